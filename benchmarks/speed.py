@@ -1,0 +1,125 @@
+"""How fast and how small is one estimate? Every figure is a ratio to something measured in the same run.
+
+One window of 1,000,000 records of 10 classes, all estimators with intervals, against one plain float32 row maximum over the
+same matrix; the memory it takes beyond its input, over the input's size; and the same window estimated by NannyML's CBPE,
+one estimator, in an environment of its own when that can be installed.
+"""
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from monitor.core.calibration import Calibration, calibrate
+from monitor.core.labelled import label_outputs
+
+ROUNDS = 9
+CLASSES = 10
+REFERENCE_RECORDS = 10_000
+HERE = Path(__file__).resolve().parent
+
+
+def outputs(records: int, seed: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Return a calibrated model's outputs and labels."""
+    random = np.random.default_rng(seed)
+    p = np.exp(random.standard_normal((records, CLASSES), dtype=np.float32) * np.float32(2.5))
+    p /= p.sum(axis=1, keepdims=True)
+    labels = (p.cumsum(axis=1) < random.random((records, 1), dtype=np.float32)).sum(axis=1)
+    return p, np.minimum(labels, CLASSES - 1)
+
+
+def reference() -> Calibration:
+    """Return a calibration of 10,000 records."""
+    return calibrate(label_outputs(*outputs(REFERENCE_RECORDS, 1)))
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """Return how long some work takes."""
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def memory_over_input(calibration: Calibration, window: NDArray[np.float32]) -> float:
+    """Return the most memory that an estimate holds at once beyond its input, over the input's size."""
+    # Counted at numpy's and Python's allocators: what the process keeps from earlier work does not blur it.
+    tracemalloc.start()
+    calibration.estimate(window)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return peak / window.nbytes
+
+
+def nannyml_python() -> Path | None:
+    """Return an interpreter that has NannyML, made on first use; None where it cannot be installed."""
+    environment = HERE.parent / ".bench" / "nannyml"
+    python = environment / "bin" / "python"
+    ready = environment / "ready"
+    if not ready.exists():
+        print("installing NannyML in an environment of its own (once) …", file=sys.stderr)
+        try:
+            subprocess.run([sys.executable, "-m", "venv", "--clear", str(environment)], check=True, capture_output=True)
+            install = [str(python), "-m", "pip", "install", "--quiet", "nannyml", "statsmodels"]
+            subprocess.run(install, check=True, capture_output=True, timeout=900)
+        except (subprocess.SubprocessError, OSError) as error:
+            print(f"NannyML cannot be installed here: {error}", file=sys.stderr)
+            return None
+        ready.touch()
+    return python
+
+
+def against_nannyml(records: int, ours: Callable[[], object]) -> str:
+    """Return the ratio of NannyML's time to ours on the same window, alternating."""
+    python = nannyml_python()
+    if python is None:
+        return "not installable here"
+    with tempfile.TemporaryDirectory() as folder:
+        labelled, labels = outputs(REFERENCE_RECORDS, 1)
+        window, _ = outputs(records, 2)
+        np.savez(Path(folder) / "data.npz", reference=labelled, labels=labels, window=window)
+        environment = {**os.environ, "NML_DISABLE_USAGE_LOGGING": "1"}
+        ratios = []
+        for _ in range(3):
+            command = [str(python), str(HERE / "nannyml_estimate.py"), folder]
+            run = subprocess.run(command, env=environment, check=False, capture_output=True, text=True)
+            if run.returncode:
+                return f"failed: {run.stderr.strip().splitlines()[-1][:100]}"
+            ratios.append(float(run.stdout.splitlines()[-1]) / seconds(ours))
+    return f"{statistics.median(ratios):.1f} (NannyML takes that many times longer; rounds {_span(ratios)})"
+
+
+def _span(ratios: list[float]) -> str:
+    return f"{min(ratios):.1f} to {max(ratios):.1f}"
+
+
+def main() -> None:
+    """Print the ratios."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--records", type=int, default=1_000_000)
+    parser.add_argument("--without-nannyml", action="store_true")
+    options = parser.parse_args()
+    calibration, (window, _) = reference(), outputs(options.records, 2)
+    ratios = []
+    for _ in range(ROUNDS):
+        bare = seconds(lambda: window.max(axis=1))
+        ratios.append(seconds(lambda: calibration.estimate(window)) / bare)
+    print(f"one window of {options.records:,} × {CLASSES}, {len(calibration.estimators) + 1} estimators with intervals")
+    print(f"  time over one float32 row maximum:    {statistics.median(ratios):.1f} (rounds {_span(ratios)})")
+    print(f"  peak memory beyond the input over it: {memory_over_input(calibration, window):.3f}")
+    if not options.without_nannyml:
+        print(
+            f"  NannyML's CBPE over ours:             {against_nannyml(options.records, lambda: calibration.estimate(window))}"
+        )
+
+
+if __name__ == "__main__":
+    main()

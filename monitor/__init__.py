@@ -1,0 +1,25 @@
+"""cpcmon tells how accurate a deployed classifier is now, without labels.
+
+>>> from monitor import Reference, estimate                                  # doctest: +SKIP
+>>> reference = Reference.load("density.ref")                                # doctest: +SKIP
+>>> estimate(reference, probabilities)["consensus"].accuracy                 # doctest: +SKIP
+0.861
+"""
+
+from monitor.core.calibration import WindowEstimate
+from monitor.core.estimate import Estimate, Interval, NoEstimate
+from monitor.errors import CpcmonError, InvalidInput, InvalidReference
+from monitor.offline import estimate
+from monitor.reference_file import Reference
+
+__all__ = [
+    "CpcmonError",
+    "Estimate",
+    "Interval",
+    "InvalidInput",
+    "InvalidReference",
+    "NoEstimate",
+    "Reference",
+    "WindowEstimate",
+    "estimate",
+]

@@ -1,0 +1,87 @@
+"""`cpcmon calibrate`: a labelled set becomes a reference file."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from monitor.cli.inputs import add_input_options, read_batch
+from monitor.cli.progress import progress_bar
+from monitor.core.intervals import DEFAULT_LEVEL
+from monitor.core.reference_summary import share_interval
+from monitor.errors import InvalidInput, UsageError
+from monitor.reference_file import Reference
+
+_MOST_CLASSES_SHOWN = 20
+
+
+def register(commands: Any) -> None:  # noqa: ANN401  argparse's own type is private
+    """Add the command."""
+    parser = commands.add_parser(
+        "calibrate",
+        help="make a reference from a labelled set",
+        description="Turn a labelled validation set into a reference file, and say what is worth knowing about it.",
+        epilog="example: cpcmon calibrate --input validation.jsonl --model density --output density.ref",
+    )
+    parser.add_argument("--input", type=Path, required=True, metavar="LABELLED", help="outputs with their true classes")
+    parser.add_argument("--model", required=True, metavar="NAME", help="name of the model")
+    parser.add_argument("--model-version", default="", metavar="TEXT", help="version of the model")
+    parser.add_argument("--output", type=Path, required=True, metavar="FILE", help="the reference file to write")
+    parser.add_argument(
+        "--level", type=float, default=DEFAULT_LEVEL, help=f"level of the intervals (default: {DEFAULT_LEVEL})"
+    )
+    add_input_options(parser, labels=True)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Calibrate, write, and tell."""
+    if not options.output.parent.is_dir():
+        raise UsageError(f"--output: expected a file in a directory that exists, found {str(options.output)!r}")
+    batch = read_batch(options, options.input)
+    if batch.labels is None or len(batch.labels) == 0:
+        raise InvalidInput(f"{options.input}: expected labelled records, found none")
+    with progress_bar("replaying the reference") as progress:
+        reference = Reference.from_accepted(
+            batch.probabilities,
+            batch.labels,
+            model=options.model,
+            version=options.model_version,
+            classes=batch.classes,
+            level=options.level,
+            progress=progress,
+        )
+    reference.save(options.output)
+    print("\n".join(describe(reference)))
+    print(f"\nwrote {options.output}")
+    return 0
+
+
+def describe(reference: Reference) -> list[str]:
+    """Return what a person wants to know of a reference, as lines."""
+    numbers, summary = reference.calibration, reference.summary
+    interval = share_interval(numbers.right, numbers.records, numbers.intervals.level)
+    lines = [
+        f"model              {reference.model} {reference.version}".rstrip(),
+        f"records            {numbers.records:,}",
+        f"classes            {numbers.classes:,}",
+        (
+            f"accuracy           {numbers.accuracy:.4f}"
+            f"  ({numbers.intervals.level:.0%} interval {interval.lower:.4f} to {interval.upper:.4f})"
+        ),
+        f"temperature        {numbers.temperature:.4f}",
+        f"calibration error  {summary.calibration_error:.4f} raw, {summary.calibration_error_scaled:.4f} scaled",
+        f"fingerprint        {reference.fingerprint[:16]}",
+        "",
+        f"{'class':<20} {'records':>8} {'prevalence':>11} {'predicted':>10} {'accuracy':>9}",
+    ]
+    counted = zip(reference.classes, summary.class_records, summary.class_right, summary.class_predicted, strict=True)
+    by_size = sorted(counted, key=lambda row: -row[1])
+    for name, records, right, predicted in by_size[:_MOST_CLASSES_SHOWN]:
+        accuracy = f"{right / records:9.4f}" if records else "        –"
+        lines.append(
+            f"{name[:20]:<20} {records:>8,} {records / numbers.records:>11.4f} {predicted / numbers.records:>10.4f} {accuracy}"
+        )
+    if len(by_size) > _MOST_CLASSES_SHOWN:
+        lines.append(f"… and {len(by_size) - _MOST_CLASSES_SHOWN:,} smaller classes")
+    lines += [f"warning: {sentence}" for sentence in summary.warnings().values()]
+    return lines

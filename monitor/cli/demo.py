@@ -1,0 +1,63 @@
+"""`cpcmon demo`: the offline commands on a generated example, as one would type them."""
+
+import argparse
+import shlex
+from pathlib import Path
+from typing import Any
+
+from monitor.example_data import CLASSES, write_example
+
+
+def register(commands: Any) -> None:  # noqa: ANN401  argparse's own type is private
+    """Add the command."""
+    parser = commands.add_parser(
+        "demo",
+        help="see the offline commands at work on a generated example",
+        description="Generate an example (a model at its own site and at a shifted one) and run the commands on it.",
+        epilog="example: cpcmon demo --directory /tmp/example",
+    )
+    parser.add_argument("--directory", type=Path, default=Path(".demo"), help="where to write (default: .demo)")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Write the example and run each command, showing it first."""
+    # The commands are those of `main`, which imports this file.
+    from monitor.cli import main  # noqa: PLC0415
+
+    write_example(options.directory)
+    place = shlex.quote(str(options.directory))
+    print(
+        f"A generated example is in {place}/: a breast-density classifier, its labelled validation set, and unlabelled\n"
+        "outputs from its own site (a) and from a new one (b) with another scanner and an older population."
+    )
+    steps = (
+        (
+            "Make a reference from the labelled set:",
+            (
+                f"calibrate --input {place}/validation_labelled.jsonl --model density --model-version 2.1"
+                f" --classes {','.join(CLASSES)} --output {place}/density.ref"
+            ),
+        ),
+        (
+            "How accurate is the model at its own site? No labels are used.",
+            f"estimate --reference {place}/density.ref --input {place}/site_a.jsonl",
+        ),
+        (
+            "And at the new site, for each 500 records:",
+            f"estimate --reference {place}/density.ref --input {place}/site_b.jsonl --window 500",
+        ),
+        (
+            "The example knows its labels, so see how far off each estimator was:",
+            (
+                f"evaluate --source {place}/validation_labelled.jsonl --target {place}/site_b_labelled.jsonl"
+                f" --classes {','.join(CLASSES)} --plot {place}/site_b.html"
+            ),
+        ),
+    )
+    for what, command in steps:
+        print(f"\n{what}\n$ cpcmon {command}\n")
+        if code := main(shlex.split(command)):
+            return code
+    print(f"\nOpen {place}/site_b.html in a browser to see the last table drawn.")
+    return 0

@@ -1,0 +1,197 @@
+"""`cpcmon evaluate`: the paper's Table 1 for the user's own labelled data."""
+
+import argparse
+import csv
+import io
+import json
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from monitor.cli.estimate import add_variant_options
+from monitor.cli.inputs import add_input_options, read_batch
+from monitor.cli.plot import check, draw
+from monitor.core.calibration import PAPER
+from monitor.core.ensemble import CONSENSUS
+from monitor.core.estimators import ESTIMATORS
+from monitor.errors import UsageError
+from monitor.offline import Evaluation, evaluate, variants
+
+_PAPER_ROWS = ("ac", "doc", "atc_mc", "atc_ne", "cpc_acc", "cpc_ac")
+_COLUMNS = ("without scaling", "with scaling")
+
+
+def register(commands: Any) -> None:  # noqa: ANN401  argparse's own type is private
+    """Add the command."""
+    parser = commands.add_parser(
+        "evaluate",
+        help="how wrong is each estimator, where labels are known",
+        description="Estimate a labelled target as if its labels were unknown, and show each estimator's absolute error"
+        " in points. Several pairs (five training runs, say) give mean ± standard deviation.",
+        epilog="example: cpcmon evaluate --source validation.jsonl --target site_b.jsonl --plot errors.svg",
+    )
+    add = parser.add_argument
+    add("--source", type=Path, nargs="+", required=True, metavar="LABELLED", help="labelled sets to calibrate on")
+    add("--target", type=Path, nargs="+", required=True, metavar="LABELLED", help="labelled sets to estimate, one each")
+    add("--paper", action="store_true", help="the paper's six estimators in its printed forms (absolute DOC, skip)")
+    add("--output", choices=list(_FORMS), default="table", help="form of the table (default: table)")
+    add("--plot", type=Path, metavar="FILE", help="draw estimates against realised accuracy (.svg, .png, .html)")
+    add_variant_options(parser)
+    add_input_options(parser, labels=True)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Evaluate every pair, print the table, draw the plot."""
+    sources, targets = options.source, options.target
+    if len(sources) not in {1, len(targets)}:
+        raise UsageError(
+            f"--source: expected one file, or as many as there are targets ({len(targets)}), found {len(sources)}"
+        )
+    if options.labels is not None:
+        raise UsageError("--labels: expected files that hold their own labels, found NPY labels; use NPZ for evaluate")
+    if options.plot:
+        check(options.plot)
+    chosen = PAPER if options.paper else variants(doc_absolute=options.doc_absolute, empty_sets=options.empty_sets)
+    pairs = list(zip(sources if len(sources) > 1 else sources * len(targets), targets, strict=True))
+    evaluations = []
+    for source, target in pairs:
+        calibrated_on = read_batch(options, source)
+        evaluations.append(evaluate(calibrated_on, read_batch(options, target, calibrated_on.classes), chosen))
+    names = _PAPER_ROWS if options.paper else (*(member.name for member in ESTIMATORS), CONSENSUS)
+    if options.plot:
+        draw(evaluations, names, options.plot, titles=[f"{source.name} → {target.name}" for source, target in pairs])
+    print(_FORMS[options.output](pairs, evaluations, rows(evaluations, names)), end="")
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """An estimator's absolute error over the pairs, as ratios."""
+
+    errors: tuple[float | None, ...]
+    best: bool = False
+
+    @property
+    def known(self) -> list[float]:
+        """The errors of the pairs for which there was an estimate."""
+        return [error for error in self.errors if error is not None]
+
+    @property
+    def mean(self) -> float | None:
+        """Mean error, if every pair has one: a mean over the easy pairs alone would flatter."""
+        return statistics.fmean(self.known) if self.known and len(self.known) == len(self.errors) else None
+
+    @property
+    def deviation(self) -> float | None:
+        """Sample standard deviation, from two pairs on."""
+        return statistics.stdev(self.known) if self.mean is not None and len(self.known) > 1 else None
+
+    def text(self, mark: Callable[[str], str]) -> str:
+        """Return the error in points."""
+        if self.mean is None:
+            return "–"
+        spread = "" if self.deviation is None else f" ± {100 * self.deviation:.1f}"
+        points = f"{100 * self.mean:.1f}{spread}"
+        return mark(points) if self.best else points
+
+
+Rows = dict[str, tuple[Cell | None, Cell | None]]
+"""For each estimator its error without and with scaling; the consensus stands in the second column only."""
+
+
+def rows(evaluations: Sequence[Evaluation], names: Sequence[str]) -> Rows:
+    """Collect the errors and mark the best of each column."""
+    table: dict[str, list[Cell | None]] = {}
+    for name in names:
+        forms = (None, name) if name == CONSENSUS else (name, f"{name}_ts")
+        table[name] = [None if form is None else Cell(tuple(one.error(form) for one in evaluations)) for form in forms]
+    for column in range(2):
+        means = [cell.mean for cells in table.values() if (cell := cells[column]) and cell.mean is not None]
+        for cells in table.values():
+            cell = cells[column]
+            if cell is not None and cell.mean is not None and cell.mean == min(means):
+                cells[column] = Cell(cell.errors, best=True)
+    return {name: (cells[0], cells[1]) for name, cells in table.items()}
+
+
+Pairs = Sequence[tuple[Path, Path]]
+
+
+def _heading(pairs: Pairs, evaluations: Sequence[Evaluation]) -> list[str]:
+    return [
+        f"{source} → {target}: source accuracy {one.source_accuracy:.4f}, target accuracy {one.target_accuracy:.4f},"
+        f" T {one.temperature:.3f}"
+        for (source, target), one in zip(pairs, evaluations, strict=True)
+    ]
+
+
+def _note(evaluations: Sequence[Evaluation]) -> str:
+    many = len(evaluations) > 1
+    return "absolute error in points" + (f", mean ± standard deviation of {len(evaluations)} pairs" if many else "")
+
+
+def _table(pairs: Pairs, evaluations: Sequence[Evaluation], table: Rows) -> str:
+    lines = [*_heading(pairs, evaluations), "", f"{'estimator':<22} {_COLUMNS[0]:>16} {_COLUMNS[1]:>16}"]
+    for name, cells in table.items():
+        texts = [cell.text(lambda points: f"*{points}") if cell else "" for cell in cells]
+        lines.append(f"{name:<22} {texts[0]:>16} {texts[1]:>16}".rstrip())
+    return "\n".join([*lines, "", f"{_note(evaluations)}; * best in its column", ""])
+
+
+def _markdown(pairs: Pairs, evaluations: Sequence[Evaluation], table: Rows) -> str:
+    lines = [*(f"- {line}" for line in _heading(pairs, evaluations)), ""]
+    lines += [f"| estimator | {_COLUMNS[0]} | {_COLUMNS[1]} |", "|---|---:|---:|"]
+    for name, cells in table.items():
+        texts = [cell.text(lambda points: f"**{points}**") if cell else "" for cell in cells]
+        lines.append(f"| `{name}` | {texts[0]} | {texts[1]} |")
+    return "\n".join([*lines, "", f"{_note(evaluations).capitalize()}; best in each column in bold.", ""])
+
+
+def _csv(pairs: Pairs, evaluations: Sequence[Evaluation], table: Rows) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["pair", "source", "target", "target_accuracy", "estimator", "scaled", "estimate", "error"])
+    for number, ((source, target), one) in enumerate(zip(pairs, evaluations, strict=True), 1):
+        for name, cells in table.items():
+            for scaled, cell in enumerate(cells):
+                if cell is not None:
+                    estimate = one.estimates[_form(name, scaled=bool(scaled))]
+                    error = cell.errors[number - 1]
+                    known = ["", ""] if estimate is None else [estimate, error]
+                    writer.writerow([number, source, target, one.target_accuracy, name, scaled, *known])
+    return text.getvalue()
+
+
+def _json(pairs: Pairs, evaluations: Sequence[Evaluation], table: Rows) -> str:
+    document = {
+        "pairs": [
+            {
+                "source": str(source),
+                "target": str(target),
+                "source_accuracy": one.source_accuracy,
+                "target_accuracy": one.target_accuracy,
+                "temperature": one.temperature,
+                "estimates": dict(one.estimates),
+                "disagreement": one.disagreement,
+            }
+            for (source, target), one in zip(pairs, evaluations, strict=True)
+        ],
+        "errors": {
+            name: {
+                column: cell and {"mean": cell.mean, "standard_deviation": cell.deviation, "best": cell.best}
+                for column, cell in zip(("raw", "scaled"), cells, strict=True)
+            }
+            for name, cells in table.items()
+        },
+    }
+    return json.dumps(document, indent=1, allow_nan=False) + "\n"
+
+
+def _form(name: str, *, scaled: bool) -> str:
+    return f"{name}_ts" if scaled and name != CONSENSUS else name
+
+
+_FORMS = {"table": _table, "markdown": _markdown, "csv": _csv, "json": _json}

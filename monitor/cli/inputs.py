@@ -1,0 +1,62 @@
+"""What the offline commands share: the options that describe an input file, and what happens to bad records."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from monitor.decode.files import read_file
+from monitor.decode.records import Batch, Kind, Layout
+from monitor.errors import InvalidInput
+
+FORMATS = "JSONL, CSV with a header, NPZ, NPY; Parquet and Arrow with the extra [parquet]"
+
+
+def add_input_options(parser: argparse.ArgumentParser, *, labels: bool) -> None:
+    """Add the options that say how to read a file."""
+    group = parser.add_argument_group("how to read the input", f"Formats: {FORMATS}, chosen by the file's ending.")
+    group.add_argument(
+        "--kind",
+        choices=[kind.value for kind in Kind],
+        default=Kind.PROBS.value,
+        help="what the numbers are; declared, never guessed (default: probs)",
+    )
+    group.add_argument(
+        "--vector-field", metavar="NAME", help="field that holds the vector (default: named by the kind)"
+    )
+    group.add_argument(
+        "--class-columns",
+        metavar="NAMES",
+        help="one column a class instead: 'prob_*', or column names in class order, separated by commas",
+    )
+    if labels:
+        group.add_argument("--label-field", metavar="NAME", default="label", help="field that holds the true class")
+        group.add_argument("--labels", type=Path, metavar="FILE.npy", help="labels, for an NPY input")
+        group.add_argument("--classes", metavar="NAMES", help="class names in the vector's order, separated by commas")
+    group.add_argument("--skip-bad", action="store_true", help="go on without bad records, and say how many there were")
+
+
+def read_batch(options: argparse.Namespace, path: Path, classes: tuple[str, ...] | None = None) -> Batch:
+    """Read a file as the options say; refuse it for bad records unless they are to be skipped."""
+    with_labels = hasattr(options, "label_field")
+    named = getattr(options, "classes", None)
+    layout = Layout(
+        kind=Kind(options.kind),
+        vector_field=options.vector_field,
+        class_columns=_names(options.class_columns),
+        label_field=options.label_field if with_labels else None,
+        classes=classes or _names(named),
+    )
+    decoded = read_file(path, layout, labels=getattr(options, "labels", None))
+    for hint in decoded.hints:
+        print(f"{path}: {hint}", file=sys.stderr)
+    bad = decoded.rejections
+    if bad.total and not options.skip_bad:
+        raise InvalidInput(f"{path}: {bad}\nnothing was written; --skip-bad goes on without the bad records")
+    if bad.total:
+        good = len(decoded.batch.probabilities)
+        print(f"{path}: skipped {bad.total:,} bad of {bad.total + good:,} records: {bad.by_reason()}", file=sys.stderr)
+    return decoded.batch
+
+
+def _names(text: str | None) -> tuple[str, ...] | None:
+    return tuple(name.strip() for name in text.split(",")) if text else None

@@ -1,0 +1,220 @@
+"""A picture of estimates against realised accuracy: SVG, PNG, or a page that holds the picture and its numbers.
+
+One pair of sets is drawn as a row for each estimator, several as a panel for each estimator. matplotlib is the extra
+[plot] and is imported only when something is drawn.
+"""
+
+import io
+import math
+import tempfile
+import textwrap
+import warnings
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from monitor.cli.plot_page import HEADING, forms, page
+from monitor.errors import UsageError
+from monitor.offline import Evaluation
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_SUFFIXES = (".svg", ".png", ".html")
+_BLUE, _INK, _QUIET, _BAND = "#0072B2", "#000000", "#595959", "#E4E4E4"
+# A ring around a smaller disc: raw and scaled stay visible where they coincide, and without colour.
+_MARKS: dict[str, dict[str, Any]] = {
+    "raw": {"label": "raw", "marker": "o", "s": 58, "facecolors": "white", "edgecolors": _BLUE, "linewidths": 1.2},
+    "scaled": {"label": "temperature-scaled", "marker": "o", "s": 20, "color": _BLUE, "linewidths": 0},
+    "only": {"label": "one form only", "marker": "D", "s": 34, "color": _INK, "linewidths": 0},
+}
+_STYLE: Any = {
+    "font.sans-serif": ["DejaVu Sans"],  # comes with matplotlib, so the same everywhere
+    "font.size": 9.0,
+    "text.parse_math": False,  # a dollar in a file name is a dollar
+    "svg.fonttype": "none",
+    "svg.hashsalt": "cpcmon",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.edgecolor": _QUIET,
+    "xtick.color": _QUIET,
+    "ytick.color": _QUIET,
+}
+_WIDTH, _LINE = 9.0, 0.15  # inches, as all sizes in this file: the picture's width, a line of text
+_LINE_CHARACTERS, _MOST_LINES = 100, 60
+_NEAR = 0.02  # the band around the realised accuracy
+
+
+def check(path: Path) -> None:
+    """Raise UsageError if nothing can be drawn to this path; worth asking before a long evaluation."""
+    if path.suffix.lower() not in _SUFFIXES:
+        raise UsageError(f"plot: expected a file ending in {', '.join(_SUFFIXES)}, found {str(path)!r}")
+    if find_spec("matplotlib") is None:
+        raise UsageError("plot: expected matplotlib, found none; pip install 'cpcmon[plot]'")
+
+
+def draw(evaluations: Sequence[Evaluation], names: Sequence[str], path: Path, *, titles: Sequence[str]) -> None:
+    """Draw the estimators called `names`, in that order, to a file whose ending chooses the form.
+
+    `titles` has a text for each evaluation, such as its file names; it may hold anything.
+    """
+    check(path)
+    if not names or not evaluations or len(titles) != len(evaluations):
+        found = f"{len(names)} estimators, {len(evaluations)} pairs, {len(titles)} titles"
+        raise UsageError(
+            f"plot: expected at least one estimator and one pair, and a title for each pair, found {found}"
+        )
+    titles = [_printable(title) for title in titles]
+    suffix = path.suffix.lower()
+    content = _render(evaluations, names, titles, "png" if suffix == ".png" else "svg")
+    if suffix == ".html":
+        content = page(content.decode(), evaluations, names, titles).encode()
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".plot-") as private:
+        whole = Path(private, path.name)
+        whole.write_bytes(content)
+        whole.replace(path)
+
+
+def _printable(text: str) -> str:
+    """Replace what XML cannot hold or a page should not: control characters, lone surrogates, changes of direction."""
+    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
+
+
+def _known(evaluations: Sequence[Evaluation], form: str) -> list[tuple[float, float]]:
+    """Return realised accuracy and estimate, where there is an estimate."""
+    answers = ((evaluation.target_accuracy, evaluation.estimates.get(form)) for evaluation in evaluations)
+    return [(realised, value) for realised, value in answers if value is not None]
+
+
+def _render(evaluations: Sequence[Evaluation], names: Sequence[str], titles: Sequence[str], kind: str) -> bytes:
+    import matplotlib as mpl  # noqa: PLC0415  an optional extra
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    # The user's own style must not change the picture, nor ours outlive it. A title may need glyphs no font has.
+    with mpl.rc_context(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing", category=UserWarning)
+        mpl.rcdefaults()
+        mpl.rcParams.update(_STYLE)
+        figure = Figure(dpi=150)
+        if len(evaluations) == 1:
+            _rows(figure, evaluations[0], names, titles[0])
+        else:
+            _panels(figure, evaluations, names, titles)
+        # No date and no version: the same numbers give the same bytes.
+        unsaid = dict.fromkeys(["Software"] if kind == "png" else ["Date", "Creator", "Format", "Type"])
+        file = io.BytesIO()
+        figure.savefig(file, format=kind, metadata={"Title": HEADING} | unsaid)
+    return file.getvalue()
+
+
+def _limits(evaluations: Sequence[Evaluation], names: Sequence[str], *also: float) -> tuple[float, float]:
+    """Return an axis within 0–1 that holds all that is drawn, with room around it."""
+    drawn = [form for name in names for form in forms(evaluations, name).values()]
+    values = [*also, *(evaluation.target_accuracy for evaluation in evaluations)]
+    values += [value for form in drawn for _, value in _known(evaluations, form)]
+    spread = max(values) - min(values)
+    margin = max(0.03, 0.05 * spread, 0.1 - spread / 2)
+    return max(0.0, min(values) - margin), min(1.0, max(values) + margin)
+
+
+def _frame(figure: "Figure", height: float, lines: Sequence[str], key: Sequence[Any], key_at: float) -> None:
+    """Set the height, write the heading at the top, and say what the markers mean `key_at` above the lower edge."""
+    figure.set_size_inches(_WIDTH, height)
+    figure.text(0.2 / _WIDTH, 1 - 0.2 / height, HEADING, fontsize=12, fontweight="bold", va="top")
+    figure.text(0.2 / _WIDTH, 1 - 0.5 / height, "\n".join(lines), color=_QUIET, va="top")
+    where = (0.1 / _WIDTH, key_at / height)
+    figure.legend(handles=key, loc="lower left", bbox_to_anchor=where, ncols=len(key), frameon=False)
+
+
+def _key(axes: "Axes", evaluations: Sequence[Evaluation], names: Sequence[str]) -> list[Any]:
+    used = {kind for name in names for kind in forms(evaluations, name)}
+    return [axes.scatter([], [], **mark) for kind, mark in _MARKS.items() if kind in used]
+
+
+def _rows(figure: "Figure", evaluation: Evaluation, names: Sequence[str], title: str) -> None:
+    """Draw a row for each estimator, and the accuracies of source and target as lines across."""
+    realised, source = evaluation.target_accuracy, evaluation.source_accuracy
+    lines = textwrap.wrap(title, _LINE_CHARACTERS)
+    left, right, bottom, top = 1.8, 1.5, 0.95, 0.85 + _LINE * len(lines)
+    height = bottom + 0.3 * len(names) + top
+    axes = figure.add_axes((left / _WIDTH, bottom / height, 1 - (left + right) / _WIDTH, 1 - (bottom + top) / height))
+    low, high = _limits([evaluation], names, source)
+    axes.set(xlim=(low, high), ylim=(len(names) - 0.5, -0.5), xlabel="accuracy")
+    axes.set_yticks(range(len(names)), names, color=_INK)
+    axes.tick_params(axis="y", length=0, pad=10)
+    axes.spines["left"].set_visible(False)
+    axes.grid(axis="y", color=_BAND, linewidth=0.8)
+    band = axes.axvspan(realised - _NEAR, realised + _NEAR, color=_BAND, linewidth=0, label="within 2 points")
+    axes.axvline(source, color=_QUIET, linewidth=1.2, linestyle=(0, (4, 3)))
+    axes.axvline(realised, color=_INK, linewidth=1.4)
+    # The labels point away from each other, so they cannot meet however close the lines are.
+    sides = ("right", "left") if realised < source else ("left", "right")
+    for text, at, colour, side in (("realised", realised, _INK, sides[0]), ("source", source, _QUIET, sides[1])):
+        apart = (high - low) / (250 if side == "left" else -250)
+        label = axes.text(at + apart, 1 + 0.15 / len(names), f"{text} {at:.3f}", color=colour, ha=side)
+        label.set_transform(axes.get_xaxis_transform())
+    for row, name in enumerate(names):
+        _row(axes, row, evaluation, name)
+    _frame(figure, height, lines, [*_key(axes, [evaluation], names), band], 0.1)
+
+
+def _row(axes: "Axes", row: int, evaluation: Evaluation, name: str) -> None:
+    answers = {kind: evaluation.estimates.get(form) for kind, form in forms([evaluation], name).items()}
+    found = {kind: value for kind, value in answers.items() if value is not None}
+    axes.plot(list(found.values()), [row] * len(found), color=_BLUE, linewidth=0.8)
+    for kind, value in found.items():
+        axes.scatter(value, row, clip_on=False, zorder=3, **_MARKS[kind])
+    missing = [kind for kind in answers if kind not in found]
+    if missing:
+        text = f"{missing[0]}: no estimate" if found else "no estimate"
+        axes.text(1.02, row, text, va="center", color=_QUIET, transform=axes.get_yaxis_transform())
+
+
+def _panels(figure: "Figure", evaluations: Sequence[Evaluation], names: Sequence[str], titles: Sequence[str]) -> None:
+    """Draw a panel for each estimator, and list the pairs by realised accuracy, which tells their points apart."""
+    pairs = ["Pairs by realised accuracy"]
+    for realised, title in sorted(zip([one.target_accuracy for one in evaluations], titles, strict=True)):
+        pairs += textwrap.wrap(f"{realised:.3f}  {title}", _LINE_CHARACTERS)
+    if len(pairs) > _MOST_LINES:
+        pairs[_MOST_LINES:] = ["…"]
+    columns = math.ceil(len(names) / math.ceil(len(names) / 5))
+    side, left, top, bottom = min(2.4, 8.0 / columns - 0.2), 0.8, 1.25, 1.25 + _LINE * len(pairs)
+    across, down = side + 0.2, side + 0.6
+    height = top + math.ceil(len(names) / columns) * down - 0.6 + bottom
+    limits = _limits(evaluations, names)
+    for number, name in enumerate(names):
+        row, column = divmod(number, columns)
+        corner = (left + column * across) / _WIDTH, (height - top - side - row * down) / height
+        axes = figure.add_axes((*corner, side / _WIDTH, side / height), xlim=limits, ylim=limits)
+        axes.locator_params(nbins=4)
+        axes.tick_params(labelleft=column == 0, labelbottom=number + columns >= len(names))
+        guides = _panel(axes, evaluations, name)
+    middle = (left + (columns * across - 0.2) / 2) / _WIDTH, (height - top + bottom) / 2 / height
+    figure.text(middle[0], (bottom - 0.42) / height, "realised accuracy", ha="center")
+    figure.text(0.25 / _WIDTH, middle[1], "estimated accuracy", va="center", rotation=90)
+    figure.text(0.2 / _WIDTH, (_LINE * len(pairs) + 0.15) / height, "\n".join(pairs), color=_QUIET, va="top")
+    subtitle = f"{len(evaluations)} pairs; under each name, how far its estimates are off on average, in points"
+    _frame(figure, height, [subtitle], [*_key(axes, evaluations, names), *guides], bottom - 0.85)
+
+
+def _panel(axes: "Axes", evaluations: Sequence[Evaluation], name: str) -> list[Any]:
+    edges = [-_NEAR, 1 - _NEAR, 1 + _NEAR, _NEAR]
+    (near,) = axes.fill([0, 1, 1, 0], edges, color=_BAND, linewidth=0, label="within 2 points")
+    (equal,) = axes.plot([0, 1], [0, 1], color=_INK, linewidth=0.8, label="estimate = realised")
+    off = []
+    for kind, form in forms(evaluations, name).items():
+        known, mark = _known(evaluations, form), _MARKS[kind] | {"s": _MARKS[kind]["s"] * 0.55}
+        axes.scatter([realised for realised, _ in known], [v for _, v in known], clip_on=False, zorder=3, **mark)
+        # Only if every pair has an estimate: a mean over the easy pairs alone would flatter.
+        whole = len(known) == len(evaluations)
+        mean = f"{100 * fmean(abs(value - realised) for realised, value in known):.1f}" if whole else "–"
+        off.append(mean if kind == "only" else f"{kind} {mean}")
+    axes.set_title(name, fontsize=9, loc="left", pad=16)
+    # In points, as the title's pad is: panels differ in size, and a share of a large one would reach the title.
+    above: Any = {"xytext": (0, 5), "textcoords": "offset points", "xycoords": "axes fraction"}
+    axes.annotate(", ".join(off), (0, 1), fontsize=8, color=_QUIET, **above)
+    return [equal, near]

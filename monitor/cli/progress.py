@@ -1,0 +1,39 @@
+"""A progress bar for work that takes more than two seconds, on a terminal only."""
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from monitor.core.intervals import Progress
+
+_PATIENCE_SECONDS = 2.0
+_WIDTH = 40
+
+
+@contextmanager
+def progress_bar(what: str) -> Iterator[Progress]:
+    """Give a function to call with the share of the work that is done; wipe the bar at the end."""
+    started = time.monotonic()
+    shown = False
+
+    def show(share: float) -> None:
+        nonlocal shown
+        passed = time.monotonic() - started
+        if passed < _PATIENCE_SECONDS or not sys.stderr.isatty():
+            return
+        shown = True
+        done = round(_WIDTH * share)
+        left = passed / share * (1.0 - share) if share else 0.0
+        print(
+            f"\r{what} [{'#' * done}{'.' * (_WIDTH - done)}] {share:4.0%}, {left:.0f} s left \033[K",
+            end="",
+            file=sys.stderr,
+            flush=True,
+        )
+
+    try:
+        yield show
+    finally:
+        if shown:
+            print("\r\033[K", end="", file=sys.stderr, flush=True)

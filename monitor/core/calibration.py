@@ -1,0 +1,86 @@
+"""What a labelled reference fixes for good: accuracy, temperature, ready estimators, interval tables."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from monitor.core.ensemble import CONSENSUS, Ready, Variants, calibrate_all, survey
+from monitor.core.estimate import Estimate, Result
+from monitor.core.intervals import DEFAULT_LEVEL, IntervalTables, Progress, replay
+from monitor.core.labelled import LabelledOutputs
+from monitor.core.scores import Outputs, Singles, in_blocks
+
+PAPER: Variants = {"doc": "absolute", "cpc_acc": "skip", "cpc_ac": "skip"}
+"""The forms as the paper prints them."""
+
+# Windows up to this many numbers keep what is derived from them between the two passes; larger ones derive it twice.
+_KEPT_ELEMENTS = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class WindowEstimate:
+    """What all estimators say of one window."""
+
+    records: int
+    estimators: Mapping[str, Result]
+    disagreement: float | None
+    chance_disagreement: float | None
+    """What the disagreement stays below when only chance separates the window from the reference."""
+
+    def __getitem__(self, name: str) -> Result:
+        """Return one estimator's answer."""
+        return self.estimators[name]
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """The numbers of a reference. It holds no records."""
+
+    records: int
+    right: int
+    classes: int
+    temperature: float
+    estimators: tuple[Ready, ...]
+    intervals: IntervalTables
+
+    @property
+    def accuracy(self) -> float:
+        """The reference accuracy, `A`."""
+        return self.right / self.records
+
+    def estimate(self, probabilities: Singles, variants: Variants | None = None) -> WindowEstimate:
+        """Ask every estimator about a window of accepted vectors, shape (records, classes)."""
+        kept: list[Outputs] | None = None
+        if probabilities.size <= _KEPT_ELEMENTS:
+            kept = list(in_blocks(probabilities, self.temperature))
+        found = survey(
+            self.estimators,
+            variants or {},
+            lambda: kept if kept is not None else in_blocks(probabilities, self.temperature),
+        )
+        results = {
+            name: self._with_interval(found.chosen[name].form.full_name, result)
+            for name, result in found.answers.items()
+        }
+        results[CONSENSUS] = self._with_interval(CONSENSUS, found.consensus)
+        records = len(probabilities)
+        chance = self.intervals.chance_disagreement(records) if records else None
+        return WindowEstimate(records, results, found.disagreement, chance)
+
+    def _with_interval(self, name: str, result: Result) -> Result:
+        if not isinstance(result, Estimate):
+            return result
+        return replace(result, interval=self.intervals.interval(name, result.accuracy, result.records))
+
+
+def calibrate(
+    reference: LabelledOutputs, *, level: float = DEFAULT_LEVEL, progress: Progress | None = None
+) -> Calibration:
+    """Learn everything a labelled reference fixes."""
+    return Calibration(
+        records=reference.records,
+        right=reference.right,
+        classes=len(reference.outputs.raw.probabilities),
+        temperature=reference.temperature,
+        estimators=calibrate_all(reference),
+        intervals=replay(reference, level, progress or (lambda _: None)),
+    )

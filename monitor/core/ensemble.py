@@ -1,0 +1,123 @@
+"""All estimators together: calibrated on one reference, asked about one window."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import numpy as np
+
+from monitor.core.estimate import Estimate, NoEstimate, Result, Why
+from monitor.core.estimators import ESTIMATORS, Estimator, Form
+from monitor.core.estimators.consensus import CONSENSUS, VOICES, consensus, disagreement
+from monitor.core.labelled import LabelledOutputs
+from monitor.core.scores import Outputs
+
+Variants = Mapping[str, str]
+"""Which variant of an estimator to use, by its name: `{"cpc_ac": "skip"}`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """An estimator that has seen its reference."""
+
+    form: Form
+    estimator: Estimator
+
+
+def calibrate_all(reference: LabelledOutputs) -> tuple[Ready, ...]:
+    """Calibrate every estimator, raw and scaled, in its default variant."""
+    return tuple(
+        Ready(form, member.family.calibrate(reference, scaled=form.scaled))
+        for member in ESTIMATORS
+        for form in member.forms()
+        if form.variant is None
+    )
+
+
+def with_variants(ready: Iterable[Ready]) -> tuple[Ready, ...]:
+    """Add each estimator's other variants."""
+    return tuple(choose(one, variant) for one in ready for variant in (None, *one.form.member.variants))
+
+
+def choose(ready: Ready, variant: str | None) -> Ready:
+    """Return an estimator in another of its variants."""
+    if variant is None:
+        return ready
+    fields = ready.form.member.variants[variant]
+    return Ready(replace(ready.form, variant=variant), replace(cast("Any", ready.estimator), **fields))
+
+
+def answer(ready: Iterable[Ready], blocks: Callable[[], Iterable[Outputs]]) -> dict[str, Result]:
+    """Ask the estimators about the window whose records `blocks` yields, the same at each call.
+
+    The first pass finds the window's mean confidence, which sets the threshold of `cpc_ac`; the second does the rest.
+    """
+    ready = tuple(ready)
+    records, confidence = 0, np.zeros(2)
+    for block in blocks():
+        records += block.records
+        confidence += [block.raw.confidence.sum(), block.scaled.confidence.sum()]
+    if records == 0:
+        return {one.form.full_name: NoEstimate(Why.TOO_FEW_RECORDS, 0) for one in ready}
+    confidence /= records
+    # Variants of a form differ in what they make of the sums, never in the sums.
+    summed = {one.form.name: one for one in ready}
+    sums: dict[str, Any] = dict.fromkeys(summed, 0.0)
+    for block in blocks():
+        for name, one in summed.items():
+            scores = block.scores(scaled=one.form.scaled)
+            rows = one.estimator.contributions(scores, confidence[int(one.form.scaled)])
+            sums[name] += np.add.reduce(rows, axis=1)
+    return {
+        one.form.full_name: one.estimator.estimate(
+            sums[one.form.name] / records, records, float(confidence[int(one.form.scaled)])
+        )
+        for one in ready
+    }
+
+
+def combine(results: Mapping[str, Result]) -> tuple[Result, float | None]:
+    """Return the consensus of the voices, and their disagreement where all of them speak."""
+    heard: dict[str, float] = {}
+    for voice in VOICES:
+        result = results[voice]
+        if isinstance(result, NoEstimate):
+            return result, None
+        heard[voice] = result.accuracy
+    records = next(iter(results.values())).records
+    return Estimate(consensus(heard), records), disagreement(heard)
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What the chosen forms say of a window, and what the voices say together."""
+
+    chosen: Mapping[str, Ready]
+    answers: Mapping[str, Result]
+    """By the name that users type, whichever variant stands behind it."""
+    consensus: Result
+    disagreement: float | None
+
+
+def survey(ready: Iterable[Ready], variants: Variants, blocks: Callable[[], Iterable[Outputs]]) -> Survey:
+    """Ask the estimators in the chosen variants; the consensus always hears the default ones."""
+    default = tuple(ready)
+    chosen = {one.form.name: choose(one, variants.get(one.form.member.name)) for one in default}
+    others = [one for one in chosen.values() if one.form.variant is not None]
+    answers = answer([*default, *others], blocks)
+    consensus, disagreement = combine(answers)
+    return Survey(chosen, {name: answers[one.form.full_name] for name, one in chosen.items()}, consensus, disagreement)
+
+
+__all__ = [
+    "CONSENSUS",
+    "Ready",
+    "Survey",
+    "Variants",
+    "answer",
+    "calibrate_all",
+    "choose",
+    "combine",
+    "survey",
+    "with_variants",
+]

@@ -1,0 +1,68 @@
+"""The list of estimators. To add one: write its file, add its line here; every other part follows."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from monitor.core.estimators.average_confidence import AverageConfidence
+from monitor.core.estimators.average_thresholded_confidence import ThresholdedConfidence, ThresholdedEntropy
+from monitor.core.estimators.base import Estimator
+from monitor.core.estimators.calibrated_confidence import CalibratedConfidence
+from monitor.core.estimators.conformal import (
+    AnchoredAtAccuracy,
+    AnchoredAtConfidence,
+    ConformalAtAccuracy,
+    ConformalAtConfidence,
+    EmptySets,
+)
+from monitor.core.estimators.difference_of_confidences import DifferenceOfConfidences
+
+_OTHER_EMPTY_SETS = {"skip": {"empty_sets": EmptySets.SKIP}, "zero": {"empty_sets": EmptySets.ZERO}}
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A name that users type, what stands behind it, and its variants: field values other than the default."""
+
+    name: str
+    family: type[Estimator]
+    variants: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+
+    def forms(self) -> Iterator["Form"]:
+        """Yield the member's raw and scaled forms, each with its variants."""
+        for scaled in (False, True):
+            for variant in (None, *self.variants):
+                yield Form(self, scaled, variant)
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A member, raw or scaled, in one of its variants."""
+
+    member: Member
+    scaled: bool
+    variant: str | None
+
+    @property
+    def name(self) -> str:
+        """`cpc_acc`, or `cpc_acc_ts` when scaled."""
+        return self.member.name + ("_ts" if self.scaled else "")
+
+    @property
+    def full_name(self) -> str:
+        """The name with the variant, `cpc_acc_ts[skip]`."""
+        return self.name + (f"[{self.variant}]" if self.variant else "")
+
+
+ESTIMATORS: tuple[Member, ...] = (
+    Member("ac", AverageConfidence),
+    Member("doc", DifferenceOfConfidences, {"absolute": {"absolute": True}}),
+    Member("atc_mc", ThresholdedConfidence),
+    Member("atc_ne", ThresholdedEntropy),
+    Member("cpc_acc", ConformalAtAccuracy, _OTHER_EMPTY_SETS),
+    Member("cpc_ac", ConformalAtConfidence, _OTHER_EMPTY_SETS),
+    Member("cpc_acc_anchored", AnchoredAtAccuracy),
+    Member("cpc_ac_anchored", AnchoredAtConfidence),
+    Member("calibrated_confidence", CalibratedConfidence),
+)
+
+__all__ = ["ESTIMATORS", "EmptySets", "Estimator", "Form", "Member"]

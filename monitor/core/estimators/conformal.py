@@ -1,0 +1,194 @@
+"""CPC: the mean score inside each record's conformal set (Lu, Ahmed, Singh and Kalpathy-Cramer 2022).
+
+The conformal part is the least-ambiguous-set method of Sadinle, Lei and Wasserman: the reference's probabilities of the
+true label, ranked, give for every coverage level a threshold, and a record's set is the classes at or above it.
+`cpc_acc` takes the reference accuracy as the level, `cpc_ac` the window's own mean confidence. The anchored forms take
+away the bias that CPC is known to have on the reference.
+
+A model that grows unsure has more empty sets; what an empty set counts for decides whether drift shows (`EmptySets`).
+Blind to confident mistakes, as every estimator here is.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import ClassVar, Self
+
+import numpy as np
+
+from monitor.core.conformal_curve import mean_scores_at
+from monitor.core.estimate import Estimate, NoEstimate, PredictionSets, Result, Why
+from monitor.core.labelled import LabelledOutputs
+from monitor.core.scores import Floats, Scores, Singles
+
+
+class EmptySets(StrEnum):
+    """What a record with an empty conformal set contributes."""
+
+    TOP = "top"
+    """Its confidence: the set becomes the predicted class. The default."""
+    SKIP = "skip"
+    """Nothing: it leaves the average, as in the paper, so that drift can hide itself."""
+    ZERO = "zero"
+
+
+class _Conformal(ABC):
+    """What all CPC forms share: the sets at some threshold, and their sums."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def threshold(self, mean_confidence: float) -> np.float32:
+        """Return the score that a class must reach to be in the set."""
+
+    def contributions(self, scores: Scores, mean_confidence: float) -> Floats:
+        """Return four rows: mean score in the set, its size, whether it is empty, and the confidence if it is."""
+        sets = scores.sets_at(self.threshold(mean_confidence))
+        rows = np.empty((4, scores.records))
+        rows[0] = sets.mean_score
+        rows[1] = sets.size
+        rows[2] = sets.empty
+        np.multiply(scores.confidence, sets.empty, out=rows[3])
+        return rows
+
+
+class _Plain(_Conformal):
+    """The unanchored forms."""
+
+    __slots__ = ()
+    returns_reference_accuracy: ClassVar[bool] = False
+    empty_sets: EmptySets
+
+    def estimate(self, means: Floats, records: int, mean_confidence: float) -> Result:
+        """Average the contributions, empty sets by the chosen rule."""
+        del mean_confidence
+        mean_score, size, empty, confidence_if_empty = (float(mean) for mean in means)
+        if self.empty_sets is EmptySets.SKIP:
+            if empty == 1.0:
+                return NoEstimate(Why.ALL_SETS_EMPTY, records)
+            mean_score /= 1.0 - empty
+        elif self.empty_sets is EmptySets.TOP:
+            mean_score += confidence_if_empty
+        return Estimate(min(1.0, mean_score), records, prediction_sets=PredictionSets(size, empty))
+
+
+@dataclass(frozen=True, slots=True)
+class ConformalAtAccuracy(_Plain):
+    """`cpc_acc`: the coverage level is the reference accuracy, so the threshold is fixed."""
+
+    cut: float
+    empty_sets: EmptySets = EmptySets.TOP
+
+    @classmethod
+    def calibrate(cls, reference: LabelledOutputs, *, scaled: bool) -> Self:
+        """Take the (r+1)-th largest calibration score."""
+        return cls(float(_cut_at_accuracy(reference, scaled=scaled)))
+
+    def threshold(self, mean_confidence: float) -> np.float32:
+        """Return the fixed threshold."""
+        del mean_confidence
+        return np.float32(self.cut)
+
+
+@dataclass(frozen=True, slots=True)
+class ConformalAtConfidence(_Plain):
+    """`cpc_ac`: the coverage level is the window's mean confidence, so the threshold moves with the window."""
+
+    ranked: Singles
+    empty_sets: EmptySets = EmptySets.TOP
+
+    @classmethod
+    def calibrate(cls, reference: LabelledOutputs, *, scaled: bool) -> Self:
+        """Keep the ranked calibration scores."""
+        return cls(reference.ranked_label_scores(scaled=scaled))
+
+    def threshold(self, mean_confidence: float) -> np.float32:
+        """Return the calibration score at the window's level."""
+        return np.float32(self.ranked[_rank_at(mean_confidence, len(self.ranked)) - 1])
+
+
+class _Anchored(_Conformal):
+    """The reference accuracy plus the change in CPC at the same threshold, empty sets counting 0."""
+
+    __slots__ = ()
+    returns_reference_accuracy: ClassVar[bool] = True
+    accuracy: float
+
+    @abstractmethod
+    def reference_mean(self, mean_confidence: float) -> float:
+        """Return CPC of the reference itself at the window's threshold."""
+
+    def estimate(self, means: Floats, records: int, mean_confidence: float) -> Estimate:
+        """Shift the reference accuracy by the change in CPC."""
+        change = float(means[0]) - self.reference_mean(mean_confidence)
+        sets = PredictionSets(float(means[1]), float(means[2]))
+        return Estimate(float(np.clip(self.accuracy + change, 0.0, 1.0)), records, prediction_sets=sets)
+
+
+@dataclass(frozen=True, slots=True)
+class AnchoredAtAccuracy(_Anchored):
+    """`cpc_acc_anchored`."""
+
+    accuracy: float
+    cut: float
+    anchor: float
+
+    @classmethod
+    def calibrate(cls, reference: LabelledOutputs, *, scaled: bool) -> Self:
+        """Take the threshold of `cpc_acc` and the reference's own mean there."""
+        cut = _cut_at_accuracy(reference, scaled=scaled)
+        return cls(reference.accuracy, float(cut), _mean_score(reference.scores(scaled=scaled), cut))
+
+    def threshold(self, mean_confidence: float) -> np.float32:
+        """Return the fixed threshold."""
+        del mean_confidence
+        return np.float32(self.cut)
+
+    def reference_mean(self, mean_confidence: float) -> float:
+        """Return the one mean that is needed."""
+        del mean_confidence
+        return self.anchor
+
+
+@dataclass(frozen=True, slots=True)
+class AnchoredAtConfidence(_Anchored):
+    """`cpc_ac_anchored`."""
+
+    accuracy: float
+    ranked: Singles
+    anchor: Floats | Scores
+    """The reference's own mean at every ranked threshold; or, within a replay, the scores to compute one from."""
+
+    @classmethod
+    def calibrate(cls, reference: LabelledOutputs, *, scaled: bool) -> Self:
+        """Keep the ranked calibration scores and the reference's own mean at each."""
+        ranked, scores = reference.ranked_label_scores(scaled=scaled), reference.scores(scaled=scaled)
+        # A replay asks for a handful of thresholds, and a table of all would never pay for itself.
+        anchor = scores if reference.is_part else mean_scores_at(ranked, scores)
+        return cls(reference.accuracy, ranked, anchor)
+
+    def threshold(self, mean_confidence: float) -> np.float32:
+        """Return the calibration score at the window's level."""
+        return np.float32(self.ranked[_rank_at(mean_confidence, len(self.ranked)) - 1])
+
+    def reference_mean(self, mean_confidence: float) -> float:
+        """Return the reference's mean at the window's threshold."""
+        if isinstance(self.anchor, Scores):
+            return _mean_score(self.anchor, self.threshold(mean_confidence))
+        return float(self.anchor[_rank_at(mean_confidence, len(self.ranked)) - 1])
+
+
+def _cut_at_accuracy(reference: LabelledOutputs, *, scaled: bool) -> np.float32:
+    """Return the threshold at the level A, where k = ceil(A (m + 1)) is r + 1 in whole numbers."""
+    rank = min(reference.records, reference.right + 1)
+    return np.float32(reference.ranked_label_scores(scaled=scaled)[rank - 1])
+
+
+def _rank_at(level: float, records: int) -> int:
+    # The small step keeps a level that is a whole number but for rounding from taking the next rank.
+    return min(records, max(1, math.ceil(level * (records + 1) - 1e-9)))
+
+
+def _mean_score(scores: Scores, threshold: np.float32) -> float:
+    return float(scores.sets_at(threshold).mean_score.mean())

@@ -1,0 +1,31 @@
+"""Consensus and disagreement: what six estimators say together."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+CONSENSUS = "consensus"
+
+VOICES = (
+    "atc_mc_ts",
+    "atc_ne_ts",
+    "doc_ts",
+    "cpc_acc_anchored_ts",
+    "cpc_ac_anchored_ts",
+    "calibrated_confidence",
+)
+"""The estimators that are heard. Each returns the reference accuracy on the reference itself."""
+
+
+def consensus(accuracies: Mapping[str, float]) -> float:
+    """Return the lower quartile of the voices: under shift they all tend to be too high.
+
+    Shares the blindness of its voices: where all are misled by confident mistakes, so is the consensus.
+    """
+    return float(np.quantile([accuracies[voice] for voice in VOICES], 0.25))
+
+
+def disagreement(accuracies: Mapping[str, float]) -> float:
+    """Return the highest minus the lowest voice. When it is large, no number deserves trust."""
+    heard = [accuracies[voice] for voice in VOICES]
+    return max(heard) - min(heard)

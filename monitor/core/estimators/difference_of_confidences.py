@@ -1,0 +1,41 @@
+"""DOC: accuracy moves as confidence moves (Guillory et al. 2021)."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import numpy as np
+
+from monitor.core.estimate import Estimate
+from monitor.core.labelled import LabelledOutputs
+from monitor.core.scores import Floats, Scores
+
+
+@dataclass(frozen=True, slots=True)
+class DifferenceOfConfidences:
+    """Reference accuracy plus the change in mean confidence.
+
+    Assumes that a point of confidence lost is a point of accuracy lost. `absolute` is the paper's printed form, which
+    can never fall below the reference accuracy and so cannot see a drop: for reproducing the paper only.
+    """
+
+    returns_reference_accuracy: ClassVar[bool] = True
+
+    accuracy: float
+    confidence: float
+    absolute: bool = False
+
+    @classmethod
+    def calibrate(cls, reference: LabelledOutputs, *, scaled: bool) -> Self:
+        """Keep the reference's accuracy and mean confidence."""
+        return cls(reference.accuracy, float(reference.scores(scaled=scaled).confidence.mean()))
+
+    def contributions(self, scores: Scores, mean_confidence: float) -> Floats:
+        """Return each record's confidence."""
+        del mean_confidence
+        return scores.confidence[None]
+
+    def estimate(self, means: Floats, records: int, mean_confidence: float) -> Estimate:
+        """Shift the reference accuracy by the change in mean confidence."""
+        del mean_confidence
+        change = float(means[0]) - self.confidence
+        return Estimate(float(np.clip(self.accuracy + (abs(change) if self.absolute else change), 0.0, 1.0)), records)

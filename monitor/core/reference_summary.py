@@ -1,0 +1,123 @@
+"""What a person wants to know of a reference before trusting it: classes, calibration, warnings."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from scipy.special import betaincinv
+
+from monitor.core.estimate import Interval
+from monitor.core.labelled import LabelledOutputs
+from monitor.core.scores import FLOOR, Floats
+
+_BINS = 15
+_FEW_RECORDS = 500
+_FEW_OF_A_CLASS = 10
+_NOTABLE_SHARE = 0.01
+
+
+class Concern(StrEnum):
+    """What makes a reference less trustworthy. A closed list."""
+
+    FEW_RECORDS = "few_records"
+    RARE_CLASS = "rare_class"
+    TIED_SCORES = "tied_scores"
+    ZEROS_UNDER_FLOOR = "zeros_under_floor"
+    BELOW_LARGEST_CLASS = "below_largest_class"
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceSummary:
+    """Counts and shares of a labelled reference."""
+
+    class_records: tuple[int, ...]
+    """Records whose true class this is."""
+    class_right: tuple[int, ...]
+    """Those of them that were predicted right."""
+    class_predicted: tuple[int, ...]
+    """Records for which this class was predicted."""
+    calibration_error: float
+    calibration_error_scaled: float
+    tied_share: float
+    """Share of records whose confidence another record has too."""
+    floored_share: float
+    """Share of records with a probability under the floor of the temperature fit."""
+
+    @property
+    def records(self) -> int:
+        """Number of records."""
+        return sum(self.class_records)
+
+    def warnings(self) -> dict[Concern, str]:
+        """Return what people should see, with a sentence for each."""
+        largest, right = max(self.class_records), sum(self.class_right)
+        rare = sum(count < _FEW_OF_A_CLASS for count in self.class_records)
+        found = {
+            Concern.FEW_RECORDS: (
+                self.records < _FEW_RECORDS,
+                f"{self.records} records: fewer than {_FEW_RECORDS} make every interval wide",
+            ),
+            Concern.RARE_CLASS: (
+                rare > 0,
+                (
+                    f"{rare} of {len(self.class_records)} classes have fewer than {_FEW_OF_A_CLASS} records:"
+                    " a shift towards them cannot be judged"
+                ),
+            ),
+            Concern.TIED_SCORES: (
+                self.tied_share > _NOTABLE_SHARE,
+                (
+                    f"{self.tied_share:.1%} of records share their confidence with another (vote shares, 8-bit or saturated"
+                    " outputs): thresholds cannot cut between them"
+                ),
+            ),
+            Concern.ZEROS_UNDER_FLOOR: (
+                self.floored_share > _NOTABLE_SHARE,
+                (
+                    f"{self.floored_share:.1%} of records hold a probability under {FLOOR:g}: T depends on that floor,"
+                    " so prefer the raw estimators"
+                ),
+            ),
+            Concern.BELOW_LARGEST_CLASS: (
+                right < largest,
+                (
+                    f"the accuracy {right / self.records:.3f} is below the largest class's share {largest / self.records:.3f}:"
+                    " always answering that class would do better (are the classes in the right order?)"
+                ),
+            ),
+        }
+        return {warning: sentence for warning, (holds, sentence) in found.items() if holds}
+
+
+def summarise(reference: LabelledOutputs) -> ReferenceSummary:
+    """Count what there is to count in a reference."""
+    raw, classes = reference.outputs.raw, len(reference.outputs.raw.probabilities)
+    _, seen = np.unique(raw.confidence.astype(np.float32), return_counts=True)
+
+    def counts(of: np.ndarray) -> tuple[int, ...]:
+        return tuple(int(count) for count in np.bincount(of, minlength=classes))
+
+    return ReferenceSummary(
+        class_records=counts(reference.labels),
+        class_right=counts(reference.labels[reference.correct]),
+        class_predicted=counts(np.argmax(raw.probabilities, axis=0)),
+        calibration_error=_calibration_error(raw.confidence, reference.correct),
+        calibration_error_scaled=_calibration_error(reference.outputs.scaled.confidence, reference.correct),
+        tied_share=float(seen[seen > 1].sum() / reference.records),
+        floored_share=float(np.any(raw.probabilities < FLOOR, axis=0).mean()),
+    )
+
+
+def _calibration_error(confidence: Floats, correct: np.ndarray) -> float:
+    """Expected calibration error of the predicted class, over 15 bins of equal width."""
+    bins = np.minimum((confidence * _BINS).astype(np.int64), _BINS - 1)
+    gaps = np.bincount(bins, weights=confidence - correct, minlength=_BINS)
+    return float(np.abs(gaps).sum() / len(confidence))
+
+
+def share_interval(right: int, records: int, level: float) -> Interval:
+    """Return the exact (Clopper-Pearson) interval of a share."""
+    tail = (1.0 - level) / 2.0
+    lower = float(betaincinv(right, records - right + 1, tail)) if right > 0 else 0.0
+    upper = float(betaincinv(right + 1, records - right, 1.0 - tail)) if right < records else 1.0
+    return Interval(lower, upper)

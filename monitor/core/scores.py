@@ -1,0 +1,179 @@
+"""What the estimators look at in a probability vector: confidence, entropy, conformal sets.
+
+Arrays are class-major, shape (classes, records). Reducing over the first axis then adds whole rows, which is several
+times faster than reducing short vectors one by one, and makes a record's numbers independent of its neighbours.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+
+Floats = NDArray[np.float64]
+Singles = NDArray[np.float32]
+Booleans = NDArray[np.bool_]
+Integers = NDArray[np.integer[Any]]
+
+FLOOR = 1e-12
+"""Probabilities below this are raised to it before a logarithm."""
+
+# The smallest positive float keeps a logarithm finite; multiplied by p = 0 it vanishes, as 0 log 0 should.
+_TINY = float(np.finfo(np.float64).tiny)
+
+LOG_TEMPERATURE_RANGE = (-4.0, 4.0)
+
+# A block of this many numbers, with what is derived from it, stays in a core's cache.
+_BLOCK_ELEMENTS = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class ConformalSets:
+    """What each record's conformal set holds at one threshold."""
+
+    mean_score: Floats
+    """Mean probability inside the set; 0 where the set is empty."""
+    size: Floats
+    empty: Booleans
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Probabilities of some records, raw or scaled, with what is derived from them on demand."""
+
+    probabilities: Floats
+    _sets: dict[float, ConformalSets] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def records(self) -> int:
+        """Number of records."""
+        return int(self.probabilities.shape[1])
+
+    @cached_property
+    def confidence(self) -> Floats:
+        """Largest probability of each record."""
+        return np.asarray(np.max(self.probabilities, axis=0), dtype=np.float64)
+
+    @cached_property
+    def negative_entropy(self) -> Floats:
+        """Sum of p log p of each record, where 0 log 0 is 0."""
+        terms = _log_from(self.probabilities, _TINY)
+        terms *= self.probabilities
+        return np.asarray(np.add.reduce(terms, axis=0), dtype=np.float64)
+
+    @cached_property
+    def comparable(self) -> Singles:
+        """Probabilities rounded to float32, the only form in which they meet a threshold."""
+        return self.probabilities.astype(np.float32)
+
+    def sets_at(self, threshold: np.float32) -> ConformalSets:
+        """Return the conformal sets {j : p_j >= threshold} of every record."""
+        key = float(threshold)
+        if key not in self._sets:
+            inside = self.comparable >= threshold
+            # Counting in 16 bits is several times faster than in floats, and no vector has 32,768 classes.
+            size = np.add.reduce(inside.view(np.int8), axis=0, dtype=np.int16).astype(np.float64)
+            total = np.add.reduce(self.probabilities * inside, axis=0)
+            total /= np.maximum(size, 1.0)
+            self._sets[key] = ConformalSets(total, size, size == 0.0)
+        return self._sets[key]
+
+    def take(self, rows: Integers) -> "Scores":
+        """Return the scores of some of the records."""
+        taken = Scores(self.probabilities[:, rows])
+        # What is already known need not be derived again.
+        for name in ("confidence", "negative_entropy"):
+            if name in self.__dict__:
+                taken.__dict__[name] = self.__dict__[name][rows]
+        if "comparable" in self.__dict__:
+            taken.__dict__["comparable"] = self.comparable[:, rows]
+        return taken
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """The same records, raw and temperature-scaled."""
+
+    raw: Scores
+    scaled: Scores
+
+    @property
+    def records(self) -> int:
+        """Number of records."""
+        return self.raw.records
+
+    def scores(self, *, scaled: bool) -> Scores:
+        """Return the scaled or the raw scores."""
+        return self.scaled if scaled else self.raw
+
+    def take(self, rows: Integers) -> "Outputs":
+        """Return some of the records."""
+        return Outputs(self.raw.take(rows), self.scaled.take(rows))
+
+
+def outputs(probabilities: Singles, temperature: float) -> Outputs:
+    """Derive both streams from accepted vectors of shape (records, classes)."""
+    raw = np.ascontiguousarray(probabilities.T, dtype=np.float64)
+    return Outputs(Scores(raw), Scores(scale(raw, temperature)))
+
+
+def in_blocks(probabilities: Singles, temperature: float) -> Iterator[Outputs]:
+    """Derive both streams piece by piece, so that memory does not grow with the window."""
+    rows = max(1, _BLOCK_ELEMENTS // max(1, probabilities.shape[1]))
+    for start in range(0, len(probabilities), rows):
+        yield outputs(probabilities[start : start + rows], temperature)
+
+
+def scale(probabilities: Floats, temperature: float) -> Floats:
+    """Return softmax(log p / T), which equals softmax(logits / T): no logits are needed."""
+    logits = _log_from(probabilities, FLOOR)
+    logits /= temperature
+    return softmax(logits)
+
+
+def softmax(logits: Floats) -> Floats:
+    """Return probabilities of class-major logits."""
+    powers: Floats = logits - np.max(logits, axis=0)
+    np.exp(powers, out=powers)
+    powers /= np.add.reduce(powers, axis=0)
+    return powers
+
+
+def _log_from(probabilities: Floats, floor: float) -> Floats:
+    """Logarithm of probabilities, those below the floor raised to it first."""
+    # In place: fresh memory for every step costs more than the steps.
+    raised = np.maximum(probabilities, floor)
+    return np.log(raised, out=raised)
+
+
+def fit_temperature(probabilities: Floats, labels: Integers) -> float:
+    """Find the T that minimises the mean negative log-likelihood of the labels.
+
+    The likelihood is convex in 1/T, so its slope crosses zero once: a root is found to more digits, and in fewer
+    passes over the data, than a minimum would be.
+    """
+    log_p = _log_from(probabilities, FLOOR)
+    log_p -= np.max(log_p, axis=0)
+    of_label = log_p[labels, np.arange(log_p.shape[1])].mean()
+
+    def slope(log_temperature: float) -> float:
+        powers = log_p * np.exp(-log_temperature)
+        np.exp(powers, out=powers)
+        total = np.add.reduce(powers, axis=0)
+        powers *= log_p
+        return float((np.add.reduce(powers, axis=0) / total).mean() - of_label)
+
+    coldest, hottest = LOG_TEMPERATURE_RANGE
+    cold, hot = slope(coldest), slope(hottest)
+    if cold == hot == 0.0:
+        return 1.0  # every vector is uniform: no temperature changes anything
+    # No crossing: the likelihood improves all the way to one end (every prediction right, or worse than chance).
+    if cold <= 0.0:
+        return float(np.exp(coldest))
+    if hot >= 0.0:
+        return float(np.exp(hottest))
+    root: Callable[..., float] = brentq
+    return float(np.exp(root(slope, coldest, hottest, xtol=1e-12)))

@@ -1,0 +1,102 @@
+"""The rules on labels: a class may be called by its name or by its index, as a number or as text."""
+
+import re
+from collections.abc import Sequence
+from math import isfinite
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from monitor.decode.rejections import Problem, Reason, listed, shown
+from monitor.decode.vectors import ACCEPTED, Codes, code_of
+
+Indices = NDArray[np.int64]
+Labels = NDArray[Any] | Sequence[object]
+
+NO_CLASS = -1
+"""The index given to a label that names no class."""
+
+_INTEGER = re.compile(r"-?[0-9]+")
+_INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
+# Tools that write a column of integers with a gap in it as floats write 3 as "3.0".
+_WHOLE = re.compile(r"(-?[0-9]{1,18})\.0+")
+
+
+class LabelRules:
+    """Turns the labels of records into indices of their classes."""
+
+    def __init__(self, classes: tuple[str, ...]) -> None:
+        self.classes = classes
+        self._index = {name: index for index, name in enumerate(classes)}
+        # Among classes named 3, 1, 2 a label of 1 is a name: taken as an index it would be another class.
+        self._may_be_index = not any(_INTEGER.fullmatch(name) for name in classes)
+
+    def index(self, label: object) -> int | Problem:
+        """Return the index of the class that a label names."""
+        text = _text(label)
+        if isinstance(text, Problem):
+            return text
+        whole = _WHOLE.fullmatch(text)
+        for name in (text, whole.group(1)) if whole else (text,):
+            if name in self._index:
+                return self._index[name]
+            if self._may_be_index and _INDEX.fullmatch(name) and int(name) < len(self.classes):
+                return int(name)
+        return Problem(Reason.LABEL_OUT_OF_RANGE, f"one of the classes {listed(self.classes)}", shown(label))
+
+    def indices(self, labels: Labels) -> tuple[Indices, Codes]:
+        """Return the index for each label, and a code for each that is refused."""
+        if isinstance(labels, np.ndarray) and labels.dtype.kind != "O":
+            distinct, inverse = np.unique(labels, return_inverse=True)
+            values, positions = distinct.tolist(), inverse.reshape(-1)
+        else:
+            values, positions = list(labels), np.arange(len(labels))
+        answers = self._answers(values)
+        indices = np.array([NO_CLASS if isinstance(a, Problem) else a for a in answers], dtype=np.int64)
+        codes = [code_of(a.reason) if isinstance(a, Problem) else ACCEPTED for a in answers]
+        return indices[positions], np.array(codes, dtype=np.uint8)[positions]
+
+    def _answers(self, values: list[object]) -> list[int | Problem]:
+        known: dict[tuple[type, object], int | Problem] = {}
+        answers: list[int | Problem] = []
+        for value in values:
+            if not isinstance(value, str | int | float):
+                answers.append(self.index(value))
+                continue
+            # True equals 1 and hashes alike, so only labels of one type may share an answer.
+            key = (type(value), value)
+            if key not in known:
+                known[key] = self.index(value)
+            answers.append(known[key])
+        return answers
+
+
+def _text(label: object) -> str | Problem:
+    """Return what a label calls its class."""
+    expected = "a class name or index"
+    if isinstance(label, np.generic):
+        label = label.item()
+    match label:
+        case str() | bytes() if not label:
+            return Problem(Reason.MISSING_FIELD, "a label", "none")
+        case str():
+            return label
+        case bytes():
+            return label.decode("utf-8", errors="replace")
+        case None | bool():
+            return Problem(Reason.WRONG_TYPE, expected, {None: "null", True: "true", False: "false"}[label])
+        case int() | float():
+            return _text_of_number(label)
+        case _:
+            return Problem(Reason.WRONG_TYPE, expected, f"a value of type {type(label).__name__}")
+
+
+def _text_of_number(label: float) -> str | Problem:
+    if isinstance(label, int):
+        # Python refuses to write out integers of more than 4,300 digits.
+        huge = label.bit_length() > 64
+        return Problem(Reason.OUT_OF_RANGE, "a class index", "a huge integer") if huge else str(label)
+    if not isfinite(label):
+        return Problem(Reason.WRONG_TYPE, "a class name or index", shown(label))
+    return str(int(label)) if label.is_integer() and abs(label) < 2**53 else str(label)

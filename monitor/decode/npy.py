@@ -1,0 +1,167 @@
+"""NumPy files: one array (NPY) or several by name (NPZ); nothing is unpickled, and no header is believed unchecked."""
+
+import math
+import zipfile
+import zlib
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from tokenize import TokenError
+from typing import IO, Any
+from warnings import catch_warnings, simplefilter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from monitor.decode.batch import Decoded
+from monitor.decode.layout import MAX_CLASSES, ClassColumns, Kind, Layout, find_class_columns, order_of
+from monitor.decode.records import accept, problem_of_dtype, problem_of_label_dtype
+from monitor.decode.rejections import Problem, Reason, listed, said
+
+MAX_NPZ_BYTES = 4 << 30
+"""What all arrays of an NPZ file may take together once unpacked."""
+
+_CLASS_NAMES = "classes"
+
+# What NumPy raises on a header that is no literal of the right sort; it never evaluates one.
+_BAD_HEADER = (ValueError, EOFError, TypeError, SyntaxError, RecursionError, MemoryError, TokenError)
+_DAMAGED = (ValueError, EOFError, zlib.error, zipfile.BadZipFile, NotImplementedError, RuntimeError)
+
+
+def read_npy(path: Path, layout: Layout, labels: Path | None) -> Decoded:
+    """Read outputs from one NPY file, and their labels, if wanted, from another."""
+    if layout.class_columns is not None:
+        found = f"the class columns {listed(layout.class_columns)}"
+        raise Problem(Reason.BAD_HEADER, "no names of columns, since an .npy file has none", found).of_file(path)
+    if layout.label_field is not None and labels is None:
+        expected = "a second .npy file with the labels (give it with --labels), or an .npz file"
+        raise Problem(Reason.MISSING_FIELD, expected, "outputs only").of_file(path)
+    outputs = _read_array_file(path, of_labels=False)
+    return accept(
+        outputs, layout, None if labels is None else _read_array_file(labels, of_labels=True), where=str(path)
+    )
+
+
+def read_npz(path: Path, layout: Layout) -> Decoded:
+    """Read outputs, and labels and class names if there are any, from the arrays of an NPZ file."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return _read_archive(_Archive(path, archive), layout)
+    except _DAMAGED as error:
+        raise Problem(Reason.BAD_FILE, "an .npz file", f"a damaged one: {said(error)}").of_file(path) from error
+
+
+class _Archive:
+    """The arrays of an NPZ file."""
+
+    def __init__(self, path: Path, archive: zipfile.ZipFile) -> None:
+        total = sum(member.file_size for member in archive.infolist())
+        if total > MAX_NPZ_BYTES:
+            found = f"{total / (1 << 30):.1f} GiB"
+            raise Problem(Reason.TOO_LARGE, f"at most {MAX_NPZ_BYTES >> 30} GiB once unpacked", found).of_file(path)
+        self.path = path
+        self._archive = archive
+        self._members = {member.filename.removesuffix(".npy"): member for member in archive.infolist()}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the arrays, in file order."""
+        return tuple(self._members)
+
+    def array(self, name: str, *, of_labels: bool = False) -> NDArray[Any]:
+        """Read one array."""
+        if name not in self._members:
+            found = f"the arrays {listed(self.names)}"
+            raise Problem(Reason.MISSING_FIELD, f"an array named {name}", found).of_file(self.path)
+        member = self._members[name]
+        if member.compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
+            found = f"compression of type {member.compress_type}"
+            raise Problem(Reason.BAD_FILE, "arrays stored or deflated", found).of_file(self.path)
+        with self._archive.open(member) as file:
+            return _read_array(file, member.file_size, f"{self.path}, array {name}", of_labels=of_labels)
+
+
+def _read_archive(archive: _Archive, layout: Layout) -> Decoded:
+    labels = None if layout.label_field is None else archive.array(layout.label_field, of_labels=True)
+    if layout.class_columns is not None:
+        found = find_class_columns(layout, archive.names)
+        if isinstance(found, Problem):
+            raise found.of_file(archive.path)
+        return accept(_stack(archive, found), replace(layout, classes=found.classes), labels, where=str(archive.path))
+    outputs = archive.array(layout.field or "")
+    names = _class_names(archive, layout)
+    if names is not None:
+        order = _order(names, outputs, layout)
+        if isinstance(order, Problem):
+            raise order.of_file(archive.path)
+        layout = replace(layout, classes=layout.classes or names)
+        outputs = outputs if layout.kind is Kind.SCORE else outputs[:, list(order)]
+    return accept(outputs, layout, labels, where=str(archive.path))
+
+
+def _order(names: tuple[str, ...], outputs: NDArray[Any], layout: Layout) -> Sequence[int] | Problem:
+    """Return where each class stands in the array, whose own class names are given."""
+    count = 2 if layout.kind is Kind.SCORE else outputs.shape[1] if outputs.ndim == 2 else 0
+    if len(names) != count or len(set(names)) < count:
+        return Problem(Reason.BAD_HEADER, f"{count} different class names", f"{len(names)}: {listed(names)}")
+    order = order_of(names, layout.classes)
+    if layout.kind is Kind.SCORE and not isinstance(order, Problem) and list(order) != [0, 1]:
+        return Problem(Reason.UNKNOWN_CLASS, f"scores of the class {names[0]}", f"scores of the class {names[1]}")
+    return order
+
+
+def _stack(archive: _Archive, found: ClassColumns) -> NDArray[Any]:
+    columns = [archive.array(name) for name in found.columns]
+    shapes = {column.shape for column in columns}
+    if len(shapes) > 1 or columns[0].ndim != 1:
+        sizes = listed([str(shape) for shape in sorted(shapes)])
+        raise Problem(Reason.BAD_HEADER, "class columns of one length", f"shapes {sizes}").of_file(archive.path)
+    return np.column_stack(columns)
+
+
+def _class_names(archive: _Archive, layout: Layout) -> tuple[str, ...] | None:
+    if _CLASS_NAMES not in archive.names or _CLASS_NAMES in {layout.field, layout.label_field}:
+        return None
+    names = archive.array(_CLASS_NAMES, of_labels=True)
+    is_usable = names.dtype.kind == "U" and names.ndim == 1 and 2 <= len(names) <= MAX_CLASSES
+    return tuple(names.tolist()) if is_usable else None
+
+
+def _read_array_file(path: Path, *, of_labels: bool) -> NDArray[Any]:
+    with path.open("rb") as file:
+        return _read_array(file, path.stat().st_size, str(path), of_labels=of_labels)
+
+
+def _read_array(file: IO[bytes], size: int, where: str, *, of_labels: bool) -> NDArray[Any]:
+    try:
+        with catch_warnings():
+            simplefilter("ignore")  # NumPy warns of headers that Python 2 wrote, and reads them all the same
+            dtype, shape, fortran = _read_header(file)
+    except _BAD_HEADER as error:
+        raise Problem(Reason.BAD_HEADER, "a NumPy array", f"a header that cannot be read: {said(error)}").of_file(
+            where
+        ) from error
+    if (problem := problem_of_label_dtype(dtype) if of_labels else problem_of_dtype(dtype)) is not None:
+        raise problem.of_file(where)
+    promised = math.prod(shape) * dtype.itemsize
+    held = size - file.tell()
+    # More than was promised is as suspicious: a second array behind the first would be lost without a word.
+    if min(shape, default=0) < 0 or promised != held:
+        found = f"shape {shape}, which needs {promised:,} bytes, and {held:,}"
+        raise Problem(Reason.BAD_HEADER, "a header that fits the file", found).of_file(where)
+    data = file.read(promised)
+    if len(data) != promised:
+        raise Problem(Reason.BAD_FILE, f"{promised:,} bytes", f"{len(data):,}").of_file(where)
+    return np.ndarray(shape, dtype, buffer=data, order="F" if fortran else "C")
+
+
+def _read_header(file: IO[bytes]) -> tuple[np.dtype[Any], tuple[int, ...], bool]:
+    version = np.lib.format.read_magic(file)
+    if version == (1, 0):
+        shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
+    elif version == (2, 0):
+        shape, fortran, dtype = np.lib.format.read_array_header_2_0(file)
+    else:
+        # Version 3 exists for the field names of structured arrays, which hold no outputs anyway.
+        raise ValueError(f"version {version[0]}.{version[1]}")
+    return dtype, shape, fortran

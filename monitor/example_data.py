@@ -1,0 +1,84 @@
+"""A generated example: a small real classifier of four classes, at the site it was made for and at a shifted one.
+
+Breast density in the four usual grades, seen through six measurements. The classifier is linear discriminant analysis,
+fitted on generated training data; its outputs are what it says, not numbers made up to look like it. The new site has
+another scanner (less contrast: the grades' patterns are fainter) and an older population (other shares of the classes).
+"""
+
+import json
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import softmax
+
+CLASSES = ("fatty", "scattered", "heterogeneous", "dense")
+_MEASUREMENTS = 6
+_PREVALENCE = np.array([0.10, 0.40, 0.40, 0.10])
+_OLDER = np.array([0.22, 0.48, 0.24, 0.06])
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+class _Patients:
+    """Draws patients: a grade, and measurements whose pattern tells it."""
+
+    def __init__(self, random: np.random.Generator) -> None:
+        self._random = random
+        patterns = random.normal(size=(len(CLASSES), _MEASUREMENTS))
+        patterns -= patterns.mean(axis=0)
+        self._patterns = 2.6 * patterns / np.linalg.norm(patterns, axis=1, keepdims=True)
+
+    def draw(self, count: int, prevalence: Floats, contrast: float) -> tuple[Floats, Integers]:
+        """Return measurements and grades."""
+        grades = self._random.choice(len(CLASSES), size=count, p=prevalence)
+        noise = self._random.standard_t(6, size=(count, _MEASUREMENTS))
+        return self._patterns[grades] * contrast + noise, grades
+
+
+class _Discriminant:
+    """Linear discriminant analysis, fitted to labelled measurements."""
+
+    def __init__(self, measured: Floats, grades: Integers) -> None:
+        means = np.array([measured[grades == grade].mean(axis=0) for grade in range(len(CLASSES))])
+        within = np.cov((measured - means[grades]).T)
+        self._weights = np.linalg.solve(within, means.T)
+        shares = np.bincount(grades) / len(grades)
+        self._offsets = np.log(shares) - 0.5 * np.einsum("gm,mg->g", means, self._weights)
+
+    def probabilities(self, measured: Floats) -> Floats:
+        """Return what the model says."""
+        return np.asarray(softmax(measured @ self._weights + self._offsets, axis=1))
+
+
+def write_example(directory: Path) -> dict[str, Path]:
+    """Write the example's files and return them by what they are."""
+    directory.mkdir(parents=True, exist_ok=True)
+    random = np.random.default_rng(7)
+    patients = _Patients(random)
+    # A small training set makes the classifier overconfident, as real ones are.
+    model = _Discriminant(*patients.draw(120, _PREVALENCE, contrast=1.0))
+    sites = (
+        ("validation", 4000, _PREVALENCE, 1.0),
+        ("site_a", 2000, _PREVALENCE, 1.0),
+        ("site_b", 2000, _OLDER, 0.7),
+    )
+    files = {}
+    for name, count, prevalence, contrast in sites:
+        measured, grades = patients.draw(count, prevalence, contrast)
+        said = model.probabilities(measured)
+        files[name] = directory / f"{name}.jsonl"
+        files[f"{name}_labelled"] = directory / f"{name}_labelled.jsonl"
+        _write(files[name], said, None)
+        _write(files[f"{name}_labelled"], said, grades)
+    return files
+
+
+def _write(path: Path, said: Floats, grades: Integers | None) -> None:
+    with path.open("w", encoding="utf-8") as file:
+        for row, vector in enumerate(said):
+            record: dict[str, object] = {"probs": vector.tolist()}
+            if grades is not None:
+                record["label"] = CLASSES[grades[row]]
+            file.write(json.dumps(record) + "\n")

@@ -1,0 +1,216 @@
+"""The reference artefact: what a labelled set fixed, in one file that holds no record and is checked when read."""
+
+import dataclasses
+import os
+import tempfile
+from datetime import UTC, datetime
+from importlib.metadata import version as installed_version
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from monitor.core.calibration import Calibration, calibrate
+from monitor.core.ensemble import CONSENSUS, Ready
+from monitor.core.estimators import ESTIMATORS
+from monitor.core.intervals import DEFAULT_LEVEL, ErrorQuantiles, IntervalTables, Progress
+from monitor.core.labelled import label_outputs
+from monitor.core.reference_summary import ReferenceSummary, summarise
+from monitor.core.scores import Integers, Singles
+from monitor.decode.records import Layout, accept
+from monitor.errors import InvalidInput, InvalidReference
+from monitor.reference_document import (
+    FORMAT,
+    MAX_BYTES,
+    Array,
+    Document,
+    Intervals,
+    Quantiles,
+    from_bytes,
+    pack,
+    to_bytes,
+    unpack,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Reference:
+    """A model's labelled reference, ready to judge its unlabelled outputs."""
+
+    model: str
+    version: str
+    created: str
+    classes: tuple[str, ...]
+    calibration: Calibration
+    summary: ReferenceSummary
+    fingerprint: str = ""
+
+    @classmethod
+    def calibrate(
+        cls,
+        probabilities: ArrayLike,
+        labels: ArrayLike,
+        *,
+        model: str,
+        version: str = "",
+        classes: tuple[str, ...] | None = None,
+        level: float = DEFAULT_LEVEL,
+    ) -> Self:
+        """Make a reference from outputs of shape (records, classes) and their true classes (names or indices)."""
+        decoded = accept(np.asarray(probabilities), Layout(classes=classes), labels=np.asarray(labels))
+        if decoded.rejections.total:
+            raise InvalidInput(str(decoded.rejections))
+        batch = decoded.batch
+        assert batch.labels is not None  # noqa: S101  labels were given, so they came back
+        return cls.from_accepted(
+            batch.probabilities, batch.labels, model=model, version=version, classes=batch.classes, level=level
+        )
+
+    @classmethod
+    def from_accepted(
+        cls,
+        probabilities: Singles,
+        labels: Integers,
+        *,
+        model: str,
+        version: str = "",
+        classes: tuple[str, ...],
+        level: float = DEFAULT_LEVEL,
+        progress: Progress | None = None,
+    ) -> Self:
+        """Make a reference from columns that the decoder has accepted."""
+        if len(probabilities) == 0:
+            raise InvalidReference("reference: expected at least one labelled record, found none")
+        if not 0.5 <= level < 1.0:
+            raise InvalidReference(f"level: expected a number from 0.5 up to, but not including, 1, found {level!r}")
+        labelled = label_outputs(probabilities, labels)
+        reference = cls(
+            model=model,
+            version=version,
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            classes=classes,
+            calibration=calibrate(labelled, level=level, progress=progress),
+            summary=summarise(labelled),
+        )
+        return dataclasses.replace(reference, fingerprint=to_bytes(_document(reference))[1])
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the reference, whole or not at all."""
+        content, _ = to_bytes(_document(self))
+        target = Path(path)
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            # mkstemp is private to its owner; a reference is no secret, and the daemon runs as another user.
+            Path(temporary).chmod(0o644)
+            Path(temporary).replace(target)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a reference and verify it."""
+        where = os.fspath(path)
+        try:
+            with Path(path).open("rb") as file:
+                raw = file.read(MAX_BYTES + 1)
+        except OSError as error:
+            raise InvalidReference(f"{where}: expected a reference file, found {error.strerror or error}") from error
+        document, fingerprint = from_bytes(where, raw)
+        try:
+            return _reference(cls, document, fingerprint)
+        except (TypeError, ValueError) as error:
+            raise InvalidReference(f"{where}: expected a reference of format {FORMAT}, found {error}") from error
+
+
+_R = TypeVar("_R", bound=Reference)
+
+
+def _document(reference: Reference) -> Document:
+    numbers, tables = reference.calibration, reference.calibration.intervals
+    return Document(
+        written_by=f"cpcmon {installed_version('cpcmon')}",
+        model=reference.model,
+        version=reference.version,
+        created=reference.created,
+        classes=reference.classes,
+        records=numbers.records,
+        right=numbers.right,
+        accuracy=numbers.accuracy,
+        temperature=numbers.temperature,
+        summary=reference.summary,
+        intervals=Intervals(
+            level=tables.level,
+            sizes=pack(tables.sizes),
+            disagreement=pack(tables.disagreement),
+            errors={name: Quantiles(e.bias, pack(e.low), pack(e.high)) for name, e in tables.errors.items()},
+        ),
+        estimators={one.form.name: _state(one.estimator) for one in numbers.estimators},
+    )
+
+
+def _reference(cls: type[_R], document: Document, fingerprint: str) -> _R:
+    if not 0 <= document.right <= document.records or document.records == 0 or not document.temperature > 0.0:
+        raise ValueError("impossible counts or temperature")
+    if not len(document.classes) == len(document.summary.class_records) >= 2:
+        raise ValueError("classes and their counts do not match")
+    tables = document.intervals
+    intervals = IntervalTables(
+        level=tables.level,
+        reference_records=document.records,
+        sizes=unpack(tables.sizes),
+        errors={n: ErrorQuantiles(e.bias, unpack(e.low), unpack(e.high)) for n, e in tables.errors.items()},
+        disagreement=unpack(tables.disagreement),
+    )
+    _check_intervals(intervals)
+    return cls(
+        model=document.model,
+        version=document.version,
+        created=document.created,
+        classes=document.classes,
+        calibration=Calibration(
+            records=document.records,
+            right=document.right,
+            classes=len(document.classes),
+            temperature=document.temperature,
+            estimators=_estimators(document.estimators),
+            intervals=intervals,
+        ),
+        summary=document.summary,
+        fingerprint=fingerprint,
+    )
+
+
+def _check_intervals(tables: IntervalTables) -> None:
+    forms = {form.full_name for member in ESTIMATORS for form in member.forms()} | {CONSENSUS}
+    if odd := forms ^ set(tables.errors):
+        raise ValueError(f"intervals for a different list of estimators ({', '.join(sorted(odd))}): calibrate again")
+    columns = [tables.disagreement, *(column for error in tables.errors.values() for column in (error.low, error.high))]
+    if any(len(column) != len(tables.sizes) for column in columns):
+        raise ValueError("interval tables of unequal length")
+
+
+def _estimators(states: dict[str, dict[str, float | Array]]) -> tuple[Ready, ...]:
+    forms = [form for member in ESTIMATORS for form in member.forms() if form.variant is None]
+    if odd := {form.name for form in forms} ^ set(states):
+        raise ValueError(f"a different list of estimators ({', '.join(sorted(odd))}): calibrate again")
+    ready = []
+    for form in forms:
+        fields: dict[str, Any] = {n: unpack(v) if isinstance(v, Array) else v for n, v in states[form.name].items()}
+        ready.append(Ready(form, form.member.family(**fields)))
+    return tuple(ready)
+
+
+def _state(estimator: Any) -> dict[str, float | Array]:  # noqa: ANN401  any member of the list
+    """Fields of a calibrated estimator. Those with a default are options, chosen at each use and not kept."""
+    state: dict[str, float | Array] = {}
+    for field in dataclasses.fields(estimator):
+        if field.default is dataclasses.MISSING:
+            value = getattr(estimator, field.name)
+            state[field.name] = pack(value) if isinstance(value, np.ndarray) else float(value)
+    return state

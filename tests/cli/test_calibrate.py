@@ -1,0 +1,186 @@
+"""`cpcmon calibrate`: the file it writes and the words it prints."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from monitor import Reference
+from monitor.core.labelled import label_outputs
+from monitor.core.reference_summary import Concern, summarise
+from tests.cli.conftest import NAMES, Example, Ran
+from tests.strategies import synthetic
+
+Command = Callable[..., Ran]
+
+
+def jsonl(path: Path, probabilities: np.ndarray, labels: np.ndarray | None = None) -> Path:
+    """Write records."""
+    records = [
+        {"probs": p.tolist()} | ({} if labels is None else {"label": int(labels[i])})
+        for i, p in enumerate(probabilities)
+    ]
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return path
+
+
+def test_it_prints_what_a_person_wants_to_know(example: Example, cpcmon: Command, tmp_path: Path) -> None:
+    """Records, classes, accuracy with interval, class table, T, calibration error before and after, fingerprint."""
+    words = ("--input", example.validation, "--model", "density", "--model-version", "2.1", "--classes", NAMES)
+    ran = cpcmon("calibrate", *words, "--output", tmp_path / "d.ref")
+    assert (ran.code, ran.err) == (0, "")
+    reference = Reference.load(tmp_path / "d.ref")
+    assert "model              density 2.1\n" in ran.out
+    assert "records            4,000\n" in ran.out
+    assert f"accuracy           {reference.calibration.accuracy:.4f}  (95% interval 0." in ran.out
+    assert f"temperature        {reference.calibration.temperature:.4f}" in ran.out
+    assert "calibration error  0.0" in ran.out
+    assert reference.fingerprint[:16] in ran.out
+    for name in NAMES.split(","):
+        assert f"\n{name} " in ran.out
+    assert "warning" not in ran.out
+
+
+def test_the_class_table_counts_right(example: Example) -> None:
+    """Records, right and predicted by class, against a plain count."""
+    records = [json.loads(line) for line in example.validation.read_text().splitlines()]
+    names = NAMES.split(",")
+    said = [names[int(np.argmax(record["probs"]))] for record in records]
+    summary = Reference.load(example.reference).summary
+    for index, name in enumerate(names):
+        assert summary.class_records[index] == sum(record["label"] == name for record in records)
+        assert summary.class_predicted[index] == said.count(name)
+        right = sum(s == name == record["label"] for s, record in zip(said, records, strict=True))
+        assert summary.class_right[index] == right
+
+
+def test_calibration_error_equals_a_plain_count() -> None:
+    """Fifteen bins of equal width, weighted by their records."""
+    probabilities, labels = synthetic(500, 3, seed=1)
+    confidence = probabilities.max(axis=1).astype(np.float64)
+    right = probabilities.argmax(axis=1) == labels
+    error = 0.0
+    for edge in range(15):
+        inside = (confidence * 15 >= edge) & ((confidence * 15 < edge + 1) | (edge == 14))
+        if inside.any():
+            error += inside.sum() / 500 * abs(confidence[inside].mean() - right[inside].mean())
+    assert summarise(label_outputs(probabilities, labels)).calibration_error == pytest.approx(error, abs=1e-12)
+
+
+def warned(probabilities: np.ndarray, labels: np.ndarray) -> set[Concern]:
+    """Return what a reference is warned of."""
+    return set(summarise(label_outputs(probabilities.astype(np.float32), labels)).warnings())
+
+
+def test_a_good_reference_has_no_warning() -> None:
+    """600 records of 3 classes, continuous scores."""
+    assert warned(*synthetic(600, 3, seed=1)) == set()
+
+
+def test_few_records_are_warned_of() -> None:
+    """499 are fewer than 500; 500 are not."""
+    probabilities, labels = synthetic(500, 3, seed=1)
+    assert warned(probabilities[:499], labels[:499]) == {Concern.FEW_RECORDS}
+    assert warned(probabilities, labels) == set()
+
+
+def test_a_rare_class_is_warned_of() -> None:
+    """Nine records of a class are too few."""
+    probabilities, labels = synthetic(600, 3, seed=1)
+    rare = np.flatnonzero(labels == 2)[9:]
+    keep = np.setdiff1d(np.arange(600), rare)
+    assert Concern.RARE_CLASS in warned(probabilities[keep], labels[keep])
+
+
+def test_tied_scores_are_warned_of() -> None:
+    """Vote shares of seven readers tie nearly all records."""
+    votes = np.random.default_rng(1).multinomial(7, [0.6, 0.4], size=600) / 7
+    assert Concern.TIED_SCORES in warned(votes, votes.argmax(axis=1))
+
+
+def test_zeros_under_the_floor_are_warned_of() -> None:
+    """More than 1% of records with a probability of zero."""
+    probabilities, labels = synthetic(600, 3, seed=1)
+    for count, expected in ((6, False), (7, True)):
+        zeros = probabilities.copy()
+        zeros[:count] = [1.0, 0.0, 0.0]
+        assert (Concern.ZEROS_UNDER_FLOOR in warned(zeros, labels)) is expected
+
+
+def test_an_accuracy_below_the_largest_class_is_warned_of() -> None:
+    """As when the classes are in the wrong order."""
+    probabilities, labels = synthetic(600, 2, seed=1)
+    assert Concern.BELOW_LARGEST_CLASS in warned(probabilities[:, ::-1], labels)
+
+
+def test_warnings_reach_the_screen(cpcmon: Command, tmp_path: Path) -> None:
+    """A small set is calibrated, with a warning."""
+    data = jsonl(tmp_path / "small.jsonl", *synthetic(60, 3, seed=1))
+    ran = cpcmon("calibrate", "--input", data, "--model", "m", "--output", tmp_path / "m.ref")
+    assert ran.code == 0
+    assert "warning: 60 records: fewer than 500 make every interval wide" in ran.out
+
+
+def test_bad_records_stop_it_and_nothing_is_written(cpcmon: Command, tmp_path: Path) -> None:
+    """File, line, expected, found; the first five; a count of the rest; exit 2."""
+    probabilities, labels = synthetic(40, 3, seed=1)
+    wrong = probabilities.copy()
+    wrong[3:10] *= 2
+    data = jsonl(tmp_path / "bad.jsonl", wrong, labels)
+    ran = cpcmon("calibrate", "--input", data, "--model", "m", "--output", tmp_path / "m.ref")
+    assert ran.code == 2
+    assert not (tmp_path / "m.ref").exists()
+    for line in range(4, 9):
+        assert f"line {line}: expected" in ran.err
+    assert "line 9:" not in ran.err
+    assert "2 more" in ran.err
+    assert "--skip-bad" in ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_skip_bad_goes_on_and_says_how_many(cpcmon: Command, tmp_path: Path) -> None:
+    """The reference holds the good records only."""
+    probabilities, labels = synthetic(40, 3, seed=1)
+    wrong = probabilities.copy()
+    wrong[3:10] *= 2
+    data = jsonl(tmp_path / "bad.jsonl", wrong, labels)
+    ran = cpcmon("calibrate", "--input", data, "--model", "m", "--output", tmp_path / "m.ref", "--skip-bad")
+    assert ran.code == 0
+    assert "skipped 7 bad of 40 records" in ran.err
+    assert Reference.load(tmp_path / "m.ref").calibration.records == 33
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        pytest.param(
+            ["--output", "nowhere/m.ref"], "--output: expected a file in a directory that exists", id="no folder"
+        ),
+        pytest.param(["--output", "m.ref", "--level", "95"], "level: expected", id="level in percent"),
+        pytest.param(["--output", "m.ref", "--label-field", "truth"], "truth", id="no such label"),
+        pytest.param(["--output", "m.ref", "--input", "absent.jsonl"], "absent.jsonl", id="no such file"),
+    ],
+)
+def test_mistakes_are_told_without_a_traceback(
+    cpcmon: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], message: str
+) -> None:
+    """Exit 2, one sentence, no reference."""
+    monkeypatch.chdir(tmp_path)
+    jsonl(tmp_path / "data.jsonl", *synthetic(30, 3, seed=1))
+    ran = cpcmon("calibrate", "--input", "data.jsonl", "--model", "m", *words)
+    assert ran.code == 2
+    assert message in ran.err
+    assert not list(tmp_path.glob("*.ref"))
+
+
+def test_labels_beside_an_npy_file(cpcmon: Command, tmp_path: Path) -> None:
+    """A plain array has no place for labels."""
+    probabilities, labels = synthetic(40, 3, seed=1)
+    np.save(tmp_path / "p.npy", probabilities)
+    np.save(tmp_path / "y.npy", labels)
+    words = ("--input", tmp_path / "p.npy", "--labels", tmp_path / "y.npy", "--model", "m")
+    ran = cpcmon("calibrate", *words, "--output", tmp_path / "m.ref")
+    assert (ran.code, ran.err) == (0, "")
+    assert Reference.load(tmp_path / "m.ref").calibration.right == int((probabilities.argmax(axis=1) == labels).sum())

@@ -1,0 +1,160 @@
+"""`cpcmon estimate`: the same numbers as through Python, in every form."""
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from monitor import Estimate, Reference, estimate
+from tests.cli.conftest import Example, Ran
+
+Command = Callable[..., Ran]
+RAW = [
+    "ac",
+    "doc",
+    "atc_mc",
+    "atc_ne",
+    "cpc_acc",
+    "cpc_ac",
+    "cpc_acc_anchored",
+    "cpc_ac_anchored",
+    "calibrated_confidence",
+]
+ALL = {*RAW, *(f"{name}_ts" for name in RAW), "consensus"}
+
+
+def vectors(path: Path) -> np.ndarray:
+    """Return the outputs of an example file."""
+    return np.array([json.loads(line)["probs"] for line in path.read_text().splitlines()])
+
+
+def test_json_has_the_documented_shape_and_the_numbers_of_the_python_call(example: Example, cpcmon: Command) -> None:
+    """Every estimator with value, lower and upper; CPC with its sets; the disagreement."""
+    ran = cpcmon("estimate", "--reference", example.reference, "--input", example.site_b, "--output", "json")
+    assert (ran.code, ran.err) == (0, "")
+    document = json.loads(ran.out)
+    assert set(document) == {"records", "estimators", "disagreement", "chance_disagreement"}
+    assert document["records"] == 2000
+    assert set(document["estimators"]) == ALL
+    wanted = estimate(Reference.load(example.reference), vectors(example.site_b))
+    assert document["disagreement"] == wanted.disagreement
+    for name, found in document["estimators"].items():
+        result = wanted[name]
+        assert isinstance(result, Estimate)
+        assert result.interval is not None
+        assert (found["value"], found["lower"], found["upper"]) == (
+            result.accuracy,
+            result.interval.lower,
+            result.interval.upper,
+        )
+        assert ("set_size" in found and "empty_share" in found) == name.startswith("cpc_")
+
+
+def test_each_successive_window_is_estimated_alone(example: Example, cpcmon: Command) -> None:
+    """With --window there is one object each, the last one short."""
+    words = ("--reference", example.reference, "--input", example.site_b, "--window", 700, "--output", "json")
+    windows = json.loads(cpcmon("estimate", *words).out)["windows"]
+    assert [window["records"] for window in windows] == [700, 700, 600]
+    reference, outputs = Reference.load(example.reference), vectors(example.site_b)
+    for window, start in zip(windows, (0, 700, 1400), strict=True):
+        alone = estimate(reference, outputs[start : start + 700])["consensus"]
+        assert isinstance(alone, Estimate)
+        assert window["estimators"]["consensus"]["value"] == alone.accuracy
+
+
+def test_csv_has_a_line_for_each_window_and_estimator(example: Example, cpcmon: Command) -> None:
+    """Made for a spreadsheet."""
+    words = ("--reference", example.reference, "--input", example.site_b, "--window", 1000, "--output", "csv")
+    rows = list(csv.DictReader(io.StringIO(cpcmon("estimate", *words).out)))
+    assert len(rows) == 2 * (len(ALL) + 1)
+    assert {row["estimator"] for row in rows} == {*ALL, "disagreement"}
+    assert all(
+        0.0 <= float(row["lower"]) <= float(row["upper"]) <= 1.0 for row in rows if row["estimator"] != "disagreement"
+    )
+
+
+def test_the_table_shows_the_drop_and_what_not_to_trust(example: Example, cpcmon: Command) -> None:
+    """For reading: every estimator, the disagreement, set sizes, and the two sentences on limits."""
+    ran = cpcmon("estimate", "--reference", example.reference, "--input", example.site_b)
+    for name in [*RAW, "consensus"]:
+        assert f"\n{name} " in ran.out
+    assert "so get labels for this window" in ran.out
+    assert "mean set size" in ran.out
+    assert "about chance, not about shift" in ran.out
+    assert "confident mistakes" in ran.out
+
+
+def test_the_estimate_at_the_new_site_is_nearer_the_truth_than_the_reference_accuracy(example: Example) -> None:
+    """What the product is for."""
+    records = [json.loads(line) for line in example.site_b_labelled.read_text().splitlines()]
+    reference = Reference.load(example.reference)
+    right = [reference.classes[int(np.argmax(record["probs"]))] == record["label"] for record in records]
+    realised = sum(right) / len(right)
+    consensus = estimate(reference, [record["probs"] for record in records])["consensus"]
+    assert isinstance(consensus, Estimate)
+    assert abs(consensus.accuracy - realised) < 0.5 * abs(reference.calibration.accuracy - realised)
+
+
+def test_windows_are_drawn_beside_their_numbers(example: Example, cpcmon: Command) -> None:
+    """A line a window, with the interval, the value and the reference accuracy."""
+    ran = cpcmon("estimate", "--reference", example.reference, "--input", example.site_b, "--window", 500)
+    drawn = [line for line in ran.out.splitlines() if line.lstrip().startswith(("1 ", "2 ", "3 ", "4 "))]
+    assert len(drawn) == 4
+    assert all("o" in line and "|" in line and "=" in line for line in drawn)
+
+
+def test_options_choose_other_forms(example: Example, cpcmon: Command) -> None:
+    """--empty-sets and --doc-absolute change those estimators and no other."""
+    words = ("--reference", example.reference, "--input", example.site_b, "--output", "json")
+    plain = json.loads(cpcmon("estimate", *words).out)["estimators"]
+    other = json.loads(cpcmon("estimate", *words, "--empty-sets", "skip", "--doc-absolute").out)["estimators"]
+    changed = {name for name in ALL if plain[name]["value"] != other[name]["value"]}
+    assert changed == {"doc", "doc_ts", "cpc_acc", "cpc_acc_ts", "cpc_ac", "cpc_ac_ts"}
+
+
+def test_an_empty_file_is_an_answer_with_a_reason(example: Example, cpcmon: Command, tmp_path: Path) -> None:
+    """Null and why, in JSON and in the table; never NaN."""
+    (tmp_path / "empty.jsonl").write_text("")
+    words = ("--reference", example.reference, "--input", tmp_path / "empty.jsonl")
+    document = json.loads(cpcmon("estimate", *words, "--output", "json").out)
+    assert document["records"] == 0
+    assert document["estimators"]["consensus"] == {
+        "value": None,
+        "lower": None,
+        "upper": None,
+        "reason": "too_few_records",
+    }
+    assert document["disagreement"] is None
+    assert "too_few_records" in cpcmon("estimate", *words).out
+    assert "too_few_records" in cpcmon("estimate", *words, "--output", "csv").out
+    assert "too_few_records" in cpcmon("estimate", *words, "--window", 10).out
+
+
+@pytest.mark.parametrize("window", [0, -5])
+def test_an_impossible_window_is_refused(example: Example, cpcmon: Command, window: int) -> None:
+    """A window has at least one record."""
+    ran = cpcmon("estimate", "--reference", example.reference, "--input", example.site_a, "--window", window)
+    assert ran.code == 2
+    assert f"--window: expected a number of records above 0, found {window}" in ran.err
+
+
+def test_outputs_of_another_number_of_classes_are_refused(example: Example, cpcmon: Command, tmp_path: Path) -> None:
+    """K is fixed by the reference, never learnt from the stream."""
+    (tmp_path / "three.jsonl").write_text('{"probs": [0.5, 0.3, 0.2]}\n')
+    ran = cpcmon("estimate", "--reference", example.reference, "--input", tmp_path / "three.jsonl")
+    assert ran.code == 2
+    assert "line 1: expected" in ran.err
+    assert "wrong_k" in ran.err
+
+
+def test_a_damaged_reference_is_refused(example: Example, cpcmon: Command, tmp_path: Path) -> None:
+    """Exit 2 with the reason."""
+    (tmp_path / "cut.ref").write_bytes(example.reference.read_bytes()[:-100])
+    ran = cpcmon("estimate", "--reference", tmp_path / "cut.ref", "--input", example.site_a)
+    assert ran.code == 2
+    assert "damaged or cut short" in ran.err
+    assert ran.out == ""

@@ -1,0 +1,64 @@
+"""The command as a whole: help, version, exit codes, interruption."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Example, Ran
+
+
+@pytest.mark.parametrize("command", ["calibrate", "estimate", "evaluate", "demo"])
+def test_every_command_has_help_with_an_example(cpcmon: Callable[..., Ran], command: str) -> None:
+    """`--help` says what it does and how it is typed."""
+    ran = cpcmon(command, "--help")
+    assert ran.code == 0
+    assert f"example: cpcmon {command}" in " ".join(ran.out.split())
+
+
+def test_the_version_is_that_of_the_distribution(cpcmon: Callable[..., Ran]) -> None:
+    """It lives in one place."""
+    assert cpcmon("--version").out == f"cpcmon {version('cpcmon')}\n"
+
+
+@pytest.mark.parametrize("arguments", [[], ["frobnicate"], ["estimate"], ["estimate", "--output", "xml"]])
+def test_usage_errors_exit_2(cpcmon: Callable[..., Ran], arguments: list[str]) -> None:
+    """As argparse does."""
+    assert cpcmon(*arguments).code == 2
+
+
+def test_python_m_monitor_is_the_same_command() -> None:
+    """For those without the script on their path."""
+    ran = subprocess.run([sys.executable, "-m", "monitor", "--version"], capture_output=True, text=True, check=True)
+    assert ran.stdout == f"cpcmon {version('cpcmon')}\n"
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(example: Example) -> None:
+    """`cpcmon estimate … | head -1` leaves no traceback."""
+    script = f"{sys.executable} -m monitor estimate --reference {example.reference} --input {example.site_b} --window 1 | head -1"
+    ran = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)  # noqa: S607
+    assert "Traceback" not in ran.stderr
+    assert ran.stderr == ""
+
+
+def test_an_output_that_cannot_be_written_fails_with_1_and_leaves_nothing(
+    example: Example, tmp_path: Path, cpcmon: Callable[..., Ran]
+) -> None:
+    """A directory stands where the file should go: that is said, and no half file stays behind."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "d.ref").mkdir()
+    words = ("--input", example.validation, "--classes", "fatty,scattered,heterogeneous,dense", "--model", "m")
+    ran = cpcmon("calibrate", *words, "--output", folder / "d.ref")
+    assert ran.code == 1
+    assert "d.ref" in ran.err
+    assert [path.name for path in folder.iterdir()] == ["d.ref"]
+
+
+def test_importing_the_core_needs_no_optional_library() -> None:
+    """The extras are loaded only by those who use them."""
+    code = "import sys, monitor.cli; sys.exit(any(name in sys.modules for name in ('pyarrow', 'matplotlib')))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

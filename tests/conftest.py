@@ -1,0 +1,42 @@
+"""What the tests share: where the real sets lie, and how long hypothesis may think."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# Seeds are fixed: a red build must be red again on the next machine.
+settings.register_profile(
+    "cpcmon", deadline=None, derandomize=True, max_examples=100, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("cpcmon")
+
+ROOT = Path(__file__).resolve().parents[1]
+_REAL_SETS = ROOT.parent / "shared" / "real_sets"
+
+
+@pytest.fixture(scope="session")
+def real_sets() -> Path:
+    """Folder of real models' outputs, which lies beside the repository and never in it."""
+    if not (_REAL_SETS / "expected.json").exists():
+        pytest.skip("../shared/real_sets is absent: the values of real models are not compared")
+    return _REAL_SETS
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Path:
+    """What a clone of this tree would hold: no environment, no caches."""
+    folder = tmp_path / "clone" / "cpcmon"
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],  # noqa: S607
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+    ).stdout
+    for name in filter(None, listed.decode().split("\0")):
+        if (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name)
+    return folder

@@ -1,0 +1,88 @@
+"""Every estimator against the slow, separately written oracle, on generated data."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from monitor.core.ensemble import answer, calibrate_all, combine, with_variants
+from monitor.core.estimate import Estimate, Result
+from monitor.core.labelled import label_outputs
+from monitor.core.scores import in_blocks
+from monitor.testing import Oracle, oracle_temperature
+from tests.strategies import Case, cases, synthetic
+
+
+def found_values(results: dict[str, Result]) -> dict[str, float]:
+    """Flatten results to the oracle's names."""
+    found = {}
+    for name, result in results.items():
+        if isinstance(result, Estimate):
+            found[name] = result.accuracy
+            if result.prediction_sets is not None:
+                found[f"{name}.set_size"] = result.prediction_sets.mean_size
+                found[f"{name}.empty_share"] = result.prediction_sets.empty_share
+    consensus, disagreement = combine(results)
+    assert isinstance(consensus, Estimate)
+    assert disagreement is not None
+    return found | {"consensus": consensus.accuracy, "disagreement": disagreement}
+
+
+def compare(case: Case) -> None:
+    """Ask both sides, at the temperature that was fitted."""
+    reference = label_outputs(case.reference, case.labels)
+    results = answer(with_variants(calibrate_all(reference)), lambda: in_blocks(case.window, reference.temperature))
+    oracle = Oracle(case.reference.tolist(), case.labels.tolist(), reference.temperature)
+    wanted = oracle.estimates(case.window.tolist())
+    found = found_values(results)
+    # A CPC form shares its set sizes with its variants and its anchored form; the oracle names them once.
+    assert {key: found.get(key) for key in wanted} == pytest.approx(wanted, abs=1e-9, rel=0)
+
+
+@given(cases())
+def test_small_cases_with_ties_and_saturation_equal_the_oracle(case: Case) -> None:
+    """Ties, zeros, saturated and uniform outputs, perfect and hopeless references, sizes from 1."""
+    compare(case)
+
+
+@given(st.integers(0, 10_000), st.integers(2, 12))
+def test_continuous_cases_equal_the_oracle(seed: int, classes: int) -> None:
+    """Fifty records of a calibrated model, forty of a less sure one."""
+    reference, labels = synthetic(50, classes, seed=seed)
+    window, _ = synthetic(40, classes, seed=seed + 1, sharpness=1.0)
+    compare(Case(reference, labels, window))
+
+
+def test_a_thousand_classes_equal_the_oracle() -> None:
+    """As many classes as ImageNet has."""
+    reference, labels = synthetic(60, 1000, seed=3)
+    window, _ = synthetic(30, 1000, seed=4, sharpness=1.5)
+    compare(Case(reference, labels, window))
+
+
+def test_windows_larger_than_a_block_equal_the_oracle() -> None:
+    """A window is taken in blocks; where they end must not show."""
+    reference, labels = synthetic(40, 3, seed=5)
+    window, _ = synthetic(50_000, 3, seed=6, sharpness=1.0)
+    compare(Case(reference, labels, window))
+
+
+@given(cases(largest=40))
+def test_the_temperature_equals_a_plain_search(case: Case) -> None:
+    """Where the likelihood has a minimum inside the range, both find it."""
+    fitted = label_outputs(case.reference, case.labels).temperature
+    searched = oracle_temperature(case.reference.tolist(), case.labels.tolist())
+    interior = abs(np.log(searched)) < 3.5
+    # At a flat or one-sided likelihood any T is as good; what counts is that the likelihood is no worse.
+    if interior:
+        loss = [_loss(case, temperature) for temperature in (fitted, searched)]
+        assert loss[0] <= loss[1] + 1e-12
+    else:
+        assert _loss(case, fitted) <= _loss(case, searched) + 1e-9
+
+
+def _loss(case: Case, temperature: float) -> float:
+    logs = np.log(np.maximum(case.reference.astype(np.float64), 1e-12)) / temperature
+    top = logs.max(axis=1)
+    total = np.log(np.exp(logs - top[:, None]).sum(axis=1)) + top
+    return float(np.mean(total - logs[np.arange(len(logs)), case.labels]))

@@ -1,0 +1,145 @@
+"""Intervals are about chance: they hold the realised accuracy when nothing else is at work, and never leave 0 to 1."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from monitor.core.calibration import Calibration, calibrate
+from monitor.core.estimate import Estimate, Interval
+from monitor.core.labelled import label_outputs
+from monitor.core.reference_summary import share_interval
+from tests.strategies import Case, accepted, cases, synthetic
+
+
+def intervals(calibration: Calibration, window: np.ndarray) -> dict[str, tuple[float, Interval]]:
+    """Return each estimate with its interval."""
+    found = {}
+    for name, result in calibration.estimate(window).estimators.items():
+        assert isinstance(result, Estimate)
+        assert result.interval is not None
+        found[name] = (result.accuracy, result.interval)
+    return found
+
+
+@settings(max_examples=15)
+@given(cases(largest=40))
+def test_every_estimate_has_an_interval_within_0_and_1(case: Case) -> None:
+    """For any reference of any size, tied, perfect or hopeless, and any window."""
+    calibration = calibrate(label_outputs(case.reference, case.labels))
+    for _, interval in intervals(calibration, case.window).values():
+        assert 0.0 <= interval.lower <= interval.upper <= 1.0
+
+
+@pytest.fixture(scope="module")
+def overconfident() -> Calibration:
+    """A model that says more than it knows: its probabilities are sharpened after the labels were drawn."""
+    probabilities, labels = synthetic(2000, 4, seed=11)
+    return calibrate(label_outputs(accepted(probabilities.astype(np.float64) ** 2), labels))
+
+
+def test_intervals_hold_the_realised_accuracy_for_biased_estimators_too(overconfident: Calibration) -> None:
+    """Of 200 windows of 200 records, each estimator's 95% interval holds at least 90%; a plain formula holds none for ac."""
+    held: dict[str, int] = {}
+    plain = 0
+    for seed in range(200):
+        said, labels = synthetic(200, 4, seed=1000 + seed)
+        window = accepted(said.astype(np.float64) ** 2)
+        realised = float(np.mean(np.argmax(window, axis=1) == labels))
+        found = intervals(overconfident, window)
+        for name, (_, interval) in found.items():
+            held[name] = held.get(name, 0) + (interval.lower <= realised <= interval.upper)
+        plain += abs(found["ac"][0] - realised) < 1.96 * np.sqrt(realised * (1.0 - realised) / 200)
+    assert {name: count for name, count in held.items() if count < 180} == {}
+    assert plain < 20
+
+
+def test_where_an_estimator_is_biased_its_interval_says_so(overconfident: Calibration) -> None:
+    """The value of raw ac lies above its own interval: the bias on the reference is known and taken away."""
+    said, _ = synthetic(2000, 4, seed=5)
+    accuracy, interval = intervals(overconfident, accepted(said.astype(np.float64) ** 2))["ac"]
+    assert accuracy > interval.upper
+
+
+def test_more_records_make_narrower_intervals(overconfident: Calibration) -> None:
+    """Down to what the reference itself leaves open."""
+    widths = []
+    for records in (20, 200, 2000, 20_000, 2_000_000):
+        interval = overconfident.intervals.interval("consensus", 0.6, records)
+        widths.append(interval.upper - interval.lower)
+    assert widths == sorted(widths, reverse=True)
+    assert widths[-1] > 0.02
+
+
+def test_a_perfect_reference_does_not_claim_certainty() -> None:
+    """Without a single mistake in 1000 records, a window of 200 may still hold one."""
+    probabilities, _ = synthetic(1000, 3, seed=2, sharpness=6.0)
+    calibration = calibrate(label_outputs(probabilities, np.argmax(probabilities, axis=1)))
+    for accuracy, interval in intervals(calibration, probabilities[:200]).values():
+        assert interval.lower < 1.0
+        assert interval.upper >= 0.99
+        assert 0.0 <= accuracy <= 1.0
+
+
+def test_a_tiny_reference_says_that_it_cannot_tell() -> None:
+    """Under twenty records the interval is the whole range."""
+    probabilities, labels = synthetic(19, 3, seed=2)
+    found = intervals(calibrate(label_outputs(probabilities, labels)), probabilities)
+    assert {interval for _, interval in found.values()} == {Interval(0.0, 1.0)}
+
+
+def test_calibrating_twice_gives_the_same_intervals() -> None:
+    """Replays are drawn from a fixed seed."""
+    probabilities, labels = synthetic(300, 3, seed=2)
+    once, twice = (intervals(calibrate(label_outputs(probabilities, labels)), probabilities) for _ in range(2))
+    assert once == twice
+
+
+def test_a_higher_level_gives_wider_intervals() -> None:
+    """99% is wider than 80%."""
+    probabilities, labels = synthetic(500, 3, seed=2)
+    widths = {}
+    for level in (0.8, 0.99):
+        _, interval = intervals(calibrate(label_outputs(probabilities, labels), level=level), probabilities)["doc"]
+        widths[level] = interval.upper - interval.lower
+    assert widths[0.8] < widths[0.99]
+
+
+def test_progress_runs_to_the_end() -> None:
+    """The bar is fed with rising shares that end at 1."""
+    probabilities, labels = synthetic(60, 3, seed=2)
+    seen: list[float] = []
+    calibrate(label_outputs(probabilities, labels), progress=seen.append)
+    assert seen == sorted(seen)
+    assert seen[-1] == 1.0
+
+
+def test_disagreement_by_chance_is_told_and_shift_exceeds_it(overconfident: Calibration) -> None:
+    """On exchangeable windows the disagreement stays below its chance bound in about 95% of cases."""
+    below = 0
+    for seed in range(100):
+        said, _ = synthetic(200, 4, seed=3000 + seed)
+        window = overconfident.estimate(accepted(said.astype(np.float64) ** 2))
+        assert window.disagreement is not None
+        assert window.chance_disagreement is not None
+        below += window.disagreement <= window.chance_disagreement
+    assert below >= 88
+
+
+@pytest.mark.parametrize(
+    ("right", "records", "lower", "upper"),
+    [
+        pytest.param(0, 10, 0.0, 0.30850, id="none right: textbook"),
+        pytest.param(10, 10, 0.69150, 1.0, id="all right: textbook"),
+        pytest.param(8, 10, 0.44390, 0.97479, id="eight of ten: textbook"),
+    ],
+)
+def test_the_interval_of_a_share_is_the_exact_one(right: int, records: int, lower: float, upper: float) -> None:
+    """Clopper and Pearson's, at 95%."""
+    interval = share_interval(right, records, 0.95)
+    assert (interval.lower, interval.upper) == pytest.approx((lower, upper), abs=1e-4)
+
+
+def test_a_window_of_one_record_has_a_wide_interval(overconfident: Calibration) -> None:
+    """One record is right or wrong; little can be said."""
+    interval = overconfident.intervals.interval("atc_mc", 1.0, 1)
+    assert interval.upper - interval.lower > 0.5

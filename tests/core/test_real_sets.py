@@ -1,0 +1,76 @@
+"""Every estimator on outputs of real models, against values from an independent program."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from monitor.core.ensemble import answer, calibrate_all, combine, with_variants
+from monitor.core.estimate import Estimate
+from monitor.core.labelled import label_outputs
+from monitor.core.scores import in_blocks
+from tests.strategies import accepted
+
+SETS = (
+    "20news_cleanlab_comp_groups",
+    "acs_employment_MA_2015_to_2018",
+    "acs_employment_MA_prime_age_to_young_and_old",
+    "breakhis400_new_patients_8subtypes",
+    "breakhis400_new_patients_binary",
+    "california_housing_ref_to_analysis",
+    "cifar10_cleanlab_animals_only",
+    "cifar10_cleanlab_noshift",
+    "cifar10_to_cifar101v6_votes_all30",
+    "cifar10_to_cifar101v6_votes_weak6",
+    "cifar10_vgg_hard_classes90",
+    "heart_cleveland_to_hungarian",
+    "heart_cleveland_to_switzerland",
+    "imagenet_to_imagenetv2mf_votes_weak4",
+    "imagenet_to_imagenetv2top_votes_all65",
+    "langid_long_to_short",
+    "magika_files_new_repositories",
+    "magika_fragments_200bytes",
+    "mammo_nyu_14readers_L_to_R",
+    "mammo_nyu_gmic_top5_prevalence30",
+    "mammo_nyu_gmic_top5_readerhard",
+    "mnist_cleanlab_noshift",
+    "nannyml_synthetic_car_loan",
+    "nannyml_synthetic_multiclass",
+    "pneumoniamnist_val_to_test",
+)
+
+
+def test_no_real_set_is_forgotten(real_sets: Path) -> None:
+    """The list above is the list of expected.json."""
+    assert tuple(sorted(json.loads((real_sets / "expected.json").read_text()))) == tuple(sorted(SETS))
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_every_expected_value_is_hit(real_sets: Path, name: str) -> None:
+    """Raw values within 1e-9; T within 1e-5; scaled values within 1e-9 at the expected temperature."""
+    expected = json.loads((real_sets / "expected.json").read_text())[name]
+    with np.load(real_sets / f"{name}.npz") as data:
+        source, labels = accepted(data["source_probs"].astype(np.float64)), data["source_labels"].astype(np.int64)
+        target, truth = accepted(data["target_probs"].astype(np.float64)), data["target_labels"]
+    assert label_outputs(source, labels).temperature == pytest.approx(expected["temperature"], rel=1e-5)
+
+    reference = label_outputs(source, labels, expected["temperature"])
+    results = answer(with_variants(calibrate_all(reference)), lambda: in_blocks(target, expected["temperature"]))
+    consensus, disagreement = combine(results)
+    assert isinstance(consensus, Estimate)
+    assert disagreement is not None
+    found = {
+        "source_accuracy": reference.accuracy,
+        "true_target_accuracy": float(np.mean(np.argmax(target, axis=1) == truth)),
+        "consensus": consensus.accuracy,
+        "disagreement": disagreement,
+    }
+    for form, result in results.items():
+        assert isinstance(result, Estimate)
+        found[form] = result.accuracy
+        if result.prediction_sets is not None:
+            found[f"{form}.set_size"] = result.prediction_sets.mean_size
+            found[f"{form}.empty_share"] = result.prediction_sets.empty_share
+    wanted = {key: value for key, value in expected.items() if key != "temperature"}
+    assert {key: found[key] for key in wanted} == pytest.approx(wanted, abs=1e-9, rel=0)

@@ -1,0 +1,71 @@
+"""Generated references and windows: continuous, tied, saturated and uniform outputs, of many sizes."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from numpy.typing import NDArray
+
+Singles = NDArray[np.float32]
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A labelled reference and an unlabelled window of the same classes."""
+
+    reference: Singles
+    labels: Integers
+    window: Singles
+
+
+def accepted(weights: NDArray[np.float64]) -> Singles:
+    """Divide by the sum and keep as float32, as the decoder does."""
+    kept: Singles = (weights / weights.sum(axis=1, keepdims=True)).astype(np.float32)
+    return kept
+
+
+@st.composite
+def vectors(draw: st.DrawFn, records: int, classes: int) -> Singles:
+    """Draw accepted vectors of one style."""
+    shape = (records, classes)
+    style = draw(st.sampled_from(["softmax", "votes", "saturated", "percent"]))
+    if style == "softmax":
+        logits = draw(hnp.arrays(np.float64, shape, elements=st.floats(-8.0, 8.0, width=32)))
+        weights = np.exp(logits)
+    elif style == "votes":
+        weights = draw(hnp.arrays(np.float64, shape, elements=st.integers(0, 4).map(float)))
+    elif style == "saturated":
+        weights = np.exp(draw(hnp.arrays(np.float64, shape, elements=st.sampled_from([-60.0, -20.0, 0.0, 17.0]))))
+    else:
+        weights = draw(hnp.arrays(np.float64, shape, elements=st.integers(0, 100).map(float)))
+    # A vector of zeros is no output; make it uniform.
+    weights[weights.sum(axis=1) == 0.0] = 1.0
+    return accepted(weights)
+
+
+@st.composite
+def cases(draw: st.DrawFn, *, classes: st.SearchStrategy[int] | None = None, largest: int = 24) -> Case:
+    """Draw a reference, its labels and a window."""
+    count = draw(classes if classes is not None else st.integers(2, 5))
+    m, n = draw(st.integers(1, largest)), draw(st.integers(1, largest))
+    reference = draw(vectors(m, count))
+    truth = draw(st.sampled_from(["any", "right", "wrong", "one class"]))
+    labels = draw(hnp.arrays(np.int64, m, elements=st.integers(0, count - 1)))
+    predicted = np.argmax(reference, axis=1)
+    if truth == "right":
+        labels = predicted
+    elif truth == "wrong":
+        labels = (predicted + 1) % count
+    elif truth == "one class":
+        labels = np.zeros(m, dtype=np.int64)
+    return Case(reference, labels, draw(vectors(n, count)))
+
+
+def synthetic(records: int, classes: int, *, seed: int, sharpness: float = 2.0) -> tuple[Singles, Integers]:
+    """Return outputs of a calibrated model and labels drawn from them: where nothing but chance is at work."""
+    random = np.random.default_rng(seed)
+    p = accepted(np.exp(random.normal(size=(records, classes)) * sharpness))
+    labels = (p.cumsum(axis=1) < random.random((records, 1))).sum(axis=1)
+    return p, np.minimum(labels, classes - 1)

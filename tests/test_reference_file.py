@@ -1,0 +1,168 @@
+"""The reference file: what goes in comes out, and what is damaged is refused with a reason."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from monitor import InvalidInput, InvalidReference, Reference, estimate
+from tests.strategies import synthetic
+
+
+@pytest.fixture(scope="module")
+def reference() -> Reference:
+    """A reference of 300 records and three named classes."""
+    probabilities, labels = synthetic(300, 3, seed=1)
+    return Reference.calibrate(probabilities, labels, model="density", version="2.1", classes=("a", "b", "c"))
+
+
+@pytest.fixture
+def saved(reference: Reference, tmp_path: Path) -> Path:
+    """The same, on disk."""
+    path = tmp_path / "density.ref"
+    reference.save(path)
+    return path
+
+
+def resealed(path: Path, old: str, new: str) -> None:
+    """Change the content and give it a fitting fingerprint, as someone who edits by hand might."""
+    head, _, content = path.read_text().partition("\n")
+    assert old in content
+    content = content.replace(old, new, 1)
+    words = head.split()
+    path.write_text(f"{words[0]} {words[1]} {hashlib.sha256(content.encode()).hexdigest()}\n{content}")
+
+
+def test_what_is_saved_is_loaded_bit_for_bit(reference: Reference, saved: Path) -> None:
+    """Every estimate and interval of the loaded reference equals the original's."""
+    loaded = Reference.load(saved)
+    window, _ = synthetic(200, 3, seed=2)
+    assert estimate(loaded, window) == estimate(reference, window)
+    for option in ("skip", "zero"):
+        assert estimate(loaded, window, empty_sets=option) == estimate(reference, window, empty_sets=option)
+    assert estimate(loaded, window, doc_absolute=True) == estimate(reference, window, doc_absolute=True)
+    assert (loaded.model, loaded.version, loaded.classes, loaded.created) == (
+        "density",
+        "2.1",
+        ("a", "b", "c"),
+        reference.created,
+    )
+    assert loaded.summary == reference.summary
+    assert loaded.fingerprint == reference.fingerprint
+
+
+def test_the_fingerprint_is_the_sha256_of_the_content(saved: Path) -> None:
+    """Anyone can check it with sha256sum."""
+    header, _, content = saved.read_bytes().partition(b"\n")
+    assert header.split()[2].decode() == hashlib.sha256(content).hexdigest() == Reference.load(saved).fingerprint
+
+
+def test_the_file_is_json_with_what_people_look_for(saved: Path) -> None:
+    """Class order, counts, A, T, name, version, time."""
+    content = json.loads(saved.read_text().partition("\n")[2])
+    assert content["model"] == "density"
+    assert content["classes"] == ["a", "b", "c"]
+    assert content["records"] == sum(content["summary"]["class_records"]) == 300
+    assert content["accuracy"] == content["right"] / 300
+    assert content["temperature"] > 0
+    assert content["created"].endswith("+00:00")
+    assert set(content["estimators"]) >= {"ac", "ac_ts", "cpc_ac_anchored_ts", "calibrated_confidence"}
+
+
+def test_the_file_does_not_hold_the_records(tmp_path: Path) -> None:
+    """Only the score of the true label, sorted, and curves: the file of 1000 classes is far smaller than its data."""
+    probabilities, labels = synthetic(50, 1000, seed=1)
+    Reference.calibrate(probabilities, labels, model="large").save(tmp_path / "large.ref")
+    assert (tmp_path / "large.ref").stat().st_size < probabilities.nbytes / 2
+
+
+def test_any_flipped_byte_is_noticed(saved: Path) -> None:
+    """Header or content, nothing slips through."""
+    good = saved.read_bytes()
+    for place in {*range(120), *range(120, len(good), len(good) // 200)}:
+        saved.write_bytes(good[:place] + bytes([good[place] ^ 0x10]) + good[place + 1 :])
+        with pytest.raises(InvalidReference, match=r"density\.ref: expected"):
+            Reference.load(saved)
+
+
+@pytest.mark.parametrize("kept", [0, 1, 50, 90, 1000, -1])
+def test_a_file_cut_short_is_refused(saved: Path, kept: int) -> None:
+    """As after a full disk or a broken copy."""
+    saved.write_bytes(saved.read_bytes()[:kept])
+    with pytest.raises(InvalidReference):
+        Reference.load(saved)
+
+
+def test_a_newer_format_says_what_to_do(saved: Path) -> None:
+    """The words name the file, both formats and the way out."""
+    saved.write_bytes(saved.read_bytes().replace(b"cpcmon-reference 1 ", b"cpcmon-reference 2 ", 1))
+    with pytest.raises(InvalidReference, match=r"density\.ref: expected .* format 1, found format 2: .*upgrade cpcmon"):
+        Reference.load(saved)
+
+
+def test_something_else_is_refused_by_name(tmp_path: Path) -> None:
+    """A CSV given as reference is called what it is not."""
+    (tmp_path / "wrong.csv").write_text("probs,label\n")
+    with pytest.raises(InvalidReference, match="made by `cpcmon calibrate`"):
+        Reference.load(tmp_path / "wrong.csv")
+
+
+def test_a_missing_file_is_a_clear_error(tmp_path: Path) -> None:
+    """No traceback of the operating system's words alone."""
+    with pytest.raises(InvalidReference, match=r"none\.ref: expected a reference file, found No such file"):
+        Reference.load(tmp_path / "none.ref")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        pytest.param('"float32"', '"object"', id="another type of numbers"),
+        pytest.param('"records": 300', '"records": 0', id="no records"),
+        pytest.param('"ac": {}', '"ac_of_tomorrow": {}', id="another estimator"),
+        pytest.param('"cpc_ac_ts[skip]"', '"cpc_ac_ts[tomorrow]"', id="another interval"),
+        pytest.param('"model"', '"modell"', id="another field"),
+        pytest.param('"cut"', '"cat"', id="another estimator field"),
+        pytest.param('"temperature": ', '"temperature": -', id="negative temperature"),
+    ],
+)
+def test_a_sealed_but_nonsensical_file_is_refused(saved: Path, old: str, new: str) -> None:
+    """The fingerprint is no signature; the content is still checked."""
+    resealed(saved, old, new)
+    with pytest.raises(InvalidReference, match=r"density\.ref: expected a reference of format 1"):
+        Reference.load(saved)
+
+
+def test_saving_over_a_reference_replaces_it_whole(reference: Reference, saved: Path) -> None:
+    """No temporary file stays behind."""
+    reference.save(saved)
+    assert [path.name for path in saved.parent.iterdir()] == ["density.ref"]
+    assert Reference.load(saved).fingerprint == reference.fingerprint
+
+
+def test_bad_vectors_are_refused_with_their_rows(reference: Reference) -> None:
+    """Through Python as on the command line."""
+    window = np.array([[0.5, 0.3, 0.2], [0.9, 0.9, 0.9], [np.nan, 0.5, 0.5]])
+    with pytest.raises(InvalidInput, match=r"(?s)row 2.*bad_sum.*row 3.*not_finite"):
+        estimate(reference, window)
+
+
+def test_logits_are_accepted_when_the_call_says_so(reference: Reference) -> None:
+    """Declared, never guessed."""
+    window, _ = synthetic(50, 3, seed=2)
+    from_logits = estimate(reference, np.log(window.astype(np.float64)) + 3.0, kind="logits")
+    assert from_logits["ac"].accuracy == pytest.approx(estimate(reference, window)["ac"].accuracy, abs=1e-7)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("level", [0.0, 0.49, 1.0, 95.0, float("nan")])
+def test_an_impossible_level_is_refused(level: float) -> None:
+    """95 is not 0.95."""
+    with pytest.raises(InvalidReference, match="level: expected"):
+        Reference.calibrate([[0.5, 0.5]], [0], model="m", level=level)
+
+
+def test_no_records_make_no_reference() -> None:
+    """An empty set is refused."""
+    with pytest.raises(InvalidReference, match="at least one labelled record"):
+        Reference.calibrate(np.empty((0, 3)), np.empty(0, dtype=np.int64), model="m")

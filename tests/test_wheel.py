@@ -1,0 +1,21 @@
+"""What users install: the wheel, with the source out of the way."""
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+
+def test_the_wheel_holds_the_package_its_types_and_nothing_else(fresh: Path, tmp_path: Path) -> None:
+    """No tests, no benchmarks; a marker that types are meant to be used; the licence; the command."""
+    build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(tmp_path), str(fresh)]
+    subprocess.run(build, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("cpcmon-*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        entry = next(archive.read(name).decode() for name in names if name.endswith("entry_points.txt"))
+    assert {name.split("/")[0].split("-")[0] for name in names} == {"monitor", "cpcmon"}
+    assert "monitor/py.typed" in names
+    assert "monitor/core/estimators/conformal.py" in names
+    assert any(name.endswith("LICENSE") for name in names)
+    assert "cpcmon = monitor.cli:main" in entry
