@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from monitor.core.calibration import WindowEstimate
-from monitor.core.ensemble import CONSENSUS, Variants, calibrate_all, survey
+from monitor.core.ensemble import CONSENSUS, Variants, calibrate_all, measure, survey
 from monitor.core.estimate import Estimate, Result
 from monitor.core.estimators import EmptySets
 from monitor.core.labelled import label_outputs
@@ -75,7 +75,8 @@ def evaluate(source: Batch, target: Batch, chosen: Variants) -> Evaluation:
     if len(source.probabilities) == 0 or len(target.probabilities) == 0:
         raise InvalidInput("evaluate: expected at least one record in source and target, found none")
     labelled = label_outputs(source.probabilities, source.labels)
-    found = survey(calibrate_all(labelled), chosen, lambda: in_blocks(target.probabilities, labelled.temperature))
+    ready = calibrate_all(labelled)
+    found = survey(ready, chosen, measure(ready, lambda: in_blocks(target.probabilities, labelled.temperature)))
     estimates = {name: _accuracy(result) for name, result in found.answers.items()}
     realised = np.argmax(target.probabilities, axis=1) == target.labels
     return Evaluation(

@@ -1,9 +1,9 @@
 """What a labelled reference fixes for good: accuracy, temperature, ready estimators, interval tables."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from monitor.core.ensemble import CONSENSUS, Ready, Variants, calibrate_all, survey
+from monitor.core.ensemble import CONSENSUS, Measured, Ready, Variants, calibrate_all, measure, survey
 from monitor.core.estimate import Estimate, Result
 from monitor.core.intervals import DEFAULT_LEVEL, IntervalTables, Progress, replay
 from monitor.core.labelled import LabelledOutputs
@@ -52,24 +52,25 @@ class Calibration:
         kept: list[Outputs] | None = None
         if probabilities.size <= _KEPT_ELEMENTS:
             kept = list(in_blocks(probabilities, self.temperature))
-        found = survey(
-            self.estimators,
-            variants or {},
-            lambda: kept if kept is not None else in_blocks(probabilities, self.temperature),
-        )
+        blocks = lambda: kept if kept is not None else in_blocks(probabilities, self.temperature)  # noqa: E731
+        return self.judge(measure(self.estimators, blocks), variants)
+
+    def judge(self, window: Measured, variants: Variants | None = None) -> WindowEstimate:
+        """Ask every estimator about a window that has been measured, from its records or by running totals."""
+        found = survey(self.estimators, variants or {}, window)
         results = {
             name: self._with_interval(found.chosen[name].form.full_name, result)
             for name, result in found.answers.items()
         }
         results[CONSENSUS] = self._with_interval(CONSENSUS, found.consensus)
-        records = len(probabilities)
-        chance = self.intervals.chance_disagreement(records) if records else None
-        return WindowEstimate(records, results, found.disagreement, chance)
+        chance = self.intervals.chance_disagreement(window.records) if window.records else None
+        return WindowEstimate(window.records, results, found.disagreement, chance)
 
     def _with_interval(self, name: str, result: Result) -> Result:
         if not isinstance(result, Estimate):
             return result
-        return replace(result, interval=self.intervals.interval(name, result.accuracy, result.records))
+        interval = self.intervals.interval(name, result.accuracy, result.records)
+        return Estimate(result.accuracy, result.records, interval, result.prediction_sets)
 
 
 def calibrate(

@@ -2,15 +2,16 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 
 from monitor.core.estimate import Estimate, NoEstimate, Result, Why
 from monitor.core.estimators import ESTIMATORS, Estimator, Form
+from monitor.core.estimators.base import Means
 from monitor.core.estimators.consensus import CONSENSUS, VOICES, consensus, disagreement
 from monitor.core.labelled import LabelledOutputs
-from monitor.core.scores import Outputs
+from monitor.core.scores import Floats, Outputs
 
 Variants = Mapping[str, str]
 """Which variant of an estimator to use, by its name: `{"cpc_ac": "skip"}`."""
@@ -47,33 +48,79 @@ def choose(ready: Ready, variant: str | None) -> Ready:
     return Ready(replace(ready.form, variant=variant), replace(cast("Any", ready.estimator), **fields))
 
 
-def answer(ready: Iterable[Ready], blocks: Callable[[], Iterable[Outputs]]) -> dict[str, Result]:
-    """Ask the estimators about the window whose records `blocks` yields, the same at each call.
+class Measured(Protocol):
+    """What the estimators need of a window: how many records, and means of what each record contributes."""
+
+    @property
+    def records(self) -> int:
+        """Number of records."""
+        ...
+
+    def mean_confidence(self, *, scaled: bool) -> float:
+        """Return the mean confidence, raw or scaled, of a window of at least one record."""
+        ...
+
+    def means(self, one: Ready) -> Means:
+        """Return the means of an estimator's contributions."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredBlocks:
+    """A window measured from its records."""
+
+    records: int
+    confidence: tuple[float, float]
+    sums: Mapping[str, Floats]
+
+    def mean_confidence(self, *, scaled: bool) -> float:
+        """Return the mean confidence."""
+        return self.confidence[int(scaled)]
+
+    def means(self, one: Ready) -> Means:
+        """Return the means of an estimator's contributions."""
+        return [float(total) / self.records for total in self.sums[one.form.name]]
+
+
+def measure(ready: Iterable[Ready], blocks: Callable[[], Iterable[Outputs]]) -> MeasuredBlocks:
+    """Measure the window whose records `blocks` yields, the same at each call.
 
     The first pass finds the window's mean confidence, which sets the threshold of `cpc_ac`; the second does the rest.
     """
-    ready = tuple(ready)
     records, confidence = 0, np.zeros(2)
     for block in blocks():
         records += block.records
         confidence += [block.raw.confidence.sum(), block.scaled.confidence.sum()]
     if records == 0:
-        return {one.form.full_name: NoEstimate(Why.TOO_FEW_RECORDS, 0) for one in ready}
-    confidence /= records
+        return MeasuredBlocks(0, (0.0, 0.0), {})
+    raw, scaled = (float(total) / records for total in confidence)
     # Variants of a form differ in what they make of the sums, never in the sums.
     summed = {one.form.name: one for one in ready}
     sums: dict[str, Any] = dict.fromkeys(summed, 0.0)
     for block in blocks():
         for name, one in summed.items():
             scores = block.scores(scaled=one.form.scaled)
-            rows = one.estimator.contributions(scores, confidence[int(one.form.scaled)])
+            rows = one.estimator.contributions(scores, scaled if one.form.scaled else raw)
             sums[name] += np.add.reduce(rows, axis=1)
+    return MeasuredBlocks(records, (raw, scaled), sums)
+
+
+def answer_measured(ready: Iterable[Ready], window: Measured) -> dict[str, Result]:
+    """Ask the estimators about a measured window."""
+    records = window.records
+    if records == 0:
+        return {one.form.full_name: NoEstimate(Why.TOO_FEW_RECORDS, 0) for one in ready}
+    confidence = [window.mean_confidence(scaled=scaled) for scaled in (False, True)]
     return {
-        one.form.full_name: one.estimator.estimate(
-            sums[one.form.name] / records, records, float(confidence[int(one.form.scaled)])
-        )
+        one.form.full_name: one.estimator.estimate(window.means(one), records, confidence[one.form.scaled])
         for one in ready
     }
+
+
+def answer(ready: Iterable[Ready], blocks: Callable[[], Iterable[Outputs]]) -> dict[str, Result]:
+    """Measure a window and ask the estimators about it."""
+    ready = tuple(ready)
+    return answer_measured(ready, measure(ready, blocks))
 
 
 def combine(results: Mapping[str, Result]) -> tuple[Result, float | None]:
@@ -99,18 +146,19 @@ class Survey:
     disagreement: float | None
 
 
-def survey(ready: Iterable[Ready], variants: Variants, blocks: Callable[[], Iterable[Outputs]]) -> Survey:
+def survey(ready: Iterable[Ready], variants: Variants, window: Measured) -> Survey:
     """Ask the estimators in the chosen variants; the consensus always hears the default ones."""
     default = tuple(ready)
     chosen = {one.form.name: choose(one, variants.get(one.form.member.name)) for one in default}
     others = [one for one in chosen.values() if one.form.variant is not None]
-    answers = answer([*default, *others], blocks)
+    answers = answer_measured([*default, *others], window)
     consensus, disagreement = combine(answers)
     return Survey(chosen, {name: answers[one.form.full_name] for name, one in chosen.items()}, consensus, disagreement)
 
 
 __all__ = [
     "CONSENSUS",
+    "Measured",
     "Ready",
     "Survey",
     "Variants",
@@ -118,6 +166,7 @@ __all__ = [
     "calibrate_all",
     "choose",
     "combine",
+    "measure",
     "survey",
     "with_variants",
 ]

@@ -1,7 +1,10 @@
-"""The only two answers an estimator gives: an estimate, or the reason why there is none."""
+"""The only two answers an estimator gives: an estimate, or the reason why there is none.
 
-from dataclasses import dataclass
+Named tuples, because an evaluation makes sixty of these values and they are made several times faster than dataclasses.
+"""
+
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class Why(StrEnum):
@@ -11,24 +14,21 @@ class Why(StrEnum):
     ALL_SETS_EMPTY = "all_sets_empty"
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
+class Interval(NamedTuple):
     """Where the accuracy realised in the window lies, if only chance separates the window from the reference."""
 
     lower: float
     upper: float
 
 
-@dataclass(frozen=True, slots=True)
-class PredictionSets:
+class PredictionSets(NamedTuple):
     """The conformal warning signs beside a CPC value."""
 
     mean_size: float
     empty_share: float
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
+class Estimate(NamedTuple):
     """An estimated accuracy, as a ratio from 0 to 1."""
 
     accuracy: float
@@ -37,8 +37,7 @@ class Estimate:
     prediction_sets: PredictionSets | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class NoEstimate:
+class NoEstimate(NamedTuple):
     """No estimate, and why."""
 
     why: Why
@@ -46,3 +45,8 @@ class NoEstimate:
 
 
 Result = Estimate | NoEstimate
+
+
+def clipped(accuracy: float) -> float:
+    """Return the nearest accuracy there can be."""
+    return min(1.0, max(0.0, accuracy))

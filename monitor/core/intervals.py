@@ -9,15 +9,17 @@ The interval is about chance, not about shift. The temperature is not fitted ane
 first order between the window and the bias, and the coverage measured in `benchmarks/coverage.py` shows no trace of it.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
 from scipy.special import ndtri
 
 from monitor.core.ensemble import CONSENSUS, Ready, answer, calibrate_all, combine, with_variants
-from monitor.core.estimate import Estimate, Interval, Result
+from monitor.core.estimate import Estimate, Interval, Result, clipped
 from monitor.core.labelled import LabelledOutputs
 from monitor.core.scores import Floats, Integers, Outputs
 
@@ -32,6 +34,7 @@ _FEWEST_RECORDS = 20
 """A smaller reference says nothing about its own scatter: intervals are then the whole range."""
 _FEWEST_ERRORS = 40
 _SEED = 20220722
+_REACHES_KEPT = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +46,7 @@ class ErrorQuantiles:
     high: Floats
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class IntervalTables:
     """Error quantiles of every estimator form and of the consensus; the chance part of the disagreement."""
 
@@ -57,35 +60,64 @@ class IntervalTables:
         """Return the interval for an estimate from a window of this many records."""
         if len(self.sizes) == 0:
             return Interval(0.0, 1.0)
-        error, unit = self.errors[name], self._unit(records)
-        centre = accuracy - error.bias
-        lower = centre - _widened(self._at(records, error.high), self.level, self.reference_records) * unit
-        upper = centre + _widened(-self._at(records, error.low), self.level, self.reference_records) * unit
-        return Interval(float(np.clip(lower, 0.0, 1.0)), float(np.clip(upper, 0.0, 1.0)))
+        below, above = self._reach(records)[name]
+        return Interval(clipped(accuracy - below), clipped(accuracy + above))
 
     def chance_disagreement(self, records: int) -> float:
         """Return the disagreement that chance alone stays below at the level."""
         if len(self.sizes) == 0:
             return 1.0
-        return float(min(1.0, self._at(records, self.disagreement) * self._unit(records)))
+        return min(1.0, float(self._at(records, self.disagreement[None])[0]) * self._unit(records))
+
+    def _reach(self, records: int) -> Mapping[str, tuple[float, float]]:
+        """Return how far each interval reaches below and above the estimate."""
+        # A full window has the same number of records at every evaluation.
+        if records not in self._reaches:
+            if len(self._reaches) >= _REACHES_KEPT:
+                self._reaches.clear()
+            unit, names = self._unit(records), list(self.errors)
+            bias = np.array([self.errors[name].bias for name in names])
+            below = bias + self._widened(self._at(records, self._high)) * unit
+            above = -bias + self._widened(-self._at(records, self._low)) * unit
+            self._reaches[records] = dict(zip(names, zip(below.tolist(), above.tolist(), strict=True), strict=True))
+        return self._reaches[records]
+
+    @cached_property
+    def _reaches(self) -> dict[int, Mapping[str, tuple[float, float]]]:
+        return {}
+
+    @cached_property
+    def _low(self) -> Floats:
+        return np.array([error.low for error in self.errors.values()])
+
+    @cached_property
+    def _high(self) -> Floats:
+        return np.array([error.high for error in self.errors.values()])
 
     def _unit(self, records: int) -> float:
-        return float(np.sqrt(1.0 / records + 1.0 / self.reference_records))
+        return math.sqrt(1.0 / records + 1.0 / self.reference_records)
 
-    def _at(self, records: int, quantiles: Floats) -> float:
-        return float(np.interp(np.log(records), np.log(self.sizes), quantiles))
+    def _at(self, records: int, quantiles: Floats) -> Floats:
+        """Interpolate rows between window sizes. By hand, since np.interp makes NaN of the infinities in a table."""
+        after = int(np.searchsorted(self.sizes, records, side="right"))
+        before, after = max(0, after - 1), min(after, len(self.sizes) - 1)
+        low, high = quantiles[:, before], quantiles[:, after]
+        if before == after:
+            return low
+        share = math.log(records / self.sizes[before]) / math.log(self.sizes[after] / self.sizes[before])
+        same = low == high
+        return low + np.where(same, 0.0, np.subtract(high, low, where=~same, out=np.zeros_like(low)) * share)
 
+    def _widened(self, errors: Floats) -> Floats:
+        """Add one imagined disagreement in `m` records to what the replays saw.
 
-def _widened(error: float, level: float, reference_records: int) -> float:
-    """Add one imagined disagreement in `m` records to what the replays saw.
-
-    A reference without a single mistake replays without a single error, and would claim certainty. Between `m` records
-    and one more there is always room for the first mistake; for other references the addition is invisible.
-    """
-    if np.isinf(error):
-        return error
-    imagined = float(ndtri(0.5 + level / 2.0)) ** 2 / reference_records
-    return error + float(np.sqrt(error * error + imagined)) - abs(error)
+        A reference without a single mistake replays without a single error, and would claim certainty. Between `m`
+        records and one more there is always room for the first mistake; for other references the addition is invisible.
+        """
+        imagined = float(ndtri(0.5 + self.level / 2.0)) ** 2 / self.reference_records
+        finite = np.isfinite(errors)
+        known = np.where(finite, errors, 0.0)
+        return np.where(finite, known + np.sqrt(known * known + imagined) - np.abs(known), errors)
 
 
 def replay(reference: LabelledOutputs, level: float, progress: Progress) -> IntervalTables:

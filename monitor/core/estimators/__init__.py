@@ -41,16 +41,16 @@ class Form:
     member: Member
     scaled: bool
     variant: str | None
+    name: str = field(init=False)
+    """`cpc_acc`, or `cpc_acc_ts` when scaled."""
+    full_name: str = field(init=False)
+    """The name with the variant, `cpc_acc_ts[skip]`."""
 
-    @property
-    def name(self) -> str:
-        """`cpc_acc`, or `cpc_acc_ts` when scaled."""
-        return self.member.name + ("_ts" if self.scaled else "")
-
-    @property
-    def full_name(self) -> str:
-        """The name with the variant, `cpc_acc_ts[skip]`."""
-        return self.name + (f"[{self.variant}]" if self.variant else "")
+    def __post_init__(self) -> None:
+        """Spell the names once: they are asked for at every evaluation."""
+        name = self.member.name + ("_ts" if self.scaled else "")
+        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "full_name", name + (f"[{self.variant}]" if self.variant else ""))
 
 
 ESTIMATORS: tuple[Member, ...] = (

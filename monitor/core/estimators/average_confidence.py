@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from monitor.core.estimate import Estimate
+from monitor.core.estimators.base import Means
 from monitor.core.labelled import LabelledOutputs
 from monitor.core.scores import Floats, Scores
 
@@ -29,7 +30,7 @@ class AverageConfidence:
         del mean_confidence
         return scores.confidence[None]
 
-    def estimate(self, means: Floats, records: int, mean_confidence: float) -> Estimate:
+    def estimate(self, means: Means, records: int, mean_confidence: float) -> Estimate:
         """Return the mean confidence."""
         del mean_confidence
-        return Estimate(float(means[0]), records)
+        return Estimate(means[0], records)

@@ -7,6 +7,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from monitor.core.estimate import Estimate
+from monitor.core.estimators.base import Means
 from monitor.core.labelled import LabelledOutputs
 from monitor.core.scores import Floats, Scores
 
@@ -53,11 +54,11 @@ class _ThresholdedScore(ABC):
         threshold = np.float32(self.threshold)
         return np.array([score > threshold, score == threshold], dtype=np.float64)
 
-    def estimate(self, means: Floats, records: int, mean_confidence: float) -> Estimate:
+    def estimate(self, means: Means, records: int, mean_confidence: float) -> Estimate:
         """Add the share above and the tied share's part."""
         del mean_confidence
         # The weight's rounding can carry a full window a hair past 1.
-        return Estimate(min(1.0, float(means[0] + self.tie_weight * means[1])), records)
+        return Estimate(min(1.0, means[0] + self.tie_weight * means[1]), records)
 
 
 class ThresholdedConfidence(_ThresholdedScore):

@@ -4,11 +4,15 @@ An estimator is a frozen dataclass of plain numbers and arrays, so `calibrate` r
 reference file can hold any member without knowing it. Called from one thread at a time; never blocks.
 """
 
+from collections.abc import Sequence
 from typing import ClassVar, Protocol, Self
 
 from monitor.core.estimate import Result
 from monitor.core.labelled import LabelledOutputs
 from monitor.core.scores import Floats, Scores
+
+Means = Sequence[float]
+"""Means of an estimator's contributions over a window. Plain floats: a handful of numbers is quickest without numpy."""
 
 
 class Estimator(Protocol):
@@ -30,6 +34,6 @@ class Estimator(Protocol):
         """
         ...
 
-    def estimate(self, means: Floats, records: int, mean_confidence: float) -> Result:
+    def estimate(self, means: Means, records: int, mean_confidence: float) -> Result:
         """Turn the contributions' means over a window of at least one record into an answer."""
         ...

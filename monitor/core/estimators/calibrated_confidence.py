@@ -6,7 +6,8 @@ from typing import ClassVar, Self
 import numpy as np
 from scipy.optimize import isotonic_regression
 
-from monitor.core.estimate import Estimate
+from monitor.core.estimate import Estimate, clipped
+from monitor.core.estimators.base import Means
 from monitor.core.labelled import LabelledOutputs
 from monitor.core.scores import Floats, Scores
 
@@ -41,10 +42,10 @@ class CalibratedConfidence:
         del mean_confidence
         return np.interp(_knot(scores), self.confidence, self.accuracy)[None]
 
-    def estimate(self, means: Floats, records: int, mean_confidence: float) -> Estimate:
+    def estimate(self, means: Means, records: int, mean_confidence: float) -> Estimate:
         """Return the mean of the fitted accuracies."""
         del mean_confidence
-        return Estimate(float(np.clip(means[0], 0.0, 1.0)), records)
+        return Estimate(clipped(means[0]), records)
 
 
 def _knot(scores: Scores) -> Floats:

@@ -18,7 +18,8 @@ from typing import ClassVar, Self
 import numpy as np
 
 from monitor.core.conformal_curve import mean_scores_at
-from monitor.core.estimate import Estimate, NoEstimate, PredictionSets, Result, Why
+from monitor.core.estimate import Estimate, NoEstimate, PredictionSets, Result, Why, clipped
+from monitor.core.estimators.base import Means
 from monitor.core.labelled import LabelledOutputs
 from monitor.core.scores import Floats, Scores, Singles
 
@@ -33,7 +34,7 @@ class EmptySets(StrEnum):
     ZERO = "zero"
 
 
-class _Conformal(ABC):
+class Conformal(ABC):
     """What all CPC forms share: the sets at some threshold, and their sums."""
 
     __slots__ = ()
@@ -53,17 +54,17 @@ class _Conformal(ABC):
         return rows
 
 
-class _Plain(_Conformal):
+class _Plain(Conformal):
     """The unanchored forms."""
 
     __slots__ = ()
     returns_reference_accuracy: ClassVar[bool] = False
     empty_sets: EmptySets
 
-    def estimate(self, means: Floats, records: int, mean_confidence: float) -> Result:
+    def estimate(self, means: Means, records: int, mean_confidence: float) -> Result:
         """Average the contributions, empty sets by the chosen rule."""
         del mean_confidence
-        mean_score, size, empty, confidence_if_empty = (float(mean) for mean in means)
+        mean_score, size, empty, confidence_if_empty = means
         if self.empty_sets is EmptySets.SKIP:
             if empty == 1.0:
                 return NoEstimate(Why.ALL_SETS_EMPTY, records)
@@ -108,7 +109,7 @@ class ConformalAtConfidence(_Plain):
         return np.float32(self.ranked[_rank_at(mean_confidence, len(self.ranked)) - 1])
 
 
-class _Anchored(_Conformal):
+class _Anchored(Conformal):
     """The reference accuracy plus the change in CPC at the same threshold, empty sets counting 0."""
 
     __slots__ = ()
@@ -119,11 +120,11 @@ class _Anchored(_Conformal):
     def reference_mean(self, mean_confidence: float) -> float:
         """Return CPC of the reference itself at the window's threshold."""
 
-    def estimate(self, means: Floats, records: int, mean_confidence: float) -> Estimate:
+    def estimate(self, means: Means, records: int, mean_confidence: float) -> Estimate:
         """Shift the reference accuracy by the change in CPC."""
-        change = float(means[0]) - self.reference_mean(mean_confidence)
-        sets = PredictionSets(float(means[1]), float(means[2]))
-        return Estimate(float(np.clip(self.accuracy + change, 0.0, 1.0)), records, prediction_sets=sets)
+        change = means[0] - self.reference_mean(mean_confidence)
+        sets = PredictionSets(means[1], means[2])
+        return Estimate(clipped(self.accuracy + change), records, prediction_sets=sets)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,7 @@
 """Consensus and disagreement: what six estimators say together."""
 
+import statistics
 from collections.abc import Mapping
-
-import numpy as np
 
 CONSENSUS = "consensus"
 
@@ -22,7 +21,7 @@ def consensus(accuracies: Mapping[str, float]) -> float:
 
     Shares the blindness of its voices: where all are misled by confident mistakes, so is the consensus.
     """
-    return float(np.quantile([accuracies[voice] for voice in VOICES], 0.25))
+    return statistics.quantiles([accuracies[voice] for voice in VOICES], n=4, method="inclusive")[0]
 
 
 def disagreement(accuracies: Mapping[str, float]) -> float:

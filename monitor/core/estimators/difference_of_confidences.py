@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-import numpy as np
-
-from monitor.core.estimate import Estimate
+from monitor.core.estimate import Estimate, clipped
+from monitor.core.estimators.base import Means
 from monitor.core.labelled import LabelledOutputs
 from monitor.core.scores import Floats, Scores
 
@@ -34,8 +33,8 @@ class DifferenceOfConfidences:
         del mean_confidence
         return scores.confidence[None]
 
-    def estimate(self, means: Floats, records: int, mean_confidence: float) -> Estimate:
+    def estimate(self, means: Means, records: int, mean_confidence: float) -> Estimate:
         """Shift the reference accuracy by the change in mean confidence."""
         del mean_confidence
-        change = float(means[0]) - self.confidence
-        return Estimate(float(np.clip(self.accuracy + (abs(change) if self.absolute else change), 0.0, 1.0)), records)
+        change = means[0] - self.confidence
+        return Estimate(clipped(self.accuracy + (abs(change) if self.absolute else change)), records)
