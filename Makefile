@@ -19,6 +19,7 @@ lint: $(READY)
 
 bench: $(READY)
 	$(BIN)/python benchmarks/speed.py
+	$(BIN)/python benchmarks/windows.py
 	$(BIN)/python benchmarks/coverage.py
 
 # Locked versions first, then the package itself without asking for more.

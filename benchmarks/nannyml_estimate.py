@@ -36,9 +36,13 @@ def main() -> None:
     )
     estimator.fit(known)
     unknown = frame(window)
-    started = time.perf_counter()
-    estimator.estimate(unknown)
-    print(time.perf_counter() - started)
+    taken = []
+    for _ in range(3 if len(window) < 100_000 else 1):
+        started = time.perf_counter()
+        estimator.estimate(unknown)
+        taken.append(time.perf_counter() - started)
+    # The best of several small ones: the first also loads what is loaded on first use.
+    print(min(taken))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,161 @@
+"""Running totals of a window: what every estimator needs of it, as integers that add, subtract and merge exactly."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from monitor.core.calibration import Calibration, WindowEstimate
+from monitor.core.ensemble import Ready, Variants
+from monitor.core.estimators.base import Means
+from monitor.core.estimators.conformal import Conformal, ConformalAtConfidence
+from monitor.core.scores import Outputs, Singles, in_blocks
+from monitor.core.threshold_curve import FIXED_POINT, ROWS, ThresholdGrid, Totals, add_sets, fixed, totals_at
+
+
+class Gauge:
+    """Says for one reference where each total stands, and measures records into them.
+
+    One vector of 64-bit integers holds a window's totals: the number of records; the confidences, raw and scaled; the
+    predicted classes; the contributions of each estimator that needs no conformal sets; and a curve for the sets of
+    each stream. Shared by all windows of a reference; it never changes.
+    """
+
+    def __init__(self, calibration: Calibration) -> None:
+        self.calibration = calibration
+        self._grids = [ThresholdGrid(_ranked(calibration, scaled=scaled)) for scaled in (False, True)]
+        self._summed = [one for one in calibration.estimators if not isinstance(one.estimator, Conformal)]
+        one_record = next(in_blocks(np.full((1, calibration.classes), 1.0, dtype=np.float32), 1.0))
+        place = 1
+        self.confidences = slice(place, place + 2)
+        place = self.confidences.stop
+        self.predicted = slice(place, place + calibration.classes)
+        place = self.predicted.stop
+        self._sums = {}
+        for one in self._summed:
+            rows = len(one.estimator.contributions(one_record.raw, 1.0))
+            self._sums[one.form.name] = slice(place, place + rows)
+            place += rows
+        self.sums_end = place
+        self._curves = []
+        for grid in self._grids:
+            self._curves.append(slice(place, place + ROWS * grid.cells))
+            place += ROWS * grid.cells
+        self.length = place
+
+    @property
+    def bytes_per_window(self) -> int:
+        """Memory of one window's totals."""
+        return 8 * self.length
+
+    @property
+    def bytes_shared(self) -> int:
+        """Memory of the tables that all windows share."""
+        return sum(grid.nbytes for grid in self._grids)
+
+    def empty(self) -> Totals:
+        """Return the totals of no record."""
+        return np.zeros(self.length, dtype=np.int64)
+
+    def measure(self, totals: Totals, probabilities: Singles, sign: int) -> None:
+        """Add (sign 1) or take away (sign -1) records, accepted vectors of shape (records, classes)."""
+        for block in in_blocks(probabilities, self.calibration.temperature):
+            self._measure(totals, block, sign)
+
+    def _measure(self, totals: Totals, block: Outputs, sign: int) -> None:
+        totals[0] += sign * block.records
+        totals[self.confidences] += [sign * int(fixed(s.confidence).sum()) for s in (block.raw, block.scaled)]
+        said = np.argmax(block.raw.probabilities, axis=0)
+        totals[self.predicted] += sign * np.bincount(said, minlength=self.calibration.classes)
+        for one in self._summed:
+            # What cpc_ac's threshold moves with concerns only the conformal forms, which are not summed here.
+            rows = one.estimator.contributions(block.scores(scaled=one.form.scaled), 0.0)
+            totals[self._sums[one.form.name]] += sign * np.add.reduce(fixed(rows), axis=1)
+        for grid, place, scores in zip(self._grids, self._curves, (block.raw, block.scaled), strict=True):
+            add_sets(totals[place].reshape(ROWS, grid.cells), grid, scores, sign)
+
+    def place_of(self, one: Ready) -> slice | None:
+        """Return where a form's sums stand, or None for one that reads conformal sets off the curve."""
+        return self._sums.get(one.form.name)
+
+    def sets_at(self, totals: Totals, threshold: np.float32, *, scaled: bool) -> Totals:
+        """Return the totals of the conformal sets at a threshold."""
+        grid = self._grids[scaled]
+        return totals_at(totals[self._curves[scaled]].reshape(ROWS, grid.cells), grid, threshold)
+
+
+def _ranked(calibration: Calibration, *, scaled: bool) -> Singles:
+    """Return the calibration scores: every threshold that a conformal form can ask for is one of them."""
+    for one in calibration.estimators:
+        if isinstance(one.estimator, ConformalAtConfidence) and one.form.scaled is scaled:
+            return one.estimator.ranked
+    raise LookupError("expected cpc_ac among the estimators, found it missing")
+
+
+@dataclass(frozen=True, eq=False)
+class WindowTotals:
+    """The totals of a window at one instant. Those of two windows of one reference add up to those of their union."""
+
+    gauge: Gauge
+    vector: Totals
+
+    def __add__(self, other: "WindowTotals") -> "WindowTotals":
+        """Return the totals of both windows together."""
+        if self.gauge is not other.gauge:
+            raise ValueError("totals: expected two windows of one reference, found two references")
+        return WindowTotals(self.gauge, self.vector + other.vector)
+
+    @property
+    def records(self) -> int:
+        """Number of records."""
+        return int(self.vector[0])
+
+    @property
+    def predicted(self) -> Totals:
+        """How often each class was predicted."""
+        return self.vector[self.gauge.predicted]
+
+    @cached_property
+    def _means(self) -> list[float]:
+        """Means of everything that is a sum in fixed point, in one go."""
+        return (self.vector[: self.gauge.sums_end] / (FIXED_POINT * self.records)).tolist()  # type: ignore[no-any-return]
+
+    def mean_confidence(self, *, scaled: bool) -> float:
+        """Return the mean confidence."""
+        return self._means[self.gauge.confidences.start + scaled]
+
+    @cached_property
+    def _sets(self) -> dict[tuple[bool, float], Means]:
+        return {}
+
+    def means(self, one: Ready) -> Means:
+        """Return the means of an estimator's contributions."""
+        place = self.gauge.place_of(one)
+        if place is not None:
+            return self._means[place]
+        scaled = one.form.scaled
+        if not isinstance(one.estimator, Conformal):
+            raise TypeError(f"totals: expected an estimator of this reference, found {one.form.name!r}")
+        threshold = one.estimator.threshold(self.mean_confidence(scaled=scaled))
+        key = (scaled, float(threshold))
+        if key not in self._sets:
+            score, size, filled, sure = self.gauge.sets_at(self.vector, threshold, scaled=scaled).tolist()
+            records = self.records
+            unsure = int(self.vector[self.gauge.confidences.start + scaled]) - sure
+            one_record = FIXED_POINT * records
+            self._sets[key] = (score / one_record, size / records, (records - filled) / records, unsure / one_record)
+        return self._sets[key]
+
+    def estimate(self, variants: Variants | None = None) -> WindowEstimate:
+        """Ask every estimator, at a cost that does not depend on the number of records."""
+        return self.gauge.calibration.judge(self, variants)
+
+
+def totals_of(gauge: Gauge, probabilities: Singles) -> WindowTotals:
+    """Measure records from scratch."""
+    vector = gauge.empty()
+    gauge.measure(vector, probabilities, 1)
+    return WindowTotals(gauge, vector)
+
+
+__all__ = ["Gauge", "WindowTotals", "totals_of"]

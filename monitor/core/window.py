@@ -1,0 +1,204 @@
+"""A sliding window: the latest records of one model and segment, by count and by age, with exact running totals.
+
+A plain object without I/O or clock: `now` is passed in. Not safe for two threads at once; its owner holds a lock.
+
+Records are ordered by event time, and by arrival where times are equal. A record's vector stays in the slot where it was
+put; the order is a separate, narrow list of times and slots, so that a late record moves twelve bytes for each later
+one and no vector. The window's own clock is the largest event time it has accepted: if no records come, none expire.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from monitor.core.scores import Floats, Singles
+from monitor.core.threshold_curve import MOST_RECORDS
+from monitor.core.totals import Gauge, WindowTotals
+
+Slots = NDArray[np.int32]
+
+_ORDER_BYTES = 8 + 4
+_FREE_BYTES = 4
+# Room behind the order, so that it is moved to the front once in a while instead of at every batch.
+_SLACK = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a window holds at most: the last `records`, those of the last `age_seconds`, or what both allow."""
+
+    records: int | None = None
+    age_seconds: float | None = None
+    tolerance_seconds: float = 300.0
+    """How far ahead of its arrival an event time is believed."""
+    most_records: int = 1_000_000
+    """Protects memory where only the age is bounded."""
+
+    def __post_init__(self) -> None:
+        """Refuse bounds that bound nothing or cannot be kept."""
+        if self.records is None and self.age_seconds is None:
+            raise ValueError("window: expected a number of records, an age, or both, found neither")
+        if not 1 <= self.capacity <= MOST_RECORDS:
+            raise ValueError(f"window: expected 1 to {MOST_RECORDS:,} records, found {self.capacity:,}")
+        if self.age_seconds is not None and not self.age_seconds > 0.0:
+            raise ValueError(f"window: expected an age above 0 seconds, found {self.age_seconds!r}")
+        if not self.tolerance_seconds >= 0.0:
+            raise ValueError(f"window: expected a tolerance of 0 seconds or more, found {self.tolerance_seconds!r}")
+
+    @property
+    def capacity(self) -> int:
+        """The most records that the window ever holds."""
+        return self.most_records if self.records is None else self.records
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """What became of a batch, in numbers of records."""
+
+    entered: int = 0
+    late: int = 0
+    """Older than the window reaches; left out."""
+    future: int = 0
+    """Stamped beyond arrival plus tolerance; taken as of their arrival."""
+    evicted: int = 0
+    """Older records that made room or grew too old."""
+
+    def __add__(self, other: "Added") -> "Added":
+        """Return both together."""
+        return Added(
+            self.entered + other.entered,
+            self.late + other.late,
+            self.future + other.future,
+            self.evicted + other.evicted,
+        )
+
+
+class SlidingWindow:
+    """The latest records of one model and segment."""
+
+    def __init__(self, gauge: Gauge, bounds: Bounds) -> None:
+        self.gauge = gauge
+        self.bounds = bounds
+        self.clock = -np.inf
+        """The largest event time accepted so far."""
+        self._totals = gauge.empty()
+        self._vectors = np.empty((0, gauge.calibration.classes), dtype=np.float32)
+        self._free = np.empty(0, dtype=np.int32)
+        self._times = np.empty(0, dtype=np.float64)
+        self._slots = np.empty(0, dtype=np.int32)
+        self._start = self._end = 0
+
+    def __len__(self) -> int:
+        """Return the number of records."""
+        return self._end - self._start
+
+    @property
+    def times(self) -> Floats:
+        """Event times of the records, oldest first. A view: do not keep it."""
+        return self._times[self._start : self._end]
+
+    def vectors(self) -> Singles:
+        """Return the records' vectors, oldest first. With `times`, all that is needed to build the window again."""
+        return self._vectors[self._slots[self._start : self._end]]
+
+    def totals(self) -> WindowTotals:
+        """Return a snapshot of the totals."""
+        return WindowTotals(self.gauge, self._totals.copy())
+
+    def add(self, vectors: Singles, at: Floats, now: float) -> Added:
+        """Take in a batch of accepted vectors with their event times; NaN means unknown, and so the arrival `now`.
+
+        What the window then holds does not depend on how records were cut into batches.
+        """
+        at, future = self._believed(at, now)
+        order = np.argsort(at, kind="stable")
+        at = at[order]
+        if len(at):
+            self.clock = max(self.clock, float(at[-1]))
+        expired, too_old = self._beyond_age(at)
+        crowded_out, too_many = self._beyond_count(at[too_old:], expired)
+        late, evicted = too_old + too_many, expired + crowded_out
+        self._evict(evicted)
+        self._enter(vectors[order[late:]], at[late:])
+        return Added(len(at) - late, late, future, evicted)
+
+    def _believed(self, at: Floats, now: float) -> tuple[Floats, int]:
+        unknown, future = np.isnan(at), at > now + self.bounds.tolerance_seconds
+        return np.where(unknown | future, now, at), int(np.count_nonzero(future))
+
+    def _beyond_age(self, at: Floats) -> tuple[int, int]:
+        """Return how many of the window and of the batch, each in order, are too old."""
+        if self.bounds.age_seconds is None:
+            return 0, 0
+        # A record exactly as old as the bound is still inside.
+        horizon = self.clock - self.bounds.age_seconds
+        return int(np.searchsorted(self.times, horizon)), int(np.searchsorted(at, horizon))
+
+    def _beyond_count(self, at: Floats, expired: int) -> tuple[int, int]:
+        """Return how many of the window and of the batch are the oldest beyond the number that fits."""
+        excess = len(self) - expired + len(at) - self.bounds.capacity
+        if excess <= 0:
+            return 0, 0
+        oldest = self.times[expired : expired + excess]
+        # Stable: of equal times, those in the window arrived earlier and go first.
+        ranked = np.argsort(np.concatenate([oldest, at[:excess]]), kind="stable")[:excess]
+        from_window = int(np.count_nonzero(ranked < len(oldest)))
+        return from_window, excess - from_window
+
+    def _evict(self, count: int) -> None:
+        if count:
+            slots = self._slots[self._start : self._start + count]
+            self.gauge.measure(self._totals, self._vectors[slots], -1)
+            self._free = np.concatenate([self._free, slots])
+            self._start += count
+
+    def _enter(self, vectors: Singles, at: Floats) -> None:
+        if len(at) == 0:
+            return
+        self._make_room(len(at))
+        # Freed slots are used again oldest first, which keeps neighbours in time neighbours in memory.
+        slots, self._free = self._free[: len(at)], self._free[len(at) :]
+        self._vectors[slots] = vectors
+        # Measured as stored: what is taken away later is what was added.
+        self.gauge.measure(self._totals, self._vectors[slots], 1)
+        place = self._start + int(np.searchsorted(self.times, at[0], side="right"))
+        end = self._end + len(at)
+        self._times[self._end : end], self._slots[self._end : end] = at, slots
+        if place < self._end:
+            ranked = np.argsort(self._times[place:end], kind="stable")
+            self._times[place:end] = self._times[place:end][ranked]
+            self._slots[place:end] = self._slots[place:end][ranked]
+        self._end = end
+
+    def _make_room(self, count: int) -> None:
+        held, wanted = len(self), len(self) + count
+        if len(self._free) < count:
+            # Doubling, so that a window that never fills takes no more than twice what it holds.
+            slots = min(self.bounds.capacity, max(2 * len(self._vectors), wanted, 1024))
+            grown = np.empty((slots, self._vectors.shape[1]), dtype=np.float32)
+            grown[: len(self._vectors)] = self._vectors
+            self._free = np.concatenate([self._free, np.arange(len(self._vectors), slots, dtype=np.int32)])
+            self._vectors = grown
+        if self._end + count > len(self._times):
+            room = max(len(self._times), int(len(self._vectors) * (1.0 + _SLACK)) + count)
+            times, slots_ = np.empty(room), np.empty(room, dtype=np.int32)
+            times[:held], slots_[:held] = self.times, self._slots[self._start : self._end]
+            self._times, self._slots, self._start, self._end = times, slots_, 0, held
+
+
+def bytes_per_record(classes: int) -> float:
+    """Return what one record of a full window takes."""
+    return 4 * classes + _ORDER_BYTES * (1.0 + _SLACK) + _FREE_BYTES
+
+
+def bytes_per_window(gauge: Gauge, bounds: Bounds) -> int:
+    """Return the most memory that one window takes, batches in flight aside."""
+    return gauge.bytes_per_window + int(bounds.capacity * bytes_per_record(gauge.calibration.classes))
+
+
+def rebuilt(gauge: Gauge, bounds: Bounds, vectors: Singles, at: Floats) -> SlidingWindow:
+    """Build a window again from the records it held, oldest first."""
+    window = SlidingWindow(gauge, bounds)
+    window.add(vectors, at, now=float(at[-1]) if len(at) else 0.0)
+    return window

@@ -1,0 +1,52 @@
+"""The table that finds a probability's cell is exact for every float32, and so are the totals at every threshold."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from monitor.core.scores import Scores
+from monitor.core.threshold_curve import FIXED_POINT, ROWS, ThresholdGrid, add_sets, totals_at
+from tests.strategies import Singles, vectors
+
+probabilities = hnp.arrays(
+    np.float32, st.integers(1, 40), elements=st.floats(0.0, 1.0, width=32) | st.sampled_from([0.0, 0.5, 1.0])
+)
+
+
+@given(probabilities, probabilities)
+def test_the_table_equals_a_binary_search(thresholds: Singles, values: Singles) -> None:
+    """At thresholds, their neighbours, the ends and anywhere."""
+    grid = ThresholdGrid(thresholds)
+    asked = np.concatenate(
+        [values, thresholds, np.nextafter(thresholds, np.float32(2)), np.nextafter(thresholds, np.float32(0))]
+    )
+    asked = np.clip(asked, np.float32(0), np.float32(1))
+    assert np.array_equal(grid.cell(asked), np.searchsorted(np.unique(thresholds), asked, side="right"))
+
+
+def test_crowded_thresholds_are_searched_instead() -> None:
+    """Many calibration scores that share their upper bits: stepping would be slow, and the answer is the same."""
+    crowded = np.float32(0.3) + np.arange(500, dtype=np.float32) * np.float32(3e-8)
+    grid = ThresholdGrid(crowded)
+    asked = np.random.default_rng(1).uniform(0.29999, 0.30002, 1000).astype(np.float32)
+    assert np.array_equal(grid.cell(asked), np.searchsorted(np.unique(crowded), asked, side="right"))
+
+
+@given(st.data(), st.integers(2, 6), st.integers(1, 12))
+def test_totals_at_every_threshold_equal_the_sets_themselves(data: st.DataObject, classes: int, records: int) -> None:
+    """Mean scores, sizes, sets that are not empty, and their confidences."""
+    p = data.draw(vectors(records, classes))
+    thresholds = data.draw(vectors(8, classes)).ravel()
+    grid, scores = ThresholdGrid(thresholds), Scores(np.ascontiguousarray(p.T, dtype=np.float64))
+    curve = np.zeros((ROWS, grid.cells), dtype=np.int64)
+    add_sets(curve, grid, scores, 1)
+    for threshold in grid.thresholds:
+        sets = scores.sets_at(threshold)
+        mean_score, size, filled, confidence = totals_at(curve, grid, threshold)
+        assert mean_score / FIXED_POINT == pytest.approx(sets.mean_score.sum(), abs=1e-11)
+        assert (size, filled) == (sets.size.sum(), np.count_nonzero(~sets.empty))
+        assert confidence / FIXED_POINT == pytest.approx(scores.confidence[~sets.empty].sum(), abs=1e-11)
+    add_sets(curve, grid, scores, -1)
+    assert not curve.any()

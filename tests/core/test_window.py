@@ -1,0 +1,227 @@
+"""Sliding windows, drawn: what is inside, what is late, what a strange clock does, what it costs."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from monitor.core.calibration import calibrate
+from monitor.core.estimate import Estimate, NoEstimate
+from monitor.core.labelled import label_outputs
+from monitor.core.totals import Gauge, totals_of
+from monitor.core.window import Added, Bounds, SlidingWindow, bytes_per_record, bytes_per_window
+from tests.strategies import Singles, synthetic
+
+
+@pytest.fixture(scope="module")
+def gauge() -> Gauge:
+    """A reference of 200 records and four classes."""
+    return Gauge(calibrate(label_outputs(*synthetic(200, 4, seed=1))))
+
+
+@pytest.fixture(scope="module")
+def pool() -> Singles:
+    """Records to choose from."""
+    return synthetic(4000, 4, seed=2, sharpness=1.2)[0]
+
+
+def held(window: SlidingWindow) -> list[float]:
+    """Return the event times inside."""
+    return [float(time) for time in window.times]
+
+
+def add(window: SlidingWindow, pool: Singles, *at: float, now: float | None = None) -> Added:
+    """Add records with these event times, arriving in time unless told otherwise."""
+    return window.add(pool[: len(at)], np.array(at, dtype=np.float64), max(at) if now is None else now)
+
+
+def test_a_count_window_holds_the_last_records(gauge: Gauge, pool: Singles) -> None:
+    """1 2 3 [4 5 6]."""
+    window = SlidingWindow(gauge, Bounds(records=3))
+    assert add(window, pool, 1, 2, 3, 4) == Added(entered=3, late=1)
+    assert add(window, pool, 5, 6) == Added(entered=2, evicted=2)
+    assert held(window) == [4, 5, 6]
+
+
+def test_an_age_window_holds_the_last_seconds(gauge: Gauge, pool: Singles) -> None:
+    """With an age of 10: 1 [5 14 15]; exactly ten seconds old is still inside."""
+    window = SlidingWindow(gauge, Bounds(age_seconds=10.0))
+    add(window, pool, 1, 5)
+    assert add(window, pool, 14, 15) == Added(entered=2, evicted=1)
+    assert held(window) == [5, 14, 15]
+
+
+def test_both_bounds_hold_together(gauge: Gauge, pool: Singles) -> None:
+    """At most two, and none older than ten seconds."""
+    window = SlidingWindow(gauge, Bounds(records=2, age_seconds=10.0))
+    add(window, pool, 1, 2, 3)
+    assert held(window) == [2, 3]
+    add(window, pool, 13.5)
+    assert held(window) == [13.5]
+
+
+def test_a_late_record_takes_its_place_by_time(gauge: Gauge, pool: Singles) -> None:
+    """[10 20 30] and then 15: [15 20 30], because 10 is the oldest of four."""
+    window = SlidingWindow(gauge, Bounds(records=3))
+    add(window, pool, 10, 20, 30)
+    assert add(window, pool, 15, now=31) == Added(entered=1, evicted=1)
+    assert held(window) == [15, 20, 30]
+
+
+def test_a_record_older_than_a_full_window_is_counted_late_and_left_out(gauge: Gauge, pool: Singles) -> None:
+    """[10 20 30] and then 5."""
+    window = SlidingWindow(gauge, Bounds(records=3))
+    add(window, pool, 10, 20, 30)
+    before = window.totals().vector
+    assert add(window, pool, 5, now=31) == Added(late=1)
+    assert held(window) == [10, 20, 30]
+    assert np.array_equal(window.totals().vector, before)
+
+
+def test_a_single_record_from_the_future_does_not_empty_the_window(gauge: Gauge, pool: Singles) -> None:
+    """A stamp of the year 2099 counts as arrived now, and is counted; the window's clock stays."""
+    window = SlidingWindow(gauge, Bounds(age_seconds=3600.0))
+    add(window, pool, 1000, 1100, 1200)
+    added = window.add(pool[:1], np.array([4_070_908_800.0]), 1210.0)
+    assert added == Added(entered=1, future=1)
+    assert held(window) == [1000, 1100, 1200, 1210]
+    assert window.clock == 1210.0
+
+
+def test_a_clock_a_little_ahead_is_believed(gauge: Gauge, pool: Singles) -> None:
+    """Five minutes by default: 299 seconds ahead is taken as it is, 301 is not."""
+    window = SlidingWindow(gauge, Bounds(records=10))
+    assert add(window, pool, 1299, now=1000).future == 0
+    assert add(window, pool, 1301, now=1000).future == 1
+    assert held(window) == [1000, 1299]
+
+
+def test_an_unknown_time_is_the_arrival(gauge: Gauge, pool: Singles) -> None:
+    """NaN stands for a record without a time."""
+    window = SlidingWindow(gauge, Bounds(records=10))
+    window.add(pool[:2], np.array([np.nan, 5.0]), 7.0)
+    assert held(window) == [5.0, 7.0]
+
+
+def test_of_equal_times_the_earlier_arrival_leaves_first(gauge: Gauge, pool: Singles) -> None:
+    """Three records of one time in a window of two."""
+    window = SlidingWindow(gauge, Bounds(records=2))
+    window.add(pool[:1], np.array([5.0]), 5.0)
+    window.add(pool[1:3], np.array([5.0, 5.0]), 5.0)
+    assert np.array_equal(window.vectors(), pool[1:3])
+
+
+def test_an_empty_window_cannot_say(gauge: Gauge) -> None:
+    """And an empty batch changes nothing."""
+    window = SlidingWindow(gauge, Bounds(records=2))
+    assert window.add(np.empty((0, 4), dtype=np.float32), np.empty(0), 5.0) == Added()
+    assert isinstance(window.totals().estimate()["consensus"], NoEstimate)
+
+
+def test_after_a_million_inserts_and_evictions_nothing_has_drifted() -> None:
+    """In random batches, with late records: estimates equal a fresh computation, totals are bit-equal."""
+    calibration = calibrate(label_outputs(*synthetic(500, 5, seed=1)))
+    gauge = Gauge(calibration)
+    pool, _ = synthetic(20_000, 5, seed=3, sharpness=1.2)
+    random = np.random.default_rng(4)
+    window, done, clock = SlidingWindow(gauge, Bounds(records=1500, age_seconds=5000.0)), 0, 0.0
+    evicted = 0
+    while done < 1_000_000:
+        size = int(random.integers(1, 8000))
+        rows = random.integers(0, len(pool), size)
+        late = np.where(random.random(size) < 0.05, random.exponential(500.0, size), 0.0).astype(np.float64)
+        at = clock + np.arange(size, dtype=np.float64) - late
+        clock += size
+        evicted += window.add(pool[rows], at, clock).evicted
+        done += size
+    assert evicted > 100_000
+    fresh = totals_of(gauge, window.vectors())
+    assert np.array_equal(window.totals().vector, fresh.vector)
+    running, direct = window.totals().estimate(), calibration.estimate(window.vectors())
+    for name, result in direct.estimators.items():
+        again = running[name]
+        assert isinstance(result, Estimate)
+        assert isinstance(again, Estimate)
+        assert again.accuracy == pytest.approx(result.accuracy, abs=1e-9, rel=0)
+        assert again.interval is not None
+        assert result.interval is not None
+        assert again.interval.lower == pytest.approx(result.interval.lower, abs=1e-9)
+        if result.prediction_sets is not None:
+            assert again.prediction_sets is not None
+            assert again.prediction_sets.mean_size == pytest.approx(result.prediction_sets.mean_size, abs=1e-9)
+            assert again.prediction_sets.empty_share == pytest.approx(result.prediction_sets.empty_share, abs=1e-9)
+    assert running.disagreement == pytest.approx(direct.disagreement, abs=1e-9)
+
+
+def test_two_histories_that_end_alike_have_bit_equal_totals(gauge: Gauge, pool: Singles) -> None:
+    """One by one, and all at once after a detour."""
+    slowly, detoured = SlidingWindow(gauge, Bounds(records=50)), SlidingWindow(gauge, Bounds(records=50))
+    for row in range(120):
+        slowly.add(pool[row : row + 1], np.array([float(row)]), float(row))
+    detoured.add(pool[1000:3000], np.linspace(-5.0, 5.0, 2000), 10.0)
+    order = np.random.default_rng(1).permutation(120)
+    detoured.add(pool[:120][order], np.arange(120.0)[order], 120.0)
+    assert np.array_equal(slowly.totals().vector, detoured.totals().vector)
+
+
+def test_a_snapshot_does_not_change_when_the_window_does(gauge: Gauge, pool: Singles) -> None:
+    """An evaluation sees one instant."""
+    window = SlidingWindow(gauge, Bounds(records=50))
+    add(window, pool, 1, 2, 3)
+    snapshot = window.totals()
+    add(window, pool, 4, 5)
+    assert (snapshot.records, window.totals().records) == (3, 5)
+
+
+def test_totals_of_another_reference_do_not_merge(gauge: Gauge, pool: Singles) -> None:
+    """Their thresholds differ, so their sums mean different things."""
+    other = Gauge(calibrate(label_outputs(*synthetic(200, 4, seed=9))))
+    with pytest.raises(ValueError, match="two references"):
+        totals_of(gauge, pool) + totals_of(other, pool)
+
+
+def test_totals_count_the_predicted_classes(gauge: Gauge, pool: Singles) -> None:
+    """For the mix of classes beside the accuracy."""
+    window = SlidingWindow(gauge, Bounds(records=300))
+    for start in range(0, 1000, 100):
+        window.add(pool[start : start + 100], np.arange(start, start + 100.0), 2000.0)
+    assert window.totals().predicted.tolist() == np.bincount(pool[700:1000].argmax(axis=1), minlength=4).tolist()
+
+
+def test_memory_is_bounded_as_computed_beforehand(gauge: Gauge, pool: Singles) -> None:
+    """A full window, fed for long, takes no more than the configuration says, batches in flight aside."""
+    bounds = Bounds(records=20_000)
+    batch = np.tile(pool, (1, 1))[:1000]
+    tracemalloc.start()
+    window = SlidingWindow(gauge, bounds)
+    for step in range(100):
+        window.add(batch, np.arange(1000.0) + 1000 * step, 1000.0 * (step + 1))
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(window) == 20_000
+    in_flight = 1000 * bytes_per_record(4)
+    assert taken <= bytes_per_window(gauge, bounds) + in_flight
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param({}, id="no bound"),
+        pytest.param({"records": 0}, id="no record"),
+        pytest.param({"records": 1 << 23}, id="more than totals can count"),
+        pytest.param({"age_seconds": 0.0}, id="no age"),
+        pytest.param({"age_seconds": float("nan")}, id="age is not a number"),
+        pytest.param({"records": 5, "tolerance_seconds": -1.0}, id="negative tolerance"),
+    ],
+)
+def test_impossible_bounds_are_refused(arguments: dict[str, float]) -> None:
+    """With what was expected and what was found."""
+    with pytest.raises(ValueError, match="window: expected"):
+        Bounds(**arguments)  # type: ignore[arg-type]
+
+
+def test_an_age_window_sheds_its_oldest_records_at_the_memory_bound(gauge: Gauge, pool: Singles) -> None:
+    """Where only the age is bounded, a flood cannot take all memory."""
+    window = SlidingWindow(gauge, Bounds(age_seconds=1e9, most_records=100))
+    window.add(pool, np.arange(4000.0), 4000.0)
+    assert held(window) == list(np.arange(3900.0, 4000.0))

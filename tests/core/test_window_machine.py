@@ -1,0 +1,154 @@
+"""Any interleaving of batches, late records, evictions, merges and rebuilds equals a slow oracle."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from monitor.core.calibration import Calibration, calibrate
+from monitor.core.estimate import Estimate
+from monitor.core.labelled import label_outputs
+from monitor.core.totals import Gauge, totals_of
+from monitor.core.window import Bounds, SlidingWindow, rebuilt
+from monitor.testing import Oracle
+from tests.strategies import Integers, Singles, synthetic
+
+
+def prepared(style: str) -> tuple[Singles, Integers, Singles]:
+    """Return a reference, its labels, and a pool of records: continuous scores, or vote shares full of ties."""
+    reference, labels = synthetic(40, 3, seed=1)
+    pool, _ = synthetic(300, 3, seed=2, sharpness=1.2)
+    if style == "votes":
+        votes = [
+            np.random.default_rng(seed).multinomial(5, [0.5, 0.3, 0.2], size=size) for seed, size in ((1, 40), (2, 300))
+        ]
+        reference, pool = ((v / 5).astype(np.float32) for v in votes)
+    # Records of the reference itself tie with its thresholds.
+    return reference, labels, np.concatenate([pool, reference])
+
+
+_PREPARED = {style: prepared(style) for style in ("softmax", "votes")}
+_GAUGES = {style: Gauge(calibrate(label_outputs(r, y))) for style, (r, y, _) in _PREPARED.items()}
+
+
+@dataclass
+class SlowWindow:
+    """What the window should hold, one record at a time: (event time, arrival number, row of the pool)."""
+
+    bounds: Bounds
+    held: list[tuple[float, int, int]] = field(default_factory=list)
+    clock: float = float("-inf")
+    arrivals: int = 0
+
+    def add(self, row: int, at: float | None, now: float) -> None:
+        """Take in one record."""
+        believed = now if at is None or at > now + self.bounds.tolerance_seconds else at
+        self.clock = max(self.clock, believed)
+        self.held.append((believed, self.arrivals, row))
+        self.arrivals += 1
+        if self.bounds.age_seconds is not None:
+            self.held = [one for one in self.held if one[0] >= self.clock - self.bounds.age_seconds]
+        self.held = sorted(self.held)[-self.bounds.capacity :]
+
+    @property
+    def rows(self) -> list[int]:
+        """Rows of the pool, oldest first."""
+        return [row for _, _, row in self.held]
+
+
+class WindowMachine(RuleBasedStateMachine):
+    """Drives a window and its oracle side by side."""
+
+    @initialize(
+        style=st.sampled_from(["softmax", "votes"]),
+        records=st.one_of(st.none(), st.integers(1, 12)),
+        age=st.one_of(st.none(), st.integers(1, 30)),
+    )
+    def begin(self, style: str, records: int | None, age: int | None) -> None:
+        """Choose the reference and the bounds."""
+        if records is None and age is None:
+            records = 5
+        bounds = Bounds(records, None if age is None else float(age), tolerance_seconds=4.0, most_records=15)
+        self.style, self.gauge = style, _GAUGES[style]
+        self.pool = _PREPARED[style][2]
+        self.now = 100.0
+        self.window, self.slow = SlidingWindow(self.gauge, bounds), SlowWindow(bounds)
+
+    @rule(
+        batch=st.lists(
+            st.tuples(st.integers(0, 339), st.one_of(st.none(), st.integers(-40, 12))), min_size=0, max_size=20
+        ),
+        passed=st.integers(0, 8),
+    )
+    def add(self, batch: list[tuple[int, int | None]], passed: int) -> None:
+        """Records on time, late, in the future, of unknown time and of equal times, in one batch."""
+        self.now += passed
+        at = [None if offset is None else self.now + offset for _, offset in batch]
+        rows = np.array([row for row, _ in batch], dtype=np.int64)
+        before = len(self.window)
+        added = self.window.add(self.pool[rows], np.array([np.nan if t is None else t for t in at]), self.now)
+        for row, time in zip(rows, at, strict=True):
+            self.slow.add(int(row), time, self.now)
+        assert added.entered + added.late == len(batch)
+        assert len(self.window) == before + added.entered - added.evicted
+        assert added.future == sum(t is not None and t > self.now + 4.0 for t in at)
+
+    @rule()
+    def rebuild(self) -> None:
+        """Write the window out and build it again from its records alone."""
+        old = self.window
+        self.window = rebuilt(self.gauge, old.bounds, old.vectors(), old.times.copy())
+        assert np.array_equal(self.window.totals().vector, old.totals().vector)
+
+    @precondition(lambda self: len(self.window) > 0)
+    @rule(rows=st.lists(st.integers(0, 339), max_size=10))
+    def merge(self, rows: list[int]) -> None:
+        """Totals of two windows add up to those of their union."""
+        other = totals_of(self.gauge, self.pool[rows])
+        union = totals_of(self.gauge, np.concatenate([self.window.vectors(), self.pool[rows]]))
+        assert np.array_equal((self.window.totals() + other).vector, union.vector)
+
+    @invariant()
+    def the_window_holds_what_the_oracle_holds(self) -> None:
+        """The same records in the same order, and bit-equal totals."""
+        if not hasattr(self, "window"):
+            return
+        wanted = self.pool[self.slow.rows]
+        assert np.array_equal(self.window.vectors(), wanted)
+        assert self.window.times.tolist() == [time for time, _, _ in self.slow.held]
+        assert np.array_equal(self.window.totals().vector, totals_of(self.gauge, wanted).vector)
+
+    def teardown(self) -> None:
+        """Every estimate equals the oracle's, computed record by record."""
+        if not hasattr(self, "window") or len(self.window) == 0:
+            return
+        reference, labels, _ = _PREPARED[self.style]
+        oracle = Oracle(reference.tolist(), labels.tolist(), self.gauge.calibration.temperature)
+        wanted = oracle.estimates(self.pool[self.slow.rows].tolist())
+        for variants in (
+            {},
+            {"doc": "absolute", "cpc_acc": "skip", "cpc_ac": "skip"},
+            {"cpc_acc": "zero", "cpc_ac": "zero"},
+        ):
+            found = self.window.totals().estimate(variants)
+            for name, result in found.estimators.items():
+                variant = variants.get(name.removesuffix("_ts"))
+                key = f"{name}[{variant}]" if variant else name
+                if isinstance(result, Estimate):
+                    assert result.accuracy == pytest.approx(wanted[key], abs=1e-9, rel=0), key
+                else:
+                    assert key not in wanted
+
+
+TestWindowMachine = WindowMachine.TestCase
+TestWindowMachine.settings = settings(max_examples=400, stateful_step_count=12, deadline=None, derandomize=True)
+
+
+def test_the_gauges_above_are_real() -> None:
+    """Guards the machine's own footing: both references tell right from wrong."""
+    for gauge in _GAUGES.values():
+        assert isinstance(gauge.calibration, Calibration)
+        assert 0.0 < gauge.calibration.accuracy < 1.0
