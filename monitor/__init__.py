@@ -8,7 +8,7 @@
 
 from monitor.core.calibration import WindowEstimate
 from monitor.core.estimate import Estimate, Interval, NoEstimate
-from monitor.errors import CpcmonError, InvalidInput, InvalidReference
+from monitor.errors import CpcmonError, InvalidInput, InvalidReference, UsageError
 from monitor.offline import estimate
 from monitor.reference_file import Reference
 
@@ -20,6 +20,7 @@ __all__ = [
     "InvalidReference",
     "NoEstimate",
     "Reference",
+    "UsageError",
     "WindowEstimate",
     "estimate",
 ]

@@ -12,13 +12,16 @@ from monitor.core.estimate import Estimate, Result
 from monitor.core.estimators import EmptySets
 from monitor.core.labelled import label_outputs
 from monitor.core.scores import Singles, in_blocks
-from monitor.decode.records import Batch, Kind, Layout, accept
-from monitor.errors import InvalidInput
+from monitor.decode.arrays import accept_array, as_kind
+from monitor.decode.records import Batch, Kind, Layout
+from monitor.errors import InvalidInput, UsageError
 from monitor.reference_file import Reference
 
 
 def variants(*, doc_absolute: bool = False, empty_sets: str = EmptySets.TOP) -> Variants:
     """Return which variant of each estimator these options mean."""
+    if empty_sets not in list(EmptySets):
+        raise UsageError(f"empty_sets: expected one of {', '.join(EmptySets)}, found {empty_sets!r}")
     policy = EmptySets(empty_sets)
     chosen = {} if policy is EmptySets.TOP else {"cpc_acc": policy.value, "cpc_ac": policy.value}
     return chosen | ({"doc": "absolute"} if doc_absolute else {})
@@ -36,11 +39,9 @@ def estimate(
 
     Raises InvalidInput when a vector breaks the rules; `kind` says what the numbers are, as on the command line.
     """
-    decoded = accept(np.asarray(outputs), Layout(kind=Kind(kind), classes=reference.classes))
-    if decoded.rejections.total:
-        raise InvalidInput(str(decoded.rejections))
+    batch = accept_array(outputs, Layout(kind=as_kind(kind), classes=reference.classes))
     chosen = variants(doc_absolute=doc_absolute, empty_sets=empty_sets)
-    return reference.calibration.estimate(decoded.batch.probabilities, chosen)
+    return reference.calibration.estimate(batch.probabilities, chosen)
 
 
 def estimate_windows(

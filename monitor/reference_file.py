@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import tempfile
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version as installed_version
 from pathlib import Path
@@ -14,12 +15,13 @@ from numpy.typing import ArrayLike
 from monitor.core.calibration import Calibration, calibrate
 from monitor.core.ensemble import CONSENSUS, Ready
 from monitor.core.estimators import ESTIMATORS
-from monitor.core.intervals import DEFAULT_LEVEL, ErrorQuantiles, IntervalTables, Progress
+from monitor.core.intervals import DEFAULT_LEVEL, LEVELS, ErrorQuantiles, IntervalTables, Progress
 from monitor.core.labelled import label_outputs
 from monitor.core.reference_summary import ReferenceSummary, summarise
 from monitor.core.scores import Integers, Singles
-from monitor.decode.records import Layout, accept
-from monitor.errors import InvalidInput, InvalidReference
+from monitor.decode.arrays import accept_array, as_kind
+from monitor.decode.records import Kind, Layout
+from monitor.errors import InvalidReference
 from monitor.reference_document import (
     FORMAT,
     MAX_BYTES,
@@ -34,9 +36,9 @@ from monitor.reference_document import (
 )
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Reference:
-    """A model's labelled reference, ready to judge its unlabelled outputs."""
+    """A model's labelled reference, ready to judge its unlabelled outputs. Equal to another of the same fingerprint."""
 
     model: str
     version: str
@@ -46,6 +48,14 @@ class Reference:
     summary: ReferenceSummary
     fingerprint: str = ""
 
+    def __eq__(self, other: object) -> bool:
+        """Compare fingerprints."""
+        return isinstance(other, Reference) and self.fingerprint == other.fingerprint
+
+    def __hash__(self) -> int:
+        """Hash the fingerprint."""
+        return hash(self.fingerprint)
+
     @classmethod
     def calibrate(
         cls,
@@ -54,14 +64,13 @@ class Reference:
         *,
         model: str,
         version: str = "",
-        classes: tuple[str, ...] | None = None,
+        classes: Sequence[str] | None = None,
+        kind: str = Kind.PROBS,
         level: float = DEFAULT_LEVEL,
     ) -> Self:
         """Make a reference from outputs of shape (records, classes) and their true classes (names or indices)."""
-        decoded = accept(np.asarray(probabilities), Layout(classes=classes), labels=np.asarray(labels))
-        if decoded.rejections.total:
-            raise InvalidInput(str(decoded.rejections))
-        batch = decoded.batch
+        named = None if classes is None else tuple(str(name) for name in classes)
+        batch = accept_array(probabilities, Layout(kind=as_kind(kind), classes=named), labels)
         assert batch.labels is not None  # noqa: S101  labels were given, so they came back
         return cls.from_accepted(
             batch.probabilities, batch.labels, model=model, version=version, classes=batch.classes, level=level
@@ -82,12 +91,14 @@ class Reference:
         """Make a reference from columns that the decoder has accepted."""
         if len(probabilities) == 0:
             raise InvalidReference("reference: expected at least one labelled record, found none")
-        if not 0.5 <= level < 1.0:
-            raise InvalidReference(f"level: expected a number from 0.5 up to, but not including, 1, found {level!r}")
+        if not str(model or "").strip():
+            raise InvalidReference(f"model: expected a name, found {model!r}")
+        if not LEVELS[0] <= level <= LEVELS[1]:
+            raise InvalidReference(f"level: expected a number from {LEVELS[0]} to {LEVELS[1]}, found {level!r}")
         labelled = label_outputs(probabilities, labels)
         reference = cls(
-            model=model,
-            version=version,
+            model=str(model),
+            version=str(version),
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             classes=classes,
             calibration=calibrate(labelled, level=level, progress=progress),
@@ -124,7 +135,7 @@ class Reference:
         document, fingerprint = from_bytes(where, raw)
         try:
             return _reference(cls, document, fingerprint)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, IndexError, AttributeError) as error:
             raise InvalidReference(f"{where}: expected a reference of format {FORMAT}, found {error}") from error
 
 
@@ -160,6 +171,8 @@ def _reference(cls: type[_R], document: Document, fingerprint: str) -> _R:
     if not len(document.classes) == len(document.summary.class_records) >= 2:
         raise ValueError("classes and their counts do not match")
     tables = document.intervals
+    if not LEVELS[0] <= tables.level <= LEVELS[1]:
+        raise ValueError(f"a level of {tables.level}")
     intervals = IntervalTables(
         level=tables.level,
         reference_records=document.records,
@@ -168,19 +181,22 @@ def _reference(cls: type[_R], document: Document, fingerprint: str) -> _R:
         disagreement=unpack(tables.disagreement),
     )
     _check_intervals(intervals)
+    calibration = Calibration(
+        records=document.records,
+        right=document.right,
+        classes=len(document.classes),
+        temperature=document.temperature,
+        estimators=_estimators(document.estimators),
+        intervals=intervals,
+    )
+    # Whoever edits a file by hand may leave numbers that only an estimate trips over: let it trip here.
+    calibration.estimate(np.eye(len(document.classes), dtype=np.float32))
     return cls(
         model=document.model,
         version=document.version,
         created=document.created,
         classes=document.classes,
-        calibration=Calibration(
-            records=document.records,
-            right=document.right,
-            classes=len(document.classes),
-            temperature=document.temperature,
-            estimators=_estimators(document.estimators),
-            intervals=intervals,
-        ),
+        calibration=calibration,
         summary=document.summary,
         fingerprint=fingerprint,
     )
@@ -201,6 +217,9 @@ def _estimators(states: dict[str, dict[str, float | Array]]) -> tuple[Ready, ...
         raise ValueError(f"a different list of estimators ({', '.join(sorted(odd))}): calibrate again")
     ready = []
     for form in forms:
+        sizes = {len(unpack(value)) for value in states[form.name].values() if isinstance(value, Array)}
+        if 0 in sizes or len(sizes) > 1:
+            raise ValueError(f"arrays of unequal length for {form.name}")
         fields: dict[str, Any] = {n: unpack(v) if isinstance(v, Array) else v for n, v in states[form.name].items()}
         ready.append(Ready(form, form.member.family(**fields)))
     return tuple(ready)

@@ -3,11 +3,12 @@
 import hashlib
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from monitor import InvalidInput, InvalidReference, Reference, estimate
+from monitor import InvalidInput, InvalidReference, Reference, UsageError, estimate
 from tests.strategies import synthetic
 
 
@@ -122,6 +123,7 @@ def test_a_missing_file_is_a_clear_error(tmp_path: Path) -> None:
         pytest.param('"records": 300', '"records": 0', id="no records"),
         pytest.param('"ac": {}', '"ac_of_tomorrow": {}', id="another estimator"),
         pytest.param('"cpc_ac_ts[skip]"', '"cpc_ac_ts[tomorrow]"', id="another interval"),
+        pytest.param('"level": 0.95', '"level": 7.0', id="an impossible level"),
         pytest.param('"model"', '"modell"', id="another field"),
         pytest.param('"cut"', '"cat"', id="another estimator field"),
         pytest.param('"temperature": ', '"temperature": -', id="negative temperature"),
@@ -166,3 +168,51 @@ def test_no_records_make_no_reference() -> None:
     """An empty set is refused."""
     with pytest.raises(InvalidReference, match="at least one labelled record"):
         Reference.calibrate(np.empty((0, 3)), np.empty(0, dtype=np.int64), model="m")
+
+
+def test_arrays_of_unequal_length_are_refused(saved: Path) -> None:
+    """As someone who edits by hand may leave them: no estimate trips over them later."""
+    content = json.loads(saved.read_text().partition("\n")[2])
+    short = content["estimators"]["cpc_ac_anchored"]["anchor"]["data"][:32]
+    old = json.dumps(content["estimators"]["cpc_ac_anchored"]["anchor"]["data"])
+    resealed(saved, old, json.dumps(short))
+    with pytest.raises(InvalidReference, match="unequal length"):
+        Reference.load(saved)
+
+
+def test_references_are_equal_by_fingerprint(reference: Reference, saved: Path) -> None:
+    """A loaded reference equals the one that was saved; another does not."""
+    assert Reference.load(saved) == reference
+    assert len({Reference.load(saved), reference}) == 1
+    assert Reference.calibrate(*synthetic(30, 3, seed=7), model="density") != reference
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        pytest.param(lambda r: estimate(r, [[0.5, 0.5], [1.0]]), InvalidInput, "unequal length", id="ragged"),
+        pytest.param(
+            lambda r: estimate(r, [[0.5, 0.3, 0.2]], kind="odds"), UsageError, "kind: expected one of", id="kind"
+        ),
+        pytest.param(
+            lambda r: estimate(r, [[0.5, 0.3, 0.2]], empty_sets="no"), UsageError, "empty_sets", id="empty sets"
+        ),
+        pytest.param(
+            lambda _: Reference.calibrate([[0.5, 0.5]], [0], model=""), InvalidReference, "model", id="no name"
+        ),
+        pytest.param(lambda r: estimate(r, [0.5, 0.3, 0.2]), InvalidInput, "outputs: expected", id="one dimension"),
+    ],
+)
+def test_wrong_calls_get_our_errors(reference: Reference, call: Any, error: type[Exception], message: str) -> None:
+    """With what was expected and what was found, never a bare ValueError."""
+    with pytest.raises(error, match=message):
+        call(reference)
+
+
+def test_a_reference_is_calibrated_from_logits_when_the_call_says_so() -> None:
+    """The same accuracy, and T, as from probabilities."""
+    probabilities, labels = synthetic(200, 3, seed=1)
+    from_logits = Reference.calibrate(np.log(probabilities.astype(np.float64)), labels, model="m", kind="logits")
+    plain = Reference.calibrate(probabilities, labels, model="m")
+    assert from_logits.calibration.right == plain.calibration.right
+    assert from_logits.calibration.temperature == pytest.approx(plain.calibration.temperature, rel=1e-5)

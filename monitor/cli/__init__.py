@@ -28,7 +28,8 @@ def main(arguments: list[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     try:
         code = int(chosen.run(chosen))
-        sys.stdout.flush()
+        if sys.stdout is not None:  # closed by the caller: cpcmon … >&-
+            sys.stdout.flush()
     except CpcmonError as error:
         print(f"cpcmon: {error}", file=sys.stderr)
         return 2

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from monitor.cli.inputs import add_input_options, read_batch
+from monitor.cli.inputs import add_input_options, check_output, read_batch
 from monitor.cli.progress import progress_bar
 from monitor.core.intervals import DEFAULT_LEVEL
 from monitor.core.reference_summary import share_interval
@@ -29,15 +29,17 @@ def register(commands: Any) -> None:  # noqa: ANN401  argparse's own type is pri
     parser.add_argument(
         "--level", type=float, default=DEFAULT_LEVEL, help=f"level of the intervals (default: {DEFAULT_LEVEL})"
     )
+    parser.add_argument("--labels", type=Path, metavar="FILE.npy", help="the true classes, for an NPY input")
     add_input_options(parser, labels=True)
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Calibrate, write, and tell."""
-    if not options.output.parent.is_dir():
-        raise UsageError(f"--output: expected a file in a directory that exists, found {str(options.output)!r}")
-    batch = read_batch(options, options.input)
+    check_output("--output", options.output, options.input)
+    if not options.model.strip():
+        raise UsageError("--model: expected a name, found none")
+    batch = read_batch(options, options.input, labels=options.labels)
     if batch.labels is None or len(batch.labels) == 0:
         raise InvalidInput(f"{options.input}: expected labelled records, found none")
     with progress_bar("replaying the reference") as progress:
@@ -66,7 +68,7 @@ def describe(reference: Reference) -> list[str]:
         f"classes            {numbers.classes:,}",
         (
             f"accuracy           {numbers.accuracy:.4f}"
-            f"  ({numbers.intervals.level:.0%} interval {interval.lower:.4f} to {interval.upper:.4f})"
+            f"  ({100 * numbers.intervals.level:g}% interval {interval.lower:.4f} to {interval.upper:.4f})"
         ),
         f"temperature        {numbers.temperature:.4f}",
         f"calibration error  {summary.calibration_error:.4f} raw, {summary.calibration_error_scaled:.4f} scaled",

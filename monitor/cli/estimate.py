@@ -4,6 +4,7 @@ import argparse
 import csv
 import io
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 from monitor.cli.inputs import add_input_options, read_batch
 from monitor.core.calibration import WindowEstimate
 from monitor.core.ensemble import CONSENSUS
-from monitor.core.estimate import Estimate, Result
+from monitor.core.estimate import Estimate, PredictionSets, Result
 from monitor.core.estimators import ESTIMATORS, EmptySets
 from monitor.errors import UsageError
 from monitor.offline import estimate_windows, variants
@@ -52,11 +53,14 @@ def run(options: argparse.Namespace) -> int:
     if options.window is not None and options.window < 1:
         raise UsageError(f"--window: expected a number of records above 0, found {options.window}")
     reference = Reference.load(options.reference)
+    for sentence in reference.summary.warnings().values():
+        print(f"{options.reference}: warning: {sentence}", file=sys.stderr)
     batch = read_batch(options, options.input, reference.classes)
     chosen = variants(doc_absolute=options.doc_absolute, empty_sets=options.empty_sets)
     windows = list(estimate_windows(reference, batch.probabilities, options.window, chosen))
     if options.output == "json":
-        document = as_object(windows[0]) if options.window is None else {"windows": [as_object(w) for w in windows]}
+        objects = [as_object(window, reference.calibration.intervals.level) for window in windows]
+        document = objects[0] if options.window is None else {"windows": objects}
         print(json.dumps(document, indent=1, allow_nan=False))
     elif options.output == "csv":
         print(as_csv(windows), end="")
@@ -67,10 +71,11 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def as_object(window: WindowEstimate) -> dict[str, Any]:
+def as_object(window: WindowEstimate, level: float) -> dict[str, Any]:
     """Return the documented JSON shape of one window."""
     return {
         "records": window.records,
+        "level": level,
         "estimators": {name: _answer_object(result) for name, result in window.estimators.items()},
         "disagreement": window.disagreement,
         "chance_disagreement": window.chance_disagreement,
@@ -78,11 +83,13 @@ def as_object(window: WindowEstimate) -> dict[str, Any]:
 
 
 def _answer_object(result: Result) -> dict[str, Any]:
+    answer: dict[str, Any] = {"value": None, "lower": None, "upper": None}
     if not isinstance(result, Estimate):
-        return {"value": None, "lower": None, "upper": None, "reason": result.why.value}
-    answer: dict[str, Any] = {"value": result.accuracy}
-    if result.interval is not None:
-        answer |= {"lower": result.interval.lower, "upper": result.interval.upper}
+        answer["reason"] = result.why.value
+    else:
+        answer["value"] = result.accuracy
+        if result.interval is not None:
+            answer |= {"lower": result.interval.lower, "upper": result.interval.upper}
     if result.prediction_sets is not None:
         answer |= {"set_size": result.prediction_sets.mean_size, "empty_share": result.prediction_sets.empty_share}
     return answer
@@ -98,16 +105,18 @@ def as_csv(windows: Sequence[WindowEstimate]) -> str:
         for name, result in window.estimators.items():
             answer = _answer_object(result)
             writer.writerow([number, window.records, name, *("" if answer.get(k) is None else answer[k] for k in keys)])
-        writer.writerow(
-            [number, window.records, "disagreement", "" if window.disagreement is None else window.disagreement]
-        )
+        for name, value in (
+            ("disagreement", window.disagreement),
+            ("chance_disagreement", window.chance_disagreement),
+        ):
+            writer.writerow([number, window.records, name, "" if value is None else value])
     return text.getvalue()
 
 
 def as_table(reference: Reference, window: WindowEstimate) -> list[str]:
     """Return all estimators of one window, for reading."""
     numbers = reference.calibration
-    level = f"{numbers.intervals.level:.0%} interval"
+    level = f"{100 * numbers.intervals.level:g}% interval"
     lines = [
         f"{window.records:,} records, judged against {reference.model} {reference.version}".rstrip()
         + f": {numbers.records:,} labelled records, accuracy {numbers.accuracy:.3f}",
@@ -124,11 +133,11 @@ def as_table(reference: Reference, window: WindowEstimate) -> list[str]:
             f"disagreement {window.disagreement:.3f}; chance alone stays below {window.chance_disagreement:.3f}"
             + (": the estimators tell different stories, so get labels for this window" if unusual else "")
         )
-    for name in ("cpc_acc", "cpc_ac"):
-        result = window[name]
-        if isinstance(result, Estimate) and result.prediction_sets is not None:
-            sets = result.prediction_sets
-            lines.append(f"{name}: mean set size {sets.mean_size:.2f}, {sets.empty_share:.1%} of sets empty")
+    lines += ["", f"{'conformal sets':<22} {'size':>6}  {'empty':<15} {'scaled':>6}  {'empty':<15}".rstrip()]
+    for member in ESTIMATORS:
+        sets, scaled_sets = (window[name].prediction_sets for name in (member.name, f"{member.name}_ts"))
+        if sets is not None and scaled_sets is not None:
+            lines.append(f"{member.name:<22} {_set_cells(sets)} {_set_cells(scaled_sets)}".rstrip())
     return [
         *lines,
         "",
@@ -146,7 +155,7 @@ def as_series(reference: Reference, windows: Sequence[WindowEstimate]) -> list[s
         ),
         "",
         (
-            f"{'window':>6} {'records':>8} {'value':>6}  {f'{numbers.intervals.level:.0%} interval':<15} {'disagr.':>7}  "
+            f"{'window':>6} {'records':>8} {'value':>6}  {f'{100 * numbers.intervals.level:g}% interval':<15} {'disagr.':>7}  "
             f"0{'':{width - 2}}1"
         ),
     ]
@@ -164,6 +173,10 @@ def _cells(result: Result) -> str:
     interval = result.interval
     span = "" if interval is None else f"{interval.lower:.3f} – {interval.upper:.3f}"
     return f"{result.accuracy:6.3f}  {span:<15}"
+
+
+def _set_cells(sets: PredictionSets) -> str:
+    return f"{sets.mean_size:6.2f}  {f'{sets.empty_share:.1%}':<15}"
 
 
 def _drawn(result: Result, accuracy: float, width: int) -> str:

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from monitor.cli.estimate import add_variant_options
-from monitor.cli.inputs import add_input_options, read_batch
+from monitor.cli.inputs import add_input_options, check_output, read_batch
 from monitor.cli.plot import check, draw
 from monitor.core.calibration import PAPER
 from monitor.core.ensemble import CONSENSUS
-from monitor.core.estimators import ESTIMATORS
+from monitor.core.estimators import ESTIMATORS, EmptySets
 from monitor.errors import UsageError
 from monitor.offline import Evaluation, evaluate, variants
 
@@ -35,6 +35,8 @@ def register(commands: Any) -> None:  # noqa: ANN401  argparse's own type is pri
     add = parser.add_argument
     add("--source", type=Path, nargs="+", required=True, metavar="LABELLED", help="labelled sets to calibrate on")
     add("--target", type=Path, nargs="+", required=True, metavar="LABELLED", help="labelled sets to estimate, one each")
+    add("--source-labels", type=Path, nargs="+", metavar="FILE.npy", help="their true classes, for NPY sources")
+    add("--target-labels", type=Path, nargs="+", metavar="FILE.npy", help="their true classes, for NPY targets")
     add("--paper", action="store_true", help="the paper's six estimators in its printed forms (absolute DOC, skip)")
     add("--output", choices=list(_FORMS), default="table", help="form of the table (default: table)")
     add("--plot", type=Path, metavar="FILE", help="draw estimates against realised accuracy (.svg, .png, .html)")
@@ -50,21 +52,37 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(
             f"--source: expected one file, or as many as there are targets ({len(targets)}), found {len(sources)}"
         )
-    if options.labels is not None:
-        raise UsageError("--labels: expected files that hold their own labels, found NPY labels; use NPZ for evaluate")
+    source_labels, target_labels = (
+        _one_each(labels, files, option)
+        for labels, files, option in (
+            (options.source_labels, sources, "--source-labels"),
+            (options.target_labels, targets, "--target-labels"),
+        )
+    )
+    if options.paper and (options.doc_absolute or options.empty_sets != EmptySets.TOP):
+        raise UsageError("--paper: expected no other choice of forms beside it, found --doc-absolute or --empty-sets")
     if options.plot:
         check(options.plot)
+        check_output("--plot", options.plot, *sources, *targets)
     chosen = PAPER if options.paper else variants(doc_absolute=options.doc_absolute, empty_sets=options.empty_sets)
     pairs = list(zip(sources if len(sources) > 1 else sources * len(targets), targets, strict=True))
     evaluations = []
-    for source, target in pairs:
-        calibrated_on = read_batch(options, source)
-        evaluations.append(evaluate(calibrated_on, read_batch(options, target, calibrated_on.classes), chosen))
+    for number, (source, target) in enumerate(pairs):
+        known = read_batch(options, source, labels=source_labels[number % len(sources)])
+        evaluations.append(evaluate(known, read_batch(options, target, known.classes, target_labels[number]), chosen))
     names = _PAPER_ROWS if options.paper else (*(member.name for member in ESTIMATORS), CONSENSUS)
     if options.plot:
         draw(evaluations, names, options.plot, titles=[f"{source.name} → {target.name}" for source, target in pairs])
     print(_FORMS[options.output](pairs, evaluations, rows(evaluations, names)), end="")
     return 0
+
+
+def _one_each(labels: list[Path] | None, files: list[Path], option: str) -> list[Path] | list[None]:
+    if labels is None:
+        return [None] * len(files)
+    if len(labels) != len(files):
+        raise UsageError(f"{option}: expected {len(files)} files, one for each, found {len(labels)}")
+    return labels
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,13 @@
 """What the offline commands share: the options that describe an input file, and what happens to bad records."""
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
 from monitor.decode.files import read_file
 from monitor.decode.records import Batch, Kind, Layout
-from monitor.errors import InvalidInput
+from monitor.errors import InvalidInput, UsageError
 
 FORMATS = "JSONL, CSV with a header, NPZ, NPY; Parquet and Arrow with the extra [parquet]"
 
@@ -30,12 +31,13 @@ def add_input_options(parser: argparse.ArgumentParser, *, labels: bool) -> None:
     )
     if labels:
         group.add_argument("--label-field", metavar="NAME", default="label", help="field that holds the true class")
-        group.add_argument("--labels", type=Path, metavar="FILE.npy", help="labels, for an NPY input")
         group.add_argument("--classes", metavar="NAMES", help="class names in the vector's order, separated by commas")
     group.add_argument("--skip-bad", action="store_true", help="go on without bad records, and say how many there were")
 
 
-def read_batch(options: argparse.Namespace, path: Path, classes: tuple[str, ...] | None = None) -> Batch:
+def read_batch(
+    options: argparse.Namespace, path: Path, classes: tuple[str, ...] | None = None, labels: Path | None = None
+) -> Batch:
     """Read a file as the options say; refuse it for bad records unless they are to be skipped."""
     with_labels = hasattr(options, "label_field")
     named = getattr(options, "classes", None)
@@ -46,7 +48,7 @@ def read_batch(options: argparse.Namespace, path: Path, classes: tuple[str, ...]
         label_field=options.label_field if with_labels else None,
         classes=classes or _names(named),
     )
-    decoded = read_file(path, layout, labels=getattr(options, "labels", None))
+    decoded = read_file(path, layout, labels=labels)
     for hint in decoded.hints:
         print(f"{path}: {hint}", file=sys.stderr)
     bad = decoded.rejections
@@ -54,8 +56,23 @@ def read_batch(options: argparse.Namespace, path: Path, classes: tuple[str, ...]
         raise InvalidInput(f"{path}: {bad}\nnothing was written; --skip-bad goes on without the bad records")
     if bad.total:
         good = len(decoded.batch.probabilities)
-        print(f"{path}: skipped {bad.total:,} bad of {bad.total + good:,} records: {bad.by_reason()}", file=sys.stderr)
+        told = f"skipped {bad.total:,} bad of {bad.total + good:,} records: {bad.by_reason()}"
+        if not good:
+            raise InvalidInput(f"{path}: expected good records beside the bad ones, found none; {told}")
+        print(f"{path}: {told}", file=sys.stderr)
     return decoded.batch
+
+
+def check_output(option: str, path: Path, *inputs: Path) -> None:
+    """Refuse, before any work is done, an output that cannot be written or would destroy an input."""
+    where = f"{option} {path}"
+    if path.is_dir() or not path.parent.is_dir():
+        found = "a directory" if path.is_dir() else "no such directory"
+        raise UsageError(f"{where}: expected a file in a directory that exists, found {found}")
+    if not os.access(path.parent, os.W_OK):
+        raise UsageError(f"{where}: expected a directory that may be written to, found one that may not")
+    if any(path.exists() and other.exists() and path.samefile(other) for other in inputs):
+        raise UsageError(f"{where}: expected another file than the input, found the input itself")
 
 
 def _names(text: str | None) -> tuple[str, ...] | None:

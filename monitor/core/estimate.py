@@ -42,6 +42,7 @@ class NoEstimate(NamedTuple):
 
     why: Why
     records: int
+    prediction_sets: PredictionSets | None = None
 
 
 Result = Estimate | NoEstimate

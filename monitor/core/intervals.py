@@ -16,7 +16,6 @@ from functools import cached_property
 from typing import Literal
 
 import numpy as np
-from scipy.special import ndtri
 
 from monitor.core.ensemble import CONSENSUS, Ready, answer, calibrate_all, combine, with_variants
 from monitor.core.estimate import Estimate, Interval, Result, clipped
@@ -27,9 +26,11 @@ Progress = Callable[[float], None]
 """Called with the share of the work that is done."""
 
 DEFAULT_LEVEL = 0.95
+LEVELS = (0.5, 0.99)
+"""Levels that the replays can tell: beyond the upper one hardly an error in a thousand would decide."""
 
 _REPLAYS = 200
-_WINDOWS_PER_SIZE = 2
+_WINDOWS_PER_SIZE = 3
 _FEWEST_RECORDS = 20
 """A smaller reference says nothing about its own scatter: intervals are then the whole range."""
 _FEWEST_ERRORS = 40
@@ -60,30 +61,33 @@ class IntervalTables:
         """Return the interval for an estimate from a window of this many records."""
         if len(self.sizes) == 0:
             return Interval(0.0, 1.0)
-        below, above = self._reach(records)[name]
-        return Interval(clipped(accuracy - below), clipped(accuracy + above))
+        bias, below, above = self._reach(records)[name]
+        # There is no accuracy beyond 0 and 1, so what the bias leaves there lies at the end, with errors around it.
+        centre = clipped(accuracy - bias)
+        return Interval(clipped(centre - below), clipped(centre + above))
 
     def chance_disagreement(self, records: int) -> float:
         """Return the disagreement that chance alone stays below at the level."""
         if len(self.sizes) == 0:
             return 1.0
-        return min(1.0, float(self._at(records, self.disagreement[None])[0]) * self._unit(records))
+        seen = self._at(records, self.disagreement[None]) * self._unit(records)
+        return clipped(float(_widened(seen, self._imagined(records, 1.0 - self.level))[0]))
 
-    def _reach(self, records: int) -> Mapping[str, tuple[float, float]]:
-        """Return how far each interval reaches below and above the estimate."""
+    def _reach(self, records: int) -> Mapping[str, tuple[float, float, float]]:
+        """Return for each estimator its bias, and how far the interval reaches below and above what that leaves."""
         # A full window has the same number of records at every evaluation.
         if records not in self._reaches:
             if len(self._reaches) >= _REACHES_KEPT:
                 self._reaches.clear()
-            unit, names = self._unit(records), list(self.errors)
-            bias = np.array([self.errors[name].bias for name in names])
-            below = bias + self._widened(self._at(records, self._high)) * unit
-            above = -bias + self._widened(-self._at(records, self._low)) * unit
-            self._reaches[records] = dict(zip(names, zip(below.tolist(), above.tolist(), strict=True), strict=True))
+            unit, imagined = self._unit(records), self._imagined(records, (1.0 - self.level) / 2.0)
+            below = _widened(self._at(records, self._high) * unit, imagined).tolist()
+            above = _widened(-self._at(records, self._low) * unit, imagined).tolist()
+            biases = [error.bias for error in self.errors.values()]
+            self._reaches[records] = dict(zip(self.errors, zip(biases, below, above, strict=True), strict=True))
         return self._reaches[records]
 
     @cached_property
-    def _reaches(self) -> dict[int, Mapping[str, tuple[float, float]]]:
+    def _reaches(self) -> dict[int, Mapping[str, tuple[float, float, float]]]:
         return {}
 
     @cached_property
@@ -108,16 +112,22 @@ class IntervalTables:
         same = low == high
         return low + np.where(same, 0.0, np.subtract(high, low, where=~same, out=np.zeros_like(low)) * share)
 
-    def _widened(self, errors: Floats) -> Floats:
-        """Add one imagined disagreement in `m` records to what the replays saw.
+    def _imagined(self, records: int, tail: float) -> float:
+        """Return the share of mistakes that chance may hold in store for the window and kept from the reference.
 
-        A reference without a single mistake replays without a single error, and would claim certainty. Between `m`
-        records and one more there is always room for the first mistake; for other references the addition is invisible.
+        A reference without a single mistake replays without a single error, and would claim certainty. So imagine one
+        more record in it, a mistake: the number of mistakes in a window then exceeds k with a probability of at most
+        (n / (n + m))^(k + 1), and the share is that of the smallest k for which this is within the tail.
         """
-        imagined = float(ndtri(0.5 + self.level / 2.0)) ** 2 / self.reference_records
-        finite = np.isfinite(errors)
-        known = np.where(finite, errors, 0.0)
-        return np.where(finite, known + np.sqrt(known * known + imagined) - np.abs(known), errors)
+        odds = math.log(records / (records + self.reference_records))
+        return max(0, math.ceil(math.log(tail) / odds) - 1) / records
+
+
+def _widened(errors: Floats, imagined: float) -> Floats:
+    """Add to the errors seen in replays, outward, one that is independent of them."""
+    finite = np.isfinite(errors)
+    known = np.where(finite, errors, 0.0)
+    return np.where(finite, known + np.sqrt(known * known + imagined * imagined) - np.abs(known), errors)
 
 
 def replay(reference: LabelledOutputs, level: float, progress: Progress) -> IntervalTables:

@@ -1,5 +1,6 @@
 """What a person wants to know of a reference before trusting it: classes, calibration, warnings."""
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -8,7 +9,7 @@ from scipy.special import betaincinv
 
 from monitor.core.estimate import Interval
 from monitor.core.labelled import LabelledOutputs
-from monitor.core.scores import FLOOR, Floats
+from monitor.core.scores import FLOOR, LOG_TEMPERATURE_RANGE, Floats
 
 _BINS = 15
 _FEW_RECORDS = 500
@@ -24,6 +25,7 @@ class Concern(StrEnum):
     TIED_SCORES = "tied_scores"
     ZEROS_UNDER_FLOOR = "zeros_under_floor"
     BELOW_LARGEST_CLASS = "below_largest_class"
+    TEMPERATURE_AT_BOUND = "temperature_at_bound"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,8 @@ class ReferenceSummary:
     """Share of records whose confidence another record has too."""
     floored_share: float
     """Share of records with a probability under the floor of the temperature fit."""
+    temperature_at_bound: bool
+    """Whether the fit ran into an end of its range: every prediction right, or worse than chance."""
 
     @property
     def records(self) -> int:
@@ -85,6 +89,10 @@ class ReferenceSummary:
                     " always answering that class would do better (are the classes in the right order?)"
                 ),
             ),
+            Concern.TEMPERATURE_AT_BOUND: (
+                self.temperature_at_bound,
+                "T ran to the end of its range (every prediction right, or worse than chance): prefer the raw estimators",
+            ),
         }
         return {warning: sentence for warning, (holds, sentence) in found.items() if holds}
 
@@ -105,6 +113,7 @@ def summarise(reference: LabelledOutputs) -> ReferenceSummary:
         calibration_error_scaled=_calibration_error(reference.outputs.scaled.confidence, reference.correct),
         tied_share=float(seen[seen > 1].sum() / reference.records),
         floored_share=float(np.any(raw.probabilities < FLOOR, axis=0).mean()),
+        temperature_at_bound=abs(math.log(reference.temperature)) > LOG_TEMPERATURE_RANGE[1] - 1e-6,
     )
 
 

@@ -14,7 +14,7 @@ from monitor.decode.json_values import load, problem_of_output
 from monitor.decode.json_vectors import add_vectors, decode_vector
 from monitor.decode.labels import Indices
 from monitor.decode.layout import Kind, Layout, find_class_columns
-from monitor.decode.rejections import Problem, Reason, listed, shown
+from monitor.decode.rejections import Problem, Reason, listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,9 @@ def _missing(wanted: tuple[str, ...], header: list[str], otherwise: Problem | No
     alike = tuple(name for name in header if name.startswith("prob_"))
     if otherwise is None and len(alike) > 1 and wanted[0] == "probs":
         return Problem(Reason.BAD_HEADER, expected, f"columns {listed(alike)}: add --class-columns 'prob_*'")
-    return otherwise or Problem(Reason.BAD_HEADER, expected, f"columns {listed(tuple(header))}")
+    # Not the names: a file without a header has a patient's values in their place.
+    found = f"a first line of {len(header)} other cells"
+    return Problem(Reason.BAD_HEADER, expected if otherwise is None else otherwise.expected, found)
 
 
 def _take_numbers(chunk: Rows, plan: _Plan, intake: Intake) -> None:
@@ -122,7 +124,7 @@ def _problem_of_array(cell: str, kind: Kind) -> Problem:
         return Problem(Reason.WRONG_TYPE, expected, "an empty cell")
     value = load(cell, expected)
     problem = value if isinstance(value, Problem) else problem_of_output(value, kind)
-    return problem or Problem(Reason.BAD_JSON, expected, shown(cell))
+    return problem or Problem(Reason.BAD_JSON, expected, "something else")
 
 
 def _is_number(cell: str) -> bool:
@@ -136,5 +138,6 @@ def _is_number(cell: str) -> bool:
 def _no_number(cell: str) -> Problem:
     if not cell.strip():
         return Problem(Reason.WRONG_TYPE, "a number", "an empty cell")
-    comma = ", with a decimal point" if _is_number(cell.replace(",", ".")) else ""
-    return Problem(Reason.WRONG_TYPE, f"a number{comma}", shown(cell))
+    if _is_number(cell.replace(",", ".")):
+        return Problem(Reason.WRONG_TYPE, "a number with a decimal point", "a decimal comma")
+    return Problem(Reason.WRONG_TYPE, "a number", f"a text of {len(cell)} characters")

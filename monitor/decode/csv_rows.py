@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from monitor.decode.rejections import Problem, Reason, shown
+from monitor.decode.rejections import Problem, Reason
 from monitor.decode.text import MAX_LINE_BYTES, NOT_UTF8, NUL_BYTES, PIECE_BYTES, TOO_LONG, Lines, read_lines
 
 Rows = tuple[list[int], list[list[str]]]
@@ -81,7 +81,7 @@ class CsvRows:
             return unusable.problem if unusable.is_first else _BAD_QUOTES
 
     def _ragged(self, row: list[str]) -> Problem:
-        cells = f"{len(row)} starting with {shown(row[0])}"
+        cells = str(len(row))
         return Problem(Reason.BAD_CSV, f"{len(self.header)} cells, as in the header", cells)
 
 

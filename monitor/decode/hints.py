@@ -9,7 +9,7 @@ from monitor.decode.rejections import Reason
 from monitor.decode.vectors import Codes, Floats, Singles, code_of, sum_tolerance
 
 _FEWEST = 20
-"""Records below which identical or one-hot rows are no surprise."""
+"""Records below which nothing is said: following a hint drawn from one bad record would spoil all others."""
 
 _SHARE_OF_REJECTED = 0.5
 _SHARE_OF_ALL = 0.1
@@ -54,11 +54,12 @@ class Tally:
         found = []
         counts = {"logits": self.like_logits, "percent": self.like_percent, "logprob": self.like_logprob}
         kind, count = max(counts.items(), key=lambda item: item[1])
-        if count > _SHARE_OF_REJECTED * self.refused and count >= _SHARE_OF_ALL * self.seen:
+        if count >= _FEWEST and count > _SHARE_OF_REJECTED * self.refused and count >= _SHARE_OF_ALL * self.seen:
             name = {"percent": "percentages", "logprob": "log-probabilities"}.get(kind, kind)
             found.append(f"looks like {name}: add --kind {kind}")
         of = self.seen if self.kind is Kind.LOGITS else self.refused
-        if self.like_probs > _SHARE_OF_REJECTED * of and self.like_probs >= _SHARE_OF_ALL * self.seen:
+        count = self.like_probs
+        if count >= _FEWEST and count > _SHARE_OF_REJECTED * of and count >= _SHARE_OF_ALL * self.seen:
             found.append(f"looks like probabilities: add --kind probs instead of --kind {self.kind}")
         found.extend(self._hints_on_accepted(probabilities))
         return tuple(found)

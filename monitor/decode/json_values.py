@@ -27,8 +27,11 @@ def load(text: str, expected: str) -> object | Problem:
         return Problem(Reason.TOO_DEEP, "a flat record", "JSON nested too deep")
     except UnicodeEncodeError:
         return Problem(Reason.BAD_ENCODING, "text in UTF-8", "half a surrogate pair")
+    except json.JSONDecodeError as error:
+        # Where it goes wrong, and not what stands there: a record may name a patient.
+        return Problem(Reason.BAD_JSON, expected, f"text that goes wrong at character {error.pos + 1}")
     except ValueError:
-        return Problem(Reason.BAD_JSON, expected, shown(text.strip()))
+        return Problem(Reason.BAD_JSON, expected, "text that is no JSON")
     return value
 
 
@@ -92,7 +95,9 @@ def problem_of_record(value: object, layout: Layout, columns: tuple[str, ...] | 
 
 
 def shown_json(value: object) -> str:
-    """Return a value as messages show it, in the words of JSON."""
+    """Return a value as messages show it, in the words of JSON; a text is not shown, since it may name a patient."""
+    if isinstance(value, str):
+        return f"a text of {len(value)} characters"
     return json.dumps(value) if value is None or isinstance(value, bool) else shown(value)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from monitor.decode.layout import numbered
 from monitor.decode.rejections import Problem, Reason, listed, shown
 from monitor.decode.vectors import ACCEPTED, Codes, code_of
 
@@ -28,6 +29,7 @@ class LabelRules:
 
     def __init__(self, classes: tuple[str, ...]) -> None:
         self.classes = classes
+        self._unnamed = classes == numbered(len(classes))
         self._index = {name: index for index, name in enumerate(classes)}
         # Among classes named 3, 1, 2 a label of 1 is a name: taken as an index it would be another class.
         self._may_be_index = not any(_INTEGER.fullmatch(name) for name in classes)
@@ -43,7 +45,10 @@ class LabelRules:
                 return self._index[name]
             if self._may_be_index and _INDEX.fullmatch(name) and int(name) < len(self.classes):
                 return int(name)
-        return Problem(Reason.LABEL_OUT_OF_RANGE, f"one of the classes {listed(self.classes)}", shown(label))
+        expected = f"one of the classes {listed(self.classes)}"
+        if self._unnamed and not _INTEGER.fullmatch(text):
+            expected += " (name them in the vector's order with --classes)"
+        return Problem(Reason.LABEL_OUT_OF_RANGE, expected, shown(label))
 
     def indices(self, labels: Labels) -> tuple[Indices, Codes]:
         """Return the index for each label, and a code for each that is refused."""

@@ -64,6 +64,8 @@ class Layout:
     def _check_classes(self, classes: tuple[str, ...]) -> None:
         if not 2 <= len(classes) <= MAX_CLASSES:
             raise UsageError(f"classes: expected 2 to {MAX_CLASSES:,} names, found {len(classes)}")
+        if not all(classes):
+            raise UsageError("classes: expected a name for each, found an empty one")
         if len(set(classes)) < len(classes):
             raise UsageError(f"classes: expected each name once, found {listed(classes)}")
         if self.kind is Kind.SCORE and len(classes) != 2:
@@ -110,6 +112,8 @@ def find_class_columns(layout: Layout, names: Sequence[str]) -> ClassColumns | P
         found = f"{len(matching)} among {len(names)} columns"
         return Problem(Reason.MISSING_FIELD, f"2 to {MAX_CLASSES:,} columns named {prefix}…", found)
     classes = tuple(name[len(prefix) :] for name in matching)
+    if not all(classes):
+        return Problem(Reason.BAD_HEADER, f"a class name after {prefix!r} in each column", "none in one of them")
     order = order_of(classes, layout.classes)
     if isinstance(order, Problem):
         return order
@@ -120,12 +124,21 @@ def order_of(found: tuple[str, ...], classes: tuple[str, ...] | None) -> Sequenc
     """Return where each expected class stands among the names found in a file."""
     if classes is None or found == classes:
         return range(len(found))
-    if len(found) == len(classes) and classes == numbered(len(classes)):
-        return range(len(found))  # classes without names of their own say how many there are, and nothing else
-    if len(found) != len(classes) or set(found) != set(classes):
-        return Problem(Reason.UNKNOWN_CLASS, f"the classes {listed(classes)}", listed(found))
-    place = {name: index for index, name in enumerate(found)}
-    return [place[name] for name in classes]
+    if len(found) == len(classes) and set(found) == set(classes):
+        place = {name: index for index, name in enumerate(found)}
+        return [place[name] for name in classes]
+    # Classes without names of their own say how many there are, and nothing else; but numbers in a strange order
+    # (1, 10, 11, 2 …) are an order that somebody's tool made, and no order of classes.
+    if len(found) == len(classes) and classes == numbered(len(classes)) and not _out_of_order(found):
+        return range(len(found))
+    return Problem(Reason.UNKNOWN_CLASS, f"the classes {listed(classes)}", listed(found))
+
+
+def _out_of_order(names: tuple[str, ...]) -> bool:
+    if not all(name.isascii() and name.isdigit() and len(name) < 10 for name in names):
+        return False
+    numbers = [int(name) for name in names]
+    return numbers != sorted(numbers)
 
 
 def numbered(count: int) -> tuple[str, ...]:

@@ -34,7 +34,9 @@ def read_npy(path: Path, layout: Layout, labels: Path | None) -> Decoded:
         found = f"the class columns {listed(layout.class_columns)}"
         raise Problem(Reason.BAD_HEADER, "no names of columns, since an .npy file has none", found).of_file(path)
     if layout.label_field is not None and labels is None:
-        expected = "a second .npy file with the labels (give it with --labels), or an .npz file"
+        expected = (
+            "a second .npy file with the labels (--labels; for evaluate --source-labels, --target-labels), or an .npz"
+        )
         raise Problem(Reason.MISSING_FIELD, expected, "outputs only").of_file(path)
     outputs = _read_array_file(path, of_labels=False)
     return accept(
@@ -102,6 +104,8 @@ def _read_archive(archive: _Archive, layout: Layout) -> Decoded:
 def _order(names: tuple[str, ...], outputs: NDArray[Any], layout: Layout) -> Sequence[int] | Problem:
     """Return where each class stands in the array, whose own class names are given."""
     count = 2 if layout.kind is Kind.SCORE else outputs.shape[1] if outputs.ndim == 2 else 0
+    if not all(names):
+        return Problem(Reason.BAD_HEADER, "a name for each class", "an empty one")
     if len(names) != count or len(set(names)) < count:
         return Problem(Reason.BAD_HEADER, f"{count} different class names", f"{len(names)}: {listed(names)}")
     order = order_of(names, layout.classes)
@@ -123,8 +127,11 @@ def _class_names(archive: _Archive, layout: Layout) -> tuple[str, ...] | None:
     if _CLASS_NAMES not in archive.names or _CLASS_NAMES in {layout.field, layout.label_field}:
         return None
     names = archive.array(_CLASS_NAMES, of_labels=True)
-    is_usable = names.dtype.kind == "U" and names.ndim == 1 and 2 <= len(names) <= MAX_CLASSES
-    return tuple(names.tolist()) if is_usable else None
+    # Integers are names too: to pass over them would be to take the array's order for that of the classes.
+    if names.dtype.kind not in "Uiu" or names.ndim != 1 or not 2 <= len(names) <= MAX_CLASSES:
+        expected = f"an array {_CLASS_NAMES!r} of 2 to {MAX_CLASSES:,} names"
+        raise Problem(Reason.BAD_HEADER, expected, f"shape {names.shape}, type {names.dtype}").of_file(archive.path)
+    return tuple(str(name) for name in names.tolist())
 
 
 def _read_array_file(path: Path, *, of_labels: bool) -> NDArray[Any]:

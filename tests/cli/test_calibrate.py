@@ -156,8 +156,15 @@ def test_skip_bad_goes_on_and_says_how_many(cpcmon: Command, tmp_path: Path) -> 
     ("words", "message"),
     [
         pytest.param(
-            ["--output", "nowhere/m.ref"], "--output: expected a file in a directory that exists", id="no folder"
+            ["--output", "nowhere/m.ref"],
+            "--output nowhere/m.ref: expected a file in a directory that exists",
+            id="no folder",
         ),
+        pytest.param(["--output", "data.jsonl"], "found the input itself", id="output is the input"),
+        pytest.param(["--output", "."], "found a directory", id="output is a directory"),
+        pytest.param(["--output", "m.ref", "--model", " "], "--model: expected a name", id="no name"),
+        pytest.param(["--output", "m.ref", "--classes", "a,,b"], "found an empty one", id="empty class name"),
+        pytest.param(["--output", "m.ref", "--level", "0.999"], "level: expected", id="level beyond the replays"),
         pytest.param(["--output", "m.ref", "--level", "95"], "level: expected", id="level in percent"),
         pytest.param(["--output", "m.ref", "--label-field", "truth"], "truth", id="no such label"),
         pytest.param(["--output", "m.ref", "--input", "absent.jsonl"], "absent.jsonl", id="no such file"),
@@ -169,10 +176,12 @@ def test_mistakes_are_told_without_a_traceback(
     """Exit 2, one sentence, no reference."""
     monkeypatch.chdir(tmp_path)
     jsonl(tmp_path / "data.jsonl", *synthetic(30, 3, seed=1))
+    before = (tmp_path / "data.jsonl").read_bytes()
     ran = cpcmon("calibrate", "--input", "data.jsonl", "--model", "m", *words)
-    assert ran.code == 2
+    assert (ran.code, ran.out) == (2, "")
     assert message in ran.err
     assert not list(tmp_path.glob("*.ref"))
+    assert (tmp_path / "data.jsonl").read_bytes() == before
 
 
 def test_labels_beside_an_npy_file(cpcmon: Command, tmp_path: Path) -> None:
@@ -184,3 +193,46 @@ def test_labels_beside_an_npy_file(cpcmon: Command, tmp_path: Path) -> None:
     ran = cpcmon("calibrate", *words, "--output", tmp_path / "m.ref")
     assert (ran.code, ran.err) == (0, "")
     assert Reference.load(tmp_path / "m.ref").calibration.right == int((probabilities.argmax(axis=1) == labels).sum())
+
+
+def test_named_labels_without_class_names_get_the_right_advice(cpcmon: Command, tmp_path: Path) -> None:
+    """Not to skip all records, but to name the classes."""
+    (tmp_path / "named.jsonl").write_text('{"probs": [0.7, 0.3], "label": "benign"}\n' * 30)
+    ran = cpcmon("calibrate", "--input", tmp_path / "named.jsonl", "--model", "m", "--output", tmp_path / "m.ref")
+    assert ran.code == 2
+    assert "name them in the vector's order with --classes" in ran.err
+
+
+def test_skipping_everything_is_an_error(cpcmon: Command, tmp_path: Path) -> None:
+    """A reference or an estimate of nothing helps nobody."""
+    (tmp_path / "bad.jsonl").write_text('{"probs": [0.7, 0.7], "label": 0}\n' * 3)
+    words = ("--input", tmp_path / "bad.jsonl", "--model", "m", "--output", tmp_path / "m.ref", "--skip-bad")
+    ran = cpcmon("calibrate", *words)
+    assert ran.code == 2
+    assert "expected good records beside the bad ones, found none; skipped 3 bad of 3" in ran.err
+
+
+def test_a_temperature_at_the_end_of_its_range_is_warned_of() -> None:
+    """Every prediction right: no temperature is cold enough."""
+    probabilities, _ = synthetic(600, 3, seed=1)
+    assert Concern.TEMPERATURE_AT_BOUND in warned(probabilities, probabilities.argmax(axis=1))
+
+
+def test_permuted_columns_give_the_same_reference(cpcmon: Command, tmp_path: Path) -> None:
+    """Eleven classes named by number, in natural and in lexical order: the same accuracy, to the digit."""
+    probabilities, labels = synthetic(300, 11, seed=1)
+    fingerprinted = []
+    for name, order in (("natural", list(range(11))), ("lexical", sorted(range(11), key=str))):
+        header = ",".join([*(f"prob_{k}" for k in order), "label"])
+        lines = [
+            ",".join([*(repr(float(p[k])) for k in order), str(y)]) for p, y in zip(probabilities, labels, strict=True)
+        ]
+        (tmp_path / f"{name}.csv").write_text("\n".join([header, *lines]) + "\n")
+        words = ("--input", tmp_path / f"{name}.csv", "--class-columns", "prob_*", "--model", "m")
+        assert cpcmon("calibrate", *words, "--output", tmp_path / f"{name}.ref").code == 0
+        fingerprinted.append(Reference.load(tmp_path / f"{name}.ref").calibration.right)
+    assert fingerprinted == [int((probabilities.argmax(axis=1) == labels).sum())] * 2
+    names = ",".join(str(k) for k in range(11))
+    both = ("--source", tmp_path / "natural.csv", "--target", tmp_path / "lexical.csv", "--class-columns", "prob_*")
+    document = json.loads(cpcmon("evaluate", *both, "--classes", names, "--output", "json").out)
+    assert document["pairs"][0]["target_accuracy"] == document["pairs"][0]["source_accuracy"]

@@ -11,6 +11,7 @@ import pytest
 
 from monitor import Estimate, Reference, estimate
 from tests.cli.conftest import Example, Ran
+from tests.strategies import synthetic
 
 Command = Callable[..., Ran]
 RAW = [
@@ -37,7 +38,7 @@ def test_json_has_the_documented_shape_and_the_numbers_of_the_python_call(exampl
     ran = cpcmon("estimate", "--reference", example.reference, "--input", example.site_b, "--output", "json")
     assert (ran.code, ran.err) == (0, "")
     document = json.loads(ran.out)
-    assert set(document) == {"records", "estimators", "disagreement", "chance_disagreement"}
+    assert set(document) == {"records", "level", "estimators", "disagreement", "chance_disagreement"}
     assert document["records"] == 2000
     assert set(document["estimators"]) == ALL
     wanted = estimate(Reference.load(example.reference), vectors(example.site_b))
@@ -70,11 +71,9 @@ def test_csv_has_a_line_for_each_window_and_estimator(example: Example, cpcmon: 
     """Made for a spreadsheet."""
     words = ("--reference", example.reference, "--input", example.site_b, "--window", 1000, "--output", "csv")
     rows = list(csv.DictReader(io.StringIO(cpcmon("estimate", *words).out)))
-    assert len(rows) == 2 * (len(ALL) + 1)
-    assert {row["estimator"] for row in rows} == {*ALL, "disagreement"}
-    assert all(
-        0.0 <= float(row["lower"]) <= float(row["upper"]) <= 1.0 for row in rows if row["estimator"] != "disagreement"
-    )
+    assert len(rows) == 2 * (len(ALL) + 2)
+    assert {row["estimator"] for row in rows} == {*ALL, "disagreement", "chance_disagreement"}
+    assert all(0.0 <= float(row["lower"]) <= float(row["upper"]) <= 1.0 for row in rows if row["lower"])
 
 
 def test_the_table_shows_the_drop_and_what_not_to_trust(example: Example, cpcmon: Command) -> None:
@@ -83,7 +82,8 @@ def test_the_table_shows_the_drop_and_what_not_to_trust(example: Example, cpcmon
     for name in [*RAW, "consensus"]:
         assert f"\n{name} " in ran.out
     assert "so get labels for this window" in ran.out
-    assert "mean set size" in ran.out
+    for name in ("cpc_acc", "cpc_ac", "cpc_acc_anchored", "cpc_ac_anchored"):
+        assert ran.out.count(f"\n{name} ") == 2, "its estimates, and its sets"
     assert "about chance, not about shift" in ran.out
     assert "confident mistakes" in ran.out
 
@@ -158,3 +158,31 @@ def test_a_damaged_reference_is_refused(example: Example, cpcmon: Command, tmp_p
     assert ran.code == 2
     assert "damaged or cut short" in ran.err
     assert ran.out == ""
+
+
+def test_what_is_wrong_with_the_reference_is_told_again(cpcmon: Command, tmp_path: Path) -> None:
+    """Whoever estimates may not be who calibrated."""
+    probabilities, labels = synthetic(60, 3, seed=1)
+    Reference.calibrate(probabilities, labels, model="m").save(tmp_path / "m.ref")
+    np.save(tmp_path / "w.npy", probabilities)
+    ran = cpcmon("estimate", "--reference", tmp_path / "m.ref", "--input", tmp_path / "w.npy", "--output", "json")
+    assert "m.ref: warning: 60 records: fewer than 500" in ran.err
+    assert json.loads(ran.out)["records"] == 60
+
+
+def test_a_binary_score_goes_all_the_way(cpcmon: Command, tmp_path: Path) -> None:
+    """Calibrated and estimated from one number a record, as from the two probabilities."""
+    probabilities, labels = synthetic(300, 2, seed=1)
+    np.savez(tmp_path / "score.npz", score=probabilities[:, 1], label=labels)
+    np.savez(
+        tmp_path / "probs.npz", probs=np.column_stack([1 - probabilities[:, 1], probabilities[:, 1]]), label=labels
+    )
+    values = []
+    for kind in ("score", "probs"):
+        data, reference = tmp_path / f"{kind}.npz", tmp_path / f"{kind}.ref"
+        words = ("--kind", kind, "--input", data)
+        assert cpcmon("calibrate", *words, "--model", "m", "--output", reference).code == 0
+        values.append(
+            json.loads(cpcmon("estimate", *words, "--reference", reference, "--output", "json").out)["estimators"]
+        )
+    assert values[0] == values[1]

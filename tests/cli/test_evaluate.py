@@ -13,6 +13,7 @@ import pytest
 from monitor.cli.evaluate import rows
 from monitor.offline import Evaluation
 from tests.cli.conftest import NAMES, Example, Ran
+from tests.strategies import synthetic
 
 Command = Callable[..., Ran]
 
@@ -117,6 +118,11 @@ def test_the_plot_is_drawn(example: Example, cpcmon: Command, tmp_path: Path, su
         pytest.param(
             ["--target", "a.jsonl", "b.jsonl", "--source", "a.jsonl", "b.jsonl", "c.jsonl"], "--source", id="pairs"
         ),
+        pytest.param(["--paper", "--empty-sets", "zero"], "--paper: expected no other choice", id="paper and a choice"),
+        pytest.param(
+            ["--plot", "nowhere/p.svg"], "--plot nowhere/p.svg: expected a file in a directory", id="no folder"
+        ),
+        pytest.param(["--target-labels", "a.npy", "b.npy"], "--target-labels: expected 1 files", id="labels too many"),
         pytest.param(["--target", "absent.jsonl"], "absent.jsonl", id="no such file"),
     ],
 )
@@ -125,3 +131,15 @@ def test_mistakes_exit_2_with_a_sentence(example: Example, cpcmon: Command, more
     ran = cpcmon(*words(example, example.site_a_labelled), *more)
     assert (ran.code, ran.out) == (2, "")
     assert message in ran.err
+
+
+def test_npy_files_bring_their_labels_beside_them(cpcmon: Command, tmp_path: Path) -> None:
+    """One file of labels for each array."""
+    for name, seed in (("a", 1), ("b", 2)):
+        probabilities, labels = synthetic(200, 3, seed=seed)
+        np.save(tmp_path / f"{name}.npy", probabilities)
+        np.save(tmp_path / f"{name}_y.npy", labels)
+    words = ("--source", tmp_path / "a.npy", "--target", tmp_path / "b.npy", "--source-labels", tmp_path / "a_y.npy")
+    ran = cpcmon("evaluate", *words, "--target-labels", tmp_path / "b_y.npy", "--output", "json")
+    assert (ran.code, ran.err) == (0, "")
+    assert json.loads(ran.out)["pairs"][0]["target_accuracy"] == (probabilities.argmax(axis=1) == labels).mean()

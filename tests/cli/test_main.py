@@ -44,18 +44,22 @@ def test_a_reader_that_has_seen_enough_is_no_error(example: Example) -> None:
     assert ran.stderr == ""
 
 
-def test_an_output_that_cannot_be_written_fails_with_1_and_leaves_nothing(
-    example: Example, tmp_path: Path, cpcmon: Callable[..., Ran]
-) -> None:
-    """A directory stands where the file should go: that is said, and no half file stays behind."""
-    folder = tmp_path / "folder"
-    folder.mkdir()
-    (folder / "d.ref").mkdir()
-    words = ("--input", example.validation, "--classes", "fatty,scattered,heterogeneous,dense", "--model", "m")
-    ran = cpcmon("calibrate", *words, "--output", folder / "d.ref")
-    assert ran.code == 1
-    assert "d.ref" in ran.err
-    assert [path.name for path in folder.iterdir()] == ["d.ref"]
+def test_a_disk_that_fills_up_fails_with_1_and_leaves_nothing(example: Example, tmp_path: Path) -> None:
+    """A limit on the size of files stands for it: that is said in a sentence, and no half file stays behind."""
+    words = f"--input {example.validation} --classes fatty,scattered,heterogeneous,dense --model m"
+    script = f"ulimit -f 8; {sys.executable} -m monitor calibrate {words} --output {tmp_path}/d.ref"
+    ran = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)  # noqa: S607
+    assert ran.returncode == 1
+    assert "File too large" in ran.stderr
+    assert "Traceback" not in ran.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_closed_output_is_no_traceback(example: Example) -> None:
+    """`cpcmon … >&-`."""
+    script = f"{sys.executable} -m monitor estimate --reference {example.reference} --input {example.site_b} >&-"
+    ran = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)  # noqa: S607
+    assert "Traceback" not in ran.stderr
 
 
 def test_importing_the_core_needs_no_optional_library() -> None:

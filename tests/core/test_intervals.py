@@ -74,10 +74,10 @@ def test_a_perfect_reference_does_not_claim_certainty() -> None:
     """Without a single mistake in 1000 records, a window of 200 may still hold one."""
     probabilities, _ = synthetic(1000, 3, seed=2, sharpness=6.0)
     calibration = calibrate(label_outputs(probabilities, np.argmax(probabilities, axis=1)))
-    for accuracy, interval in intervals(calibration, probabilities[:200]).values():
-        assert interval.lower < 1.0
-        assert interval.upper >= 0.99
-        assert 0.0 <= accuracy <= 1.0
+    for _, interval in intervals(calibration, probabilities[:200]).values():
+        assert interval.lower <= 1.0 - 1 / 200
+        assert interval.upper == 1.0
+    assert calibration.intervals.chance_disagreement(200) >= 1 / 200
 
 
 def test_a_tiny_reference_says_that_it_cannot_tell() -> None:
@@ -143,3 +143,39 @@ def test_a_window_of_one_record_has_a_wide_interval(overconfident: Calibration) 
     """One record is right or wrong; little can be said."""
     interval = overconfident.intervals.interval("atc_mc", 1.0, 1)
     assert interval.upper - interval.lower > 0.5
+
+
+def test_no_interval_shrinks_to_a_point_at_the_end_of_the_range() -> None:
+    """A bias that points beyond 0 or 1 leaves the end, with errors around it."""
+    probabilities, labels = synthetic(400, 3, seed=3)
+    unsure = accepted(probabilities.astype(np.float64) ** 0.2)
+    hopeless = (probabilities.argmax(axis=1) + 1) % 3
+    for reference, truth in (
+        (unsure, labels),
+        (probabilities, hopeless),
+        (probabilities, probabilities.argmax(axis=1)),
+    ):
+        calibration = calibrate(label_outputs(reference, truth))
+        for window in (reference[:100], accepted(reference[:100].astype(np.float64) ** 3)):
+            for _, interval in intervals(calibration, window).values():
+                assert interval.upper - interval.lower > 0.0
+
+
+def test_intervals_hold_near_perfection() -> None:
+    """A model right in 99.9% of cases: 600 windows of 200, over ten references of 1000, some without a single mistake."""
+    held: dict[str, list[bool]] = {}
+    random = np.random.default_rng(5)
+
+    def draw(count: int) -> tuple[np.ndarray, np.ndarray]:
+        doubt = np.clip(random.beta(0.02, 20.0, size=count), 1e-6, 0.4)
+        p = np.stack([1.0 - doubt, 0.7 * doubt, 0.3 * doubt], axis=1).astype(np.float32)
+        return p, (random.random(count) < doubt).astype(np.int64)
+
+    for _ in range(10):
+        calibration = calibrate(label_outputs(*draw(1000)))
+        for _ in range(60):
+            window, labels = draw(200)
+            realised = float(np.mean(window.argmax(axis=1) == labels))
+            for name, (_, interval) in intervals(calibration, window).items():
+                held.setdefault(name, []).append(interval.lower - 1e-12 <= realised <= interval.upper + 1e-12)
+    assert {name: np.mean(all_) for name, all_ in held.items() if np.mean(all_) < 0.93} == {}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from monitor.core.calibration import calibrate
 from monitor.core.ensemble import answer, calibrate_all, combine
-from monitor.core.estimate import Estimate, NoEstimate, Why
+from monitor.core.estimate import Estimate, NoEstimate, PredictionSets, Why
 from monitor.core.estimators import ESTIMATORS, Member
 from monitor.core.labelled import label_outputs
 from monitor.core.scores import in_blocks, outputs, scale, softmax
@@ -103,7 +103,9 @@ def test_skip_without_a_single_set_is_an_answer_with_a_reason() -> None:
     sure = np.tile(np.array([[0.99, 0.01]], dtype=np.float32), (10, 1))
     unsure = np.full((5, 2), 0.5, dtype=np.float32)
     calibration = calibrate(label_outputs(sure, np.zeros(10, dtype=np.int64)))
-    assert calibration.estimate(unsure, {"cpc_acc": "skip"})["cpc_acc"] == NoEstimate(Why.ALL_SETS_EMPTY, 5)
+    assert calibration.estimate(unsure, {"cpc_acc": "skip"})["cpc_acc"] == NoEstimate(
+        Why.ALL_SETS_EMPTY, 5, PredictionSets(0.0, 1.0)
+    )
     assert isinstance(calibration.estimate(unsure)["cpc_acc"], Estimate)
 
 

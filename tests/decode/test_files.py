@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from monitor.decode.files import read_file
-from monitor.decode.records import Layout, Reason, Rejection
+from monitor.decode.records import Layout, Reason, Rejection, Rejections
 from monitor.decode.rejections import shown
 from monitor.errors import InvalidInput
 from tests.decode.record_files import GOOD, write_records
@@ -62,6 +62,44 @@ def test_a_rejection_reads_as_a_sentence() -> None:
     """Where, what was expected, what was found, and the reason to search for."""
     rejection = Rejection("line 7", Reason.BAD_SUM, "probabilities that sum to 1", "a sum of 1.7")
     assert str(rejection) == "line 7: expected probabilities that sum to 1, found a sum of 1.7 (bad_sum)"
+
+
+def _rejections(*given: Reason) -> Rejections:
+    rejections = Rejections()
+    for line, reason in enumerate(given, 2):
+        rejections.add(line, Rejection(f"line {line}", reason, "this", "that"))
+    return rejections
+
+
+def test_rejections_read_as_a_list() -> None:
+    """One is in the singular, and five are all told, so nothing is said of more."""
+    assert str(_rejections(Reason.EMPTY)) == "1 bad record\n  line 2: expected this, found that (empty)"
+    assert str(_rejections(*[Reason.EMPTY] * 5)).splitlines() == [
+        "5 bad records",
+        *(f"  line {line}: expected this, found that (empty)" for line in range(2, 7)),
+    ]
+
+
+def test_rejections_beyond_the_fifth_are_counted_by_reason() -> None:
+    """The counts are of all rejections, the most frequent reason first."""
+    reasons = [Reason.EMPTY, Reason.BAD_SUM, Reason.EMPTY, Reason.BAD_SUM, Reason.BAD_SUM, Reason.NEGATIVE]
+    rejections = _rejections(*reasons, Reason.BAD_SUM)
+    assert rejections.by_reason() == "4 bad_sum, 2 empty, 1 negative"
+    assert str(rejections).splitlines() == [
+        "7 bad records",
+        *(f"  line {line}: expected this, found that ({reason})" for line, reason in enumerate(reasons[:5], 2)),
+        "  and 2 more: 4 bad_sum, 2 empty, 1 negative in all",
+    ]
+
+
+def test_many_rejections_are_counted_with_separators(tmp_path: Path) -> None:
+    """A whole file of bad records is summed up in a few lines."""
+    lines = str(read_file(write_records(tmp_path, ".jsonl", [[2.0, 0.0]] * 1_234), Layout()).rejections).splitlines()
+    assert (lines[0], lines[-1], len(lines)) == (
+        "1,234 bad records",
+        "  and 1,229 more: 1,234 above_one in all",
+        7,
+    )
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,28 @@ def test_a_record_with_a_bad_label_does_not_fix_the_number_of_classes() -> None:
     assert decoded.batch.classes == ()
 
 
+@pytest.mark.parametrize("classes", [None, ("0", "1", "2")], ids=["unnamed", "numbered"])
+@pytest.mark.parametrize(
+    ("label", "advised"),
+    [("cat", True), (1.5, True), ("1.5", True), (3, False), (-1, False), ("3", False), ("007", False)],
+)
+def test_a_name_where_classes_have_none_gets_advice(
+    classes: tuple[str, ...] | None,
+    label: object,
+    advised: bool,  # noqa: FBT001
+) -> None:
+    """Who labels by name is told how to name the classes; an integer out of range is a mistake of another sort."""
+    advice = " (name them in the vector's order with --classes)" if advised else ""
+    (message,) = told(accept(np.full((1, 3), 1 / 3), Layout(classes=classes), [label]))
+    assert message == f"row 1: expected one of the classes 0, 1, 2{advice}, found {label!r} (label_out_of_range)"
+
+
+def test_named_classes_need_no_advice() -> None:
+    """Whoever named the classes knows how to."""
+    (message,) = told(accept(np.full((1, 3), 1 / 3), Layout(classes=ANIMALS), ["emu"]))
+    assert message == "row 1: expected one of the classes cat, dog, owl, found 'emu' (label_out_of_range)"
+
+
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
@@ -93,6 +115,9 @@ def test_labels_that_do_not_fit_the_outputs_fail_as_a_whole(labels: Any, message
     ("words", "message"),
     [
         pytest.param({"classes": ("a",)}, "classes: expected 2 to 20,000 names, found 1", id="one class"),
+        pytest.param(
+            {"classes": ("a", "")}, "classes: expected a name for each, found an empty one", id="class without a name"
+        ),
         pytest.param({"classes": ("a", "b", "a")}, "classes: expected each name once, found a, b, a", id="class twice"),
         pytest.param(
             {"classes": ANIMALS, "kind": Kind.SCORE}, "classes: expected 2 names, .* found 3", id="score of three"

@@ -102,7 +102,7 @@ def test_labels_of_an_npy_file_come_from_a_second_one(tmp_path: Path) -> None:
     assert decoded.batch.labels is not None
     assert decoded.batch.labels.tolist() == [0, 2]
     assert told(decoded) == ["row 3: expected one of the classes 0, 1, 2, found 7 (label_out_of_range)"]
-    with pytest.raises(InvalidInput, match=r"a second \.npy file with the labels \(give it with --labels\)"):
+    with pytest.raises(InvalidInput, match=r"a second \.npy file with the labels \(--labels; .*\), or an \.npz"):
         read_file(outputs, LABELLED)
     with pytest.raises(UsageError, match=r"expected a file of labels only beside an \.npy file"):
         read_file(tmp_path / "a.jsonl", LABELLED, labels=labels)
@@ -139,6 +139,37 @@ def test_an_npz_file_may_name_its_classes(tmp_path: Path) -> None:
     np.savez(path, probs=ROWS, classes=np.array(["cat", "dog"]))
     with pytest.raises(InvalidInput, match="expected 3 different class names, found 2: cat, dog"):
         read_file(path, Layout())
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        pytest.param(np.array([0.0, 1.0, 2.0]), r"shape \(3,\), type float64", id="floats"),
+        pytest.param(np.array([b"cat", b"dog", b"owl"]), r"shape \(3,\), type \|S3", id="bytes"),
+        pytest.param(np.array([["cat", "dog", "owl"]]), r"shape \(1, 3\), type <U3", id="a matrix"),
+        pytest.param(np.array("cat"), r"shape \(\), type <U3", id="a text"),
+        pytest.param(np.array(["cat"]), r"shape \(1,\), type <U3", id="one name"),
+        pytest.param(np.array([3]), r"shape \(1,\), type int64", id="a number of classes"),
+        pytest.param(np.array([True, False, True]), r"found an array of type bool \(wrong_type\)", id="booleans"),
+        pytest.param(np.array(["cat", 1, None]), r"found an array of Python objects \(pickle\)", id="objects"),
+        pytest.param(np.array(["cat", "", "owl"]), "a name for each class, found an empty one", id="no name"),
+        pytest.param(np.array([0, 1, 1]), "3 different class names, found 3: 0, 1, 1", id="twice"),
+    ],
+)
+def test_class_names_that_cannot_be_used_fail_an_npz_file(names: np.ndarray, message: str, tmp_path: Path) -> None:
+    """To pass over them would be to take the array's order for that of the classes."""
+    np.savez(tmp_path / "a.npz", probs=ROWS, classes=names)
+    for layout in (Layout(), Layout(classes=("cat", "dog", "owl"))):
+        with pytest.raises(InvalidInput, match=rf"a\.npz.*: expected .*{message}"):
+            read_file(tmp_path / "a.npz", layout)
+
+
+def test_an_array_called_classes_may_hold_something_else_that_was_asked_for(tmp_path: Path) -> None:
+    """Named as the field of the labels it is no list of names."""
+    np.savez(tmp_path / "a.npz", probs=ROWS, classes=np.array([0.0, 2.0, 1.0]))
+    decoded = read_file(tmp_path / "a.npz", Layout(label_field="classes"))
+    assert decoded.batch.labels is not None
+    assert (decoded.batch.labels.tolist(), decoded.batch.classes) == ([0, 2, 1], ("0", "1", "2"))
 
 
 def test_scores_in_an_npz_file_are_of_the_second_class(tmp_path: Path) -> None:

@@ -12,11 +12,16 @@ from monitor.errors import InvalidInput
 from tests.decode.record_files import told
 
 LOGITS = np.array([[2.0, 1.0, -3.0], [0.0, 0.0, 0.0], [900.0, -900.0, 5.0]])
+PROBS = np.array([[0.7, 0.2, 0.1], [0.25, 0.5, 0.25]])
 
 
 def _softmax(logits: np.ndarray) -> np.ndarray:
     powers = np.exp(logits - logits.max(axis=1, keepdims=True))
     return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+
+
+def _many(rows: np.ndarray, count: int = 20) -> np.ndarray:
+    return np.resize(rows, (count, rows.shape[1]))
 
 
 @given(
@@ -193,16 +198,19 @@ def test_only_the_first_five_rejections_are_told_and_in_order() -> None:
 @pytest.mark.parametrize(
     ("matrix", "layout", "hint"),
     [
-        pytest.param(LOGITS, Layout(), "looks like logits: add --kind logits", id="9 logits"),
-        pytest.param(_softmax(LOGITS) * 100, Layout(), "looks like percentages: add --kind percent", id="10 percent"),
+        pytest.param(_many(LOGITS, 60), Layout(), "looks like logits: add --kind logits", id="9 logits"),
         pytest.param(
-            np.log([[0.5, 0.5], [0.9, 0.1]]), Layout(), "looks like log-probabilities: add --kind logprob", id="11"
+            _many(_softmax(LOGITS) * 100), Layout(), "looks like percentages: add --kind percent", id="10 percent"
         ),
         pytest.param(
-            np.full((3, 4), 0.25), Layout(Kind.LOGITS), "looks like probabilities: add --kind probs", id="not logits"
+            _many(np.log([[0.5, 0.5], [0.9, 0.1]])),
+            Layout(),
+            "looks like log-probabilities: add --kind logprob",
+            id="11",
         ),
+        pytest.param(_many(PROBS), Layout(Kind.LOGITS), "looks like probabilities: add --kind probs", id="not logits"),
         pytest.param(
-            np.full((3, 4), 0.25), Layout(Kind.PERCENT), "looks like probabilities: add --kind probs", id="not percent"
+            _many(PROBS), Layout(Kind.PERCENT), "looks like probabilities: add --kind probs", id="not percent"
         ),
         pytest.param(np.eye(3)[[0, 1, 2] * 20], Layout(), "an argmax seems to have been logged", id="13 one-hot"),
         pytest.param(np.full((30, 2), 0.5), Layout(), "constant output", id="14 constant"),
@@ -213,6 +221,34 @@ def test_a_common_mistake_gets_a_hint(matrix: np.ndarray, layout: Layout, hint: 
     hints = accept(matrix, layout).hints
     assert len(hints) == 1
     assert hints[0].startswith(hint)
+
+
+@pytest.mark.parametrize(
+    ("rows", "kind", "hint"),
+    [
+        pytest.param(LOGITS[[0, 2]], Kind.PROBS, "looks like logits", id="9 logits"),
+        pytest.param(PROBS * 100, Kind.PROBS, "looks like percentages", id="10 percent"),
+        pytest.param(np.log(PROBS), Kind.PROBS, "looks like log-probabilities", id="11"),
+        pytest.param(PROBS, Kind.LOGITS, "looks like probabilities", id="not logits"),
+        pytest.param(PROBS, Kind.PERCENT, "looks like probabilities", id="not percent"),
+        pytest.param(np.eye(3), Kind.PROBS, "an argmax", id="13 one-hot"),
+        pytest.param(PROBS[:1], Kind.PROBS, "constant output", id="14 constant"),
+    ],
+)
+def test_a_hint_needs_twenty_records(rows: np.ndarray, kind: Kind, hint: str) -> None:
+    """Nineteen odd records say nothing on a file, and twenty do."""
+    assert accept(_many(rows, 19), Layout(kind)).hints == ()
+    (given_hint,) = accept(_many(rows, 20), Layout(kind)).hints
+    assert given_hint.startswith(hint)
+
+
+def test_a_hint_on_the_kind_counts_odd_records_and_not_all() -> None:
+    """Among as many good records as there may be, it is the odd ones that must be twenty."""
+    good = _many(PROBS, 30)
+    assert accept(np.concatenate([good, _many(PROBS * 100, 19)]), Layout()).hints == ()
+    assert accept(np.concatenate([good, _many(PROBS * 100, 20)]), Layout()).hints == (
+        "looks like percentages: add --kind percent",
+    )
 
 
 def test_ordinary_outputs_get_no_hint() -> None:

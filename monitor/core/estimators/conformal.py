@@ -67,7 +67,7 @@ class _Plain(Conformal):
         mean_score, size, empty, confidence_if_empty = means
         if self.empty_sets is EmptySets.SKIP:
             if empty == 1.0:
-                return NoEstimate(Why.ALL_SETS_EMPTY, records)
+                return NoEstimate(Why.ALL_SETS_EMPTY, records, PredictionSets(size, empty))
             mean_score /= 1.0 - empty
         elif self.empty_sets is EmptySets.TOP:
             mean_score += confidence_if_empty
