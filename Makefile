@@ -18,9 +18,9 @@ lint: $(READY)
 	$(BIN)/lint-imports
 
 bench: $(READY)
-	$(BIN)/python benchmarks/speed.py
-	$(BIN)/python benchmarks/windows.py
-	$(BIN)/python benchmarks/coverage.py
+	$(BIN)/python -m benchmarks.speed
+	$(BIN)/python -m benchmarks.windows
+	$(BIN)/python -m benchmarks.coverage
 
 # Locked versions first, then the package itself without asking for more.
 $(READY): requirements-dev.lock pyproject.toml

@@ -21,6 +21,7 @@ from monitor.core.window import Bounds, SlidingWindow, bytes_per_record
 ROUNDS = 9
 BATCH = 1000
 REFERENCE_RECORDS = 1000
+_MOST_RECOMPUTED = 200_000_000
 
 
 def outputs(records: int, classes: int, seed: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
@@ -40,9 +41,8 @@ def gauge_of(classes: int, reference_records: int = REFERENCE_RECORDS) -> Gauge:
 def filled(gauge: Gauge, records: int) -> SlidingWindow:
     """Return a full window."""
     window = SlidingWindow(gauge, Bounds(records=records))
-    vectors, _ = outputs(records, gauge.calibration.classes, 2)
     for start in range(0, records, 100_000):
-        part = vectors[start : start + 100_000]
+        part, _ = outputs(min(100_000, records - start), gauge.calibration.classes, 2 + start)
         window.add(part, np.arange(start, start + len(part), dtype=np.float64), float(records))
     return window
 
@@ -127,9 +127,10 @@ def ratios(many_windows: int) -> None:
 
 def many(gauge: Gauge, count: int) -> None:
     """Print what evaluating many windows of 1,000 records costs, against one."""
-    vectors, _ = outputs(1000, 10, 4)
-    one = totals_of(gauge, vectors).vector
-    windows = [WindowTotals(gauge, one.copy()) for _ in range(count)]
+    vectors, _ = outputs(1_000_000, 10, 4)
+    starts = np.random.default_rng(5).integers(0, len(vectors) - 1000, count)
+    windows = [totals_of(gauge, vectors[start : start + 1000]) for start in starts]
+    one = windows[0].vector
 
     def tick() -> None:
         for window in windows:
@@ -163,25 +164,28 @@ def growth() -> None:
     """Print the table of docs/performance.md."""
     print("| K | N | evaluate, µs | recompute ours, µs | plain numpy, µs | insert and evict, µs a record |")
     print("|--:|--:|--:|--:|--:|--:|")
-    # A million records of a thousand classes are 4 GB, and plain numpy needs six times that.
-    for classes, largest in ((2, 1_000_000), (10, 1_000_000), (100, 1_000_000), (1000, 100_000)):
+    for classes in (2, 10, 100, 1000):
         gauge = gauge_of(classes)
         for records in (1000, 10_000, 100_000, 1_000_000):
-            if records <= largest:
-                times = [1e6 * seconds for seconds in growth_row(gauge, filled(gauge, records))]
-                cells = " | ".join(f"{microseconds:,.{0 if microseconds >= 100 else 1}f}" for microseconds in times)
-                print(f"| {classes:,} | {records:,} | {cells} |", flush=True)
+            cells = " | ".join(_microseconds(seconds) for seconds in growth_row(gauge, filled(gauge, records)))
+            print(f"| {classes:,} | {records:,} | {cells} |", flush=True)
 
 
-def growth_row(gauge: Gauge, window: SlidingWindow) -> tuple[float, float, float, float]:
+def growth_row(gauge: Gauge, window: SlidingWindow) -> tuple[float | None, ...]:
     """Return the seconds to evaluate, to recompute our way and plainly, and to push one record."""
-    vectors = window.vectors()
-    return (
-        best(lambda: evaluate(window), 20),
-        best(lambda: gauge.calibration.estimate(vectors)),
-        best(lambda: plain_recompute(gauge.calibration, vectors)),
-        best(pushing(window), 3) / BATCH,
-    )
+    recomputed: tuple[float | None, float | None] = (None, None)
+    # A million records of a thousand classes are 4 GB, and plain numpy needs six times that.
+    if len(window) * gauge.calibration.classes <= _MOST_RECOMPUTED:
+        vectors = window.vectors()
+        recomputed = (
+            best(lambda: gauge.calibration.estimate(vectors)),
+            best(lambda: plain_recompute(gauge.calibration, vectors)),
+        )
+    return best(lambda: evaluate(window), 20), *recomputed, best(pushing(window), 3) / BATCH
+
+
+def _microseconds(seconds: float | None) -> str:
+    return "–" if seconds is None else f"{1e6 * seconds:,.{0 if seconds >= 1e-4 else 1}f}"
 
 
 def main() -> None:

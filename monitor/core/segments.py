@@ -12,10 +12,19 @@ from numpy.typing import NDArray
 
 from monitor.core.scores import Floats, Integers, Singles
 from monitor.core.totals import Gauge, WindowTotals
-from monitor.core.window import Added, Bounds, SlidingWindow, bytes_per_window
+from monitor.core.window import Added, Bounds, SlidingWindow, bytes_per_record, bytes_per_window
 
-ALL = "all"
+Segment = tuple[tuple[str, str], ...]
+"""Fields and their values: `(("site", "A"), ("scanner", "2"))`. A tuple, so that no value can imitate another segment."""
+
+ALL: Segment = ()
 """The segment that holds every record of the model."""
+
+
+def name_of(segment: Segment) -> str:
+    """Return what people call a segment: `all`, `site=A`, `site=A,scanner=2`."""
+    return ",".join(f"{field}={value}" for field, value in segment) or "all"
+
 
 Texts = NDArray[np.str_]
 
@@ -30,6 +39,16 @@ class Segmentation:
     """Past it, new values are counted and not stored: it protects memory and the metrics page."""
     forget_seconds: float | None = None
     """A segment that no record came to for this long is forgotten."""
+
+    def __post_init__(self) -> None:
+        """Refuse splits that make no sense."""
+        if any(not names or len(set(names)) < len(names) for names in self.split_by):
+            raise ValueError(f"segments: expected sets of different fields, found {self.split_by!r}")
+        if len({frozenset(names) for names in self.split_by}) < len(self.split_by):
+            raise ValueError(f"segments: expected each set of fields once, found {self.split_by!r}")
+        if self.most_segments < 0 or (self.forget_seconds is not None and not self.forget_seconds > 0.0):
+            found = f"{self.most_segments!r} and {self.forget_seconds!r}"
+            raise ValueError(f"segments: expected a cap of 0 or more and a time above 0 seconds, found {found}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +72,8 @@ class Taken:
     """Into the window of the whole model."""
     other_version: int = 0
     """Made by another version of the model than the reference's; kept out."""
+    in_segments: Added = field(default_factory=Added)
+    """Into the windows of segments, all of them together."""
     unstored_segments: int = 0
     """Entries in segments past the cap; they still count in the whole."""
 
@@ -73,14 +94,14 @@ class ModelWindows:
         self._segmentation = segmentation or Segmentation()
         # A reference without a version cannot tell another one.
         self._version = None if versions_alike or not version else version
-        self._windows = {ALL: SlidingWindow(gauge, bounds)}
-        self._last_seen: dict[str, float] = {}
+        self._windows: dict[Segment, SlidingWindow] = {ALL: SlidingWindow(gauge, bounds)}
+        self._last_seen: dict[Segment, float] = {}
 
-    def __iter__(self) -> Iterator[str]:
-        """Yield the names of the segments: `all` first, then `site=A`, `site=A,scanner=2` …."""
+    def __iter__(self) -> Iterator[Segment]:
+        """Yield the segments, the whole first."""
         return iter(self._windows)
 
-    def __getitem__(self, segment: str) -> SlidingWindow:
+    def __getitem__(self, segment: Segment) -> SlidingWindow:
         """Return a segment's window."""
         return self._windows[segment]
 
@@ -89,28 +110,30 @@ class ModelWindows:
         kept = self._of_the_right_version(records)
         other = len(records.at) - len(kept)
         vectors, at = records.vectors[kept], records.at[kept]
-        added = self._windows[ALL].add(vectors, at, now)
-        unstored = 0
-        for names in self._segmentation.split_by:
-            for segment, rows in _split(names, records.fields, kept):
-                window = self._window(segment, now)
-                if window is None:
-                    unstored += len(rows)
-                else:
-                    window.add(vectors[rows], at[rows], now)
-        return Taken(added, other, unstored)
+        # Split first: what cannot be split must not be in the whole already.
+        parts = [part for names in self._segmentation.split_by for part in _split(names, records.fields, kept)]
+        added, in_segments, unstored = self._windows[ALL].add(vectors, at, now), Added(), 0
+        for segment, rows in parts:
+            window = self._window(segment, now)
+            if window is None:
+                unstored += len(rows)
+            else:
+                in_segments += window.add(vectors[rows], at[rows], now)
+        return Taken(added, other, in_segments, unstored)
 
-    def forget(self, now: float) -> list[str]:
-        """Forget the segments that no record came to for too long, and return their names."""
+    def forget(self, now: float) -> list[Segment]:
+        """Forget the segments that no record came to for too long, and return them."""
         patience = self._segmentation.forget_seconds
         if patience is None:
             return []
+        # Seen in what is now the future: this machine's clock went back, so the wait begins anew.
+        self._last_seen = {segment: min(seen, now) for segment, seen in self._last_seen.items()}
         silent = [segment for segment, seen in self._last_seen.items() if now - seen > patience]
         for segment in silent:
             del self._windows[segment], self._last_seen[segment]
         return silent
 
-    def totals(self) -> dict[str, WindowTotals]:
+    def totals(self) -> dict[Segment, WindowTotals]:
         """Return a snapshot of every window's totals."""
         return {segment: window.totals() for segment, window in self._windows.items()}
 
@@ -119,12 +142,20 @@ class ModelWindows:
         windows = 1 + (self._segmentation.most_segments if self._segmentation.split_by else 0)
         return self._gauge.bytes_shared + windows * bytes_per_window(self._gauge, self._bounds)
 
+    def memory(self) -> str:
+        """Say what the windows will cost, for the first lines of a log."""
+        record, window = bytes_per_record(self._gauge.calibration.classes), bytes_per_window(self._gauge, self._bounds)
+        return (
+            f"windows of at most {self._bounds.capacity:,} records: {record:.0f} bytes a record,"
+            f" {window / 1e6:.1f} MB a window, {self.most_bytes() / 1e6:.1f} MB at most in all"
+        )
+
     def _of_the_right_version(self, records: Records) -> Integers:
         if self._version is None or records.versions is None:
             return np.arange(len(records.at))
         return np.flatnonzero((records.versions == self._version) | (records.versions == ""))
 
-    def _window(self, segment: str, now: float) -> SlidingWindow | None:
+    def _window(self, segment: Segment, now: float) -> SlidingWindow | None:
         if segment not in self._windows:
             if len(self._last_seen) >= self._segmentation.most_segments:
                 self.forget(now)
@@ -135,7 +166,7 @@ class ModelWindows:
         return self._windows[segment]
 
 
-def _split(names: Sequence[str], fields: Mapping[str, Texts], kept: Integers) -> Iterator[tuple[str, Integers]]:
+def _split(names: Sequence[str], fields: Mapping[str, Texts], kept: Integers) -> Iterator[tuple[Segment, Integers]]:
     """Yield each combination of values that occurs, with its rows among those kept; a missing value makes no segment."""
     if not all(name in fields for name in names):
         return
@@ -149,4 +180,4 @@ def _split(names: Sequence[str], fields: Mapping[str, Texts], kept: Integers) ->
     edges = np.flatnonzero(np.diff(code[order], prepend=-1, append=-2))
     for start, end in itertools.pairwise(edges):
         rows = present[order[start:end]]
-        yield ",".join(f"{name}={column[rows[0]]}" for name, column in zip(names, columns, strict=True)), rows
+        yield tuple((name, str(column[rows[0]])) for name, column in zip(names, columns, strict=True)), rows

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from monitor.core.scores import Floats, Scores, Singles
 
 FIXED_POINT = 1 << 40
-"""One, in fixed point. Rounding to it is off by less than 5e-13; sums hold 2^23 records in 64 bits."""
+"""One, in fixed point. Rounding to it is off by less than 5e-13."""
 
-MOST_RECORDS = 1 << 22
-"""A window of more records could overflow its totals."""
+MOST_RECORDS = (1 << 23) - 1
+"""Totals of more records, of one window or of several merged, could exceed 64 bits."""
 
 ROWS = 4
 """Totals kept for each cell: steps of the mean score, set sizes, records by their top score, confidences likewise."""
@@ -44,6 +44,8 @@ class ThresholdGrid:
 
     def __init__(self, thresholds: Singles) -> None:
         self.thresholds = np.unique(thresholds)
+        self.place = {float(threshold): index for index, threshold in enumerate(self.thresholds)}
+        """Where each threshold stands; looking it up is quicker than searching for it."""
         self._middle = int(np.float32(0.5).view(np.int32)) >> _SHIFT
         held = np.bincount(self._slot(self.thresholds), minlength=2 * self._middle + 2)
         self._first = np.concatenate([[0], np.cumsum(held)[:-1]]).astype(np.int32)
@@ -71,6 +73,8 @@ class ThresholdGrid:
         return cell
 
     def _slot(self, probabilities: Singles) -> NDArray[np.int32]:
+        # Minus zero is no probability's bits, but some producers write it: adding zero makes it plain.
+        probabilities = probabilities + np.float32(0.0)
         low = probabilities < np.float32(0.5)
         # Exact: for a number from one half to one, its distance from one is a float32, too.
         near = np.where(low, probabilities, np.float32(1.0) - probabilities).view(np.int32) >> _SHIFT
@@ -93,5 +97,4 @@ def add_sets(curve: Totals, grid: ThresholdGrid, scores: Scores, sign: int) -> N
 
 def totals_at(curve: Totals, grid: ThresholdGrid, threshold: np.float32) -> Totals:
     """Return the four totals of the sets at a threshold of the grid."""
-    index = int(np.searchsorted(grid.thresholds, threshold))
-    return np.asarray(np.add.reduce(curve[:, index + 1 :], axis=1))
+    return np.asarray(np.add.reduce(curve[:, grid.place[float(threshold)] + 1 :], axis=1))

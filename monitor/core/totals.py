@@ -1,7 +1,11 @@
 """Running totals of a window: what every estimator needs of it, as integers that add, subtract and merge exactly."""
 
+import dataclasses
+import hashlib
+import struct
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, cast
 
 import numpy as np
 
@@ -10,7 +14,19 @@ from monitor.core.ensemble import Ready, Variants
 from monitor.core.estimators.base import Means
 from monitor.core.estimators.conformal import Conformal, ConformalAtConfidence
 from monitor.core.scores import Outputs, Singles, in_blocks
-from monitor.core.threshold_curve import FIXED_POINT, ROWS, ThresholdGrid, Totals, add_sets, fixed, totals_at
+from monitor.core.threshold_curve import (
+    FIXED_POINT,
+    MOST_RECORDS,
+    ROWS,
+    ThresholdGrid,
+    Totals,
+    add_sets,
+    fixed,
+    totals_at,
+)
+
+_FINER = 1 << 30
+"""How much finer the rest of a confidence is kept than the confidence itself."""
 
 
 class Gauge:
@@ -27,7 +43,9 @@ class Gauge:
         self._summed = [one for one in calibration.estimators if not isinstance(one.estimator, Conformal)]
         one_record = next(in_blocks(np.full((1, calibration.classes), 1.0, dtype=np.float32), 1.0))
         place = 1
-        self.confidences = slice(place, place + 2)
+        # Sums of confidences, raw and scaled, and of what rounding to fixed point left of them: the threshold of cpc_ac
+        # is a rank among m, so an error in its level counts m times.
+        self.confidences = slice(place, place + 4)
         place = self.confidences.stop
         self.predicted = slice(place, place + calibration.classes)
         place = self.predicted.stop
@@ -42,6 +60,8 @@ class Gauge:
             self._curves.append(slice(place, place + ROWS * grid.cells))
             place += ROWS * grid.cells
         self.length = place
+        self.identity = _identity(calibration)
+        """Tells references apart: totals that were measured with the same one can be added, wherever they come from."""
 
     @property
     def bytes_per_window(self) -> int:
@@ -58,13 +78,20 @@ class Gauge:
         return np.zeros(self.length, dtype=np.int64)
 
     def measure(self, totals: Totals, probabilities: Singles, sign: int) -> None:
-        """Add (sign 1) or take away (sign -1) records, accepted vectors of shape (records, classes)."""
+        """Add (sign 1) or take away (sign -1) records, accepted vectors of shape (records, classes).
+
+        If it fails half way, the totals are spoilt: keep a copy, or measure into an empty vector first.
+        """
         for block in in_blocks(probabilities, self.calibration.temperature):
             self._measure(totals, block, sign)
 
     def _measure(self, totals: Totals, block: Outputs, sign: int) -> None:
         totals[0] += sign * block.records
-        totals[self.confidences] += [sign * int(fixed(s.confidence).sum()) for s in (block.raw, block.scaled)]
+        for total, scores in enumerate((block.raw, block.scaled), self.confidences.start):
+            coarse = fixed(scores.confidence)
+            totals[total] += sign * int(coarse.sum())
+            left = np.rint((scores.confidence * FIXED_POINT - coarse) * _FINER).astype(np.int64)
+            totals[total + 2] += sign * int(left.sum())
         said = np.argmax(block.raw.probabilities, axis=0)
         totals[self.predicted] += sign * np.bincount(said, minlength=self.calibration.classes)
         for one in self._summed:
@@ -84,6 +111,17 @@ class Gauge:
         return totals_at(totals[self._curves[scaled]].reshape(ROWS, grid.cells), grid, threshold)
 
 
+def _identity(calibration: Calibration) -> str:
+    """Hash everything that decides what totals mean."""
+    digest = hashlib.sha256(struct.pack("<qqd", FIXED_POINT, calibration.classes, calibration.temperature))
+    for one in calibration.estimators:
+        digest.update(one.form.full_name.encode())
+        for field in dataclasses.fields(cast("Any", one.estimator)):
+            value = getattr(one.estimator, field.name)
+            digest.update(value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode())
+    return digest.hexdigest()
+
+
 def _ranked(calibration: Calibration, *, scaled: bool) -> Singles:
     """Return the calibration scores: every threshold that a conformal form can ask for is one of them."""
     for one in calibration.estimators:
@@ -101,8 +139,11 @@ class WindowTotals:
 
     def __add__(self, other: "WindowTotals") -> "WindowTotals":
         """Return the totals of both windows together."""
-        if self.gauge is not other.gauge:
+        if self.gauge.identity != other.gauge.identity:
             raise ValueError("totals: expected two windows of one reference, found two references")
+        if self.records + other.records > MOST_RECORDS:
+            found = self.records + other.records
+            raise OverflowError(f"totals: expected at most {MOST_RECORDS:,} records together, found {found:,}")
         return WindowTotals(self.gauge, self.vector + other.vector)
 
     @property
@@ -113,16 +154,35 @@ class WindowTotals:
     @property
     def predicted(self) -> Totals:
         """How often each class was predicted."""
-        return self.vector[self.gauge.predicted]
+        return self.vector[self.gauge.predicted].copy()
+
+    def to_bytes(self) -> bytes:
+        """Return the totals for another process that knows the same reference."""
+        return bytes.fromhex(self.gauge.identity) + self.vector.astype("<i8").tobytes()
+
+    @classmethod
+    def from_bytes(cls, gauge: Gauge, exported: bytes) -> "WindowTotals":
+        """Take in totals that another process exported."""
+        identity = bytes.fromhex(gauge.identity)
+        if exported[: len(identity)] != identity or len(exported) != len(identity) + 8 * gauge.length:
+            raise ValueError("totals: expected those of a window of this reference, found others")
+        return cls(gauge, np.frombuffer(exported[len(identity) :], dtype="<i8").astype(np.int64))
 
     @cached_property
     def _means(self) -> list[float]:
         """Means of everything that is a sum in fixed point, in one go."""
         return (self.vector[: self.gauge.sums_end] / (FIXED_POINT * self.records)).tolist()  # type: ignore[no-any-return]
 
+    @cached_property
+    def _confidence(self) -> tuple[float, float]:
+        """Mean confidences. Python's integers lose nothing, and their division is rounded once."""
+        raw, scaled, raw_left, scaled_left = self.vector[self.gauge.confidences].tolist()
+        ones = self.records * FIXED_POINT * _FINER
+        return (raw * _FINER + raw_left) / ones, (scaled * _FINER + scaled_left) / ones
+
     def mean_confidence(self, *, scaled: bool) -> float:
         """Return the mean confidence."""
-        return self._means[self.gauge.confidences.start + scaled]
+        return self._confidence[scaled]
 
     @cached_property
     def _sets(self) -> dict[tuple[bool, float], Means]:

@@ -4,16 +4,17 @@ A plain object without I/O or clock: `now` is passed in. Not safe for two thread
 
 Records are ordered by event time, and by arrival where times are equal. A record's vector stays in the slot where it was
 put; the order is a separate, narrow list of times and slots, so that a late record moves twelve bytes for each later
-one and no vector. The window's own clock is the largest event time it has accepted: if no records come, none expire.
+one and no vector. The window's own clock is the largest event time it has believed: if no records come, none expire.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from monitor.core.scores import Floats, Singles
-from monitor.core.threshold_curve import MOST_RECORDS
+from monitor.core.threshold_curve import MOST_RECORDS, Totals
 from monitor.core.totals import Gauge, WindowTotals
 
 Slots = NDArray[np.int32]
@@ -22,6 +23,8 @@ _ORDER_BYTES = 8 + 4
 _FREE_BYTES = 4
 # Room behind the order, so that it is moved to the front once in a while instead of at every batch.
 _SLACK = 0.25
+# Vectors that leave are gathered in pieces, so that a burst does not double the window while it is measured.
+_GATHERED = 1 << 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +46,7 @@ class Bounds:
             raise ValueError(f"window: expected 1 to {MOST_RECORDS:,} records, found {self.capacity:,}")
         if self.age_seconds is not None and not self.age_seconds > 0.0:
             raise ValueError(f"window: expected an age above 0 seconds, found {self.age_seconds!r}")
-        if not self.tolerance_seconds >= 0.0:
+        if not 0.0 <= self.tolerance_seconds < math.inf:
             raise ValueError(f"window: expected a tolerance of 0 seconds or more, found {self.tolerance_seconds!r}")
 
     @property
@@ -60,7 +63,7 @@ class Added:
     late: int = 0
     """Older than the window reaches; left out."""
     future: int = 0
-    """Stamped beyond arrival plus tolerance; taken as of their arrival."""
+    """Stamped beyond arrival plus tolerance, or found to be so when this machine's clock went back; taken as of now."""
     evicted: int = 0
     """Older records that made room or grew too old."""
 
@@ -80,11 +83,12 @@ class SlidingWindow:
     def __init__(self, gauge: Gauge, bounds: Bounds) -> None:
         self.gauge = gauge
         self.bounds = bounds
-        self.clock = -np.inf
-        """The largest event time accepted so far."""
+        self.clock = -math.inf
+        """The largest event time believed so far."""
         self._totals = gauge.empty()
         self._vectors = np.empty((0, gauge.calibration.classes), dtype=np.float32)
-        self._free = np.empty(0, dtype=np.int32)
+        # A stack of slots that hold no record; the first `_idle` of it count.
+        self._free, self._idle = np.empty(0, dtype=np.int32), 0
         self._times = np.empty(0, dtype=np.float64)
         self._slots = np.empty(0, dtype=np.int32)
         self._start = self._end = 0
@@ -109,30 +113,58 @@ class SlidingWindow:
     def add(self, vectors: Singles, at: Floats, now: float) -> Added:
         """Take in a batch of accepted vectors with their event times; NaN means unknown, and so the arrival `now`.
 
-        What the window then holds does not depend on how records were cut into batches.
+        What the window then holds does not depend on how records were cut into batches. If it fails, the window is as
+        it was before.
         """
+        self._check(vectors, at, now)
+        restamped = self._distrust_what_is_ahead_of(now)
         at, future = self._believed(at, now)
         order = np.argsort(at, kind="stable")
         at = at[order]
-        if len(at):
-            self.clock = max(self.clock, float(at[-1]))
-        expired, too_old = self._beyond_age(at)
+        clock = max(self.clock, float(at[-1])) if len(at) else self.clock
+        expired, too_old = self._beyond_age(at, clock)
         crowded_out, too_many = self._beyond_count(at[too_old:], expired)
         late, evicted = too_old + too_many, expired + crowded_out
+        entering = vectors[order[late:]]
+        # Measured before anything changes: should that fail, nothing has.
+        change = self._measured(entering, evicted)
         self._evict(evicted)
-        self._enter(vectors[order[late:]], at[late:])
-        return Added(len(at) - late, late, future, evicted)
+        self._enter(entering, at[late:])
+        self._totals += change
+        self.clock = clock
+        return Added(len(at) - late, late, future + restamped, evicted)
+
+    def _check(self, vectors: Singles, at: Floats, now: float) -> None:
+        classes = self.gauge.calibration.classes
+        if vectors.shape != (len(at), classes) or at.ndim != 1:
+            found = f"shapes {vectors.shape} and {at.shape}"
+            raise ValueError(f"batch: expected a vector of {classes} and a time for each record, found {found}")
+        if not math.isfinite(now):
+            raise ValueError(f"now: expected a finite time, found {now!r}")
+
+    def _distrust_what_is_ahead_of(self, now: float) -> int:
+        """Take records for arrived now that were believed when the clock of this machine itself was ahead."""
+        limit = now + self.bounds.tolerance_seconds
+        if self.clock <= limit:
+            return 0
+        ahead = int(np.searchsorted(self.times, limit, side="right"))
+        moved = np.where(np.arange(len(self)) < ahead, self.times, now)
+        order = np.argsort(moved, kind="stable")
+        self._times[self._start : self._end] = moved[order]
+        self._slots[self._start : self._end] = self._slots[self._start : self._end][order]
+        self.clock = float(self.times[-1]) if len(self) else -math.inf
+        return len(self) - ahead
 
     def _believed(self, at: Floats, now: float) -> tuple[Floats, int]:
         unknown, future = np.isnan(at), at > now + self.bounds.tolerance_seconds
         return np.where(unknown | future, now, at), int(np.count_nonzero(future))
 
-    def _beyond_age(self, at: Floats) -> tuple[int, int]:
+    def _beyond_age(self, at: Floats, clock: float) -> tuple[int, int]:
         """Return how many of the window and of the batch, each in order, are too old."""
         if self.bounds.age_seconds is None:
             return 0, 0
         # A record exactly as old as the bound is still inside.
-        horizon = self.clock - self.bounds.age_seconds
+        horizon = clock - self.bounds.age_seconds
         return int(np.searchsorted(self.times, horizon)), int(np.searchsorted(at, horizon))
 
     def _beyond_count(self, at: Floats, expired: int) -> tuple[int, int]:
@@ -146,22 +178,28 @@ class SlidingWindow:
         from_window = int(np.count_nonzero(ranked < len(oldest)))
         return from_window, excess - from_window
 
+    def _measured(self, entering: Singles, evicted: int) -> Totals:
+        """Return what entering and leaving records change in the totals."""
+        change = self.gauge.empty()
+        self.gauge.measure(change, np.asarray(entering, dtype=np.float32), 1)
+        leaving = self._slots[self._start : self._start + evicted]
+        for start in range(0, evicted, _GATHERED):
+            self.gauge.measure(change, self._vectors[leaving[start : start + _GATHERED]], -1)
+        return change
+
     def _evict(self, count: int) -> None:
-        if count:
-            slots = self._slots[self._start : self._start + count]
-            self.gauge.measure(self._totals, self._vectors[slots], -1)
-            self._free = np.concatenate([self._free, slots])
-            self._start += count
+        slots = self._slots[self._start : self._start + count]
+        self._free[self._idle : self._idle + count] = slots
+        self._idle += count
+        self._start += count
 
     def _enter(self, vectors: Singles, at: Floats) -> None:
         if len(at) == 0:
             return
         self._make_room(len(at))
-        # Freed slots are used again oldest first, which keeps neighbours in time neighbours in memory.
-        slots, self._free = self._free[: len(at)], self._free[len(at) :]
+        self._idle -= len(at)
+        slots = self._free[self._idle : self._idle + len(at)]
         self._vectors[slots] = vectors
-        # Measured as stored: what is taken away later is what was added.
-        self.gauge.measure(self._totals, self._vectors[slots], 1)
         place = self._start + int(np.searchsorted(self.times, at[0], side="right"))
         end = self._end + len(at)
         self._times[self._end : end], self._slots[self._end : end] = at, slots
@@ -173,18 +211,20 @@ class SlidingWindow:
 
     def _make_room(self, count: int) -> None:
         held, wanted = len(self), len(self) + count
-        if len(self._free) < count:
+        if self._idle < count:
             # Doubling, so that a window that never fills takes no more than twice what it holds.
-            slots = min(self.bounds.capacity, max(2 * len(self._vectors), wanted, 1024))
-            grown = np.empty((slots, self._vectors.shape[1]), dtype=np.float32)
-            grown[: len(self._vectors)] = self._vectors
-            self._free = np.concatenate([self._free, np.arange(len(self._vectors), slots, dtype=np.int32)])
-            self._vectors = grown
+            known = len(self._vectors)
+            slots = min(self.bounds.capacity, max(2 * known, wanted, 1024))
+            grown, free = np.empty((slots, self._vectors.shape[1]), dtype=np.float32), np.empty(slots, dtype=np.int32)
+            grown[:known] = self._vectors
+            free[: self._idle] = self._free[: self._idle]
+            free[self._idle : self._idle + slots - known] = np.arange(known, slots)
+            self._vectors, self._free, self._idle = grown, free, self._idle + slots - known
         if self._end + count > len(self._times):
-            room = max(len(self._times), int(len(self._vectors) * (1.0 + _SLACK)) + count)
-            times, slots_ = np.empty(room), np.empty(room, dtype=np.int32)
-            times[:held], slots_[:held] = self.times, self._slots[self._start : self._end]
-            self._times, self._slots, self._start, self._end = times, slots_, 0, held
+            room = max(wanted, int(len(self._vectors) * (1.0 + _SLACK)))
+            times, order = np.empty(room), np.empty(room, dtype=np.int32)
+            times[:held], order[:held] = self.times, self._slots[self._start : self._end]
+            self._times, self._slots, self._start, self._end = times, order, 0, held
 
 
 def bytes_per_record(classes: int) -> float:
@@ -200,5 +240,5 @@ def bytes_per_window(gauge: Gauge, bounds: Bounds) -> int:
 def rebuilt(gauge: Gauge, bounds: Bounds, vectors: Singles, at: Floats) -> SlidingWindow:
     """Build a window again from the records it held, oldest first."""
     window = SlidingWindow(gauge, bounds)
-    window.add(vectors, at, now=float(at[-1]) if len(at) else 0.0)
+    window.add(vectors, at, now=float(np.max(at)) if len(at) else 0.0)
     return window

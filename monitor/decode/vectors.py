@@ -108,7 +108,8 @@ def _judge_probabilities(numbers: Floats, codes: Codes, kind: Kind) -> Judged:
 
 def _divide(numbers: Floats, total: Floats) -> Singles:
     numbers /= total[:, np.newaxis]
-    return numbers.astype(np.float32)
+    # Adding zero turns minus zero, which JSON allows, into zero.
+    return (numbers + 0.0).astype(np.float32)
 
 
 def explain(row: Floats, reason: Reason, kind: Kind) -> Problem:

@@ -1,5 +1,7 @@
 """Segments of a model: each value its own window, capped, forgotten, and free of other versions."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 
 from monitor.core.calibration import calibrate
 from monitor.core.labelled import label_outputs
-from monitor.core.segments import ALL, ModelWindows, Records, Segmentation
+from monitor.core.segments import ALL, ModelWindows, Records, Segmentation, name_of
 from monitor.core.totals import Gauge, totals_of
 from monitor.core.window import Bounds, bytes_per_window
 from tests.strategies import Singles, synthetic
@@ -28,12 +30,17 @@ def records(*rows: tuple[str, str], start: int = 0, version: list[str] | None = 
     )
 
 
+def sizes(windows: ModelWindows) -> dict[str, int]:
+    """Return the number of records by the segments' names."""
+    return {name_of(segment): len(windows[segment]) for segment in windows}
+
+
 def test_each_value_gets_its_own_window_beside_all() -> None:
     """Sites, and scanners within a site: scanner 1 of A is not scanner 1 of B."""
     windows = ModelWindows(GAUGE, Bounds(records=100), Segmentation(SPLIT))
     windows.add(records(("A", "1"), ("B", "1"), ("A", "2"), ("A", "1")), now=10.0)
-    assert {name: len(windows[name]) for name in windows} == {
-        ALL: 4,
+    assert sizes(windows) == {
+        "all": 4,
         "site=A": 3,
         "site=B": 1,
         "site=A,scanner=1": 2,
@@ -48,7 +55,7 @@ def test_a_record_without_the_field_counts_in_the_whole_only() -> None:
     windows = ModelWindows(GAUGE, Bounds(records=100), Segmentation(SPLIT))
     windows.add(records(("", "1"), ("A", "")), now=10.0)
     windows.add(Records(POOL[:2], np.array([3.0, 4.0])), now=10.0)
-    assert {name: len(windows[name]) for name in windows} == {ALL: 4, "site=A": 1}
+    assert sizes(windows) == {"all": 4, "site=A": 1}
 
 
 @settings(max_examples=40)
@@ -61,15 +68,15 @@ def test_segments_hold_what_a_plain_selection_holds(rows: list[tuple[str, str]],
     windows = ModelWindows(GAUGE, Bounds(records=1000), Segmentation(SPLIT))
     for start in range(0, len(rows), cut):
         windows.add(records(*rows[start : start + cut], start=start), now=1000.0)
-    wanted: dict[str, list[int]] = {ALL: list(range(len(rows)))}
+    wanted: dict[str, list[int]] = {"all": list(range(len(rows)))}
     for row, (site, scanner) in enumerate(rows):
         if site:
             wanted.setdefault(f"site={site}", []).append(row)
         if site and scanner:
             wanted.setdefault(f"site={site},scanner={scanner}", []).append(row)
-    assert set(windows) == set(wanted)
-    for name, totals in windows.totals().items():
-        assert np.array_equal(totals.vector, totals_of(GAUGE, POOL[wanted[name]]).vector)
+    assert set(sizes(windows)) == set(wanted)
+    for segment, totals in windows.totals().items():
+        assert np.array_equal(totals.vector, totals_of(GAUGE, POOL[wanted[name_of(segment)]]).vector)
 
 
 def test_past_the_cap_new_values_are_counted_and_not_stored() -> None:
@@ -78,9 +85,9 @@ def test_past_the_cap_new_values_are_counted_and_not_stored() -> None:
     taken = windows.add(records(("A", ""), ("B", ""), ("C", ""), ("C", ""), ("A", "")), now=10.0)
     assert taken.unstored_segments == 2
     assert taken.added.entered == 5
-    assert list(windows) == [ALL, "site=A", "site=B"]
+    assert list(sizes(windows)) == ["all", "site=A", "site=B"]
     assert windows.add(records(("A", ""), ("D", ""), start=10), now=11.0).unstored_segments == 1
-    assert len(windows["site=A"]) == 3
+    assert sizes(windows)["site=A"] == 3
 
 
 def test_a_silent_segment_is_forgotten_and_makes_room() -> None:
@@ -90,8 +97,8 @@ def test_a_silent_segment_is_forgotten_and_makes_room() -> None:
     windows.add(records(("A", "")), now=10.0)
     assert windows.forget(now=70.0) == []
     assert windows.add(records(("B", ""), start=1), now=70.5).unstored_segments == 0
-    assert list(windows) == [ALL, "site=B"]
-    assert windows.forget(now=200.0) == ["site=B"]
+    assert list(sizes(windows)) == ["all", "site=B"]
+    assert windows.forget(now=200.0) == [(("site", "B"),)]
     assert list(windows) == [ALL]
 
 
@@ -100,7 +107,7 @@ def test_versions_never_mix_unless_told_that_they_are_alike() -> None:
     batch = records(("A", "1"), ("A", "1"), ("A", "1"), version=["2.1", "2.2", ""])
     strict = ModelWindows(GAUGE, Bounds(records=100), Segmentation(SPLIT), version="2.1")
     taken = strict.add(batch, now=10.0)
-    assert (taken.other_version, taken.added.entered, len(strict["site=A"])) == (1, 2, 2)
+    assert (taken.other_version, taken.added.entered, len(strict[(("site", "A"),)])) == (1, 2, 2)
     assert np.array_equal(strict[ALL].vectors(), POOL[[0, 2]])
     alike = ModelWindows(GAUGE, Bounds(records=100), Segmentation(SPLIT), version="2.1", versions_alike=True)
     assert alike.add(batch, now=10.0).other_version == 0
@@ -122,3 +129,54 @@ def test_memory_is_told_beforehand(split: tuple[tuple[str, ...], ...], windows: 
     """From the configuration alone: tables once, and every window full."""
     model = ModelWindows(GAUGE, Bounds(records=5000), Segmentation(split))
     assert model.most_bytes() == GAUGE.bytes_shared + windows * bytes_per_window(GAUGE, Bounds(records=5000))
+    assert "5,000 records: 31 bytes a record" in model.memory()
+    assert f"{model.most_bytes() / 1e6:.1f} MB at most in all" in model.memory()
+
+
+def test_no_value_can_imitate_another_segment() -> None:
+    """A site called `A,scanner=2` is not scanner 2 of site A."""
+    windows = ModelWindows(GAUGE, Bounds(records=100), Segmentation(SPLIT))
+    windows.add(records(("A,scanner=2", ""), ("A", "2")), now=10.0)
+    assert len(windows[(("site", "A,scanner=2"),)]) == 1
+    assert len(windows[(("site", "A"), ("scanner", "2"))]) == 1
+
+
+def test_what_cannot_be_split_is_not_in_the_whole_either() -> None:
+    """A batch is taken whole or not at all, so that trying again counts nothing twice."""
+    windows = ModelWindows(GAUGE, Bounds(records=100), Segmentation(SPLIT))
+    odd = Records(POOL[:2], np.array([1.0, 2.0]), {"site": np.array(["A"]), "scanner": np.array(["1"])})
+    with pytest.raises(IndexError):
+        windows.add(odd, now=10.0)
+    assert sizes(windows) == {"all": 0}
+
+
+def test_late_and_future_records_of_segments_are_counted() -> None:
+    """A record may be late for the whole and in time for its segment."""
+    windows = ModelWindows(GAUGE, Bounds(records=2), Segmentation((("site",),)))
+    windows.add(records(("A", ""), ("A", ""), start=10), now=100.0)
+    taken = windows.add(records(("B", ""), start=1), now=100.0)
+    assert (taken.added.late, taken.in_segments.entered) == (1, 1)
+
+
+def test_a_clock_that_went_back_does_not_keep_a_silent_segment() -> None:
+    """Last seen in what is now the future: the wait begins anew, and ends."""
+    windows = ModelWindows(GAUGE, Bounds(records=100), Segmentation((("site",),), forget_seconds=60.0))
+    windows.add(records(("A", "")), now=1e10)
+    assert windows.forget(now=1000.0) == []
+    assert windows.forget(now=1061.0) == [(("site", "A"),)]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param({"split_by": ((),)}, id="no field"),
+        pytest.param({"split_by": (("site",), ("site",))}, id="twice"),
+        pytest.param({"split_by": (("site", "site"),)}, id="a field twice"),
+        pytest.param({"most_segments": -3}, id="negative cap"),
+        pytest.param({"forget_seconds": 0.0}, id="no patience"),
+    ],
+)
+def test_splits_that_make_no_sense_are_refused(arguments: dict[str, Any]) -> None:
+    """With what was expected and what was found."""
+    with pytest.raises(ValueError, match="segments: expected"):
+        Segmentation(**arguments)

@@ -11,7 +11,7 @@ from monitor.core.threshold_curve import FIXED_POINT, ROWS, ThresholdGrid, add_s
 from tests.strategies import Singles, vectors
 
 probabilities = hnp.arrays(
-    np.float32, st.integers(1, 40), elements=st.floats(0.0, 1.0, width=32) | st.sampled_from([0.0, 0.5, 1.0])
+    np.float32, st.integers(1, 40), elements=st.floats(0.0, 1.0, width=32) | st.sampled_from([0.0, -0.0, 0.5, 1.0])
 )
 
 

@@ -8,8 +8,8 @@ import pytest
 from monitor.core.calibration import calibrate
 from monitor.core.estimate import Estimate, NoEstimate
 from monitor.core.labelled import label_outputs
-from monitor.core.totals import Gauge, totals_of
-from monitor.core.window import Added, Bounds, SlidingWindow, bytes_per_record, bytes_per_window
+from monitor.core.totals import Gauge, WindowTotals, totals_of
+from monitor.core.window import Added, Bounds, SlidingWindow, bytes_per_window
 from tests.strategies import Singles, synthetic
 
 
@@ -173,6 +173,82 @@ def test_a_snapshot_does_not_change_when_the_window_does(gauge: Gauge, pool: Sin
     assert (snapshot.records, window.totals().records) == (3, 5)
 
 
+def test_totals_of_one_reference_merge_across_processes(gauge: Gauge, pool: Singles) -> None:
+    """Each process loads the reference itself; what they export adds up, whatever machine it comes from."""
+    twin = Gauge(calibrate(label_outputs(*synthetic(200, 4, seed=1))))
+    exported = totals_of(twin, pool[:1000]).to_bytes()
+    merged = totals_of(gauge, pool[1000:]) + WindowTotals.from_bytes(gauge, exported)
+    assert np.array_equal(merged.vector, totals_of(gauge, pool).vector)
+    for broken in (exported[:-8], exported[1:], b""):
+        with pytest.raises(ValueError, match="found others"):
+            WindowTotals.from_bytes(gauge, broken)
+
+
+def test_totals_that_would_overflow_do_not_merge(gauge: Gauge, pool: Singles) -> None:
+    """Rather refused than negative."""
+    many = totals_of(gauge, pool[:1]).vector * ((1 << 22) + 1)
+    with pytest.raises(OverflowError, match="at most 8,388,607 records"):
+        WindowTotals(gauge, many) + WindowTotals(gauge, many)
+
+
+def test_a_full_window_of_certain_records_does_not_overflow(gauge: Gauge) -> None:
+    """The most records, each as large as a record can be."""
+    sure = np.array([[1.0, 0.0, 0.0, 0.0]], dtype=np.float32)
+    most = WindowTotals(gauge, totals_of(gauge, sure).vector * ((1 << 23) - 1)).estimate()["ac"]
+    assert isinstance(most, Estimate)
+    assert most.accuracy == 1.0
+
+
+def test_the_level_of_cpc_ac_is_exact_for_large_references() -> None:
+    """Uniform vectors put the level exactly on a rank: a rounding error, times m, would take the next one."""
+    calibration = calibrate(label_outputs(*synthetic(5999, 6, seed=1)))
+    window = np.full((50, 6), 1 / 6, dtype=np.float32)
+    running, direct = totals_of(Gauge(calibration), window).estimate(), calibration.estimate(window)
+    for name in ("cpc_ac", "cpc_ac_ts", "cpc_ac_anchored", "cpc_ac_anchored_ts"):
+        one, other = running[name], direct[name]
+        assert isinstance(one, Estimate)
+        assert isinstance(other, Estimate)
+        assert one.accuracy == pytest.approx(other.accuracy, abs=1e-9)
+
+
+def test_a_clock_that_was_ahead_does_not_block_the_window(gauge: Gauge, pool: Singles) -> None:
+    """This machine believed it was the year 2096; when it is set right, records enter again."""
+    for bounds in (Bounds(records=3), Bounds(age_seconds=3600.0)):
+        window = SlidingWindow(gauge, bounds)
+        window.add(pool[:3], np.full(3, np.nan), 4e9)
+        added = window.add(pool[3:5], np.array([1.7e9 + 3.0, 1.7e9 + 4.0]), 1.7e9 + 2.0)
+        assert (added.entered, added.late, added.future) == (2, 0, 3)
+        assert window.clock == 1.7e9 + 4.0
+
+
+def test_minus_zero_is_zero(gauge: Gauge) -> None:
+    """Some producers write it; as bits it is a negative number."""
+    odd, plain = np.array([[0.5, 0.5, -0.0, 0.0]], dtype=np.float32), np.array([[0.5, 0.5, 0.0, 0.0]], dtype=np.float32)
+    assert np.array_equal(totals_of(gauge, odd).vector, totals_of(gauge, plain).vector)
+
+
+@pytest.mark.parametrize(
+    ("rows", "times", "now"),
+    [
+        pytest.param(10, 4, 5.0, id="too few times"),
+        pytest.param(4, 10, 5.0, id="too many times"),
+        pytest.param(4, 4, float("nan"), id="no arrival"),
+        pytest.param(4, 4, float("inf"), id="arrival never"),
+    ],
+)
+def test_a_batch_that_does_not_fit_changes_nothing(
+    gauge: Gauge, pool: Singles, rows: int, times: int, now: float
+) -> None:
+    """Refused before anything is touched."""
+    window = SlidingWindow(gauge, Bounds(records=50))
+    add(window, pool, 1, 2, 3)
+    before = window.totals().vector
+    with pytest.raises(ValueError, match="expected"):
+        window.add(pool[:rows], np.arange(times, dtype=np.float64), now)
+    assert (held(window), window.clock) == ([1, 2, 3], 3.0)
+    assert np.array_equal(window.totals().vector, before)
+
+
 def test_totals_of_another_reference_do_not_merge(gauge: Gauge, pool: Singles) -> None:
     """Their thresholds differ, so their sums mean different things."""
     other = Gauge(calibrate(label_outputs(*synthetic(200, 4, seed=9))))
@@ -189,18 +265,18 @@ def test_totals_count_the_predicted_classes(gauge: Gauge, pool: Singles) -> None
 
 
 def test_memory_is_bounded_as_computed_beforehand(gauge: Gauge, pool: Singles) -> None:
-    """A full window, fed for long, takes no more than the configuration says, batches in flight aside."""
-    bounds = Bounds(records=20_000)
-    batch = np.tile(pool, (1, 1))[:1000]
-    tracemalloc.start()
-    window = SlidingWindow(gauge, bounds)
-    for step in range(100):
-        window.add(batch, np.arange(1000.0) + 1000 * step, 1000.0 * (step + 1))
-    taken, _ = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert len(window) == 20_000
-    in_flight = 1000 * bytes_per_record(4)
-    assert taken <= bytes_per_window(gauge, bounds) + in_flight
+    """A full window, fed for long in small batches or in large ones, takes no more than the configuration says."""
+    bounds = Bounds(records=4000)
+    for batch in (100, 4000):
+        tracemalloc.start()
+        window = SlidingWindow(gauge, bounds)
+        for step in range(60):
+            window.add(pool[:batch], np.arange(batch, dtype=np.float64) + batch * step, float(batch * (step + 1)))
+        taken, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert len(window) == 4000
+        # A few small objects aside.
+        assert taken <= bytes_per_window(gauge, bounds) + 16_384
 
 
 @pytest.mark.parametrize(

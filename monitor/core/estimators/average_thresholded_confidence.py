@@ -45,7 +45,7 @@ class _ThresholdedScore(ABC):
         threshold = np.partition(score, reference.records - right)[reference.records - right]
         above = np.count_nonzero(score > threshold)
         ties = np.count_nonzero(score == threshold)
-        return cls(float(threshold), (right - above) / ties)
+        return cls(float(threshold), float((right - above) / ties))
 
     def contributions(self, scores: Scores, mean_confidence: float) -> Floats:
         """Return two rows: above the threshold, and tied with it."""
