@@ -26,6 +26,7 @@ Cells = NDArray[np.intp]
 
 # Numbers that share their upper bits share a slot of the table. Finer is faster until the table leaves the cache.
 _SHIFT = 10
+_BLOCK_ELEMENTS = 1 << 20
 # Stepping through more calibration scores than this in one slot is slower than a binary search over all of them.
 _MOST_STEPS = 8
 
@@ -98,3 +99,17 @@ def add_sets(curve: Totals, grid: ThresholdGrid, scores: Scores, sign: int) -> N
 def totals_at(curve: Totals, grid: ThresholdGrid, threshold: np.float32) -> Totals:
     """Return the four totals of the sets at a threshold of the grid."""
     return np.asarray(np.add.reduce(curve[:, grid.place[float(threshold)] + 1 :], axis=1))
+
+
+def mean_scores_at(ranked: Singles, scores: Scores) -> Floats:
+    """Return the records' mean score, empty sets counting 0, at each of the thresholds."""
+    grid = ThresholdGrid(ranked)
+    curve = np.zeros((ROWS, grid.cells), dtype=np.int64)
+    classes, records = scores.probabilities.shape
+    # Sorting needs copies of what it sorts, so a reference of a thousand classes is taken piece by piece.
+    rows = max(1, _BLOCK_ELEMENTS // classes)
+    for start in range(0, records, rows):
+        add_sets(curve, grid, Scores(scores.probabilities[:, start : start + rows]), 1)
+    above = np.cumsum(curve[0, ::-1])[::-1]
+    place = np.searchsorted(grid.thresholds, ranked)
+    return np.asarray(above[place + 1] / (FIXED_POINT * records), dtype=np.float64)

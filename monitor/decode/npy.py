@@ -25,7 +25,7 @@ _CLASS_NAMES = "classes"
 
 # What NumPy raises on a header that is no literal of the right sort; it never evaluates one.
 _BAD_HEADER = (ValueError, EOFError, TypeError, SyntaxError, RecursionError, MemoryError, TokenError)
-_DAMAGED = (ValueError, EOFError, zlib.error, zipfile.BadZipFile, NotImplementedError, RuntimeError)
+_DAMAGED = (ValueError, EOFError, zlib.error, zipfile.BadZipFile, RuntimeError)
 
 
 def read_npy(path: Path, layout: Layout, labels: Path | None) -> Decoded:

@@ -17,11 +17,11 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from monitor.core.conformal_curve import mean_scores_at
 from monitor.core.estimate import Estimate, NoEstimate, PredictionSets, Result, Why, clipped
 from monitor.core.estimators.base import Means
 from monitor.core.labelled import LabelledOutputs
 from monitor.core.scores import Floats, Scores, Singles
+from monitor.core.threshold_curve import mean_scores_at
 
 
 class EmptySets(StrEnum):
