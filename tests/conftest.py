@@ -2,10 +2,14 @@
 
 import shutil
 import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from monitor.cli import main
 
 # Seeds are fixed: a red build must be red again on the next machine.
 settings.register_profile(
@@ -40,3 +44,28 @@ def fresh(tmp_path: Path) -> Path:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, folder / name)
     return folder
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a command did."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def cpcmon(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
+    """Run a command in this process and return its exit code and output."""
+
+    def run(*words: object) -> Ran:
+        capsys.readouterr()
+        try:
+            code = main([str(word) for word in words])
+        except SystemExit as exit_:
+            code = exit_.code if isinstance(exit_.code, int) else 1
+        captured = capsys.readouterr()
+        return Ran(code, captured.out, captured.err)
+
+    return run

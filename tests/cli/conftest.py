@@ -1,6 +1,5 @@
 """A generated example and its reference, made once for all tests of the commands."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,28 +39,3 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> Example:
     words = ["calibrate", "--input", found.validation, "--model", "density", "--classes", NAMES]
     assert main([str(word) for word in [*words, "--output", found.reference]]) == 0
     return found
-
-
-@dataclass(frozen=True)
-class Ran:
-    """What a command did."""
-
-    code: int
-    out: str
-    err: str
-
-
-@pytest.fixture
-def cpcmon(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
-    """Run a command in this process and return its exit code and output."""
-
-    def run(*words: object) -> Ran:
-        capsys.readouterr()
-        try:
-            code = main([str(word) for word in words])
-        except SystemExit as exit_:
-            code = exit_.code if isinstance(exit_.code, int) else 1
-        captured = capsys.readouterr()
-        return Ran(code, captured.out, captured.err)
-
-    return run

@@ -10,7 +10,8 @@ import pytest
 from monitor import Reference
 from monitor.core.labelled import label_outputs
 from monitor.core.reference_summary import Concern, summarise
-from tests.cli.conftest import NAMES, Example, Ran
+from tests.cli.conftest import NAMES, Example
+from tests.conftest import Ran
 from tests.strategies import synthetic
 
 Command = Callable[..., Ran]

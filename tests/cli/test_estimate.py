@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from monitor import Estimate, Reference, estimate
-from tests.cli.conftest import Example, Ran
+from tests.cli.conftest import Example
+from tests.conftest import Ran
 from tests.strategies import synthetic
 
 Command = Callable[..., Ran]

@@ -12,7 +12,8 @@ import pytest
 
 from monitor.cli.evaluate import rows
 from monitor.offline import Evaluation
-from tests.cli.conftest import NAMES, Example, Ran
+from tests.cli.conftest import NAMES, Example
+from tests.conftest import Ran
 from tests.strategies import synthetic
 
 Command = Callable[..., Ran]

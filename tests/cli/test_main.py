@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Example, Ran
+from tests.cli.conftest import Example
+from tests.conftest import Ran
 
 
 @pytest.mark.parametrize("command", ["calibrate", "estimate", "evaluate", "demo"])
