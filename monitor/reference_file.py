@@ -48,6 +48,11 @@ class Reference:
     summary: ReferenceSummary
     fingerprint: str = ""
 
+    @property
+    def title(self) -> str:
+        """Return the model's name and, where known, its version."""
+        return f"{self.model} {self.version}".rstrip()
+
     def __eq__(self, other: object) -> bool:
         """Compare fingerprints."""
         return isinstance(other, Reference) and self.fingerprint == other.fingerprint

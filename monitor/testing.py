@@ -13,6 +13,7 @@ import numpy as np
 from monitor.core.ensemble import Ready, answer, choose
 from monitor.core.estimate import Estimate, NoEstimate
 from monitor.core.estimators import Form, Member
+from monitor.core.estimators.conformal import Conformal
 from monitor.core.labelled import label_outputs
 from monitor.core.scores import Integers, Singles, outputs
 
@@ -186,6 +187,7 @@ def check_estimator(member: Member, probabilities: Singles, labels: Integers) ->
     for form in member.forms():
         calibrated = member.family.calibrate(reference, scaled=form.scaled)
         ready = choose(Ready(Form(member, form.scaled, None), calibrated), form.variant)
+        _check_contributions(ready, probabilities, reference.temperature)
         for size in sorted({min(size, len(probabilities)) for size in (0, 1, 2, len(probabilities))}):
             window = np.array(probabilities[:size])
             window.flags.writeable = False
@@ -208,6 +210,19 @@ def check_estimator(member: Member, probabilities: Singles, labels: Integers) ->
                 isinstance(own, Estimate) and abs(own.accuracy - reference.accuracy) < 1e-12,
                 f"{form.full_name}: the reference returns its own accuracy {reference.accuracy}, found {own}",
             )
+
+
+def _check_contributions(ready: Ready, probabilities: Singles, temperature: float) -> None:
+    """Hold a member to what running totals need of it."""
+    if isinstance(ready.estimator, Conformal):
+        return
+    scores = outputs(probabilities, temperature).scores(scaled=ready.form.scaled)
+    rows = ready.estimator.contributions(scores, 0.2)
+    name = ready.form.full_name
+    _require(rows.shape[1:] == (len(probabilities),), f"{name}: a number for each record in each row")
+    _require(rows.min() >= 0.0 and rows.max() <= 1.0, f"{name}: contributions lie within 0 and 1")
+    moved = ready.estimator.contributions(scores, 0.9)
+    _require(np.array_equal(rows, moved), f"{name}: contributions do not move with the window's confidence")
 
 
 def _ask(ready: Ready, window: Singles, temperature: float) -> Estimate | NoEstimate:

@@ -85,3 +85,37 @@ def test_every_other_part_follows(tmp_path: Path, cpcmon: Callable[..., Ran]) ->
     )
     np.savez(tmp_path / "l.npz", probs=probabilities, label=labels)
     assert "\nsureness " in cpcmon("evaluate", "--source", tmp_path / "l.npz", "--target", tmp_path / "l.npz").out
+
+
+@dataclass(frozen=True, slots=True)
+class Fickle(Sureness):
+    """Contributes by the window's own confidence, which no running total could take away again."""
+
+    def contributions(self, scores: Scores, mean_confidence: float) -> Floats:
+        """Return whether each record is surer than the window."""
+        return (scores.confidence > mean_confidence).astype(np.float64)[None]
+
+
+@dataclass(frozen=True, slots=True)
+class Unbounded(Sureness):
+    """Contributes numbers that totals could not hold."""
+
+    def contributions(self, scores: Scores, mean_confidence: float) -> Floats:
+        """Return large numbers."""
+        del mean_confidence
+        return scores.confidence[None] * 1e9
+
+
+@pytest.mark.parametrize(
+    ("family", "claim"),
+    [
+        pytest.param(Fickle, "do not move with the window's confidence", id="moving"),
+        pytest.param(Unbounded, "within 0 and 1", id="unbounded"),
+    ],
+)
+def test_a_member_that_windows_could_not_follow_is_refused_by_the_shared_checks(
+    family: type[Sureness], claim: str
+) -> None:
+    """Offline it would work, and in a window it would be silently wrong."""
+    with pytest.raises(AssertionError, match=claim):
+        check_estimator(Member("odd", family), *synthetic(50, 3, seed=1))

@@ -63,7 +63,7 @@ def describe(reference: Reference) -> list[str]:
     numbers, summary = reference.calibration, reference.summary
     interval = share_interval(numbers.right, numbers.records, numbers.intervals.level)
     lines = [
-        f"model              {reference.model} {reference.version}".rstrip(),
+        f"model              {reference.title}",
         f"records            {numbers.records:,}",
         f"classes            {numbers.classes:,}",
         (

@@ -118,8 +118,10 @@ def as_table(reference: Reference, window: WindowEstimate) -> list[str]:
     numbers = reference.calibration
     level = f"{100 * numbers.intervals.level:g}% interval"
     lines = [
-        f"{window.records:,} records, judged against {reference.model} {reference.version}".rstrip()
-        + f": {numbers.records:,} labelled records, accuracy {numbers.accuracy:.3f}",
+        (
+            f"{window.records:,} records, judged against {reference.title}:"
+            f" {numbers.records:,} labelled records, accuracy {numbers.accuracy:.3f}"
+        ),
         "",
         f"{'estimator':<22} {'raw':>6}  {level:<15} {'scaled':>6}  {level:<15}",
     ]
@@ -150,9 +152,7 @@ def as_series(reference: Reference, windows: Sequence[WindowEstimate]) -> list[s
     """Return the consensus of each window, drawn beside its number."""
     numbers, width = reference.calibration, 40
     lines = [
-        f"consensus for each window; reference accuracy {numbers.accuracy:.3f} ({reference.model} {reference.version})".replace(
-            " )", ")"
-        ),
+        f"consensus for each window; reference accuracy {numbers.accuracy:.3f} ({reference.title})",
         "",
         (
             f"{'window':>6} {'records':>8} {'value':>6}  {f'{100 * numbers.intervals.level:g}% interval':<15} {'disagr.':>7}  "

@@ -68,7 +68,8 @@ def run(options: argparse.Namespace) -> int:
     pairs = list(zip(sources if len(sources) > 1 else sources * len(targets), targets, strict=True))
     evaluations = []
     for number, (source, target) in enumerate(pairs):
-        known = read_batch(options, source, labels=source_labels[number % len(sources)])
+        if number < len(sources):  # one source for all targets is read once
+            known = read_batch(options, source, labels=source_labels[number])
         evaluations.append(evaluate(known, read_batch(options, target, known.classes, target_labels[number]), chosen))
     names = _PAPER_ROWS if options.paper else (*(member.name for member in ESTIMATORS), CONSENSUS)
     if options.plot:

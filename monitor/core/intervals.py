@@ -77,15 +77,17 @@ class IntervalTables:
     def _reach(self, records: int) -> Mapping[str, tuple[float, float, float]]:
         """Return for each estimator its bias, and how far the interval reaches below and above what that leaves."""
         # A full window has the same number of records at every evaluation.
-        if records not in self._reaches:
-            if len(self._reaches) >= _REACHES_KEPT:
-                self._reaches.clear()
+        found = self._reaches.get(records)
+        if found is None:
             unit, imagined = self._unit(records), self._imagined(records, (1.0 - self.level) / 2.0)
             below = _widened(self._at(records, self._high) * unit, imagined).tolist()
             above = _widened(-self._at(records, self._low) * unit, imagined).tolist()
             biases = [error.bias for error in self.errors.values()]
-            self._reaches[records] = dict(zip(self.errors, zip(biases, below, above, strict=True), strict=True))
-        return self._reaches[records]
+            found = dict(zip(self.errors, zip(biases, below, above, strict=True), strict=True))
+            if len(self._reaches) >= _REACHES_KEPT:
+                self._reaches.clear()
+            self._reaches[records] = found
+        return found
 
     @cached_property
     def _reaches(self) -> dict[int, Mapping[str, tuple[float, float, float]]]:

@@ -7,6 +7,8 @@ step it makes to the cell between two calibration scores into which the probabil
 threshold are the sum of the cells above it. Everything is an integer: what is added can be taken away again exactly.
 """
 
+import sys
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -62,7 +64,8 @@ class ThresholdGrid:
     @property
     def nbytes(self) -> int:
         """Memory of the table, which all windows of a reference share."""
-        return self.thresholds.nbytes + self._bounded.nbytes + self._first.nbytes
+        looked_up = sys.getsizeof(self.place) + sum(sys.getsizeof(one) for pair in self.place.items() for one in pair)
+        return self.thresholds.nbytes + self._bounded.nbytes + self._first.nbytes + looked_up
 
     def cell(self, probabilities: Singles) -> Cells:
         """Return the number of thresholds at or below each probability."""

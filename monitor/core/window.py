@@ -113,8 +113,8 @@ class SlidingWindow:
     def add(self, vectors: Singles, at: Floats, now: float) -> Added:
         """Take in a batch of accepted vectors with their event times; NaN means unknown, and so the arrival `now`.
 
-        What the window then holds does not depend on how records were cut into batches. If it fails, the window is as
-        it was before.
+        What the window then holds does not depend on how records were cut into batches. A batch that does not fit is
+        refused before anything changes.
         """
         self._check(vectors, at, now)
         restamped = self._distrust_what_is_ahead_of(now)
@@ -126,7 +126,7 @@ class SlidingWindow:
         crowded_out, too_many = self._beyond_count(at[too_old:], expired)
         late, evicted = too_old + too_many, expired + crowded_out
         entering = vectors[order[late:]]
-        # Measured before anything changes: should that fail, nothing has.
+        # Measured before records move: should that fail, the window still holds what it held.
         change = self._measured(entering, evicted)
         self._evict(evicted)
         self._enter(entering, at[late:])

@@ -29,8 +29,9 @@ class Estimator(Protocol):
     def contributions(self, scores: Scores, mean_confidence: float) -> Floats:
         """Return what each record adds: one row of numbers for each sum the estimate needs.
 
-        `mean_confidence` is that of the whole window. Most members ignore it; it is what the threshold of `cpc_ac`
-        moves with. Variants of a member must contribute alike and differ in `estimate` only.
+        Each number lies within 0 and 1, so that running totals cannot overflow. `mean_confidence` is that of the whole
+        window, and only conformal forms may heed it: the threshold of `cpc_ac` moves with it, and a window follows that
+        by its curve; what other members contributed when a record came must still hold when it leaves. Variants of a member must contribute alike and differ in `estimate` only.
         """
         ...
 
