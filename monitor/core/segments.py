@@ -4,7 +4,7 @@ A plain object without I/O or clock, like the windows it holds.
 """
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -26,7 +26,36 @@ def name_of(segment: Segment) -> str:
     return ",".join(f"{field}={value}" for field, value in segment) or "all"
 
 
-Texts = NDArray[np.str_]
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """A column of texts. Each distinct one is kept once, so that splitting a batch compares numbers, not texts."""
+
+    values: tuple[str, ...]
+    codes: NDArray[np.int64]
+    """For each record, the place of its text among the values."""
+
+    @classmethod
+    def of(cls, texts: Iterable[str]) -> "Texts":
+        """Return a column of these texts."""
+        places: dict[str, int] = {}
+        codes = [places.setdefault(text, len(places)) for text in texts]
+        return cls(tuple(places), np.array(codes, dtype=np.int64))
+
+    def __len__(self) -> int:
+        """Return the number of records."""
+        return len(self.codes)
+
+    def taken(self, rows: Integers) -> "Texts":
+        """Return the column of some rows."""
+        return Texts(self.values, self.codes[rows])
+
+    def texts(self) -> list[str]:
+        """Return the text of each record."""
+        return [self.values[code] for code in self.codes.tolist()]
+
+    def are(self, text: str) -> NDArray[np.bool_]:
+        """Tell which records have this text."""
+        return np.array([value == text for value in self.values], dtype=np.bool_)[self.codes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +92,12 @@ class Records:
     versions: Texts | None = None
     """Versions of the model that made each record; empty text where unknown."""
 
+    def taken(self, rows: Integers) -> "Records":
+        """Return some of the records."""
+        fields = {name: column.taken(rows) for name, column in self.fields.items()}
+        versions = None if self.versions is None else self.versions.taken(rows)
+        return Records(self.vectors[rows], self.at[rows], fields, versions)
+
 
 @dataclass(frozen=True, slots=True)
 class Taken:
@@ -76,6 +111,29 @@ class Taken:
     """Into the windows of segments, all of them together."""
     unstored_segments: int = 0
     """Entries in segments past the cap; they still count in the whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Those records of a batch that one window is given."""
+
+    segment: Segment
+    vectors: Singles
+    at: Floats
+    """Event times; NaN where unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """A batch on its way into the windows of a model."""
+
+    now: float
+    parts: list[Part]
+    """For the whole first, then for segments, each at most once."""
+    other_version: int = 0
+    unstored_segments: int = 0
+    forgotten: list[Segment] = field(default_factory=list)
+    """Silent segments that make room for new ones."""
 
 
 class ModelWindows:
@@ -107,30 +165,52 @@ class ModelWindows:
 
     def add(self, records: Records, now: float) -> Taken:
         """Take in a batch that arrived at `now`."""
+        return self.enter(self.admit(records, now))
+
+    def admit(self, records: Records, now: float) -> "Admitted":
+        """Decide which windows a batch will enter; nothing changes yet, so that it can be written down first."""
         kept = self._of_the_right_version(records)
-        other = len(records.at) - len(kept)
         vectors, at = records.vectors[kept], records.at[kept]
-        # Split first: what cannot be split must not be in the whole already.
-        parts = [part for names in self._segmentation.split_by for part in _split(names, records.fields, kept)]
-        added, in_segments, unstored = self._windows[ALL].add(vectors, at, now), Added(), 0
-        for segment, rows in parts:
-            window = self._window(segment, now)
-            if window is None:
-                unstored += len(rows)
+        forgotten, unstored = self._silent(now), 0
+        known = set(self._last_seen)
+        parts = [Part(ALL, vectors, at)]
+        for names in self._segmentation.split_by:
+            for segment, rows in _split(names, records.fields, kept):
+                if segment not in known and len(known) >= self._segmentation.most_segments:
+                    # Room is made only when it is needed: a silent segment may still be of interest.
+                    known -= set(forgotten) - {part.segment for part in parts}
+                    if len(known) >= self._segmentation.most_segments:
+                        unstored += len(rows)
+                        continue
+                known.add(segment)
+                parts.append(Part(segment, vectors[rows], at[rows]))
+        return Admitted(
+            now,
+            parts,
+            other_version=len(records.at) - len(kept),
+            unstored_segments=unstored,
+            forgotten=[segment for segment in forgotten if segment not in known],
+        )
+
+    def enter(self, admitted: "Admitted") -> Taken:
+        """Take in a batch as it was admitted; no other batch may have come in between."""
+        for segment in admitted.forgotten:
+            self._forget(segment)
+        added, in_segments = Added(), Added()
+        for part in admitted.parts:
+            if part.segment == ALL:
+                added = self._windows[ALL].add(part.vectors, part.at, admitted.now)
             else:
-                in_segments += window.add(vectors[rows], at[rows], now)
-        return Taken(added, other, in_segments, unstored)
+                in_segments += self._window(part.segment, admitted.now).add(part.vectors, part.at, admitted.now)
+        return Taken(added, admitted.other_version, in_segments, admitted.unstored_segments)
 
     def forget(self, now: float) -> list[Segment]:
         """Forget the segments that no record came to for too long, and return them."""
-        patience = self._segmentation.forget_seconds
-        if patience is None:
-            return []
         # Seen in what is now the future: this machine's clock went back, so the wait begins anew.
         self._last_seen = {segment: min(seen, now) for segment, seen in self._last_seen.items()}
-        silent = [segment for segment, seen in self._last_seen.items() if now - seen > patience]
+        silent = self._silent(now)
         for segment in silent:
-            del self._windows[segment], self._last_seen[segment]
+            self._forget(segment)
         return silent
 
     def totals(self) -> dict[Segment, WindowTotals]:
@@ -153,14 +233,19 @@ class ModelWindows:
     def _of_the_right_version(self, records: Records) -> Integers:
         if self._version is None or records.versions is None:
             return np.arange(len(records.at))
-        return np.flatnonzero((records.versions == self._version) | (records.versions == ""))
+        return np.flatnonzero(records.versions.are(self._version) | records.versions.are(""))
 
-    def _window(self, segment: Segment, now: float) -> SlidingWindow | None:
+    def _silent(self, now: float) -> list[Segment]:
+        patience = self._segmentation.forget_seconds
+        if patience is None:
+            return []
+        return [segment for segment, seen in self._last_seen.items() if now - seen > patience]
+
+    def _forget(self, segment: Segment) -> None:
+        del self._windows[segment], self._last_seen[segment]
+
+    def _window(self, segment: Segment, now: float) -> SlidingWindow:
         if segment not in self._windows:
-            if len(self._last_seen) >= self._segmentation.most_segments:
-                self.forget(now)
-            if len(self._last_seen) >= self._segmentation.most_segments:
-                return None
             self._windows[segment] = SlidingWindow(self._gauge, self._bounds)
         self._last_seen[segment] = now
         return self._windows[segment]
@@ -170,14 +255,16 @@ def _split(names: Sequence[str], fields: Mapping[str, Texts], kept: Integers) ->
     """Yield each combination of values that occurs, with its rows among those kept; a missing value makes no segment."""
     if not all(name in fields for name in names):
         return
-    columns = [fields[name][kept] for name in names]
-    present = np.flatnonzero(np.all([column != "" for column in columns], axis=0))
+    columns = [fields[name].taken(kept) for name in names]
+    present = np.flatnonzero(~np.any([column.are("") for column in columns], axis=0))
     code = np.zeros(len(present), dtype=np.int64)
     for column in columns:
-        values, index = np.unique(column[present], return_inverse=True)
-        code = code * len(values) + index
+        code = code * len(column.values) + column.codes[present]
     order = np.argsort(code, kind="stable")
     edges = np.flatnonzero(np.diff(code[order], prepend=-1, append=-2))
     for start, end in itertools.pairwise(edges):
         rows = present[order[start:end]]
-        yield tuple((name, str(column[rows[0]])) for name, column in zip(names, columns, strict=True)), rows
+        yield (
+            tuple((name, column.values[column.codes[rows[0]]]) for name, column in zip(names, columns, strict=True)),
+            rows,
+        )

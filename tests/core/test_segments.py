@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from monitor.core.calibration import calibrate
 from monitor.core.labelled import label_outputs
-from monitor.core.segments import ALL, ModelWindows, Records, Segmentation, name_of
+from monitor.core.segments import ALL, ModelWindows, Records, Segmentation, Texts, name_of
 from monitor.core.totals import Gauge, totals_of
 from monitor.core.window import Bounds, bytes_per_window
 from tests.strategies import Singles, synthetic
@@ -25,8 +25,8 @@ def records(*rows: tuple[str, str], start: int = 0, version: list[str] | None = 
     return Records(
         POOL[start : start + len(rows)],
         np.arange(start, start + len(rows), dtype=np.float64),
-        {"site": np.array(sites, dtype=np.str_), "scanner": np.array(scanners, dtype=np.str_)},
-        None if version is None else np.array(version),
+        {"site": Texts.of(sites), "scanner": Texts.of(scanners)},
+        None if version is None else Texts.of(version),
     )
 
 
@@ -144,7 +144,7 @@ def test_no_value_can_imitate_another_segment() -> None:
 def test_what_cannot_be_split_is_not_in_the_whole_either() -> None:
     """A batch is taken whole or not at all, so that trying again counts nothing twice."""
     windows = ModelWindows(GAUGE, Bounds(records=100), Segmentation(SPLIT))
-    odd = Records(POOL[:2], np.array([1.0, 2.0]), {"site": np.array(["A"]), "scanner": np.array(["1"])})
+    odd = Records(POOL[:2], np.array([1.0, 2.0]), {"site": Texts.of(["A"]), "scanner": Texts.of(["1"])})
     with pytest.raises(IndexError):
         windows.add(odd, now=10.0)
     assert sizes(windows) == {"all": 0}

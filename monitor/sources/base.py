@@ -1,0 +1,71 @@
+"""The contract of a source: it reads, decodes and says where it is; others commit.
+
+A source delivers records together with the positions that make them read. Whoever polls it writes both in one
+transaction and then acknowledges. So a crash before the commit reads the same records again, and a crash after it
+reads on: none is lost and none counted twice.
+
+All methods are called by one thread, the one that ingests.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from monitor.decode.arrived import Arrived
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """Some records, and where the source stands once they are taken."""
+
+    origin: str = ""
+    """Where they come from, as logs may say it: `file#3fa2c81b`. Never a file's name."""
+    arrived: Arrived = field(default_factory=Arrived)
+    positions: Mapping[bytes, bytes | None] = field(default_factory=dict)
+    """Keys and values to be committed with the records; None forgets a key. Only the source knows what they mean."""
+    counted: Counter[str] = field(default_factory=Counter)
+    """What else happened, by the names of the source's own closed list: `bytes_read`, `files_truncated`."""
+    events: tuple[str, ...] = ()
+    """Sentences for the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """How far behind a source is."""
+
+    bytes: int = 0
+    files: int = 0
+    """Files, partitions or what else the source counts, that hold something unread."""
+    oldest_unread: float | None = None
+    """When the oldest of them was last written or first seen, in Unix seconds; None when nothing is unread."""
+
+
+class Source(Protocol):
+    """Where records come from."""
+
+    name: str
+
+    def restore(self, positions: Mapping[bytes, bytes]) -> None:
+        """Take over the positions that were committed; called once, before the first poll."""
+
+    def poll(self, now: float) -> Iterator[Delivery]:
+        """Yield what is there to be read, at most as much as one tick may take, and never wait for more.
+
+        A later delivery stands on the earlier ones, committed or not. Whoever polls may stop in the middle.
+        """
+
+    def acknowledge(self) -> None:
+        """Everything delivered so far has been committed: files may be archived, offsets reported."""
+
+    def roll_back(self) -> None:
+        """What was delivered since the last acknowledgement could not be committed: deliver it again."""
+
+    def lag(self) -> Lag:
+        """Return how far behind the source is, as of the last poll."""
+
+    def ready(self) -> str | None:
+        """Return None when the source can be read, else a sentence that says what it waits for."""
+
+    def close(self) -> None:
+        """Let go of everything that is open."""
