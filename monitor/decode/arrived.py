@@ -66,6 +66,8 @@ class Arrived:
     """Blank lines and headers."""
     rows: int = 0
     """Lines or rows that were read: accepted, refused and ignored ones together."""
+    unproven: int | None = None
+    """Lines of the file so far that were no JSON, as long as none was; None once one was. Goes into the next piece."""
     hints: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """By model, what probably is wrong with its records, as the latest few hundred look."""
 

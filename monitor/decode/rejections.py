@@ -65,6 +65,16 @@ class Reason(StrEnum):
     """The array holds Python objects, and reading those may run code."""
     TOO_LARGE = "too_large"
     """The file would need absurdly much memory."""
+    UNKNOWN_MODEL = "unknown_model"
+    """The record names a model that is not configured."""
+    BAD_SEGMENT = "bad_segment"
+    """The value of a field that splits records is too long, or holds other characters than letters, digits and a few signs."""
+    BAD_TIMESTAMP = "bad_timestamp"
+    """The time is no time: negative, not a number, in another unit than seconds, or without a zone."""
+    DUPLICATE_ID = "duplicate_id"
+    """A record with this id was counted before."""
+    PARTIAL_TAIL = "partial_tail"
+    """The last line of a file has had no newline for a long time; it is read as soon as it gets one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +89,17 @@ class Problem:
         """Return this problem as the rejection of the record at a place."""
         return Rejection(place, self.reason, self.expected, self.found)
 
-    def of_file(self, path: Path | str) -> InvalidInput:
+    def of_file(self, path: Path | str) -> "RefusedFile":
         """Return this problem as the failure of a whole file, to be raised."""
-        return InvalidInput(str(self.at(str(path))))
+        return RefusedFile(self.reason, str(self.at(str(path))))
+
+
+class RefusedFile(InvalidInput):
+    """A file that as a whole cannot be used."""
+
+    def __init__(self, reason: Reason, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 @dataclass(frozen=True, slots=True)
