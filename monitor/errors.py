@@ -3,6 +3,11 @@
 CpcmonError                 anything a caller may want to catch as ours
 ├── InvalidInput            records that break the rules of `monitor.decode`
 ├── InvalidReference        a reference that cannot be made, read or trusted
+├── StateError              the state folder
+│   ├── StateInUse          another process holds it
+│   ├── StateRefused        it must not be used as it is, and was left untouched
+│   ├── StatePaused         it cannot be written for the moment: the disk is full or read-only
+│   └── StateLost           it failed in a way that only a new start can clear
 └── UsageError              a command or call whose words do not fit together
 
 Messages have three parts: where, what was expected, what was found.
@@ -23,3 +28,23 @@ class InvalidReference(CpcmonError):
 
 class UsageError(CpcmonError):
     """A command or call whose words do not fit together."""
+
+
+class StateError(CpcmonError):
+    """Something about the state folder."""
+
+
+class StateInUse(StateError):
+    """Another process holds the state; exit code 3."""
+
+
+class StateRefused(StateError):
+    """State that must not be used as it is: made by a newer cpcmon, or on a network filesystem. It is left untouched."""
+
+
+class StatePaused(StateError):
+    """State that cannot be written for the moment. Nothing was changed: try again later."""
+
+
+class StateLost(StateError):
+    """State that failed in a way that cannot be trusted any more: stop, and let a new start verify it."""

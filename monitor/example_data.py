@@ -10,11 +10,12 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import softmax
 
 CLASSES = ("fatty", "scattered", "heterogeneous", "dense")
 _MEASUREMENTS = 6
 _PREVALENCE = np.array([0.10, 0.40, 0.40, 0.10])
+_FIRST = 1_790_000_000
+"""When the first of the records in the folder was made, in Unix seconds."""
 _OLDER = np.array([0.22, 0.48, 0.24, 0.06])
 
 Floats = NDArray[np.float64]
@@ -49,6 +50,8 @@ class _Discriminant:
 
     def probabilities(self, measured: Floats) -> Floats:
         """Return what the model says."""
+        from scipy.special import softmax  # noqa: PLC0415 - slow to import, and only the demo needs it
+
         return np.asarray(softmax(measured @ self._weights + self._offsets, axis=1))
 
 
@@ -72,7 +75,21 @@ def write_example(directory: Path) -> dict[str, Path]:
         files[f"{name}_labelled"] = directory / f"{name}_labelled.jsonl"
         _write(files[name], said, None)
         _write(files[f"{name}_labelled"], said, grades)
+    files["inbox"] = directory / "inbox"
+    _write_inbox(files["inbox"], [patients.draw(1500, _PREVALENCE, 1.0), patients.draw(1500, _OLDER, 0.7)], model)
     return files
+
+
+def _write_inbox(folder: Path, sites: list[tuple[Floats, Integers]], model: _Discriminant) -> None:
+    """Write what a gateway leaves in a folder: records of both sites as they came, and one that was cut off."""
+    folder.mkdir(exist_ok=True)
+    said = [model.probabilities(measured).tolist() for measured, _ in sites]
+    with (folder / "results.jsonl").open("w", encoding="utf-8") as file:
+        for row, vectors in enumerate(zip(*said, strict=True)):
+            for site, vector in zip("AB", vectors, strict=True):
+                record = {"id": f"exam-{site}{row}", "time": _FIRST + 60 * row, "site": site, "probs": vector}
+                file.write(json.dumps(record) + "\n")
+        file.write('{"id": "exam-A1500", "site": "A", "probs": [0.1, 0.\n')
 
 
 def _write(path: Path, said: Floats, grades: Integers | None) -> None:

@@ -34,7 +34,7 @@ def fresh(tmp_path: Path) -> Path:
     """What a clone of this tree would hold: no environment, no caches."""
     folder = tmp_path / "clone" / "cpcmon"
     listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],  # noqa: S607
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
         check=True,
         capture_output=True,

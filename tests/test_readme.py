@@ -33,6 +33,7 @@ def test_every_command_of_the_readme_works_from_a_fresh_clone(fresh: Path) -> No
     assert "wrote .demo/density.ref" in printed[1]
     assert "consensus" in printed[2]
     assert "| `consensus` |" in printed[3]
+    assert "density site=B: 1,500 records, estimated accuracy" in printed[4]
     assert (fresh / ".demo/errors.svg").stat().st_size > 2000
     (python,) = blocks("python")
     assert len([line for line in python.splitlines() if line]) == 3

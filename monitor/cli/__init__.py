@@ -1,6 +1,7 @@
 """The commands. One file each; `main` finds the one that is asked for and turns our errors into exit codes.
 
-Exit codes are public: 0 done, 1 failed while running, 2 bad input, reference or usage (nothing was written).
+Exit codes are public: 0 done, 1 failed while running, 2 bad input, reference or usage (nothing was written), 3 state in
+use by another process.
 """
 
 import argparse
@@ -8,10 +9,10 @@ import os
 import sys
 from importlib.metadata import version
 
-from monitor.cli import calibrate, demo, estimate, evaluate
-from monitor.errors import CpcmonError
+from monitor.cli import calibrate, demo, estimate, evaluate, state, watch
+from monitor.errors import CpcmonError, StateInUse, StateLost, StatePaused
 
-_COMMANDS = (calibrate, estimate, evaluate, demo)
+_COMMANDS = (calibrate, estimate, evaluate, watch, state, demo)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -32,7 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
             sys.stdout.flush()
     except CpcmonError as error:
         print(f"cpcmon: {error}", file=sys.stderr)
-        return 2
+        return 3 if isinstance(error, StateInUse) else 1 if isinstance(error, StateLost | StatePaused) else 2
     except BrokenPipeError:
         # The reader of our output has seen enough (`cpcmon … | head`); leave nothing for Python to flush at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

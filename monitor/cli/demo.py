@@ -1,4 +1,4 @@
-"""`cpcmon demo`: the offline commands on a generated example, as one would type them."""
+"""`cpcmon demo`: the commands on a generated example, as one would type them."""
 
 import argparse
 import shlex
@@ -12,7 +12,7 @@ def register(commands: Any) -> None:  # noqa: ANN401  argparse's own type is pri
     """Add the command."""
     parser = commands.add_parser(
         "demo",
-        help="see the offline commands at work on a generated example",
+        help="see the commands at work on a generated example",
         description="Generate an example (a model at its own site and at a shifted one) and run the commands on it.",
         epilog="example: cpcmon demo --directory /tmp/example",
     )
@@ -46,6 +46,10 @@ def run(options: argparse.Namespace) -> int:
         (
             "And at the new site, for each 500 records:",
             f"estimate --reference {place}/density.ref --input {place}/site_b.jsonl --window 500",
+        ),
+        (
+            "Follow a folder into which results of both sites are dropped. What was read survives a kill.",
+            f"watch {place}/inbox --reference {place}/density.ref --state {place}/state --segment-by site --once",
         ),
         (
             "The example knows its labels, so see how far off each estimator was:",

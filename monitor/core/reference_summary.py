@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
-from scipy.special import betaincinv
 
 from monitor.core.estimate import Interval
 from monitor.core.labelled import LabelledOutputs
@@ -127,6 +126,8 @@ def _calibration_error(confidence: Floats, correct: np.ndarray) -> float:
 def share_interval(right: int, records: int, level: float) -> Interval:
     """Return the exact (Clopper-Pearson) interval of a share."""
     tail = (1.0 - level) / 2.0
+    from scipy.special import betaincinv  # noqa: PLC0415 - slow to import, and only calibration needs it
+
     lower = float(betaincinv(right, records - right + 1, tail)) if right > 0 else 0.0
     upper = float(betaincinv(right + 1, records - right, 1.0 - tail)) if right < records else 1.0
     return Interval(lower, upper)

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
@@ -175,5 +174,7 @@ def fit_temperature(probabilities: Floats, labels: Integers) -> float:
         return float(np.exp(coldest))
     if hot >= 0.0:
         return float(np.exp(hottest))
+    from scipy.optimize import brentq  # noqa: PLC0415 - slow to import, and only calibration needs it
+
     root: Callable[..., float] = brentq
     return float(np.exp(root(slope, coldest, hottest, xtol=1e-12)))

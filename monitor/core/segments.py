@@ -49,6 +49,18 @@ class Texts:
         """Return the column of some rows."""
         return Texts(self.values, self.codes[rows])
 
+    @classmethod
+    def joined(cls, columns: "Sequence[Texts]") -> "Texts":
+        """Return columns one after the other."""
+        if len({column.values for column in columns}) == 1:
+            return cls(columns[0].values, np.concatenate([column.codes for column in columns]))
+        places: dict[str, int] = {}
+        codes = []
+        for column in columns:
+            place = [places.setdefault(value, len(places)) for value in column.values]
+            codes.append(np.array(place, dtype=np.int64)[column.codes])
+        return cls(tuple(places), np.concatenate(codes))
+
     def texts(self) -> list[str]:
         """Return the text of each record."""
         return [self.values[code] for code in self.codes.tolist()]
@@ -97,6 +109,25 @@ class Records:
         fields = {name: column.taken(rows) for name, column in self.fields.items()}
         versions = None if self.versions is None else self.versions.taken(rows)
         return Records(self.vectors[rows], self.at[rows], fields, versions)
+
+
+def joined(batches: Sequence[Records]) -> Records:
+    """Return batches of one model as one, in their order."""
+    if len(batches) == 1:
+        return batches[0]
+    names = {name for batch in batches for name in batch.fields}
+    return Records(
+        np.concatenate([batch.vectors for batch in batches]),
+        np.concatenate([batch.at for batch in batches]),
+        {name: Texts.joined([batch.fields.get(name) or _blank(batch) for batch in batches]) for name in sorted(names)},
+        Texts.joined([batch.versions or _blank(batch) for batch in batches])
+        if any(batch.versions for batch in batches)
+        else None,
+    )
+
+
+def _blank(batch: Records) -> Texts:
+    return Texts(("",), np.zeros(len(batch.at), dtype=np.int64))
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +190,10 @@ class ModelWindows:
         """Yield the segments, the whole first."""
         return iter(self._windows)
 
+    def __contains__(self, segment: object) -> bool:
+        """Tell whether a segment has a window."""
+        return segment in self._windows
+
     def __getitem__(self, segment: Segment) -> SlidingWindow:
         """Return a segment's window."""
         return self._windows[segment]
@@ -203,6 +238,10 @@ class ModelWindows:
             else:
                 in_segments += self._window(part.segment, admitted.now).add(part.vectors, part.at, admitted.now)
         return Taken(added, admitted.other_version, in_segments, admitted.unstored_segments)
+
+    def place(self, segment: Segment, seen: float) -> SlidingWindow:
+        """Return a segment's window, which is made if there is none; used to build windows again after a restart."""
+        return self._windows[ALL] if segment == ALL else self._window(segment, seen)
 
     def forget(self, now: float) -> list[Segment]:
         """Forget the segments that no record came to for too long, and return them."""

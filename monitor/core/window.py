@@ -11,20 +11,17 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from monitor.core.measuring import Measuring
 from monitor.core.scores import Floats, Singles
 from monitor.core.threshold_curve import MOST_RECORDS, Totals
 from monitor.core.totals import Gauge, WindowTotals
 
-Slots = NDArray[np.int32]
-
 _ORDER_BYTES = 8 + 4
 _FREE_BYTES = 4
+_STATE_BYTES = 1
 # Room behind the order, so that it is moved to the front once in a while instead of at every batch.
 _SLACK = 0.25
-# Vectors that leave are gathered in pieces, so that a burst does not double the window while it is measured.
-_GATHERED = 1 << 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +50,11 @@ class Bounds:
     def capacity(self) -> int:
         """The most records that the window ever holds."""
         return self.most_records if self.records is None else self.records
+
+    def believed(self, at: Floats, now: float) -> tuple[Floats, int]:
+        """Return event times as a window takes them, unknown and future ones as of `now`, and how many were future."""
+        unknown, future = np.isnan(at), at > now + self.tolerance_seconds
+        return np.where(unknown | future, now, at), int(np.count_nonzero(future))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,7 @@ class SlidingWindow:
         self.bounds = bounds
         self.clock = -math.inf
         """The largest event time believed so far."""
-        self._totals = gauge.empty()
+        self._measuring = Measuring(gauge)
         self._vectors = np.empty((0, gauge.calibration.classes), dtype=np.float32)
         # A stack of slots that hold no record; the first `_idle` of it count.
         self._free, self._idle = np.empty(0, dtype=np.int32), 0
@@ -107,8 +109,8 @@ class SlidingWindow:
         return self._vectors[self._slots[self._start : self._end]]
 
     def totals(self) -> WindowTotals:
-        """Return a snapshot of the totals."""
-        return WindowTotals(self.gauge, self._totals.copy())
+        """Return a snapshot of the totals, measuring what came since the last one."""
+        return WindowTotals(self.gauge, self._measuring.totals(self._vectors))
 
     def add(self, vectors: Singles, at: Floats, now: float) -> Added:
         """Take in a batch of accepted vectors with their event times; NaN means unknown, and so the arrival `now`.
@@ -118,21 +120,38 @@ class SlidingWindow:
         """
         self._check(vectors, at, now)
         restamped = self._distrust_what_is_ahead_of(now)
-        at, future = self._believed(at, now)
+        at, future = self.bounds.believed(at, now)
         order = np.argsort(at, kind="stable")
         at = at[order]
         clock = max(self.clock, float(at[-1])) if len(at) else self.clock
         expired, too_old = self._beyond_age(at, clock)
         crowded_out, too_many = self._beyond_count(at[too_old:], expired)
         late, evicted = too_old + too_many, expired + crowded_out
-        entering = vectors[order[late:]]
-        # Measured before records move: should that fail, the window still holds what it held.
-        change = self._measured(entering, evicted)
         self._evict(evicted)
-        self._enter(entering, at[late:])
-        self._totals += change
+        self._enter(vectors[order[late:]], at[late:])
         self.clock = clock
         return Added(len(at) - late, late, future + restamped, evicted)
+
+    def would_restamp(self, now: float) -> bool:
+        """Tell whether a batch that comes at `now` would change the times of records that are in the window."""
+        return self.clock > now + self.bounds.tolerance_seconds
+
+    def load(self, vectors: Singles, at: Floats, totals: WindowTotals) -> bool:
+        """Take into an empty window the records of an earlier one, in the order they came, whose totals are known.
+
+        There may be records among them that the window had let go. Returns False, and takes nothing, when what it would
+        hold is not what the totals count.
+        """
+        order = np.argsort(at, kind="stable")
+        ranked = at[order]
+        clock = float(ranked[-1]) if len(ranked) else -math.inf
+        _, too_old = self._beyond_age(ranked, clock)
+        start = max(too_old, len(ranked) - self.bounds.capacity)
+        if len(self) or len(ranked) - start != totals.records or totals.gauge is not self.gauge:
+            return False
+        self._enter(vectors[order[start:]], ranked[start:], totals.vector)
+        self.clock = clock
+        return True
 
     def _check(self, vectors: Singles, at: Floats, now: float) -> None:
         classes = self.gauge.calibration.classes
@@ -144,9 +163,9 @@ class SlidingWindow:
 
     def _distrust_what_is_ahead_of(self, now: float) -> int:
         """Take records for arrived now that were believed when the clock of this machine itself was ahead."""
-        limit = now + self.bounds.tolerance_seconds
-        if self.clock <= limit:
+        if not self.would_restamp(now):
             return 0
+        limit = now + self.bounds.tolerance_seconds
         ahead = int(np.searchsorted(self.times, limit, side="right"))
         moved = np.where(np.arange(len(self)) < ahead, self.times, now)
         order = np.argsort(moved, kind="stable")
@@ -154,10 +173,6 @@ class SlidingWindow:
         self._slots[self._start : self._end] = self._slots[self._start : self._end][order]
         self.clock = float(self.times[-1]) if len(self) else -math.inf
         return len(self) - ahead
-
-    def _believed(self, at: Floats, now: float) -> tuple[Floats, int]:
-        unknown, future = np.isnan(at), at > now + self.bounds.tolerance_seconds
-        return np.where(unknown | future, now, at), int(np.count_nonzero(future))
 
     def _beyond_age(self, at: Floats, clock: float) -> tuple[int, int]:
         """Return how many of the window and of the batch, each in order, are too old."""
@@ -178,22 +193,14 @@ class SlidingWindow:
         from_window = int(np.count_nonzero(ranked < len(oldest)))
         return from_window, excess - from_window
 
-    def _measured(self, entering: Singles, evicted: int) -> Totals:
-        """Return what entering and leaving records change in the totals."""
-        change = self.gauge.empty()
-        self.gauge.measure(change, np.asarray(entering, dtype=np.float32), 1)
-        leaving = self._slots[self._start : self._start + evicted]
-        for start in range(0, evicted, _GATHERED):
-            self.gauge.measure(change, self._vectors[leaving[start : start + _GATHERED]], -1)
-        return change
-
     def _evict(self, count: int) -> None:
         slots = self._slots[self._start : self._start + count]
+        self._measuring.emptied(slots, self._vectors)
         self._free[self._idle : self._idle + count] = slots
         self._idle += count
         self._start += count
 
-    def _enter(self, vectors: Singles, at: Floats) -> None:
+    def _enter(self, vectors: Singles, at: Floats, known: Totals | None = None) -> None:
         if len(at) == 0:
             return
         self._make_room(len(at))
@@ -208,6 +215,10 @@ class SlidingWindow:
             self._times[place:end] = self._times[place:end][ranked]
             self._slots[place:end] = self._slots[place:end][ranked]
         self._end = end
+        if known is None:
+            self._measuring.filled(slots, self._vectors)
+        else:
+            self._measuring.known(slots, known)
 
     def _make_room(self, count: int) -> None:
         held, wanted = len(self), len(self) + count
@@ -219,6 +230,7 @@ class SlidingWindow:
             grown[:known] = self._vectors
             free[: self._idle] = self._free[: self._idle]
             free[self._idle : self._idle + slots - known] = np.arange(known, slots)
+            self._measuring.grow(slots)
             self._vectors, self._free, self._idle = grown, free, self._idle + slots - known
         if self._end + count > len(self._times):
             room = max(wanted, int(len(self._vectors) * (1.0 + _SLACK)))
@@ -229,7 +241,7 @@ class SlidingWindow:
 
 def bytes_per_record(classes: int) -> float:
     """Return what one record of a full window takes."""
-    return 4 * classes + _ORDER_BYTES * (1.0 + _SLACK) + _FREE_BYTES
+    return 4 * classes + _ORDER_BYTES * (1.0 + _SLACK) + _FREE_BYTES + _STATE_BYTES
 
 
 def bytes_per_window(gauge: Gauge, bounds: Bounds) -> int:

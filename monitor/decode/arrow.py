@@ -23,7 +23,7 @@ _NULL = Problem(Reason.WRONG_TYPE, "a number", "null")
 
 def read_parquet(path: Path, layout: Layout) -> Decoded:
     """Read a whole Parquet file."""
-    arrow, parquet = _library(path, "pyarrow"), _library(path, "pyarrow.parquet")
+    arrow, parquet = library(path, "pyarrow"), library(path, "pyarrow.parquet")
     try:
         with parquet.ParquetFile(path) as file:
             # The sizes that a Parquet file declares say little: a few bytes may stand for millions of rows.
@@ -33,12 +33,12 @@ def read_parquet(path: Path, layout: Layout) -> Decoded:
             reader = _Reader(path, layout, arrow, file.schema_arrow)
             return reader.read(file.iter_batches(batch_size=_BATCH_ROWS, columns=reader.columns))
     except (arrow.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise _failure(path, error) from error
+        raise failure(path, error) from error
 
 
 def read_ipc(path: Path, layout: Layout) -> Decoded:
     """Read a whole Arrow IPC file or stream; Feather is another name for the file."""
-    arrow, ipc = _library(path, "pyarrow"), _library(path, "pyarrow.ipc")
+    arrow, ipc = library(path, "pyarrow"), library(path, "pyarrow.ipc")
     try:
         with arrow.OSFile(str(path)) as file:
             if file.read(6) == b"ARROW1":
@@ -49,10 +49,11 @@ def read_ipc(path: Path, layout: Layout) -> Decoded:
                 batches = opened = ipc.open_stream(file)
             return _Reader(path, layout, arrow, opened.schema).read(batches)
     except (arrow.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise _failure(path, error) from error
+        raise failure(path, error) from error
 
 
-def _library(path: Path, name: str) -> Any:  # noqa: ANN401 - pyarrow has no types
+def library(path: Path | str, name: str) -> Any:  # noqa: ANN401 - pyarrow has no types
+    """Return a module of pyarrow, or say how to install it."""
     try:
         return import_module(name)
     except ImportError as error:
@@ -61,7 +62,8 @@ def _library(path: Path, name: str) -> Any:  # noqa: ANN401 - pyarrow has no typ
         ) from error
 
 
-def _failure(path: Path, error: Exception) -> Exception:
+def failure(path: Path | str, error: Exception) -> Exception:
+    """Return what pyarrow says of a file as our own error."""
     # Pyarrow raises OSError for damage too; only one with a number is the system's.
     if isinstance(error, OSError) and error.errno is not None:
         return error
@@ -102,9 +104,8 @@ class _Reader:
         expected, found = "a column of numbers", kind
         if self._is_vector:
             expected = "a column of lists of numbers"
-            is_list = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
-            found = kind.value_type if is_list else None
-        if found is None or not (types.is_floating(found) or types.is_integer(found)):
+            found = kind.value_type if is_list(types, kind) else None
+        if found is None or not is_number(types, found):
             raise Problem(Reason.WRONG_TYPE, f"{expected} {name}", str(kind)[:40]).of_file(self._path)
 
     @property
@@ -136,27 +137,43 @@ class _Reader:
 
     def _matrix(self, batch: Any) -> tuple[Floats, Indices, Booleans]:  # noqa: ANN401
         columns = [batch.column(name) for name in self._outputs]
-        matrix: Floats = np.column_stack([_floats(column) for column in columns])
-        null = any_in_row(np.column_stack([_nulls(column) for column in columns]))
+        matrix: Floats = np.column_stack([floats_in(column) for column in columns])
+        null = any_in_row(np.column_stack([nulls_in(column) for column in columns]))
         return matrix.reshape(-1), np.full(len(matrix), matrix.shape[1]), null
 
     def _vectors(self, batch: Any) -> tuple[Floats, Indices, Booleans]:  # noqa: ANN401
-        column = batch.column(self._outputs[0])
-        compute = import_module("pyarrow.compute")
-        # Flattening leaves out the lists that are null, whatever lies beneath them.
-        lengths: Indices = compute.fill_null(compute.list_value_length(column), 0).to_numpy(zero_copy_only=False)
-        values = column.flatten()
-        null = _nulls(column).copy()
-        owners = np.repeat(np.arange(len(column)), lengths)
-        null[owners[_nulls(values)]] = True
-        return _floats(values), lengths.astype(np.int64), null
+        return vectors_in(batch.column(self._outputs[0]))
 
 
-def _floats(column: Any) -> Floats:  # noqa: ANN401
+def vectors_in(column: Any) -> tuple[Floats, Indices, Booleans]:  # noqa: ANN401
+    """Return the numbers of a column of lists, how many each list has, and which are null or hold a null."""
+    compute = import_module("pyarrow.compute")
+    # Flattening leaves out the lists that are null, whatever lies beneath them.
+    lengths: Indices = compute.fill_null(compute.list_value_length(column), 0).to_numpy(zero_copy_only=False)
+    values = column.flatten()
+    null = nulls_in(column).copy()
+    owners = np.repeat(np.arange(len(column)), lengths)
+    null[owners[nulls_in(values)]] = True
+    return floats_in(values), lengths.astype(np.int64), null
+
+
+def is_number(types: Any, kind: Any) -> bool:  # noqa: ANN401
+    """Tell whether a type of Arrow is one of numbers."""
+    return bool(types.is_floating(kind) or types.is_integer(kind))
+
+
+def is_list(types: Any, kind: Any) -> bool:  # noqa: ANN401
+    """Tell whether a type of Arrow is one of lists."""
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
+def floats_in(column: Any) -> Floats:  # noqa: ANN401
+    """Return the numbers of a column."""
     numbers: Floats = column.to_numpy(zero_copy_only=False).astype(np.float64)
     return numbers
 
 
-def _nulls(column: Any) -> Booleans:  # noqa: ANN401
+def nulls_in(column: Any) -> Booleans:  # noqa: ANN401
+    """Tell which values of a column are null."""
     null: Booleans = column.is_null().to_numpy(zero_copy_only=False)
     return null

@@ -47,7 +47,7 @@ def _plan(header: list[str], layout: Layout, intake: Intake) -> _Plan | Problem:
         found = find_class_columns(layout, header)
         if isinstance(found, Problem):
             is_missing = found.reason is Reason.MISSING_FIELD
-            return _missing(layout.class_columns, header, found) if is_missing else found
+            return missing_columns(layout.class_columns, header, found) if is_missing else found
         if found.classes is not None:
             intake.fix_classes(found.classes)
         wanted = found.columns
@@ -56,7 +56,7 @@ def _plan(header: list[str], layout: Layout, intake: Intake) -> _Plan | Problem:
     labels = () if layout.label_field is None else (layout.label_field,)
     times = Counter(header)
     if absent := tuple(name for name in (*wanted, *labels) if not times[name]):
-        return _missing(absent, header, None)
+        return missing_columns(absent, header, None)
     if twice := [name for name in (*wanted, *labels) if times[name] > 1]:
         return Problem(Reason.BAD_HEADER, f"one column named {twice[0]}", f"{times[twice[0]]}")
     place_of = {name: place for place, name in enumerate(header)}
@@ -66,13 +66,13 @@ def _plan(header: list[str], layout: Layout, intake: Intake) -> _Plan | Problem:
     return _Plan(() if is_array else places, places[0] if is_array else None, label)
 
 
-def _missing(wanted: tuple[str, ...], header: list[str], otherwise: Problem | None) -> Problem:
+def missing_columns(wanted: tuple[str, ...], header: Sequence[str], otherwise: Problem | None) -> Problem:
     """Say that columns are missing, and what the header looks like instead."""
     expected = f"a header with the column{'s' if len(wanted) > 1 else ''} {listed(wanted)}"
     for separator, name in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
         if any(separator in cell for cell in header):
             return Problem(Reason.BAD_HEADER, "commas between the cells", f"{name}: save it with commas")
-    if all(_is_number(cell) for cell in header):
+    if all(is_number(cell) for cell in header):
         return Problem(Reason.BAD_HEADER, expected, "a first line of numbers")
     alike = tuple(name for name in header if name.startswith("prob_"))
     if otherwise is None and len(alike) > 1 and wanted[0] == "probs":
@@ -91,11 +91,11 @@ def _take_numbers(chunk: Rows, plan: _Plan, intake: Intake) -> None:
     except ValueError:
         kept = []
         for place, row in enumerate(cells):
-            odd = next((cell for cell in row if not _is_number(cell)), None)
+            odd = next((cell for cell in row if not is_number(cell)), None)
             if odd is None:
                 kept.append(place)
             else:
-                intake.reject(numbers[place], _no_number(odd))
+                intake.reject(numbers[place], no_number(odd))
         matrix = np.array([cells[place] for place in kept], dtype=np.float64).reshape(-1, len(plan.numbers))
     intake.add_matrix(np.array(numbers, dtype=np.int64)[list(kept)], matrix, _labels(rows, kept, plan))
 
@@ -109,7 +109,7 @@ def _take_arrays(chunk: Rows, array: int, plan: _Plan, layout: Layout, intake: I
             vectors.append(decode_vector(row[array]))
             kept.append(place)
         except (ValueError, RecursionError):
-            intake.reject(numbers[place], _problem_of_array(row[array], layout.kind))
+            intake.reject(numbers[place], problem_of_array(row[array], layout.kind))
     lines: Indices = np.array(numbers, dtype=np.int64)[kept]
     add_vectors(intake, lines, vectors, _labels(rows, kept, plan))
 
@@ -118,7 +118,8 @@ def _labels(rows: list[list[str]], kept: Sequence[int], plan: _Plan) -> list[obj
     return None if plan.label is None else [rows[place][plan.label].strip() for place in kept]
 
 
-def _problem_of_array(cell: str, kind: Kind) -> Problem:
+def problem_of_array(cell: str, kind: Kind) -> Problem:
+    """Say why a cell holds no vector."""
     expected = "a JSON array of numbers"
     if not cell.strip():
         return Problem(Reason.WRONG_TYPE, expected, "an empty cell")
@@ -127,7 +128,8 @@ def _problem_of_array(cell: str, kind: Kind) -> Problem:
     return problem or Problem(Reason.BAD_JSON, expected, "something else")
 
 
-def _is_number(cell: str) -> bool:
+def is_number(cell: str) -> bool:
+    """Tell whether a cell holds a number."""
     try:
         float(cell)
     except ValueError:
@@ -135,9 +137,10 @@ def _is_number(cell: str) -> bool:
     return True
 
 
-def _no_number(cell: str) -> Problem:
+def no_number(cell: str) -> Problem:
+    """Say why a cell holds no number."""
     if not cell.strip():
         return Problem(Reason.WRONG_TYPE, "a number", "an empty cell")
-    if _is_number(cell.replace(",", ".")):
+    if is_number(cell.replace(",", ".")):
         return Problem(Reason.WRONG_TYPE, "a number with a decimal point", "a decimal comma")
     return Problem(Reason.WRONG_TYPE, "a number", f"a text of {len(cell)} characters")

@@ -33,13 +33,13 @@ class CsvRows:
             numbers: list[int] = []
             rows: list[list[str]] = []
             self._feed.characters = 0
-            with _wide_cells():
+            with wide_cells():
                 more = self._collect(numbers, rows, reject)
             if rows:
                 yield numbers, rows
 
     def _read_header(self, path: Path) -> list[str]:
-        with _wide_cells():
+        with wide_cells():
             while True:
                 row = self._next()
                 if isinstance(row, Problem):
@@ -57,8 +57,8 @@ class CsvRows:
             if isinstance(row, Problem):
                 reject(self._feed.first, row)
                 self._feed.give_back()
-            elif len(row) < 2 and not "".join(row).strip():
-                continue  # a blank line
+            elif is_blank(row):
+                continue
             elif len(row) != len(self.header):
                 reject(self._feed.first, self._ragged(row))
                 self._feed.give_back()
@@ -83,6 +83,11 @@ class CsvRows:
     def _ragged(self, row: list[str]) -> Problem:
         cells = str(len(row))
         return Problem(Reason.BAD_CSV, f"{len(self.header)} cells, as in the header", cells)
+
+
+def is_blank(row: list[str]) -> bool:
+    """Tell whether a row is a line with nothing in it."""
+    return len(row) < 2 and not "".join(row).strip()
 
 
 class _UnusableLine(Exception):
@@ -148,7 +153,8 @@ def _decoded(piece: Lines) -> Iterator[tuple[int, str | Problem]]:
 
 
 @contextmanager
-def _wide_cells() -> Iterator[None]:
+def wide_cells() -> Iterator[None]:
+    """Let the csv module read cells of any length that a line may have."""
     # The limit belongs to the whole process, so it is put back as soon as a chunk is read.
     before = csv.field_size_limit(MAX_LINE_BYTES)
     try:

@@ -8,18 +8,17 @@ from monitor.decode.csv import read_csv
 from monitor.decode.jsonl import read_jsonl
 from monitor.decode.layout import Layout
 from monitor.decode.npy import read_npy, read_npz
+from monitor.decode.pieces import SUFFIXES, Format, format_of
 from monitor.errors import InvalidInput, UsageError
 
 _READERS = {
-    ".jsonl": read_jsonl,
-    ".ndjson": read_jsonl,
-    ".csv": read_csv,
-    ".npz": read_npz,
-    ".parquet": read_parquet,
-    ".pq": read_parquet,
-    ".arrow": read_ipc,
-    ".feather": read_ipc,
-    ".ipc": read_ipc,
+    Format.JSONL: read_jsonl,
+    Format.JSONL_GZ: read_jsonl,
+    Format.CSV: read_csv,
+    Format.CSV_GZ: read_csv,
+    Format.NPZ: read_npz,
+    Format.PARQUET: read_parquet,
+    Format.ARROW: read_ipc,
 }
 
 
@@ -28,18 +27,17 @@ def read_file(path: Path, layout: Layout, *, labels: Path | None = None) -> Deco
 
     Bad records are counted in the answer; InvalidInput means that the file as a whole cannot be used.
     """
-    suffix = path.suffix.lower()
-    if suffix != ".npy" and suffix not in _READERS:
-        known = ", ".join([*_READERS, ".npy"])
-        raise InvalidInput(f"{path}: expected a file named {known}, found {suffix or 'no suffix'!r}")
-    if labels is not None and suffix != ".npy":
+    format_ = format_of(path.name) if path.suffix else None
+    if format_ is None:
+        raise InvalidInput(f"{path}: expected a file named {', '.join(SUFFIXES)}, found {path.suffix or 'no suffix'!r}")
+    if labels is not None and format_ is not Format.NPY:
         raise UsageError(f"{labels}: expected a file of labels only beside an .npy file, found {path}")
     try:
         for file in (path, labels):
             if file is not None and not file.is_file():
                 found = "a directory" if file.is_dir() else "something else" if file.exists() else "none"
                 raise InvalidInput(f"{file}: expected a file, found {found}")
-        return read_npy(path, layout, labels) if suffix == ".npy" else _READERS[suffix](path, layout)
+        return read_npy(path, layout, labels) if format_ is Format.NPY else _READERS[format_](path, layout)
     except OSError as error:
         raise InvalidInput(
             f"{error.filename or path}: expected a readable file, found {error.strerror or error}"

@@ -16,6 +16,22 @@ _SHARE_OF_ALL = 0.1
 _SHARE_ONE_HOT = 0.95
 
 
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """How a reader is told to declare a kind."""
+
+    verb: str
+    option: str
+
+    def of(self, kind: str) -> str:
+        """Return what declares a kind."""
+        return self.option.format(kind)
+
+
+ON_THE_COMMAND_LINE = Wording("add", "--kind {}")
+IN_A_FILE_OF_SETTINGS = Wording("set", "kind: {}")
+
+
 @dataclass(slots=True)
 class Tally:
     """Counts what the vectors of a file look like, one piece at a time."""
@@ -49,18 +65,19 @@ class Tally:
         self.like_logprob += int(np.count_nonzero(logprob))
         self.like_logits += int(np.count_nonzero(~percent & ~logprob & np.isfinite(odd).all(axis=1)))
 
-    def hints(self, probabilities: Singles) -> tuple[str, ...]:
-        """Return what to tell the user on the whole file, given its accepted vectors."""
+    def hints(self, probabilities: Singles, wording: Wording = ON_THE_COMMAND_LINE) -> tuple[str, ...]:
+        """Return what to tell the user on all vectors counted, given the accepted ones."""
         found = []
         counts = {"logits": self.like_logits, "percent": self.like_percent, "logprob": self.like_logprob}
         kind, count = max(counts.items(), key=lambda item: item[1])
         if count >= _FEWEST and count > _SHARE_OF_REJECTED * self.refused and count >= _SHARE_OF_ALL * self.seen:
             name = {"percent": "percentages", "logprob": "log-probabilities"}.get(kind, kind)
-            found.append(f"looks like {name}: add --kind {kind}")
+            found.append(f"looks like {name}: {wording.verb} {wording.of(kind)}")
         of = self.seen if self.kind is Kind.LOGITS else self.refused
         count = self.like_probs
         if count >= _FEWEST and count > _SHARE_OF_REJECTED * of and count >= _SHARE_OF_ALL * self.seen:
-            found.append(f"looks like probabilities: add --kind probs instead of --kind {self.kind}")
+            option = f"{wording.of(Kind.PROBS)} instead of {wording.of(self.kind)}"
+            found.append(f"looks like probabilities: {wording.verb} {option}")
         found.extend(self._hints_on_accepted(probabilities))
         return tuple(found)
 

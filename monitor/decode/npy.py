@@ -3,11 +3,11 @@
 import math
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tokenize import TokenError
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 from warnings import catch_warnings, simplefilter
 
 import numpy as np
@@ -25,7 +25,7 @@ _CLASS_NAMES = "classes"
 
 # What NumPy raises on a header that is no literal of the right sort; it never evaluates one.
 _BAD_HEADER = (ValueError, EOFError, TypeError, SyntaxError, RecursionError, MemoryError, TokenError)
-_DAMAGED = (ValueError, EOFError, zlib.error, zipfile.BadZipFile, RuntimeError)
+DAMAGED = (ValueError, EOFError, zlib.error, zipfile.BadZipFile, RuntimeError)
 
 
 def read_npy(path: Path, layout: Layout, labels: Path | None) -> Decoded:
@@ -48,19 +48,20 @@ def read_npz(path: Path, layout: Layout) -> Decoded:
     """Read outputs, and labels and class names if there are any, from the arrays of an NPZ file."""
     try:
         with zipfile.ZipFile(path) as archive:
-            return _read_archive(_Archive(path, archive), layout)
-    except _DAMAGED as error:
+            return _read_archive(Archive(path, archive, MAX_NPZ_BYTES), layout)
+    except DAMAGED as error:
         raise Problem(Reason.BAD_FILE, "an .npz file", f"a damaged one: {said(error)}").of_file(path) from error
 
 
-class _Archive:
-    """The arrays of an NPZ file."""
+class Archive:
+    """The arrays of an NPZ file; what they take together once unpacked is looked at before anything is."""
 
-    def __init__(self, path: Path, archive: zipfile.ZipFile) -> None:
-        total = sum(member.file_size for member in archive.infolist())
-        if total > MAX_NPZ_BYTES:
-            found = f"{total / (1 << 30):.1f} GiB"
-            raise Problem(Reason.TOO_LARGE, f"at most {MAX_NPZ_BYTES >> 30} GiB once unpacked", found).of_file(path)
+    def __init__(self, path: Path | str, archive: zipfile.ZipFile, most_bytes: int) -> None:
+        self.total = sum(member.file_size for member in archive.infolist())
+        if self.total > most_bytes:
+            found = f"{self.total / (1 << 30):.1f} GiB"
+            expected = f"at most {most_bytes / (1 << 30):.3g} GiB once unpacked"
+            raise Problem(Reason.TOO_LARGE, expected, found).of_file(path)
         self.path = path
         self._archive = archive
         self._members = {member.filename.removesuffix(".npy"): member for member in archive.infolist()}
@@ -71,7 +72,7 @@ class _Archive:
         return tuple(self._members)
 
     def array(self, name: str, *, of_labels: bool = False) -> NDArray[Any]:
-        """Read one array."""
+        """Read one array; one of labels may hold texts too."""
         if name not in self._members:
             found = f"the arrays {listed(self.names)}"
             raise Problem(Reason.MISSING_FIELD, f"an array named {name}", found).of_file(self.path)
@@ -83,7 +84,7 @@ class _Archive:
             return _read_array(file, member.file_size, f"{self.path}, array {name}", of_labels=of_labels)
 
 
-def _read_archive(archive: _Archive, layout: Layout) -> Decoded:
+def _read_archive(archive: Archive, layout: Layout) -> Decoded:
     labels = None if layout.label_field is None else archive.array(layout.label_field, of_labels=True)
     if layout.class_columns is not None:
         found = find_class_columns(layout, archive.names)
@@ -91,9 +92,9 @@ def _read_archive(archive: _Archive, layout: Layout) -> Decoded:
             raise found.of_file(archive.path)
         return accept(_stack(archive, found), replace(layout, classes=found.classes), labels, where=str(archive.path))
     outputs = archive.array(layout.field or "")
-    names = _class_names(archive, layout)
+    names = class_names(archive, {layout.field, layout.label_field})
     if names is not None:
-        order = _order(names, outputs, layout)
+        order = order_in(names, outputs, layout)
         if isinstance(order, Problem):
             raise order.of_file(archive.path)
         layout = replace(layout, classes=layout.classes or names)
@@ -101,7 +102,7 @@ def _read_archive(archive: _Archive, layout: Layout) -> Decoded:
     return accept(outputs, layout, labels, where=str(archive.path))
 
 
-def _order(names: tuple[str, ...], outputs: NDArray[Any], layout: Layout) -> Sequence[int] | Problem:
+def order_in(names: tuple[str, ...], outputs: NDArray[Any], layout: Layout) -> Sequence[int] | Problem:
     """Return where each class stands in the array, whose own class names are given."""
     count = 2 if layout.kind is Kind.SCORE else outputs.shape[1] if outputs.ndim == 2 else 0
     if not all(names):
@@ -114,7 +115,7 @@ def _order(names: tuple[str, ...], outputs: NDArray[Any], layout: Layout) -> Seq
     return order
 
 
-def _stack(archive: _Archive, found: ClassColumns) -> NDArray[Any]:
+def _stack(archive: Archive, found: ClassColumns) -> NDArray[Any]:
     columns = [archive.array(name) for name in found.columns]
     shapes = {column.shape for column in columns}
     if len(shapes) > 1 or columns[0].ndim != 1:
@@ -123,8 +124,9 @@ def _stack(archive: _Archive, found: ClassColumns) -> NDArray[Any]:
     return np.column_stack(columns)
 
 
-def _class_names(archive: _Archive, layout: Layout) -> tuple[str, ...] | None:
-    if _CLASS_NAMES not in archive.names or _CLASS_NAMES in {layout.field, layout.label_field}:
+def class_names(archive: Archive, taken: Container[str | None]) -> tuple[str, ...] | None:
+    """Return the names of the classes that a file gives, in its own order, unless that array is something else."""
+    if _CLASS_NAMES not in archive.names or _CLASS_NAMES in taken:
         return None
     names = archive.array(_CLASS_NAMES, of_labels=True)
     # Integers are names too: to pass over them would be to take the array's order for that of the classes.
@@ -140,26 +142,46 @@ def _read_array_file(path: Path, *, of_labels: bool) -> NDArray[Any]:
 
 
 def _read_array(file: IO[bytes], size: int, where: str, *, of_labels: bool) -> NDArray[Any]:
+    described = read_description(file, size, where, of_labels=of_labels)
+    data = file.read(described.size)
+    if len(data) != described.size:
+        raise Problem(Reason.BAD_FILE, f"{described.size:,} bytes", f"{len(data):,}").of_file(where)
+    return np.ndarray(described.shape, described.dtype, buffer=data, order="F" if described.fortran else "C")
+
+
+class Description(NamedTuple):
+    """What the header of an array says, and the file does not contradict."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    fortran: bool
+    """Whether columns stand one after the other, instead of rows."""
+
+    @property
+    def size(self) -> int:
+        """How many bytes the numbers take."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+def read_description(file: IO[bytes], size: int, where: str, *, of_labels: bool = False) -> Description:
+    """Read the header of an array in a file of some size, and refuse what is none or does not fit."""
     try:
         with catch_warnings():
             simplefilter("ignore")  # NumPy warns of headers that Python 2 wrote, and reads them all the same
-            dtype, shape, fortran = _read_header(file)
+            described = Description(*_read_header(file))
     except _BAD_HEADER as error:
         raise Problem(Reason.BAD_HEADER, "a NumPy array", f"a header that cannot be read: {said(error)}").of_file(
             where
         ) from error
-    if (problem := problem_of_label_dtype(dtype) if of_labels else problem_of_dtype(dtype)) is not None:
+    problem = problem_of_label_dtype(described.dtype) if of_labels else problem_of_dtype(described.dtype)
+    if problem is not None:
         raise problem.of_file(where)
-    promised = math.prod(shape) * dtype.itemsize
     held = size - file.tell()
     # More than was promised is as suspicious: a second array behind the first would be lost without a word.
-    if min(shape, default=0) < 0 or promised != held:
-        found = f"shape {shape}, which needs {promised:,} bytes, and {held:,}"
+    if min(described.shape, default=0) < 0 or described.size != held:
+        found = f"shape {described.shape}, which needs {described.size:,} bytes, and {held:,}"
         raise Problem(Reason.BAD_HEADER, "a header that fits the file", found).of_file(where)
-    data = file.read(promised)
-    if len(data) != promised:
-        raise Problem(Reason.BAD_FILE, f"{promised:,} bytes", f"{len(data):,}").of_file(where)
-    return np.ndarray(shape, dtype, buffer=data, order="F" if fortran else "C")
+    return described
 
 
 def _read_header(file: IO[bytes]) -> tuple[np.dtype[Any], tuple[int, ...], bool]:

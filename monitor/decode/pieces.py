@@ -26,7 +26,7 @@ class Format(StrEnum):
         return self in {Format.JSONL, Format.CSV}
 
 
-_SUFFIXES = {
+SUFFIXES = {
     ".jsonl": Format.JSONL,
     ".ndjson": Format.JSONL,
     ".csv": Format.CSV,
@@ -41,12 +41,13 @@ _SUFFIXES = {
     ".feather": Format.ARROW,
     ".ipc": Format.ARROW,
 }
+"""How the names of files of each format end."""
 
 
 def format_of(name: str) -> Format | None:
     """Return the format that a file's name promises, or None."""
     lower = name.lower()
-    return next((format_ for suffix, format_ in _SUFFIXES.items() if lower.endswith(suffix)), None)
+    return next((format_ for suffix, format_ in SUFFIXES.items() if lower.endswith(suffix)), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,12 +94,14 @@ def judge(rows: NDArray[Any], kind: Kind) -> Judged:
 def _judge_probabilities(numbers: Floats, codes: Codes, kind: Kind) -> Judged:
     # Of a score's two numbers the first is our own: 1 - s is below 0 exactly when s is above 1.
     given = numbers[:, 1:] if kind is Kind.SCORE else numbers
-    low, high = given.min(axis=1), given.max(axis=1)
-    mark(codes, ~(np.isfinite(low) & np.isfinite(high)), Reason.NOT_FINITE)
-    mark(codes, (low < -_ABSURD) | (high > _ABSURD), Reason.OUT_OF_RANGE)
-    mark(codes, low < -EDGE_TOLERANCE, Reason.NEGATIVE)
-    mark(codes, high > 1.0 + EDGE_TOLERANCE, Reason.ABOVE_ONE)
-    np.clip(numbers, 0.0, 1.0, out=numbers)
+    # Nearly always all is well, and then the whole need only be looked at once. NaN is not within.
+    if not (given.size and given.min() >= 0.0 and given.max() <= 1.0):
+        low, high = given.min(axis=1), given.max(axis=1)
+        mark(codes, ~(np.isfinite(low) & np.isfinite(high)), Reason.NOT_FINITE)
+        mark(codes, (low < -_ABSURD) | (high > _ABSURD), Reason.OUT_OF_RANGE)
+        mark(codes, low < -EDGE_TOLERANCE, Reason.NEGATIVE)
+        mark(codes, high > 1.0 + EDGE_TOLERANCE, Reason.ABOVE_ONE)
+        np.clip(numbers, 0.0, 1.0, out=numbers)
     total = numbers.sum(axis=1)
     off = np.abs(total - 1.0)
     mark(codes, ~(off <= sum_tolerance(numbers.shape[1])), Reason.BAD_SUM)
@@ -108,8 +110,10 @@ def _judge_probabilities(numbers: Floats, codes: Codes, kind: Kind) -> Judged:
 
 def _divide(numbers: Floats, total: Floats) -> Singles:
     numbers /= total[:, np.newaxis]
+    probabilities = numbers.astype(np.float32)
     # Adding zero turns minus zero, which JSON allows, into zero.
-    return (numbers + 0.0).astype(np.float32)
+    probabilities += 0.0
+    return probabilities
 
 
 def explain(row: Floats, reason: Reason, kind: Kind) -> Problem:

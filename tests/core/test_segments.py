@@ -129,7 +129,7 @@ def test_memory_is_told_beforehand(split: tuple[tuple[str, ...], ...], windows: 
     """From the configuration alone: tables once, and every window full."""
     model = ModelWindows(GAUGE, Bounds(records=5000), Segmentation(split))
     assert model.most_bytes() == GAUGE.bytes_shared + windows * bytes_per_window(GAUGE, Bounds(records=5000))
-    assert "5,000 records: 31 bytes a record" in model.memory()
+    assert "5,000 records: 32 bytes a record" in model.memory()
     assert f"{model.most_bytes() / 1e6:.1f} MB at most in all" in model.memory()
 
 

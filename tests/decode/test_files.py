@@ -12,7 +12,7 @@ from monitor.errors import InvalidInput
 from tests.decode.record_files import GOOD, write_records
 
 
-@pytest.mark.parametrize("name", ["a.json", "a.txt", "a.csv.gz", "a.pkl", "a", ".jsonl"])
+@pytest.mark.parametrize("name", ["a.json", "a.txt", "a.parquet.gz", "a.pkl", "a", ".jsonl"])
 def test_an_unknown_suffix_is_refused_with_the_known_ones(name: str, tmp_path: Path) -> None:
     """A format is never guessed from what is inside."""
     with pytest.raises(InvalidInput, match=r"expected a file named \.jsonl, \.ndjson, \.csv, .* found "):

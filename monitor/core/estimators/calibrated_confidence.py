@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import numpy as np
-from scipy.optimize import isotonic_regression
 
 from monitor.core.estimate import Estimate, clipped
 from monitor.core.estimators.base import Means
@@ -31,6 +30,8 @@ class CalibratedConfidence:
         confidence = _knot(reference.scores(scaled=scaled))
         knots, group, count = np.unique(confidence, return_inverse=True, return_counts=True)
         right = np.bincount(group, weights=reference.correct)
+        from scipy.optimize import isotonic_regression  # noqa: PLC0415 - slow to import, and only calibration needs it
+
         fitted = np.asarray(isotonic_regression(right / count, weights=count).x, dtype=np.float64)
         # Within a level stretch of the curve only its two ends matter.
         rises = np.flatnonzero(np.diff(fitted) > 0.0)

@@ -1,0 +1,85 @@
+"""`cpcmon state`: what a state folder holds, for people; works while nothing else uses it."""
+
+import argparse
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from monitor.core.segments import name_of
+from monitor.decode.arrived import Pointer
+from monitor.sources.ledger import called, key_of
+from monitor.state.store import State
+
+
+def register(commands: Any) -> None:  # noqa: ANN401  argparse's own type is private
+    """Add the command."""
+    parser = commands.add_parser(
+        "state",
+        help="show what a state folder holds",
+        description="Show the windows, counters, events and refused records that a state folder holds."
+        " While cpcmon runs on it, read the file rejected.jsonl in it instead.",
+    )
+    parser.add_argument("folder", type=Path, help="the state folder")
+    parser.add_argument("--rejected", type=int, default=10, metavar="N", help="refused records to show (default: 10)")
+    parser.add_argument("--inbox", type=Path, metavar="DIR", help="name the files of refused records, found here")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Open, show, close."""
+    if not options.folder.is_dir():
+        raise FileNotFoundError(f"{options.folder}: expected a state folder, found none")
+    state = State.open(options.folder, allow_network=True, mend=False)
+    try:
+        _show_windows(state)
+        print("\ncounters")
+        for name, value in sorted(state.counters().items()):
+            if value:
+                print(f"  {value:>12,}  {' '.join(name)}")
+        _show_rejected(state, options.rejected, _names(options.inbox, state.key) if options.inbox else {})
+        events = state.past_events()
+        if events:
+            print("\nlatest events")
+            for at, event in events[-10:]:
+                print(f"  {_clock(at)}  {event}")
+    finally:
+        state.close()
+    return 0
+
+
+def _show_windows(state: State) -> None:
+    print("windows")
+    for window in state.windows():
+        model, segment = window.name
+        records = sum(len(one.chunk.at) for one in window.chunks)
+        times = f", newest {_clock(max(one.newest for one in window.chunks))}" if window.chunks else ""
+        print(f"  {model} {name_of(segment)}: {records:,} records in {len(window.chunks):,} chunks{times}")
+
+
+def _show_rejected(state: State, most: int, names: dict[str, Path]) -> None:
+    rejected = state.rejected()
+    if not rejected:
+        return
+    reasons = Counter(str(pointer.reason) for *_, pointer in rejected)
+    print(
+        f"\nthe latest {len(rejected):,} refused records: {', '.join(f'{n:,} {why}' for why, n in reasons.most_common())}"
+    )
+    for at, source, origin, pointer in rejected[-most:] if most > 0 else []:
+        where = names.get(origin, origin)
+        print(f"  {_clock(at)}  {source}  {where}, {_place(pointer)}: {pointer.reason}")
+
+
+def _place(pointer: Pointer) -> str:
+    bytes_ = "" if pointer.offset is None else f" (byte {pointer.offset:,}, {pointer.length:,} long)"
+    shape = "" if pointer.shape is None else f" [{pointer.shape}]"
+    return f"line or row {pointer.number:,}{bytes_}{shape}"
+
+
+def _names(inbox: Path, key: bytes) -> dict[str, Path]:
+    """Return the files of a directory by what messages call them: only whoever has the key can tell."""
+    return {called(key_of(file.relative_to(inbox), key)): file for file in inbox.rglob("*") if file.is_file()}
+
+
+def _clock(at: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))

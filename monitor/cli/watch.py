@@ -1,0 +1,215 @@
+"""`cpcmon watch`: follow a directory of outputs, and say how accurate the model is now. No broker, no server."""
+
+import argparse
+import json
+import logging
+import signal
+import sys
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from monitor.core.estimate import Estimate
+from monitor.core.segments import ALL, Segmentation, name_of
+from monitor.core.window import Bounds
+from monitor.decode.record_format import RecordFields
+from monitor.decode.records import Kind
+from monitor.decode.stream import StreamDecoder
+from monitor.durations import seconds
+from monitor.errors import UsageError
+from monitor.pipeline import Ingestion
+from monitor.reference_file import Reference
+from monitor.sources.crash_guard import CrashGuard
+from monitor.sources.directory import DirectoryOptions, DirectorySource, OnFinish
+from monitor.state.store import State
+from monitor.watched_model import ModelOptions, WatchedModel
+
+_FIELDS = ("probs", "model", "version", "id", "time")
+
+
+def register(commands: Any) -> None:  # noqa: ANN401  argparse's own type is private
+    """Add the command."""
+    parser = commands.add_parser(
+        "watch",
+        help="follow a directory of outputs and estimate as they come",
+        description="Follow a directory into which outputs are dropped or appended, and estimate the accuracy as they come."
+        " What was read survives a restart: no record is lost or counted twice.",
+        epilog="example: cpcmon watch inbox --reference density.ref --state state --segment-by site",
+    )
+    parser.add_argument("inbox", type=Path, help="the directory")
+    parser.add_argument(
+        "--reference",
+        type=Path,
+        action="append",
+        required=True,
+        metavar="FILE",
+        help="made by `cpcmon calibrate`; one a model",
+    )
+    parser.add_argument("--state", type=Path, required=True, metavar="DIR", help="where windows and positions are kept")
+    parser.add_argument("--state-allow-network", action="store_true", help="use a state on a network filesystem")
+    parser.add_argument("--once", action="store_true", help="read what is there, say it, and stop")
+    parser.add_argument("--json", action="store_true", help="one JSON object for each answer")
+    window = parser.add_argument_group("windows")
+    window.add_argument("--records", type=int, default=5000, metavar="N", help="the latest N records (default: 5000)")
+    window.add_argument("--age", metavar="DURATION", help="and none older than this: 12h, 7d")
+    window.add_argument(
+        "--segment-by",
+        action="append",
+        default=[],
+        metavar="FIELDS",
+        help="a window for each value: site, or site,scanner",
+    )
+    _add_input_options(parser)
+    parser.set_defaults(run=run)
+
+
+def _add_input_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("how to read the records")
+    group.add_argument(
+        "--kind",
+        choices=[kind.value for kind in Kind],
+        default=Kind.PROBS.value,
+        help="what the numbers are (default: probs)",
+    )
+    group.add_argument(
+        "--field", action="append", default=[], metavar="NAME=PATH",
+        help=f"where a field stands: probs=prediction.scores; {', '.join(_FIELDS)}, or a field of --segment-by",
+    )  # fmt: skip
+    group.add_argument("--class-columns", metavar="NAMES", help="one column a class: 'prob_*', or names in class order")
+    group.add_argument("--pattern", default="*", help="names of files to read (default: all of a known format)")
+    group.add_argument("--recursive", action="store_true", help="look into subdirectories too")
+    group.add_argument("--poll", default="2s", metavar="DURATION", help="how often to look (default: 2s)")
+    group.add_argument(
+        "--settle", default="5s", metavar="DURATION", help="how long a binary file must rest (default: 5s)"
+    )
+    group.add_argument(
+        "--on-finish", choices=[way.value for way in OnFinish], default=OnFinish.KEEP.value,
+        help="what becomes of files that were read (default: keep)",
+    )  # fmt: skip
+
+
+def run(options: argparse.Namespace) -> int:
+    """Watch until told to stop."""
+    logging.basicConfig(stream=sys.stderr, format="%(levelname)s %(message)s", level=logging.INFO)
+    models = _models(options)
+    directory = _directory(options)
+    fields = _fields(options, {name for model in models for name in model.format.segment_fields})
+    state = State.open(options.state, allow_network=options.state_allow_network)
+    try:
+        decoder = StreamDecoder([model.format for model in models], fields, hash_key=state.key)
+        guard = CrashGuard(options.state / "in_flight")
+        source = DirectorySource("inbox", directory, decoder, key=state.key, guard=guard)
+        watched = [WatchedModel(model) for model in models]
+        for one in watched:
+            print(f"{one.name}: {one.windows.memory()}", file=sys.stderr)
+        ingestion = Ingestion(state, watched, [source])
+        ingestion.start(time.time())
+        _Watch(ingestion, source, as_json=options.json, once=options.once).run()
+        ingestion.stop(time.time())
+    finally:
+        state.close()
+    return 0
+
+
+class _Watch:
+    """The loop: take in, answer when something new came, wait."""
+
+    def __init__(self, ingestion: Ingestion, source: DirectorySource, *, as_json: bool, once: bool) -> None:
+        self._ingestion, self._source = ingestion, source
+        self._as_json, self._once = as_json, once
+        self._stop = threading.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: self._stop.set())
+
+    def run(self) -> None:
+        """Go on until stopped, or until everything was read."""
+        waited_for: str | None = None
+        while not self._stop.is_set():
+            tick = self._ingestion.tick(time.time(), time.monotonic())
+            if (waits := self._source.ready()) != waited_for:
+                waited_for = waits
+                print(f"{self._source.name}: {waits or 'found'}", file=sys.stderr)
+            if tick.records or tick.rejected:
+                if not self._once and not self._ingestion.catching_up(time.time()):
+                    self._answer()
+                continue
+            if self._once and not self._ingestion.lags()[self._source.name].files:
+                break
+            self._stop.wait(
+                min(self._source.next_poll_seconds(), 0.2) if self._once else self._source.next_poll_seconds()
+            )
+        if self._once:
+            self._answer()
+
+    def _answer(self) -> None:
+        now = time.time()
+        for name, model in self._ingestion.models.items():
+            for segment, totals in self._ingestion.totals(name).items():
+                result = totals.estimate().estimators["consensus"] if totals.records else None
+                answer: dict[str, Any] = {"time": round(now, 3), "model": name, "segment": name_of(segment)}
+                answer |= {"records": totals.records, "accuracy": None, "lower": None, "upper": None}
+                if isinstance(result, Estimate):
+                    answer["accuracy"] = result.accuracy
+                    if result.interval is not None:
+                        answer |= {"lower": result.interval.lower, "upper": result.interval.upper}
+                else:
+                    answer["reason"] = "no records" if result is None else result.why.value
+                if segment == ALL:
+                    answer |= {"rejected": self._rejected(), "degraded_input": model.health.degraded}
+                print(json.dumps(answer) if self._as_json else _sentence(answer), flush=True)
+
+    def _rejected(self) -> int:
+        return sum(count for name, count in self._ingestion.counters.items() if name[0] == "records_rejected_total")
+
+
+def _sentence(answer: dict[str, Any]) -> str:
+    clock = time.strftime("%H:%M:%S", time.localtime(answer["time"]))
+    start = f"{clock}  {answer['model']} {answer['segment']}: {answer['records']:,} records, "
+    if answer["accuracy"] is None:
+        return f"{start}cannot say ({answer['reason']})"
+    interval = "" if answer["lower"] is None else f" ({answer['lower']:.3f} to {answer['upper']:.3f})"
+    warning = "; input degraded: many records are rejected" if answer.get("degraded_input") else ""
+    rejected = f"; {answer['rejected']:,} rejected so far" if answer.get("rejected") else ""
+    return f"{start}estimated accuracy {answer['accuracy']:.3f}{interval}{rejected}{warning}"
+
+
+def _models(options: argparse.Namespace) -> list[ModelOptions]:
+    age = None if options.age is None else seconds(options.age, "--age")
+    try:
+        bounds = Bounds(options.records, age)
+        segmentation = Segmentation(tuple(tuple(one.split(",")) for one in options.segment_by))
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    references = [Reference.load(path) for path in options.reference]
+    names = [reference.model for reference in references]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise UsageError(f"--reference: expected one for each model, found two for {twice!r}")
+    return [
+        ModelOptions(reference.model, reference, bounds, segmentation, Kind(options.kind)) for reference in references
+    ]
+
+
+def _fields(options: argparse.Namespace, segment_fields: set[str]) -> RecordFields:
+    places: dict[str, Any] = {}
+    segments: dict[str, str] = {}
+    for text in options.field:
+        name, separator, place = text.partition("=")
+        if not separator or not place or name not in {*_FIELDS, *segment_fields}:
+            known = ", ".join([*_FIELDS, *sorted(segment_fields)])
+            raise UsageError(f"--field: expected NAME=PATH with a name among {known}, found {text!r}")
+        (places if name in _FIELDS else segments)[name] = place
+    columns = tuple(options.class_columns.split(",")) if options.class_columns else None
+    return replace(RecordFields(class_columns=columns, segments=segments), **places)
+
+
+def _directory(options: argparse.Namespace) -> DirectoryOptions:
+    return DirectoryOptions(
+        path=options.inbox,
+        pattern=options.pattern,
+        recursive=options.recursive,
+        on_finish=OnFinish(options.on_finish),
+        poll_seconds=seconds(options.poll, "--poll"),
+        settle_seconds=seconds(options.settle, "--settle"),
+    )

@@ -1,0 +1,64 @@
+"""One piece of a stream on its way from candidates to what arrived."""
+
+from collections.abc import Callable, Mapping
+
+from monitor.decode.arrived import Arrived, Pointer
+from monitor.decode.gathering import Candidates, Gathered, Gathering, ModelRules
+from monitor.decode.line_blocks import LineBlock
+from monitor.decode.refusals import Refusals, Refused
+from monitor.decode.rejections import Reason
+
+
+class PieceGathering:
+    """Takes the candidates of one piece, block by block, and what its reader refuses by itself."""
+
+    def __init__(
+        self, where: str, rules: Mapping[str, ModelRules], first_number: int, *, is_ascii: bool = False
+    ) -> None:
+        self.where = where
+        self.rules = rules
+        self.is_ascii = is_ascii
+        self.ignored = 0
+        self._first = first_number
+        self._refusals = Refusals()
+        self._waiting: dict[str, Gathering] = {}
+        self._gathered: dict[str, Gathered] = {}
+
+    def add(self, model: str, candidates: Candidates) -> None:
+        """Take some records of a model; they are judged when the block ends."""
+        if model not in self._waiting:
+            self._waiting[model] = Gathering(self.rules[model])
+        self._waiting[model].add(candidates)
+
+    def refuse(self, model: str, place: int, reason: Reason, block: LineBlock | None = None) -> None:
+        """Refuse the record at a place of a block of lines, or at a row of the piece."""
+        if block is None:
+            refused = Refused(self._first + place, reason)
+        else:
+            start, end = block.bounds(place)
+            number = self._first + block.first + place
+            refused = Refused(number, reason, block.start + start, block.start + end)
+        self._refusals.add(model, refused)
+
+    def end_block(self, block: LineBlock | None = None) -> None:
+        """Judge what waits; places are those of this block."""
+        for name, waiting in self._waiting.items():
+            accepted, refused = waiting.judged()
+            self._gathered.setdefault(name, Gathered()).blocks.append(accepted)
+            for place, reason in refused:
+                self.refuse(name, place, reason, block)
+        self._waiting = {}
+
+    def finish(self, rows: int, pointer: Callable[[Refused], Pointer], unproven: int | None = None) -> Arrived:
+        """Return what the piece held."""
+        joined = {name: gathered.joined() for name, gathered in self._gathered.items()}
+        hints = {name: rules.recent.hints() for name, rules in self.rules.items()}
+        return Arrived(
+            {name: records for name, records in joined.items() if records is not None},
+            self._refusals.counts,
+            self._refusals.pointers(pointer),
+            self.ignored,
+            rows,
+            unproven,
+            {name: told for name, told in hints.items() if told},
+        )

@@ -1,0 +1,242 @@
+"""NumPy files of a stream: outputs alone (NPY), or columns by name (NPZ); nothing is unpickled."""
+
+import os
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from monitor.decode.arrived import Arrived
+from monitor.decode.columns import Values
+from monitor.decode.gathering import ModelRules
+from monitor.decode.gzip_text import HARMLESS_BYTES, SUSPECT_RATIO
+from monitor.decode.layout import MAX_CLASSES, Kind, Layout
+from monitor.decode.npy import DAMAGED, Archive, Description, class_names, order_in, read_description
+from monitor.decode.record_format import ModelFormat, RecordFields
+from monitor.decode.rejections import Problem, Reason, RefusedFile, listed, said
+from monitor.decode.row_files import RowColumns, RowFiles, Vectors, rows_a_piece
+
+MAX_NPY_BYTES = 1 << 30
+"""Read in slices, so that it takes little memory; but somebody has to wait for it."""
+
+MAX_WHOLE_BYTES = 256 << 20
+"""What is read as a whole: arrays column by column, and those in NPZ files."""
+
+
+class ArrayFiles:
+    """Decodes NumPy files in pieces."""
+
+    def __init__(self, models: Sequence[ModelFormat], fields: RecordFields, rules: Mapping[str, ModelRules]) -> None:
+        self._models = models
+        self._fields = fields
+        self._rows = RowFiles(models, rules)
+
+    def npy(self, where: str, file: BinaryIO, skip: int) -> Iterator[Arrived]:
+        """Decode an array of outputs, which has no place for anything else."""
+        if len(self._models) > 1:
+            raise Problem(Reason.MISSING_FIELD, "a file that names the model", "an .npy file").of_file(where)
+        if self._fields.class_columns is not None:
+            found = f"the class columns {listed(self._fields.class_columns)}"
+            raise Problem(Reason.BAD_HEADER, "no names of columns, since an .npy file has none", found).of_file(where)
+        with _without_quotes(where):
+            described = self._describe(where, file)
+        width = described.shape[1] if len(described.shape) == 2 else 1
+        (model,) = self._models
+        for start, rows in _slices(file, described, skip, rows_a_piece(width), where):
+            matrix = np.asarray(rows, dtype=np.float64).reshape(len(rows), width)
+            outputs = {model.name: Vectors.of(matrix)}
+            yield self._rows.arrived(where, start + 1, RowColumns(len(matrix), outputs))
+
+    def _describe(self, where: str, file: BinaryIO) -> Description:
+        described = read_description(file, _size_of(file), where)
+        if (problem := _problem_of_size(described) or _problem_of_shape(described, self._models[0])) is not None:
+            raise problem.of_file(where)
+        return described
+
+    def npz(self, where: str, file: BinaryIO, skip: int) -> Iterator[Arrived]:
+        """Decode arrays by the names of fields."""
+        with _without_quotes(where):
+            columns = self._read_npz(where, file)
+        step = rows_a_piece(columns.width)
+        for start in range(skip, columns.count, step):
+            yield self._rows.arrived(where, start + 1, columns.rows(start, min(start + step, columns.count)))
+
+
+    def _read_npz(self, where: str, file: BinaryIO) -> "_Columns":
+        try:
+            with zipfile.ZipFile(file) as opened:
+                archive = Archive(where, opened, MAX_WHOLE_BYTES)
+                if archive.total > max(HARMLESS_BYTES, SUSPECT_RATIO * _size_of(file)):
+                    expected = f"arrays at most {SUSPECT_RATIO} times larger than packed"
+                    raise Problem(Reason.TOO_LARGE, expected, "larger ones").of_file(where)
+                return _Columns(archive, self._models, self._fields)
+        except DAMAGED as error:
+            raise Problem(Reason.BAD_FILE, "an .npz file", f"a damaged one: {said(error)}").of_file(where) from error
+
+
+class _Columns:
+    """All arrays of an NPZ file that are wanted."""
+
+    def __init__(self, archive: Archive, models: Sequence[ModelFormat], fields: RecordFields) -> None:
+        self._archive = archive
+        self._outputs = {}
+        for model in models:
+            names = fields.outputs(model)
+            if set(names) <= set(archive.names):
+                self._outputs[model.name] = self._read_outputs(names, model, fields)
+        if not self._outputs:
+            archive.array(next(name for name in fields.outputs(models[0]) if name not in archive.names))
+        if len(models) > 1 and fields.model not in archive.names:
+            archive.array(fields.model)
+        lengths = {len(matrix) for matrix in self._outputs.values()}
+        self.count = min(lengths)
+        self.width = max(matrix.shape[1] for matrix in self._outputs.values())
+        if len(lengths) > 1:
+            raise Problem(Reason.BAD_HEADER, "outputs of one length", f"{sorted(lengths)}").of_file(archive.path)
+        self._models = self._read(fields.model, Reason.UNKNOWN_MODEL)
+        self._times = self._read(fields.time, Reason.BAD_TIMESTAMP)
+        self._ids = self._read(fields.id, Reason.WRONG_TYPE)
+        self._versions = self._read(fields.version, Reason.WRONG_TYPE)
+        self._predicted = None if fields.predicted is None else self._read(fields.predicted, Reason.WRONG_TYPE)
+        self._segments = {
+            name: self._read(fields.segment(name), Reason.BAD_SEGMENT)
+            for model in models
+            for name in model.segment_fields
+        }
+
+    def rows(self, start: int, end: int) -> RowColumns:
+        """Return the columns of some rows."""
+        outputs = {
+            name: Vectors.of(np.asarray(matrix[start:end], dtype=np.float64)) for name, matrix in self._outputs.items()
+        }
+        return RowColumns(
+            end - start,
+            outputs,
+            _values(self._models, start, end),
+            _values(self._times, start, end),
+            _values(self._ids, start, end),
+            _values(self._versions, start, end),
+            _values(self._predicted, start, end),
+            {name: _values(array, start, end) for name, array in self._segments.items()},
+        )
+
+    def _read_outputs(self, names: tuple[str, ...], model: ModelFormat, fields: RecordFields) -> NDArray[Any]:
+        archive = self._archive
+        arrays = [archive.array(name) for name in names]
+        if fields.class_columns is not None:
+            if len({array.shape for array in arrays}) > 1 or arrays[0].ndim != 1:
+                sizes = listed([str(array.shape) for array in arrays])
+                expected = "class columns of one length"
+                raise Problem(Reason.BAD_HEADER, expected, f"shapes {sizes}").of_file(archive.path)
+            return np.column_stack(arrays)
+        (matrix,) = arrays
+        described = Description(matrix.dtype, matrix.shape, fortran=False)
+        if (problem := _problem_of_shape(described, model)) is not None:
+            raise problem.of_file(archive.path)
+        found = class_names(archive, names)
+        if found is not None:
+            order = order_in(found, matrix, Layout(model.kind, classes=model.classes))
+            if isinstance(order, Problem):
+                raise order.of_file(archive.path)
+            matrix = matrix if model.kind is Kind.SCORE else matrix[:, list(order)]
+        return matrix[:, np.newaxis] if matrix.ndim == 1 else matrix
+
+    def _read(self, name: str, reason: Reason) -> NDArray[Any] | None:
+        """Read a column, or a single value that stands for all rows."""
+        if name not in self._archive.names:
+            return None
+        array = self._archive.array(name, of_labels=True)
+        if array.shape not in {(), (self.count,)}:
+            expected = f"an array {name} of {self.count:,} values, or a single one"
+            raise Problem(reason, expected, f"shape {array.shape}").of_file(self._archive.path)
+        return np.broadcast_to(array, (self.count,))
+
+
+@contextmanager
+def _without_quotes(where: str) -> Iterator[None]:
+    """Say of a refused file what it is refused for, but nothing that it holds: names of arrays, classes or types."""
+    try:
+        yield
+    except RefusedFile as refused:
+        reason, message = refused.reason, str(refused)
+    else:
+        return
+    if reason in _WORDS:
+        raise Problem(reason, *_WORDS[reason]).of_file(where)
+    raise RefusedFile(reason, message)
+
+
+# Messages for other reasons tell sizes, shapes, and names from the configuration.
+_WORDS = {
+    Reason.BAD_FILE: ("an .npz file", "a damaged one"),
+    Reason.BAD_HEADER: ("headers that fit the file and one another", "others"),
+    Reason.MISSING_FIELD: ("an array for each field that is needed", "none for one of them"),
+    Reason.UNKNOWN_CLASS: ("the classes of the reference", "others"),
+    Reason.WRONG_TYPE: ("numbers, or texts where they belong", "arrays of another type"),
+}
+
+
+def _values(array: NDArray[Any] | None, start: int, end: int) -> Values | None:
+    if array is None:
+        return None
+    values = array[start:end].tolist()
+    return [one.decode("utf-8", "replace") for one in values] if array.dtype.kind == "S" else values
+
+
+def _slices(
+    file: BinaryIO, described: Description, skip: int, step: int, where: str
+) -> Iterator[tuple[int, NDArray[Any]]]:
+    """Yield rows of an array, with the place of the first of them."""
+    count = described.shape[0]
+    if described.fortran:
+        whole = np.frombuffer(_read(file, described.size, where), described.dtype).reshape(described.shape, order="F")
+        for start in range(skip, count, step):
+            yield start, whole[start : start + step]
+        return
+    row = described.size // count if count else 0
+    file.seek(min(skip, count) * row, os.SEEK_CUR)
+    for start in range(skip, count, step):
+        rows = min(step, count - start)
+        shape = (rows, *described.shape[1:])
+        yield start, np.frombuffer(_read(file, rows * row, where), described.dtype).reshape(shape)
+
+
+def _read(file: BinaryIO, size: int, where: str) -> bytes:
+    data = file.read(size)
+    if len(data) != size:
+        raise Problem(Reason.BAD_FILE, f"{size:,} bytes", f"{len(data):,}").of_file(where)
+    return data
+
+
+def _size_of(file: BinaryIO) -> int:
+    place = file.tell()
+    size = file.seek(0, os.SEEK_END)
+    file.seek(place)
+    return size
+
+
+def _problem_of_size(described: Description) -> Problem | None:
+    most = MAX_WHOLE_BYTES if described.fortran else MAX_NPY_BYTES
+    if described.size <= most:
+        return None
+    order = "column by column" if described.fortran else "row by row"
+    return Problem(Reason.TOO_LARGE, f"at most {most >> 20:,} MiB {order}", f"{described.size >> 20:,} MiB")
+
+
+def _problem_of_shape(described: Description, model: ModelFormat) -> Problem | None:
+    shape = described.shape
+    found = f"an array of shape {shape}"
+    if model.kind is Kind.SCORE:
+        fits = len(shape) == 1 or (len(shape) == 2 and shape[1] == 1)
+        return None if fits else Problem(Reason.NOT_A_VECTOR, "one score a row", found)
+    if len(shape) != 2:
+        return Problem(Reason.NOT_A_VECTOR, "a row a record and a column a class", found)
+    # Rows of nothing take no bytes, so a small file might promise any number of them.
+    if not shape[1]:
+        return Problem(Reason.EMPTY, "one number a class", found)
+    if shape[1] > MAX_CLASSES:
+        return Problem(Reason.TOO_LARGE, f"at most {MAX_CLASSES:,} classes", found)
+    return None

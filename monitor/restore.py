@@ -1,0 +1,127 @@
+"""From what is on disk to windows in memory: what fits is rebuilt exactly, what does not is dropped and said."""
+
+from collections import Counter
+from collections.abc import Mapping
+
+import msgspec
+import numpy as np
+
+from monitor.core.input_health import InputHealth
+from monitor.core.segments import ALL, name_of
+from monitor.core.totals import WindowTotals
+from monitor.core.window import SlidingWindow
+from monitor.state.change import WindowName
+from monitor.state.store import State, StoredChunk, StoredWindow, WindowSummary
+from monitor.watched_model import Shape, WatchedModel
+
+# Records that are entered at once: enough that the cost of a call does not show.
+_AT_ONCE = 1 << 16
+
+
+def restore(state: State, models: Mapping[str, WatchedModel], now: float) -> list[str]:
+    """Fill the models' memory from the state; returns what had to be dropped, in sentences."""
+    dropped = _drop_what_does_not_fit(state, models, now)
+    for stored in state.windows():
+        model, segment = stored.name
+        _rebuild(models[model].windows.place(segment, _last_arrival(stored)), stored)
+        log = models[model].log(segment)
+        for one in stored.chunks:
+            log.added(one.number, one.newest, len(one.chunk.at), one.chunk.arrived)
+        log.since_totals = sum(len(one.chunk.at) for one in stored.chunks if one.number > stored.through)
+        log.restamped = not _in_order(stored.chunks)
+    for batch in state.ids():
+        if batch.model in models:
+            models[batch.model].ids.remember(batch.hashes, batch.number)
+    for name, value in state.kept().items():
+        kind, _, model = name.partition(":")
+        if kind == "health" and model in models:
+            models[model].health = InputHealth.from_bytes(value)
+    return [*state.events, *dropped]
+
+
+def _drop_what_does_not_fit(state: State, models: Mapping[str, WatchedModel], now: float) -> list[str]:
+    reasons = _reasons(state, models)
+    events, dropped, segments = list[str](), list[WindowName](), Counter[str]()
+    for summary in state.summaries():
+        model, segment = summary.name
+        reason = reasons.get(model) or _reason_for_window(summary, models.get(model), segments[model])
+        if reason is None:
+            segments[model] += segment != ALL
+        else:
+            dropped.append(summary.name)
+            events.append(f"dropped the stored window {name_of(segment)} of {model}: {reason}")
+    shapes = {name: msgspec.json.encode(model.options.shape) for name, model in models.items()}
+    state.describe_models(shapes, dropped, [*state.events, *events], now)
+    return events
+
+
+def _reason_for_window(summary: WindowSummary, model: WatchedModel | None, segments: int) -> str | None:
+    _, segment = summary.name
+    if model is None:
+        return "the model is no longer configured"
+    if not model.holds(segment):
+        return f"records are no longer split by {', '.join(field for field, _ in segment)}"
+    if summary.classes not in {None, len(model.options.reference.classes)}:
+        return "its records are of another number of classes"
+    if segment != ALL and segments >= model.options.segmentation.most_segments:
+        return f"there may be {model.options.segmentation.most_segments} segments now"
+    return None
+
+
+def _reasons(state: State, models: Mapping[str, WatchedModel]) -> dict[str, str]:
+    """Return for each model whose records mean something else now, why."""
+    found = {}
+    for name, encoded in state.models().items():
+        if name not in models:
+            continue
+        try:
+            reason = msgspec.json.decode(encoded, type=Shape).difference(models[name].options.shape)
+        except ValueError:
+            reason = "what was noted of it cannot be read"
+        if reason is not None:
+            found[name] = reason
+    return found
+
+
+def _rebuild(window: SlidingWindow, stored: StoredWindow) -> None:
+    chunks = stored.chunks
+    if stored.totals is not None and _in_order(chunks):
+        counted = [one for one in chunks if one.number <= stored.through]
+        if _load(window, counted, stored.totals):
+            chunks = chunks[len(counted) :]
+    for run in _runs(chunks):
+        vectors = np.concatenate([one.chunk.vectors for one in run])
+        window.add(vectors, np.concatenate([one.chunk.at for one in run]), run[-1].chunk.arrived)
+
+
+def _load(window: SlidingWindow, chunks: list[StoredChunk], content: bytes) -> bool:
+    try:
+        totals = WindowTotals.from_bytes(window.gauge, content)
+    except ValueError:
+        return False  # another reference: its totals mean nothing here, but the records do
+    if not chunks:
+        return False
+    vectors = np.concatenate([one.chunk.vectors for one in chunks])
+    return window.load(vectors, np.concatenate([one.chunk.at for one in chunks]), totals)
+
+
+def _runs(chunks: list[StoredChunk]) -> list[list[StoredChunk]]:
+    """Group chunks that may be entered at once: only where the clock went back does it matter when one came."""
+    runs: list[list[StoredChunk]] = []
+    size = 0
+    for one in chunks:
+        if not runs or one.chunk.arrived < runs[-1][-1].chunk.arrived or size >= _AT_ONCE:
+            runs.append([])
+            size = 0
+        runs[-1].append(one)
+        size += len(one.chunk.at)
+    return runs
+
+
+def _in_order(chunks: list[StoredChunk]) -> bool:
+    arrivals = [one.chunk.arrived for one in chunks]
+    return arrivals == sorted(arrivals)
+
+
+def _last_arrival(stored: StoredWindow) -> float:
+    return stored.chunks[-1].chunk.arrived if stored.chunks else 0.0

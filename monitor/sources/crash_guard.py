@@ -1,0 +1,114 @@
+"""Notes which batch is being decoded, so that one that kills the process is found out and left aside.
+
+A decoder in C can crash on a file made for it, and a daemon that is started again would read the same file again, for
+ever. So the batch in flight is written down before it is decoded. A note that is still there at the next start means
+one death on that batch. Deaths have other causes too, so after three the batch is tried in a child process first:
+only a batch that kills the child as well is given up.
+"""
+
+import os
+import select
+import signal
+import struct
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from zlib import crc32
+
+DEATHS = 3
+CHILD_SECONDS = 60.0
+_KEY_BYTES = 16
+_SUSPECTS = 16
+
+# Whether a batch is in flight, its key and offset; then as many suspects: key, offset, deaths. CRC-32 of those.
+_FLIGHT = struct.Struct(f"<?{_KEY_BYTES}sQ")
+_SUSPECT = struct.Struct(f"<{_KEY_BYTES}sQI")
+_CHECKSUM = struct.Struct("<I")
+_TABLE_BYTES = _SUSPECTS * _SUSPECT.size
+
+Batch = tuple[bytes, int]
+
+
+class CrashGuard:
+    """A small file that outlives the process. Not synced: it has to survive a crash of ours, not of the machine."""
+
+    def __init__(self, path: Path, *, child_seconds: float = CHILD_SECONDS) -> None:
+        self._child_seconds = child_seconds
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        self._suspects: dict[Batch, int] = {}
+        self._read()
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def deaths(self, key: bytes, offset: int) -> int:
+        """Return how often the process died on a batch."""
+        return self._suspects.get((key, offset), 0)
+
+    def note(self, key: bytes, offset: int) -> None:
+        """Write down that a batch is about to be decoded."""
+        os.pwrite(self._file, _FLIGHT.pack(True, key, offset), 0)
+
+    def clear(self, key: bytes, offset: int) -> None:
+        """Write down that it has been: whatever it was suspected of, it is not the cause."""
+        os.pwrite(self._file, b"\0", 0)
+        if self._suspects and self._suspects.pop((key, offset), None) is not None:
+            self._write_suspects()
+
+    def kills(self, key: bytes, offset: int, attempt: Callable[[], object]) -> bool:
+        """Tell whether a batch is to be given up: it is under suspicion, and kills a child process too."""
+        return self.deaths(key, offset) >= DEATHS and not survives(attempt, self._child_seconds)
+
+    def _read(self) -> None:
+        data = os.pread(self._file, _FLIGHT.size + _TABLE_BYTES + _CHECKSUM.size, 0)
+        table = data[_FLIGHT.size : _FLIGHT.size + _TABLE_BYTES]
+        checksum = data[_FLIGHT.size + _TABLE_BYTES :]
+        if len(checksum) == _CHECKSUM.size and _CHECKSUM.unpack(checksum)[0] == crc32(table):
+            for key, offset, deaths in _SUSPECT.iter_unpack(table):
+                if deaths:
+                    self._suspects[key, offset] = deaths
+        if len(data) >= _FLIGHT.size:
+            in_flight, key, offset = _FLIGHT.unpack_from(data)
+            if in_flight:
+                # Taken out and put in again: the youngest suspect is the last to be dropped.
+                self._suspects[key, offset] = self._suspects.pop((key, offset), 0) + 1
+        os.pwrite(self._file, b"\0", 0)
+        self._write_suspects()
+
+    def _write_suspects(self) -> None:
+        while len(self._suspects) > _SUSPECTS:
+            del self._suspects[next(iter(self._suspects))]
+        packed = [_SUSPECT.pack(key, offset, deaths) for (key, offset), deaths in self._suspects.items()]
+        table = b"".join(packed).ljust(_TABLE_BYTES, b"\0")
+        os.pwrite(self._file, table + _CHECKSUM.pack(crc32(table)), _FLIGHT.size)
+
+
+def survives(attempt: Callable[[], object], seconds: float) -> bool:
+    """Try something in a child process, and tell whether that lives to its end. Exceptions are survived."""
+    ours, childs = os.pipe2(os.O_CLOEXEC)
+    child = os.fork()
+    if child == 0:
+        _be_the_child(attempt)
+    os.close(childs)
+    try:
+        # The child writes nothing: its end of the pipe closes when it ends, however it does.
+        ended, _, _ = select.select([ours], [], [], seconds)
+        if not ended:
+            os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+    finally:
+        os.close(ours)
+    return os.waitstatus_to_exitcode(status) == 0
+
+
+def _be_the_child(attempt: Callable[[], object]) -> None:
+    # Nothing of ours may run here but the attempt: no exit handlers, no flushing of buffers the parent has too.
+    with suppress(BaseException):
+        # Should memory run out, the child is to be the one that goes.
+        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
+    with suppress(BaseException):
+        attempt()
+    os._exit(0)

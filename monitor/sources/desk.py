@@ -1,0 +1,145 @@
+"""What all parts of a watched directory share while it is polled: settings, ledger, clock, budget and tallies."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+from monitor.decode.arrived import Arrived
+from monitor.decode.pieces import Decoder
+from monitor.sources.base import Delivery
+from monitor.sources.counted import Counted
+from monitor.sources.crash_guard import CrashGuard
+from monitor.sources.identity import Look
+from monitor.sources.ledger import VERSION, Ledger, Row, State, called
+from monitor.sources.opening import Refusal, error_name
+from monitor.sources.options import DirectoryOptions
+from monitor.sources.system import System
+from monitor.sources.tracked import Tracked
+
+CRASH = "crash"
+"""Why a file failed whose decoding kills the process."""
+DECODER_ERROR = "decoder_error"
+"""Why a file failed on which the decoder raised something that it should not."""
+
+_SLOWEST_RETRY_SECONDS = 300.0
+_EVENTS = 20
+
+
+@dataclass(slots=True)
+class Desk:
+    """The state of one poll after another."""
+
+    options: DirectoryOptions
+    decoder: Decoder
+    ledger: Ledger
+    system: System
+    guard: CrashGuard | None
+    monotonic: Callable[[], float]
+    now: float = 0.0
+    """The present, in Unix seconds, as whoever polls says."""
+    clock: float = 0.0
+    """The present, by the monotonic clock."""
+    left: int = 0
+    """Bytes that may still be read in this poll."""
+    counted: Counter[str] = field(default_factory=Counter)
+    """What happened and has not been delivered yet."""
+    events: list[str] = field(default_factory=list)
+    noted: set[object] = field(default_factory=set)
+    """What has been counted once and is not to be counted again."""
+    unacknowledged: list[object] = field(default_factory=list)
+    """What of that has not been committed."""
+
+    def begin(self, now: float) -> None:
+        """Start a poll."""
+        self.now, self.clock = now, self.monotonic()
+        self.left = self.options.bytes_per_tick
+
+    def tell(self, sentence: str) -> None:
+        """Say something in the log: of a flood of sentences the first few."""
+        if len(self.events) < _EVENTS:
+            self.events.append(sentence)
+
+    def once(self, what: object) -> bool:
+        """Tell whether something happens for the first time, so that it is counted once."""
+        if what in self.noted:
+            return False
+        self.noted.add(what)
+        self.unacknowledged.append(what)
+        return True
+
+    def deliver(
+        self, tracked: Tracked, row: Row, arrived: Arrived | None = None, counted: Mapping[Counted, int] | None = None
+    ) -> Delivery:
+        """Return records of a file together with its new row, and with what else happened."""
+        tracked.row = row
+        return self.delivery(called(tracked.key), {tracked.key: self.ledger.put(tracked.key, row)}, arrived, counted)
+
+    def delivery(
+        self,
+        origin: str = "",
+        positions: dict[bytes, bytes | None] | None = None,
+        arrived: Arrived | None = None,
+        counted: Mapping[Counted, int] | None = None,
+    ) -> Delivery:
+        """Return a delivery that also carries what happened since the one before."""
+        tally, self.counted = self.counted, Counter()
+        if counted:
+            tally.update({str(name): count for name, count in counted.items()})
+        events, self.events = tuple(self.events), []
+        return Delivery(origin, arrived or Arrived(), positions or {}, tally, events)
+
+    def rest(self) -> Delivery | None:
+        """Return what has been counted or said and not yet delivered, if anything."""
+        return self.delivery() if self.counted or self.events else None
+
+    def new_row(self, tracked: Tracked, look: Look) -> Row:
+        """Return the row of a file of which nothing has been read."""
+        return Row(
+            VERSION,
+            tracked.format,
+            State.READING,
+            look.device,
+            look.inode,
+            look.size,
+            look.modified_ns,
+            changed_at=self.now,
+        )
+
+    def seen_row(self, row: Row, look: Look) -> Row:
+        """Return a row brought up to what a file looks like now."""
+        # Of a file of which no line was read, the row knows how it began at a certain size; that stays.
+        if row.head and not row.offset:
+            return msgspec.structs.replace(row, device=look.device, inode=look.inode, gone_at=None)
+        return msgspec.structs.replace(
+            row, device=look.device, inode=look.inode, size=look.size, modified_ns=look.modified_ns, gone_at=None
+        )
+
+    def fail(self, tracked: Tracked, row: Row, look: Look, reason: str) -> Delivery:
+        """Record that a file cannot be used as it is. Counted once, however often it changes and fails again."""
+        again = row.state is State.FAILED and row.reason == reason
+        failed = msgspec.structs.replace(
+            self.seen_row(row, look), state=State.FAILED, reason=reason, changed_at=self.now
+        )
+        tracked.unread = False
+        if not again:
+            self.counted[Counted.FILES_FAILED] += 1
+            self.tell(f"{called(tracked.key)}: failed, and left aside until it changes: {reason}")
+        return self.deliver(tracked, failed)
+
+    def unreadable(self, tracked: Tracked, error: OSError) -> None:
+        """Count a file that cannot be read, and try it again later, ever more slowly."""
+        name = error_name(error)
+        if self.once(("unreadable", tracked.key, name)):
+            self.counted[Counted.FILES_UNREADABLE] += 1
+            self.tell(f"{called(tracked.key)}: cannot be read ({name}), and is tried again now and then")
+        wait = min(_SLOWEST_RETRY_SECONDS, self.options.poll_seconds * 2**tracked.failures)
+        tracked.failures = min(tracked.failures + 1, 20)
+        tracked.wait_until = self.clock + wait
+
+    def refuse(self, key: bytes, entry: int, refusal: Refusal) -> None:
+        """Count something that is never read."""
+        if self.once(("refused", key, entry)):
+            self.counted[Counted.FILES_REFUSED] += 1
+            self.tell(f"{called(key)}: refused: {refusal}")

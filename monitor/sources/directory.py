@@ -1,0 +1,280 @@
+"""A watched directory: reads the files that are dropped into it, while they are written or once they are complete.
+
+Polled, never notified: a watcher that falls behind loses events without saying so, and network file systems have none.
+Each poll lists the directory, looks at the files that may have changed, finds out which of them are the ones it knows,
+and reads on where it stands. Everything it delivers comes with the rows that make it read.
+"""
+
+import bisect
+import time
+from collections.abc import Callable, Iterator, Mapping
+
+import msgspec
+
+from monitor.decode.pieces import Decoder, Format
+from monitor.errors import UsageError
+from monitor.sources.base import Delivery, Lag
+from monitor.sources.counted import Counted
+from monitor.sources.crash_guard import CrashGuard
+from monitor.sources.desk import Desk
+from monitor.sources.finishing import Finisher
+from monitor.sources.following import Follower
+from monitor.sources.growing import GrowingReader
+from monitor.sources.ledger import VERSION, Keys, Ledger, Row, State
+from monitor.sources.opening import Folder, Refused, error_name
+from monitor.sources.options import DirectoryOptions, OnFinish, StartAt
+from monitor.sources.scan import Found, Roster
+from monitor.sources.settled import SettledReader
+from monitor.sources.system import System
+from monitor.sources.tracked import Tracked
+
+__all__ = ["DirectoryOptions", "DirectorySource", "OnFinish", "StartAt"]
+
+MANY_ENTRIES = 10_000
+_BUSY_SHARE = 0.2
+_SAMPLE = 1_000
+_STARTED = Row(VERSION, Format.JSONL, State.COMPLETE, 0, 0, 0, 0)
+"""Says only that it is there."""
+
+
+class DirectorySource:
+    """Reads a directory. See `Source` for who calls what; all of it on one thread, and none of it waits."""
+
+    def __init__(
+        self,
+        name: str,
+        options: DirectoryOptions,
+        decoder: Decoder,
+        *,
+        key: bytes,
+        guard: CrashGuard | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+        system: System | None = None,
+    ) -> None:
+        if not key:
+            raise UsageError("key: expected some bytes that hash file names, found none")
+        self.name = name
+        self._options = options
+        self._keys = Keys(key)
+        self._ledger = Ledger()
+        self._desk = Desk(options, decoder, self._ledger, system or System(), guard, monotonic)
+        self._roster = Roster(options)
+        self._growing = GrowingReader(self._desk)
+        self._settled = SettledReader(self._desk)
+        self._follower = Follower(self._desk, self._roster, self._keys, self._settled)
+        self._finisher = Finisher(self._desk, self._keys, self._growing)
+        self._turn = 0
+        self._epoch = 0
+        self._last_served = self._last_committed = ""
+        self._seconds_listing = 0.0
+        self._last_restat = float("-inf")
+        self._identity: tuple[int, int] | None = None
+        self._waits_for: str | None = f"{name}: has not been polled yet"
+        self._lag = Lag()
+        self._started = self._keys("")
+        """The key under which it is kept that the directory has been watched before."""
+
+    def restore(self, positions: Mapping[bytes, bytes]) -> None:
+        """Take over the positions that were committed; called once, before the first poll."""
+        damaged = self._ledger.restore(positions)
+        if damaged:
+            self._desk.counted[Counted.POSITIONS_DAMAGED] += damaged
+            self._desk.tell(f"{self.name}: {damaged} positions are damaged; their files are read as if never seen")
+        self._follower.restore()
+
+    def poll(self, now: float) -> Iterator[Delivery]:
+        """Yield what is there to be read, at most as much as one tick may take."""
+        desk, epoch = self._desk, self._epoch
+        desk.begin(now)
+        self._turn += 1
+        folder = self._open_folder()
+        try:
+            if folder is not None:
+                for delivery in self._poll(folder):
+                    yield delivery
+                    if self._epoch != epoch:
+                        return  # rolled back: what follows stood on what was taken back
+        finally:
+            if folder is not None:
+                self._measure_lag(folder)
+                folder.close()
+        if (rest := desk.rest()) is not None:
+            yield rest
+
+    def acknowledge(self) -> None:
+        """Everything delivered so far has been committed: files that are done with may be archived or deleted."""
+        self._ledger.commit()
+        self._last_committed = self._last_served
+        self._desk.unacknowledged.clear()
+        finishable = self._follower.finishable
+        if self._options.on_finish is OnFinish.KEEP or not finishable:
+            finishable.clear()
+            return
+        folder = self._open_folder()
+        if folder is None:
+            return
+        try:
+            for name in self._finisher.finish(folder, finishable):
+                del finishable[name]
+        finally:
+            folder.close()
+
+    def roll_back(self) -> None:
+        """What was delivered since the last acknowledgement could not be committed: deliver it again."""
+        self._epoch += 1
+        changed = set(self._ledger.roll_back())
+        self._last_served = self._last_committed
+        self._follower.reload(changed)
+        self._finisher.reload(changed)
+        self._desk.noted.difference_update(self._desk.unacknowledged)
+        self._desk.unacknowledged.clear()
+
+    def lag(self) -> Lag:
+        """Return how much was unread as of the last poll. Of very many new files, the bytes are an estimate."""
+        return self._lag
+
+    def ready(self) -> str | None:
+        """Return None when the directory can be listed, else a sentence that says what is waited for."""
+        return self._waits_for
+
+    def close(self) -> None:
+        """Let go of everything that is open."""
+        self._epoch += 1
+        self._settled.close()
+        self._finisher.close()
+
+    def next_poll_seconds(self) -> float:
+        """Return how long to wait before the next poll: longer when listing the directory takes long."""
+        return max(self._options.poll_seconds, self._seconds_listing / _BUSY_SHARE)
+
+    # One poll
+
+    def _open_folder(self) -> Folder | None:
+        try:
+            folder = Folder(self._options, self._desk.system)
+        except OSError as error:
+            self._cannot_list(error)
+            return None
+        return folder
+
+    def _cannot_list(self, error: OSError) -> None:
+        self._desk.counted[Counted.POLL_ERRORS] += 1
+        sentence = f"{self.name}: waits for its directory {str(self._options.path)!r} ({error_name(error)})"
+        if self._waits_for != sentence:
+            self._desk.tell(sentence)
+        self._waits_for = sentence
+
+    def _poll(self, folder: Folder) -> Iterator[Delivery]:
+        desk, options = self._desk, self._options
+        yield from self._finisher.look_again()
+        turns = max(1, round(options.restat_seconds / self.next_poll_seconds()))
+        began = desk.monotonic()
+        try:
+            listing = self._roster.scan(folder, self._follower.active, self._turn, turns, self._follower.again())
+        except OSError as error:
+            self._cannot_list(error)
+            return
+        self._seconds_listing = desk.monotonic() - began
+        self._note_directory(folder, listing.entries)
+        if options.start_at is StartAt.END and self._started not in self._ledger:
+            yield from self._skip_what_is_there(folder, listing.fresh)
+        yield from self._follower.examine(folder, listing, self._turn)
+        if desk.clock - self._last_restat >= options.restat_seconds:
+            self._last_restat = desk.clock
+            yield from self._follower.forget_gone(folder)
+        yield from self._serve(folder)
+
+    def _note_directory(self, folder: Folder, entries: int) -> None:
+        desk = self._desk
+        if self._waits_for is not None and self._identity is not None:
+            desk.tell(f"{self.name}: its directory is there again")
+        elif self._identity not in {None, folder.identity}:
+            desk.tell(f"{self.name}: its directory has been replaced or mounted anew")
+        self._identity, self._waits_for = folder.identity, None
+        if entries > MANY_ENTRIES and desk.once("many"):
+            desk.tell(
+                f"{self.name}: its directory holds {entries:,} entries, and listing them takes ever longer: "
+                "archive files, or use a folder a day"
+            )
+
+    def _serve(self, folder: Folder) -> Iterator[Delivery]:
+        """Read the files that hold something unread, in name order, going on after the one that was read last."""
+        follower, desk = self._follower, self._desk
+        new = {found.name: found for found in follower.new}
+        waiting = [
+            tracked.name
+            for tracked in follower.active.values()
+            if tracked.unread and tracked.wait_until <= desk.clock and tracked.name not in new
+        ]
+        names = sorted([*waiting, *new])
+        start = bisect.bisect_right(names, self._last_served)
+        for name in [*names[start:], *names[:start]]:
+            if desk.left <= 0:
+                break
+            self._last_served = name
+            tracked = follower.active.get(name)
+            if tracked is None:
+                found = new[name]
+                format_ = self._roster.format_of(name)
+                if format_ is None:
+                    continue
+                tracked = Tracked(name, self._keys(name), format_, found.entry, seen=self._turn)
+            new.pop(name, None)
+            yield from self._read(folder, tracked)
+            self._follow(tracked)
+        else:
+            self._last_served = ""
+        follower.new = list(new.values())
+
+    def _read(self, folder: Folder, tracked: Tracked) -> Iterator[Delivery]:
+        if tracked.check is not None and tracked.grows:
+            yield from self._follower.verify(folder, tracked, tracked.check)
+        elif tracked.grows:
+            yield from self._growing.read(folder, tracked)
+        else:
+            yield from self._settled.read(folder, tracked)
+
+    def _follow(self, tracked: Tracked) -> None:
+        """Go on looking at a file that has just been read, as often as it deserves."""
+        follower = self._follower
+        if tracked.refused:
+            follower.active.pop(tracked.name, None)
+            self._roster.ignore(tracked.name, tracked.entry)
+        elif not follower.rest(tracked) and (tracked.look is not None or tracked.wait_until):
+            follower.active[tracked.name] = tracked
+
+    def _skip_what_is_there(self, folder: Folder, fresh: list[Found]) -> Iterator[Delivery]:
+        """Count everything as read that is there when the directory is watched for the first time."""
+        desk = self._desk
+        positions: dict[bytes, bytes | None] = {}
+        for found in fresh:
+            format_ = self._roster.format_of(found.name)
+            try:
+                look = folder.look(found.name)
+            except (OSError, Refused):
+                continue
+            if format_ is not None and look.size:
+                tracked = Tracked(found.name, self._keys(found.name), format_)
+                row = msgspec.structs.replace(desk.new_row(tracked, look), skip_to=look.size)
+                positions[tracked.key] = self._ledger.put(tracked.key, row)
+        yield desk.delivery(positions=positions | {self._started: self._ledger.put(self._started, _STARTED)})
+
+    def _measure_lag(self, folder: Folder) -> None:
+        """Add up what is unread."""
+        tracked = [one for one in self._follower.active.values() if one.unread and one.look is not None]
+        size = sum(one.unread_bytes for one in tracked)
+        oldest = [one.look.modified_ns / 1e9 for one in tracked if one.look is not None]
+        new = self._follower.new
+        # Looking at a hundred thousand new files would cost more than reading some of them.
+        sample = new[:: max(1, len(new) // _SAMPLE)]
+        sizes = []
+        for found in sample:
+            try:
+                look = folder.look(found.name)
+            except (OSError, Refused):
+                continue
+            sizes.append(look.size)
+            oldest.append(look.modified_ns / 1e9)
+        if sizes:
+            size += round(sum(sizes) * len(new) / len(sample))
+        self._lag = Lag(size, len(tracked) + len(new), min(oldest) if oldest else None)

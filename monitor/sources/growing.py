@@ -1,0 +1,193 @@
+"""Reads files while they are written: whole lines, from where we stand, as much as one turn allows."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from zlib import crc32
+
+import msgspec
+
+from monitor.decode.arrived import Arrived
+from monitor.decode.pieces import Format, TextPiece
+from monitor.decode.rejections import RefusedFile
+from monitor.sources.base import Delivery
+from monitor.sources.counted import Counted
+from monitor.sources.desk import CRASH, DECODER_ERROR, Desk
+from monitor.sources.identity import SMALL_BYTES, TAIL_BYTES, Look, begun, head_of, quickly_matches, tail_of
+from monitor.sources.ledger import Row, State, called
+from monitor.sources.opening import Folder, Refused, is_missing
+from monitor.sources.tail import header_of, lines_at
+from monitor.sources.tracked import Tracked
+
+FILE_COST_BYTES = 4 << 10
+"""What opening a file counts for in the budget, so that a tick of tiny files is short too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why some lines could not be decoded at all."""
+
+    reason: str
+
+
+class GrowingReader:
+    """Reads JSON Lines and CSV files."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    def read(self, folder: Folder, tracked: Tracked) -> Iterator[Delivery]:
+        """Deliver what is there to be read, at most one turn's worth."""
+        desk = self._desk
+        desk.left -= FILE_COST_BYTES
+        try:
+            with folder.opened(tracked.name) as (file, look):
+                yield from self.lines(file, look, tracked)
+            tracked.failures = 0
+        except Refused as refused:
+            tracked.unread, tracked.refused = False, True
+            desk.refuse(tracked.key, tracked.entry, refused.refusal)
+        except OSError as error:
+            # One that has gone since it was listed is noticed by the next poll.
+            if is_missing(error):
+                tracked.unread = False
+            else:
+                desk.unreadable(tracked, error)
+
+    def lines(self, file: int, look: Look, tracked: Tracked) -> Iterator[Delivery]:
+        """Deliver what is there to be read in an open file."""
+        desk, options = self._desk, self._desk.options
+        row = tracked.row
+        if row is None:
+            row = desk.new_row(tracked, look)
+        elif not self._still_is(file, look, tracked, row):
+            return
+        tracked.sees(look, desk.clock)
+        if not look.size:
+            tracked.unread = False
+            return
+        turn = min(options.bytes_per_file, max(desk.left, FILE_COST_BYTES))
+        while True:
+            lines = lines_at(
+                desk.system,
+                file,
+                row.offset,
+                skipping=row.skipping,
+                max_line_bytes=options.max_line_bytes,
+                zeros_until=self._zeros_until(tracked, row),
+            )
+            taken = len(lines.data) or lines.skipped
+            if not taken:
+                tracked.unread, tracked.unfinished = False, lines.unfinished
+                if lines.zeros:
+                    self._wait_for_zeros(tracked, row, look)
+                if not row.offset and not row.head:
+                    # Not a line yet, but should the file be rotated now, it is known again by how it begins.
+                    yield desk.deliver(tracked, begun(desk.system, file, desk.seen_row(row, look)))
+                return
+            if row.offset + taken > look.size:  # it has grown since it was opened
+                look = Look.of(os.fstat(file))
+                tracked.sees(look, desk.clock)
+            delivery = self._take(file, look, tracked, row, lines.data, lines.skipped)
+            yield delivery
+            if tracked.row is None or tracked.row.state is State.FAILED:
+                return
+            row = tracked.row
+            turn -= taken
+            desk.left -= taken
+            # A file that was deleted while we read it cannot be opened again: its turn lasts to its end.
+            if turn <= 0 and os.fstat(file).st_nlink:
+                tracked.unread = row.offset < look.size
+                return
+
+    def _still_is(self, file: int, look: Look, tracked: Tracked, row: Row) -> bool:
+        """Tell whether the file just opened is the one that was looked at; if not, the next poll sorts it out."""
+        before = tracked.look or row
+        if look.inode != before.inode or look.size < row.offset:
+            return False
+        if look.size <= before.size and not look.same(before):
+            return False
+        if not quickly_matches(self._desk.system, file, row):
+            tracked.doubtful = True
+            return False
+        return True
+
+    def _take(self, file: int, look: Look, tracked: Tracked, row: Row, data: bytes, skipped: int) -> Delivery:
+        desk = self._desk
+        if skipped:
+            data = desk.system.read(file, skipped, row.offset)
+            row = msgspec.structs.replace(self._after(file, look, row, data, row.unproven), skipping=True)
+            return desk.deliver(tracked, row, counted={Counted.BYTES_READ: len(data)})
+        if row.offset < row.skip_to:
+            old = data[: data.rfind(b"\n", 0, row.skip_to - row.offset) + 1]
+            if old:
+                tally = {Counted.BYTES_READ: len(old), Counted.BYTES_SKIPPED: len(old)}
+                return desk.deliver(tracked, self._after(file, look, row, old, row.unproven), counted=tally)
+        head = b""
+        if row.format is Format.CSV:
+            head = data[: data.find(b"\n") + 1] if not row.offset else header_of(desk.system, file, 1 << 20)
+        piece = TextPiece(called(tracked.key), row.format, data, row.offset, row.line, head, row.skipping, row.unproven)
+        arrived = self._decoded(tracked.key, piece)
+        if isinstance(arrived, Failure):
+            return desk.fail(tracked, row, look, arrived.reason)
+        row = self._after(file, look, row, data, arrived.unproven)
+        return desk.deliver(tracked, row, arrived, {Counted.BYTES_READ: len(data)})
+
+    def _decoded(self, key: bytes, piece: TextPiece) -> Arrived | Failure:
+        desk, guard = self._desk, self._desk.guard
+        if guard is not None:
+            if guard.kills(key, piece.offset, lambda: desk.decoder.text(piece)):
+                return Failure(CRASH)
+            guard.note(key, piece.offset)
+        try:
+            return desk.decoder.text(piece)
+        except RefusedFile as refused:
+            return Failure(refused.reason)
+        except Exception:  # noqa: BLE001 - one file must not stop the others, whatever it does to the decoder
+            return Failure(DECODER_ERROR)
+        finally:
+            if guard is not None:
+                guard.clear(key, piece.offset)
+
+    def _after(self, file: int, look: Look, row: Row, data: bytes, unproven: int | None) -> Row:
+        """Return the row once these bytes are taken."""
+        system = self._desk.system
+        offset = row.offset + len(data)
+        head = tail = 0
+        if offset > SMALL_BYTES:
+            head = row.head if row.offset > SMALL_BYTES else head_of(system, file)
+            tail = crc32(data[-TAIL_BYTES:]) if len(data) >= TAIL_BYTES else tail_of(system, file, offset)
+        return Row(
+            row.version,
+            row.format,
+            State.READING,
+            look.device,
+            look.inode,
+            max(look.size, offset),
+            look.modified_ns,
+            offset,
+            crc32(data, row.checksum),
+            head,
+            tail,
+            row.line + data.count(b"\n"),
+            generation=row.generation,
+            unproven=unproven,
+            skip_to=row.skip_to if offset < row.skip_to else 0,
+            changed_at=self._desk.now,
+            previous=row.previous,
+        )
+
+    def _zeros_until(self, tracked: Tracked, row: Row) -> int:
+        """Return up to where zero bytes have been waited for long enough."""
+        if tracked.zeros_at < 0:
+            return 0
+        waited = self._desk.clock - tracked.zeros_since
+        if waited < self._desk.options.partial_timeout_seconds:
+            return 0
+        return tracked.zeros_until if row.offset < tracked.zeros_until else 0
+
+    def _wait_for_zeros(self, tracked: Tracked, row: Row, look: Look) -> None:
+        waited = self._desk.clock - tracked.zeros_since
+        if tracked.zeros_at != row.offset or waited >= self._desk.options.partial_timeout_seconds:
+            tracked.zeros_at, tracked.zeros_since = row.offset, self._desk.clock
+            tracked.zeros_until = look.size

@@ -1,0 +1,219 @@
+"""Reads files that cannot be read while they are written, once they have settled: arrays, Parquet, Arrow, gzip."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import BinaryIO
+
+import msgspec
+
+from monitor.decode.arrived import Arrived
+from monitor.decode.rejections import RefusedFile
+from monitor.sources.base import Delivery
+from monitor.sources.counted import Counted
+from monitor.sources.desk import CRASH, DECODER_ERROR, Desk
+from monitor.sources.growing import FILE_COST_BYTES, Failure
+from monitor.sources.identity import Look, PrefixCheck
+from monitor.sources.ledger import Row, State, called
+from monitor.sources.opening import Folder, Refused, is_missing
+from monitor.sources.tracked import Tracked
+
+_OPEN_FILES = 4
+"""Files that may be half decoded at a time, so that one of them does not keep all others waiting."""
+_ROW_BYTES = 128
+"""What a row counts for in the budget: rows of these formats have no length of their own."""
+
+
+@dataclass(slots=True)
+class _Decoding:
+    """A file that is half decoded."""
+
+    file: BinaryIO
+    look: Look
+    pieces: Iterator[Arrived]
+    ahead: Arrived | Failure | None
+    """The piece after those delivered, None at the end: only who has looked ahead knows which piece is the last."""
+
+
+class SettledReader:
+    """Decides when files are complete, and reads them."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._open: dict[bytes, _Decoding] = {}
+
+    def close(self) -> None:
+        """Let go of all files that are half decoded; they are taken up again at the row they stand at."""
+        for key in list(self._open):
+            self.drop(key)
+
+    def drop(self, key: bytes) -> None:
+        """Let go of one file."""
+        if (decoding := self._open.pop(key, None)) is not None:
+            decoding.file.close()
+
+    def examine(self, tracked: Tracked, look: Look, *, marked: bool) -> None:
+        """Take a look at a file, and decide whether it can be read."""
+        desk, row = self._desk, tracked.row
+        changed = tracked.sees(look, desk.clock)
+        if changed:
+            tracked.failed_at = tracked.check = None
+            self.drop(tracked.key)
+        if row is not None and row.state is not State.READING and look.same(row):
+            tracked.unread = False
+            return
+        if tracked.failed_at is not None:
+            tracked.unread = desk.clock - tracked.failed_at >= desk.options.retry_incomplete_seconds
+        elif desk.options.completion_marker:
+            tracked.unread = marked
+        else:
+            patience = desk.options.settle_seconds * 2 ** min(tracked.failures, 4)
+            still = not changed and desk.clock - tracked.since >= patience
+            tracked.unread = look.size > 0 and (still or tracked.proven)
+
+    def read(self, folder: Folder, tracked: Tracked) -> Iterator[Delivery]:
+        """Deliver what one turn allows."""
+        desk = self._desk
+        desk.left -= FILE_COST_BYTES
+        try:
+            if tracked.failed_at is not None and tracked.row is not None and tracked.look is not None:
+                tracked.failed_at = None
+                yield desk.fail(tracked, tracked.row, tracked.look, tracked.failure)
+                return
+            is_open = tracked.key in self._open
+            if not is_open and len(self._open) < _OPEN_FILES and (delivery := self._begin(folder, tracked)) is not None:
+                yield delivery
+            if tracked.key in self._open:
+                yield from self._pieces(tracked, self._open[tracked.key])
+        except Refused as refused:
+            tracked.unread, tracked.refused = False, True
+            desk.refuse(tracked.key, tracked.entry, refused.refusal)
+        except OSError as error:
+            self.drop(tracked.key)
+            if is_missing(error):
+                tracked.unread = False
+            else:
+                desk.unreadable(tracked, error)
+
+    def _begin(self, folder: Folder, tracked: Tracked) -> Delivery | None:
+        """Read a file once for its checksum, which may take several turns, then open it for decoding."""
+        desk = self._desk
+        file, look = folder.open(tracked.name)
+        try:
+            if tracked.look is None or not look.same(tracked.look):
+                tracked.unread = False  # written again; the next poll begins to wait anew
+                return None
+            check = tracked.check = tracked.check or PrefixCheck(look.size, None)
+            before = check.done
+            done = check.step(desk.system, file, desk.options.bytes_per_file)
+            desk.left -= check.done - before
+            if done is None:
+                return None
+            tracked.check = None
+            if not done:
+                tracked.unread = False
+                return None
+            row, delivery = self._row(tracked, look, check.checksum)
+            tracked.row = row
+            if row.state is State.READING:
+                stream = os.fdopen(file, "rb")
+                file = -1
+                pieces = self._decoded(tracked, stream, row.rows)
+                self._open[tracked.key] = _Decoding(stream, look, pieces, None)
+                self._open[tracked.key].ahead = self._next(tracked, row.rows)
+        finally:
+            if file >= 0:
+                os.close(file)
+        return delivery
+
+    def _row(self, tracked: Tracked, look: Look, checksum: int) -> tuple[Row, Delivery | None]:
+        """Return the row to go on with: the one there is when the content is what it was, else a new one."""
+        desk, old = self._desk, tracked.row
+        if old is not None and (old.checksum, old.offset) == (checksum, look.size):
+            row = desk.seen_row(old, look)
+            if row.state is State.READING:
+                return row, None
+            tracked.unread = False
+            return row, desk.deliver(tracked, row)
+        row = msgspec.structs.replace(desk.new_row(tracked, look), checksum=checksum, offset=look.size)
+        if old is None or (old.state is State.READING and not old.rows):
+            if old is not None and old.skip_to:
+                row = msgspec.structs.replace(row, state=State.COMPLETE)
+                tracked.unread = False
+                return row, desk.deliver(tracked, row, counted={Counted.BYTES_SKIPPED: look.size})
+            return row, None
+        row = msgspec.structs.replace(row, generation=old.generation + 1)
+        return row, desk.deliver(tracked, row, counted={Counted.FILES_REPLACED: 1})
+
+    def _pieces(self, tracked: Tracked, decoding: _Decoding) -> Iterator[Delivery]:
+        desk = self._desk
+        turn = desk.options.bytes_per_file
+        while True:
+            row, piece = tracked.row, decoding.ahead
+            if row is None or not Look.of(os.fstat(decoding.file.fileno())).same(decoding.look):
+                # Written while we read it: it has to settle, and to be compared, again.
+                self.drop(tracked.key)
+                tracked.unread = False
+                return
+            if isinstance(piece, Failure):
+                self.drop(tracked.key)
+                yield from self._failed(tracked, row, piece.reason)
+                return
+            rows = 0 if piece is None else piece.rows
+            decoding.ahead = None if piece is None else self._next(tracked, row.rows + rows)
+            complete = decoding.ahead is None
+            row = msgspec.structs.replace(
+                row,
+                rows=row.rows + rows,
+                state=State.COMPLETE if complete else State.READING,
+                unproven=None,
+                changed_at=desk.now,
+            )
+            tally = {Counted.BYTES_READ: decoding.look.size} if complete else None
+            if complete:
+                self.drop(tracked.key)
+                tracked.unread, tracked.failures = False, 0
+            turn -= rows * _ROW_BYTES
+            desk.left -= rows * _ROW_BYTES
+            yield desk.deliver(tracked, row, piece, tally)
+            if complete or turn <= 0 or self._open.get(tracked.key) is not decoding:
+                return
+
+    def _failed(self, tracked: Tracked, row: Row, reason: str) -> Iterator[Delivery]:
+        """Wait whether the file goes on changing; what crashes the decoder is not given another chance."""
+        desk = self._desk
+        tracked.unread = False
+        if reason == CRASH and tracked.look is not None:
+            yield desk.fail(tracked, row, tracked.look, reason)
+            return
+        tracked.row = row
+        tracked.failed_at, tracked.failure = desk.clock, reason
+        tracked.failures = min(tracked.failures + 1, 20)
+
+    def _next(self, tracked: Tracked, rows: int) -> Arrived | Failure | None:
+        guard, key = self._desk.guard, tracked.key
+        decoding = self._open[key]
+        if guard is not None:
+            if guard.kills(key, rows, lambda: self._first_piece(tracked, decoding, rows)):
+                return Failure(CRASH)
+            guard.note(key, rows)
+        try:
+            return next(decoding.pieces, None)
+        except RefusedFile as refused:
+            return Failure(refused.reason)
+        except OSError:
+            raise
+        except Exception:  # noqa: BLE001 - one file must not stop the others, whatever it does to the decoder
+            return Failure(DECODER_ERROR)
+        finally:
+            if guard is not None:
+                guard.clear(key, rows)
+
+    def _decoded(self, tracked: Tracked, file: BinaryIO, rows: int) -> Iterator[Arrived]:
+        """Decode from a row on; nothing is raised before the first piece is asked for."""
+        yield from self._desk.decoder.settled(called(tracked.key), file, tracked.format, skip=rows)
+
+    def _first_piece(self, tracked: Tracked, decoding: _Decoding, rows: int) -> None:
+        """Decode one piece in a child process, which shares our place in the file unless it opens the file anew."""
+        with open(f"/proc/self/fd/{decoding.file.fileno()}", "rb") as file:  # noqa: PTH123 - no path, a descriptor
+            next(self._decoded(tracked, file, rows), None)

@@ -1,0 +1,1 @@
+"""What survives a restart: windows, positions, id hashes and counters, in one SQLite database."""

@@ -1,0 +1,70 @@
+"""What one transaction changes: records with the positions that make them read, and everything that must agree."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from monitor.core.scores import Floats, Singles
+from monitor.core.segments import Segment
+from monitor.decode.arrived import Hashes, Pointer
+
+WindowName = tuple[str, Segment]
+"""A model and a segment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Records of one window that were committed together."""
+
+    window: WindowName
+    arrived: float
+    """When they came."""
+    at: Floats
+    """Their event times as the window believed them: no NaN, none in the future."""
+    vectors: Singles
+
+
+@dataclass(frozen=True, slots=True)
+class IdBatch:
+    """Hashes of ids of one model that were remembered together."""
+
+    model: str
+    number: int
+    """Rises with every batch of the model; see `RecentIds`."""
+    hashes: Hashes
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All totals of a window, so that a start need not measure its records again."""
+
+    window: WindowName
+    content: bytes | None
+    """None to forget those of before."""
+
+
+@dataclass(slots=True)
+class Change:
+    """One transaction."""
+
+    chunks: list[Chunk] = field(default_factory=list)
+    dropped: list[int] = field(default_factory=list)
+    """Numbers of chunks of which no window holds a record any more."""
+    snapshots: list[Snapshot] = field(default_factory=list)
+    """Totals through the last chunk that was committed before this change."""
+    rewritten: dict[WindowName, list[Chunk]] = field(default_factory=dict)
+    """Windows whose chunks are replaced by others, because too many of them hold too little."""
+    forgotten: list[WindowName] = field(default_factory=list)
+    ids: list[IdBatch] = field(default_factory=list)
+    ids_needed: dict[str, int] = field(default_factory=dict)
+    """For each model, the first batch of hashes that is needed; those before it may go."""
+    ids_merged: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """For each model, the first and the last of small batches that become one."""
+    positions: dict[str, Mapping[bytes, bytes | None]] = field(default_factory=dict)
+    """For each source."""
+    counters: Mapping[tuple[str, ...], int] = field(default_factory=dict)
+    """Their new values."""
+    kept: Mapping[str, bytes | None] = field(default_factory=dict)
+    """Small things that others want to find again: alert state, input health."""
+    rejected: list[tuple[str, str, Pointer]] = field(default_factory=list)
+    """Source, origin and place of refused records."""
+    events: list[str] = field(default_factory=list)

@@ -1,0 +1,294 @@
+"""The database file: opened and verified, replaced by its backup or by an empty one when it is damaged, backed up.
+
+Damage never keeps cpcmon from starting, and is never passed over in silence: `Opened.recovered` says what was done.
+"""
+
+import errno
+import os
+import shutil
+import sqlite3
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from monitor.errors import StateError, StateInUse, StateLost, StatePaused, StateRefused
+from monitor.state.folder import sync_folder
+from monitor.state.schema import APPLICATION, STEPS, migrate, version_of
+
+NAME = "state.db"
+BACKUPS = ("state.db.bak", "state.db.bak.1")
+"""The newest first."""
+
+_DAMAGED_KEPT = 2
+_DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+
+# Where SQLite's file format keeps them.
+_VERSION_PLACE, _APPLICATION_PLACE, _HEADER_BYTES = slice(60, 64), slice(68, 72), 100
+
+
+class _Damaged(Exception):
+    """A database that cannot be used."""
+
+
+@dataclass
+class Opened:
+    """A verified database."""
+
+    connection: sqlite3.Connection
+    recovered: str = ""
+    """Empty when all is well; `backup` or `empty` when the database was damaged and that was used in its place."""
+    events: list[str] = field(default_factory=list)
+    """Sentences for the log."""
+
+
+def open_database(
+    folder: Path,
+    *,
+    networked: bool = False,
+    verify: Callable[[sqlite3.Connection], None] = lambda _: None,
+    steps: Sequence[str] = STEPS,
+    mend: bool = True,
+) -> Opened:
+    """Open the database of a state folder.
+
+    `verify` may raise ValueError for content that cannot be trusted. Raises StateRefused when the file was made by a
+    newer cpcmon, and StateLost when the disk does not do what SQLite asks of it, or when something is wrong that may
+    not be mended.
+    """
+    path = folder / NAME
+    events: list[str] = []
+    if not mend:
+        try:
+            return Opened(_open(path, networked=networked, verify=verify, steps=steps))
+        except (_Damaged, FileNotFoundError) as damage:
+            raise StateLost(f"{path}: expected a database of cpcmon, found damage: {damage}") from damage
+    if path.exists():
+        try:
+            return Opened(_open(path, networked=networked, verify=verify, steps=steps))
+        except _Damaged as damage:
+            aside = _set_aside(path)
+            events.append(f"state damaged: {damage}; kept as {aside}")
+    elif any(folder.glob(f"{NAME}.corrupt-*")) or any(one.exists() for one in _companions(path)):
+        # Killed half way through what follows.
+        events.append("state missing, with traces of an earlier one")
+    recovered = _from_backup(folder, events, networked=networked, verify=verify, steps=steps)
+    if recovered is not None:
+        return Opened(recovered, "backup", events)
+    connection = _create(path, networked=networked, steps=steps)
+    if events:
+        events.append("no usable backup: started with empty windows; files that are still there are read again")
+    return Opened(connection, "empty" if events else "", events)
+
+
+def back_up(connection: sqlite3.Connection, folder: Path) -> None:
+    """Write a copy beside the database, and keep the copy before it."""
+    newest, older = (folder / name for name in BACKUPS)
+    temporary = folder / f"{BACKUPS[0]}.tmp"
+    temporary.unlink(missing_ok=True)
+    try:
+        _touch_private(temporary)
+        target = sqlite3.connect(temporary, isolation_level=None)
+        try:
+            connection.backup(target)
+            # A copy inherits the journal mode; without its own log files it must be whole in one file.
+            target.execute("PRAGMA journal_mode = DELETE").fetchone()
+        finally:
+            target.close()
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())
+        if newest.exists():
+            newest.replace(older)
+        temporary.replace(newest)
+        sync_folder(folder)
+    except sqlite3.Error as error:
+        temporary.unlink(missing_ok=True)
+        raise translated(error, folder) from error
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def translated(error: sqlite3.Error, folder: Path) -> StateError:
+    """Say what an error of SQLite means for us."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
+        return StateInUse(
+            f"{folder}: expected a database that nobody else has open, found it locked by another program"
+        )
+    if code == sqlite3.SQLITE_FULL:
+        return StatePaused(f"{folder}: expected room on the disk, found it full: free some (the file `ballast` may go)")
+    # SQLite calls many things an input/output error; whether they may pass, the disk itself says best.
+    found = _refusal(folder)
+    if found in {errno.ENOSPC, errno.EDQUOT}:
+        return StatePaused(f"{folder}: expected room on the disk, found {os.strerror(found).lower()}")
+    if found == errno.EROFS or code == sqlite3.SQLITE_READONLY:
+        return StatePaused(f"{folder}: expected a disk that can be written, found it read-only")
+    return StateLost(f"{folder}: expected the database to be written, found {error}: a new start verifies it")
+
+
+def _refusal(folder: Path) -> int:
+    """Write a small file; returns the number of the error, 0 when there is none."""
+    probe = folder / "probe"
+    try:
+        handle = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(handle, bytes(4096))
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        probe.unlink()
+    except OSError as error:
+        return error.errno or 0
+    return 0
+
+
+def _open(
+    path: Path, *, networked: bool, verify: Callable[[sqlite3.Connection], None], steps: Sequence[str]
+) -> sqlite3.Connection:
+    _check_header(path, steps)
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    try:
+        _configure(connection, path, networked=networked)
+        _check(connection, path, steps)
+        if version_of(connection) < len(steps):
+            back_up(connection, path.parent)
+            migrate(connection, steps)
+        verify(connection)
+    except ValueError as error:
+        connection.close()
+        raise _Damaged(str(error)) from error
+    except sqlite3.DatabaseError as error:
+        connection.close()
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGE:
+            raise _Damaged(f"SQLite says {error}") from error
+        raise translated(error, path.parent) from error
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _check(connection: sqlite3.Connection, path: Path, steps: Sequence[str]) -> None:
+    # The header of the file may be older than what the log beside it holds.
+    if version_of(connection) > len(steps):
+        raise _too_new(path, version_of(connection), len(steps))
+    answer = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+    if answer != "ok":
+        raise _Damaged(f"SQLite finds {str(answer).splitlines()[-1]}")
+
+
+def _check_header(path: Path, steps: Sequence[str]) -> None:
+    """Look at the first bytes, without SQLite: it would write beside the file even where we must not use it."""
+    with path.open("rb") as file:
+        header = file.read(_HEADER_BYTES)
+    if len(header) < _HEADER_BYTES or not header.startswith(b"SQLite format 3\0"):
+        raise _Damaged("the file is no database" if header else "the file is empty")
+    if int.from_bytes(header[_APPLICATION_PLACE], "big") != APPLICATION:
+        raise _Damaged("the file is not a database of cpcmon")
+    version = int.from_bytes(header[_VERSION_PLACE], "big")
+    if version > len(steps):
+        raise _too_new(path, version, len(steps))
+
+
+def _too_new(path: Path, version: int, ours: int) -> StateRefused:
+    return StateRefused(
+        f"{path}: expected state of version {ours} or older, found version {version}, made by a newer cpcmon:"
+        " install that one again, or give this one another folder"
+    )
+
+
+def _configure(connection: sqlite3.Connection, path: Path, *, networked: bool) -> None:
+    connection.execute("PRAGMA locking_mode = EXCLUSIVE").fetchone()
+    wanted = "delete" if networked else "wal"
+    # Must be fetched and compared: SQLite answers with the mode it fell back to, and says nothing else.
+    found = connection.execute(f"PRAGMA journal_mode = {wanted}").fetchone()[0]
+    if found != wanted:
+        raise StateLost(f"{path}: expected journal mode {wanted}, found {found}: the disk refused it")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA temp_store = MEMORY")
+    connection.execute("PRAGMA cell_size_check = ON")
+
+
+def _create(path: Path, *, networked: bool, steps: Sequence[str]) -> sqlite3.Connection:
+    # Under another name until its tables are there: an empty file called state.db is then always damage.
+    new = path.with_name(f"{path.name}.new")
+    for leftover in (new, *_companions(new), *_companions(path)):
+        leftover.unlink(missing_ok=True)
+    try:
+        _touch_private(new)
+        connection = sqlite3.connect(new, isolation_level=None)
+        try:
+            migrate(connection, steps)
+        finally:
+            connection.close()
+        new.replace(path)
+        sync_folder(path.parent)
+        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        _configure(connection, path, networked=networked)
+    except sqlite3.Error as error:
+        raise translated(error, path.parent) from error
+    return connection
+
+
+def _from_backup(
+    folder: Path,
+    events: list[str],
+    *,
+    networked: bool,
+    verify: Callable[[sqlite3.Connection], None],
+    steps: Sequence[str],
+) -> sqlite3.Connection | None:
+    path = folder / NAME
+    for name in BACKUPS:
+        backup = folder / name
+        if not backup.exists():
+            continue
+        copy = path.with_name(f"{path.name}.new")
+        for leftover in (*_companions(copy), *_companions(path)):
+            leftover.unlink(missing_ok=True)
+        shutil.copyfile(backup, copy)
+        copy.chmod(0o600)
+        with copy.open("rb+") as file:
+            os.fsync(file.fileno())
+        age = time.time() - backup.stat().st_mtime
+        copy.replace(path)
+        sync_folder(folder)
+        try:
+            connection = _open(path, networked=networked, verify=verify, steps=steps)
+        except _Damaged as damage:
+            path.unlink()
+            events.append(f"backup damaged too: {damage}")
+            continue
+        events.append(f"went back to the backup of {age / 60:.0f} minutes ago; what came since is read again")
+        return connection
+    return None
+
+
+def _set_aside(path: Path) -> str:
+    """Move a damaged database out of the way, for whoever wants to know why."""
+    stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
+    aside = path.with_name(f"{path.name}.corrupt-{stamp}")
+    number = 0
+    while aside.exists():
+        number += 1
+        aside = path.with_name(f"{path.name}.corrupt-{stamp}.{number}")
+    path.replace(aside)
+    for companion in _companions(path):
+        if companion.exists():
+            companion.replace(aside.with_name(f"{aside.name}{companion.name.removeprefix(path.name)}"))
+    every = sorted(path.parent.glob(f"{path.name}.corrupt-*"))
+    damaged = [one for one in every if not one.name.endswith(("-wal", "-shm", "-journal"))]
+    for old in damaged[:-_DAMAGED_KEPT]:
+        for one in (old, *_companions(old)):
+            one.unlink(missing_ok=True)
+    sync_folder(path.parent)
+    return aside.name
+
+
+def _companions(path: Path) -> tuple[Path, ...]:
+    return tuple(path.with_name(f"{path.name}{end}") for end in ("-wal", "-shm", "-journal"))
+
+
+def _touch_private(path: Path) -> None:
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))

@@ -1,0 +1,131 @@
+"""The folder that holds the state: private, local, held by one process, with the key for hashes beside the database."""
+
+import fcntl
+import os
+import re
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import Self
+
+from monitor.errors import StateInUse, StateRefused
+
+KEY_BYTES = 16
+BALLAST_BYTES = 8 << 20
+
+# SQLite's write-ahead log needs locks and shared memory that these do not give.
+_NETWORK = {
+    "9p", "afs", "beegfs", "ceph", "cifs", "fuse.ceph", "fuse.glusterfs", "fuse.s3fs", "fuse.smbnetfs", "fuse.sshfs",
+    "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2", "smb3", "smbfs",
+}  # fmt: skip
+
+
+def filesystem_of(path: Path) -> str:
+    """Return the type of the filesystem that a path lies on, as the kernel names it; empty where it does not say."""
+    try:
+        mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError:
+        return ""
+    real = os.path.realpath(path)
+    best, found = -1, ""
+    for line in mounts.splitlines():
+        before, _, after = line.partition(" - ")
+        words = before.split(" ")
+        if len(words) < 5 or not after:
+            continue
+        # Spaces and the like are written as \040 in a mount point.
+        point = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal.group(1), 8)), words[4])
+        inside = real == point or real.startswith(point.rstrip("/") + "/")
+        # Of two mounts on one point the later hides the earlier.
+        if inside and len(point) >= best:
+            best, found = len(point), after.split(" ", 1)[0]
+    return found
+
+
+class StateFolder:
+    """A state folder that this process holds until it closes it."""
+
+    def __init__(self, path: Path, lock: int, *, networked: bool) -> None:
+        self.path = path
+        self._lock = lock
+        self.networked = networked
+        """Whether it lies on a network filesystem, and the operator insisted."""
+
+    @classmethod
+    def hold(
+        cls, path: Path, *, allow_network: bool = False, filesystem: Callable[[Path], str] = filesystem_of
+    ) -> Self:
+        """Make the folder if there is none, and hold it; raises StateRefused or StateInUse."""
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        kind = filesystem(path)
+        networked = kind in _NETWORK
+        if networked and not allow_network:
+            raise StateRefused(
+                f"{path}: expected a local filesystem, found {kind}: a database there is damaged by the first lost lock;"
+                " choose a folder on a local disk, or insist with --state-allow-network"
+            )
+        path.chmod(0o700)
+        lock = os.open(path / "state.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(lock, 32, 0).decode(errors="replace").strip()
+            os.close(lock)
+            who = f"process {holder}" if holder.isdigit() else "another process"
+            raise StateInUse(
+                f"{path}: expected state that no other cpcmon uses, found it held by {who}:"
+                " stop that one, or give this one a folder of its own"
+            ) from None
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+        return cls(path, lock, networked=networked)
+
+    def key(self) -> bytes:
+        """Return the key of all hashes; it lies outside the database, so that a copy of that tells nothing."""
+        file = self.path / "hash.key"
+        try:
+            key = file.read_bytes()
+        except FileNotFoundError:
+            key = b""
+        if len(key) != KEY_BYTES:
+            key = secrets.token_bytes(KEY_BYTES)
+            write_whole(file, key)
+        return key
+
+    def keep_ballast(self) -> None:
+        """Keep some room that an operator can free at once, by deleting a file, when the disk is full."""
+        file = self.path / "ballast"
+        try:
+            if not file.exists():
+                write_whole(file, bytes(BALLAST_BYTES))
+        except OSError:
+            file.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Let another process have it."""
+        os.close(self._lock)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a private file that is there whole or not at all, whenever the power fails."""
+    temporary = path.with_name(f"{path.name}.tmp")
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def sync_folder(path: Path) -> None:
+    """Make names in a folder durable."""
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,248 @@
+"""Warnings about the input: when they come, when they go, and that a restart does not turn them off."""
+
+import itertools
+import struct
+import zlib
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from monitor.core.input_health import FEWEST, LAST_ACCEPTED, LAST_RECORDS, InputHealth
+from tests.strategies import Singles, synthetic
+
+SOFT = synthetic(100_000, 3, seed=5)[0]
+HOT = np.eye(3, dtype=np.float32)[np.arange(2000) % 3]
+SAME = np.tile(SOFT[0], (2000, 1))
+EMPTY = SOFT[:0]
+
+Step = tuple[Singles, int]
+
+
+def after(*steps: Step) -> InputHealth:
+    """Return what is known after some batches of accepted vectors and refused records."""
+    health = InputHealth()
+    for vectors, rejected in steps:
+        health.add(vectors, rejected)
+    return health
+
+
+def rows(count: int, *vector: float) -> Singles:
+    """Return the same vector so many times."""
+    return np.tile(np.array(vector, dtype=np.float32), (count, 1))
+
+
+@pytest.mark.parametrize(
+    ("steps", "share", "degraded"),
+    [
+        pytest.param([], None, False, id="nothing came"),
+        pytest.param([(EMPTY, 0)], None, False, id="an empty batch is nothing"),
+        pytest.param([(EMPTY, 1)], 1.0, False, id="one record says nothing"),
+        pytest.param([(SOFT[:1], 1)], 0.5, False, id="two records say nothing"),
+        pytest.param([(EMPTY, 99)], 1.0, False, id="one short of enough"),
+        pytest.param([(EMPTY, 100)], 1.0, True, id="enough"),
+        pytest.param([(SOFT[:95], 5)], 0.05, False, id="exactly 5% is not more"),
+        pytest.param([(SOFT[:94], 6)], 0.06, True, id="6% is"),
+        pytest.param([(SOFT[:950], 50)], 0.05, False, id="exactly 5% of 1,000"),
+        pytest.param([(SOFT[:949], 51)], 0.051, True, id="one more"),
+        pytest.param([(EMPTY, 51), (SOFT[:949], 0)], 0.051, True, id="all still within the last 1,000"),
+        pytest.param([(EMPTY, 51), (SOFT[:950], 0)], 0.05, False, id="one of them just left"),
+        pytest.param([(EMPTY, 500), (SOFT[:1000], 0)], 0.0, False, id="a thousand good ones later"),
+        pytest.param([(SOFT[:1000], 0)] + [(EMPTY, 1)] * 51, 0.051, True, id="one by one"),
+        pytest.param([(SOFT, 0), (EMPTY, 51)], 0.051, True, id="after a batch of 100,000"),
+        pytest.param([(SOFT[:90_000], 10_000)], 0.1, True, id="10% of 100,000"),
+        pytest.param([(SOFT[:96_000], 4_000)], 0.04, False, id="4% of 100,000"),
+        pytest.param([(SOFT[:99_999], 1)], 0.001, False, id="a share is rounded up: one of 100,000"),
+        pytest.param([(EMPTY, 100_000)], 1.0, True, id="all of 100,000"),
+        pytest.param([(SOFT[:900], 100), (SOFT[:500], 0)], 0.05, False, id="of half a batch its share"),
+    ],
+)
+def test_share_of_refused_records(steps: list[Step], share: float | None, degraded: bool) -> None:  # noqa: FBT001
+    """Over the last 1,000 records, in batches of any size."""
+    health = after(*steps)
+    assert health.rejected_share == share
+    assert health.degraded is degraded
+    assert health.records == min(LAST_RECORDS, sum(len(vectors) + rejected for vectors, rejected in steps))
+
+
+@pytest.mark.parametrize(
+    ("steps", "one_hot"),
+    [
+        pytest.param([], False, id="nothing came"),
+        pytest.param([(HOT[:99], 0)], False, id="one short of enough"),
+        pytest.param([(HOT[:100], 0)], True, id="enough"),
+        pytest.param([(HOT[:1], 0)] * 100, True, id="one by one"),
+        pytest.param([(SOFT[:25], 0), (HOT[:475], 0)], False, id="exactly 95% is not more"),
+        pytest.param([(SOFT[:24], 0), (HOT[:476], 0)], True, id="one more"),
+        pytest.param([(SOFT, 0), (HOT[:475], 0)], False, id="of the last 500, 95%"),
+        pytest.param([(SOFT, 0), (HOT[:476], 0)], True, id="of the last 500, one more"),
+        pytest.param([(HOT, 0), (SOFT[:25], 0)], False, id="gone after 25 others"),
+        pytest.param([(HOT, 0), (EMPTY, 5000)], True, id="refused records do not end it"),
+        pytest.param([(rows(500, 1.0, 1e-9, 0.0), 0)], False, id="very sure is not one-hot"),
+        pytest.param([(rows(500, 1.0, -0.0, 0.0), 0)], True, id="a negative zero is zero"),
+    ],
+)
+def test_one_hot(steps: list[Step], one_hot: bool) -> None:  # noqa: FBT001
+    """More than 95% of the last 500 accepted."""
+    assert after(*steps).one_hot is one_hot
+
+
+@pytest.mark.parametrize(
+    ("steps", "constant"),
+    [
+        pytest.param([], False, id="nothing came"),
+        pytest.param([(SAME[:1], 0)], False, id="one"),
+        pytest.param([(SAME[:99], 0)], False, id="one short of enough"),
+        pytest.param([(SAME[:100], 0)], True, id="enough"),
+        pytest.param([(SAME[:1], 0)] * 100, True, id="one by one"),
+        pytest.param([(SOFT[1:2], 0), (SAME[:499], 0)], False, id="another one within the last 500"),
+        pytest.param([(SOFT[1:2], 0), (SAME[:500], 0)], True, id="which just left"),
+        pytest.param([(SOFT, 0), (SAME[:250], 0), (SAME[:250], 0)], True, id="stuck after a while"),
+        pytest.param([(SOFT, 0), (SAME[:250], 0), (EMPTY, 9), (SAME[:249], 0)], False, id="one short of 500"),
+        pytest.param([(np.concatenate([SAME, SOFT[1:2]]), 0)], False, id="ends with another"),
+        pytest.param([(SAME, 0), (SOFT[1:2], 0)], False, id="over at the first other one"),
+        pytest.param([(SAME, 0), (EMPTY, 5000)], True, id="refused records do not end it"),
+        pytest.param([(SAME[:300], 0), (np.tile(SOFT[1], (300, 1)), 0)], False, id="stuck at two values in turn"),
+        pytest.param([(HOT, 0)], False, id="one-hot is not constant"),
+        pytest.param([(rows(99, 1.0, 0.0), 0), (rows(1, 1.0, -0.0), 0)], True, id="a negative zero is zero"),
+    ],
+)
+def test_constant(steps: list[Step], constant: bool) -> None:  # noqa: FBT001
+    """All of the last 500 accepted, or of as many as came, hold the same vector."""
+    assert after(*steps).constant is constant
+
+
+def test_another_number_of_classes_starts_a_new_run_and_breaks_nothing() -> None:
+    """As after a change of the reference, with what a restart brought along."""
+    health = InputHealth.from_bytes(after((SAME[:500], 40)).to_bytes())
+    found = [health.constant]
+    for vectors in (rows(499, *[1 / 7] * 7), rows(1, *[1 / 7] * 7), rows(0, 0.5, 0.5), rows(1, 0.5, 0.5)):
+        health.add(vectors, 3)
+        found.append(health.constant)
+    assert found == [True, False, True, True, False]
+
+
+POOL = np.concatenate([SOFT[:2], HOT[:2]])
+
+plans = st.lists(
+    st.tuples(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 300)), max_size=4), st.integers(0, 1500)), max_size=8
+)
+
+
+def batch_of(runs: list[tuple[int, int]]) -> Singles:
+    """Return runs of equal vectors one after the other."""
+    return POOL[[which for which, count in runs for _ in range(count)]]
+
+
+@given(plans)
+@example([([(0, 300)], 0), ([(0, 200)], 0)])
+def test_vectors_as_a_plain_list_would_tell(plan: list[tuple[list[tuple[int, int]], int]]) -> None:
+    """`one_hot` and `constant` are exact, however records were cut into batches."""
+    health, accepted = InputHealth(), list[int]()
+    for runs, rejected in plan:
+        health.add(batch_of(runs), rejected)
+        accepted += [which for which, count in runs for _ in range(count)]
+        last = accepted[-LAST_ACCEPTED:]
+        enough = len(last) >= FEWEST
+        assert health.one_hot is (enough and sum(which >= 2 for which in last) > 0.95 * len(last))
+        assert health.constant is (enough and len(set(last)) == 1)
+
+
+@given(st.lists(st.tuples(st.integers(0, 1500), st.integers(0, 1500)), max_size=12))
+@example([(0, 0)])
+@example([(1, 1)] * 12)
+@example([(999, 1), (0, 0), (1000, 0)])
+def test_share_as_a_plain_list_would_tell(counts: list[tuple[int, int]]) -> None:
+    """Batches within the last 1,000 count exactly, the one that reaches beyond by its share, less than one record off."""
+    health = InputHealth()
+    for accepted, rejected in counts:
+        health.add(SOFT[:accepted], rejected)
+    room, expected = LAST_RECORDS, 0.0
+    for accepted, rejected in reversed(counts):
+        taken = min(room, accepted + rejected)
+        expected += rejected * taken / max(accepted + rejected, 1)
+        room -= taken
+    assert health.records == LAST_RECORDS - room
+    if health.rejected_share is None:
+        assert room == LAST_RECORDS
+    else:
+        found = round(health.rejected_share * health.records)
+        assert expected - 1e-6 <= found < expected + 1
+
+
+@given(plans, plans)
+def test_a_restart_changes_nothing(
+    before: list[tuple[list[tuple[int, int]], int]], then: list[tuple[list[tuple[int, int]], int]]
+) -> None:
+    """What was restored says the same now and after any later batches."""
+    health = after(*((batch_of(runs), rejected) for runs, rejected in before))
+    restored = InputHealth.from_bytes(health.to_bytes())
+    for runs, rejected in [([], 0), *then]:
+        for one in (health, restored):
+            one.add(batch_of(runs), rejected)
+        assert restored.to_bytes() == health.to_bytes()
+        assert restored.rejected_share == health.rejected_share
+        assert (restored.degraded, restored.one_hot, restored.constant) == (
+            (health.degraded, health.one_hot, health.constant)
+        )
+
+
+def test_the_bytes_are_few_whatever_came() -> None:
+    """The same small number for nothing, for a thousand records, and for twenty thousand classes."""
+    wide = rows(3, *[1 / 20_000] * 20_000)
+    sizes = {len(after(*steps).to_bytes()) for steps in ([], [(SOFT, 500)], [(wide, 1)])}
+    assert len(sizes) == 1
+    assert sizes.pop() < 256
+
+
+def test_any_damaged_byte_means_a_fresh_start() -> None:
+    """Also bytes that are missing or too many."""
+    content = after((SAME[:600], 300)).to_bytes()
+    fresh = InputHealth().to_bytes()
+    for place, change in itertools.product(range(len(content)), (1, 0x80, 0xFF)):
+        damaged = bytearray(content)
+        damaged[place] ^= change
+        assert InputHealth.from_bytes(bytes(damaged)).to_bytes() == fresh
+    for cut in (content[:-1], content[1:], content + b"\0", b""):
+        assert InputHealth.from_bytes(cut).to_bytes() == fresh
+
+
+@pytest.mark.parametrize(
+    ("records", "accepted", "equal"),
+    [(LAST_RECORDS + 1, 0, 0), (0, LAST_ACCEPTED + 1, 0), (0, 5, 6), (0xFFFF, 0xFFFF, 0xFFFF)],
+)
+def test_impossible_numbers_under_a_right_checksum_mean_a_fresh_start(records: int, accepted: int, equal: int) -> None:
+    """As a mistake in a later version could write them."""
+    fresh = InputHealth().to_bytes()
+    content = fresh[:4] + struct.pack("<HHH", records, accepted, equal) + fresh[10:-4]
+    assert InputHealth.from_bytes(content + struct.pack("<I", zlib.crc32(content))).to_bytes() == fresh
+
+
+@given(st.binary(max_size=400))
+def test_any_bytes_are_taken(content: bytes) -> None:
+    """Never an exception, and what comes of it works."""
+    health = InputHealth.from_bytes(content)
+    health.add(SOFT[:10], 1)
+    assert health.records == 11
+
+
+@pytest.mark.parametrize(
+    ("vectors", "rejected"),
+    [pytest.param(SOFT[:2], -1, id="fewer than none"), pytest.param(SOFT[0], 0, id="one vector, no rows")],
+)
+def test_what_is_no_batch_is_refused_before_anything_changes(vectors: Singles, rejected: int) -> None:
+    """A mistake of the caller, said with what was found."""
+    health = after((SOFT[:200], 20))
+    before = health.to_bytes()
+    with pytest.raises(ValueError, match=r"^batch: expected rows of vectors and a number of refused records, found"):
+        health.add(vectors, rejected)
+    assert health.to_bytes() == before
+
+
+def test_given_vectors_are_not_changed() -> None:
+    """They may be read-only."""
+    vectors = SOFT[:700].copy()
+    vectors.flags.writeable = False
+    after((vectors, 3), (vectors[::2], 0))
+    assert np.array_equal(vectors, SOFT[:700])

@@ -1,0 +1,82 @@
+"""What the tests of the state share: small changes, and a disk of its own that can be full or read-only."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from monitor.core.segments import ALL, Segment
+from monitor.state.change import Change, Chunk
+from monitor.state.store import State
+
+SITE: Segment = (("site", "A"),)
+
+
+def chunk(first: int, records: int = 10, *, model: str = "density", segment: Segment = ALL, classes: int = 3) -> Chunk:
+    """Return records whose numbers tell which they are."""
+    at = np.arange(first, first + records, dtype=np.float64)
+    vectors = np.repeat(at[:, np.newaxis], classes, axis=1).astype(np.float32)
+    return Chunk((model, segment), float(first), at, vectors)
+
+
+def change(first: int, records: int = 10) -> Change:
+    """Return a change that brings these records and says so in the position."""
+    return Change(chunks=[chunk(first, records)], positions={"inbox": {b"file": str(first + records).encode()}})
+
+
+def held(state: State) -> list[float]:
+    """Return the times of all records that the state holds."""
+    return [float(time) for window in state.windows() for one in window.chunks for time in one.chunk.at]
+
+
+@contextmanager
+def small_disk(folder: Path, megabytes: int = 16) -> Iterator[Path]:
+    """Mount a real ext4 filesystem of this size; skips where that is not allowed."""
+    if os.geteuid() != 0:
+        pytest.skip("SKIPPED, NOT SHOWN: a loop mount needs root")
+    image, point = folder / "disk.img", folder / "disk"
+    with image.open("wb") as file:
+        file.truncate(megabytes << 20)
+    point.mkdir()
+    made = subprocess.run(["mkfs.ext4", "-q", "-F", "-m", "0", str(image)], capture_output=True, check=False)
+    mounted = made.returncode == 0 and subprocess.run(
+        ["mount", "-o", "loop", str(image), str(point)],
+        capture_output=True,
+        check=False,
+    )
+    if not mounted or mounted.returncode != 0:
+        pytest.skip(f"SKIPPED, NOT SHOWN: no loop mount here: {mounted and mounted.stderr.decode().strip()}")
+    try:
+        yield point
+    finally:
+        subprocess.run(["umount", "-l", str(point)], check=True)
+
+
+def remount(point: Path, mode: str) -> None:
+    """Mount a mounted filesystem anew: `abort` makes it read-only, as the kernel does when it finds an error."""
+    subprocess.run(["mount", "-o", f"remount,{mode}", str(point)], check=True)
+
+
+def mount_again(point: Path) -> None:
+    """Unmount a filesystem, repair it and mount it again."""
+    subprocess.run(["umount", str(point)], check=True)
+    image = point.with_name("disk.img")
+    subprocess.run(["fsck.ext4", "-p", "-f", str(image)], check=False, capture_output=True)
+    subprocess.run(["mount", "-o", "loop", str(image), str(point)], check=True)
+
+
+def fill(point: Path) -> Path:
+    """Fill a disk to the last byte; returns the file that does it."""
+    hog = point / "hog"
+    with hog.open("wb", buffering=0) as file:
+        for size in (1 << 16, 1 << 12, 1):
+            try:
+                while True:
+                    file.write(bytes(size))
+            except OSError:
+                continue
+    return hog

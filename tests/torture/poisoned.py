@@ -1,0 +1,40 @@
+"""cpcmon with a decoder that some files kill, and that others hold up for long. For tests of the crash guard."""
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+from monitor.cli import main
+from monitor.decode.arrived import Arrived
+from monitor.decode.pieces import Format, TextPiece
+from monitor.decode.stream import StreamDecoder
+
+POISON = b"poison"
+SLOW = b"slow"
+
+
+class _Poisoned(StreamDecoder):
+    def text(self, piece: TextPiece) -> Arrived:
+        _taste(piece.data)
+        return super().text(piece)
+
+    def settled(self, where: str, file: BinaryIO, format_: Format, *, skip: int = 0) -> Iterator[Arrived]:
+        _taste(file.read())
+        file.seek(0)
+        yield from super().settled(where, file, format_, skip=skip)
+
+
+def _taste(data: bytes) -> None:
+    if POISON in data:
+        os._exit(139)
+    if SLOW in data:
+        print("decoding something slow", file=sys.stderr, flush=True)
+        time.sleep(float(os.environ.get("SLOW_SECONDS", "0")))
+
+
+if __name__ == "__main__":
+    watch: Any = sys.modules["monitor.cli.watch"]
+    watch.StreamDecoder = _Poisoned
+    sys.exit(main())

@@ -1,0 +1,117 @@
+"""Records that are known by a number, how they are written, and the book of all that were.
+
+Everything about a record follows from its number, so that whoever finds one in a window can tell which it is and
+whether it is whole. Nothing here uses the code under test.
+"""
+
+import gzip
+import io
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+
+import numpy as np
+
+BASE = 1_760_000_000.0
+CLASSES = ("cat", "dog", "owl")
+SITES = ("A", "B", "C")
+
+BAD_LINES: dict[str, bytes] = {
+    "bad_json": b'{"probs": [0.1, 0.2\n',
+    "wrong_k": b'{"probs": [0.5, 0.5]}\n',
+    "negative": b'{"probs": [-0.5, 1.0, 0.5]}\n',
+    "bad_sum": b'{"probs": [0.1, 0.1, 0.1]}\n',
+    "missing_field": b'{"time": 1760000000.5, "site": "A"}\n',
+    "bad_timestamp": b'{"probs": [0.2, 0.3, 0.5], "time": "yesterday"}\n',
+    "unknown_model": b'{"model": "another", "probs": [0.2, 0.3, 0.5]}\n',
+}
+"""For each reason a line that must be refused for it."""
+
+
+def time_of(number: int) -> float:
+    """Return when a record happened."""
+    return BASE + number * 0.001
+
+
+def number_at(at: float) -> int:
+    """Return which record happened then, which is to be verified with `time_of`."""
+    return round((at - BASE) * 1000)
+
+
+def vector_of(number: int) -> tuple[float, float, float]:
+    """Return a record's outputs; those of two records are the same only if they are 716,539 apart."""
+    weights = 1 + number % 97, 1 + number % 89, 1 + number % 83
+    total = sum(weights)
+    return weights[0] / total, weights[1] / total, weights[2] / total
+
+
+def site_of(number: int) -> str:
+    """Return where a record was made."""
+    return SITES[number * 7 // 3 % len(SITES)]
+
+
+def id_of(number: int) -> str | None:
+    """Return a record's id: one in four has one."""
+    return f"record {number}" if number % 4 == 0 else None
+
+
+def line_of(number: int) -> bytes:
+    """Return a record as a line, in one of a few ways to write the same."""
+    record: dict[str, object] = {"probs": vector_of(number), "time": time_of(number), "site": site_of(number)}
+    if (name := id_of(number)) is not None:
+        record["id"] = name
+    if number % 5 == 0:
+        record = {"model": "density", "version": "2.1", "unknown": {"deep": [1, {"a": None}]}} | record
+    end = b"\r\n" if number % 11 == 0 else b"\n\n" if number % 23 == 0 else b"\n"
+    return json.dumps(record).encode() + end
+
+
+def gzip_of(lines: list[bytes]) -> bytes:
+    """Return lines as a compressed file."""
+    return gzip.compress(b"".join(lines), compresslevel=1)
+
+
+def npz_of(numbers: list[int]) -> bytes:
+    """Return records as columns; records without an id among them have an empty one."""
+    buffer = io.BytesIO()
+    np.savez(
+        buffer,
+        probs=np.array([vector_of(number) for number in numbers]),
+        time=np.array([time_of(number) for number in numbers]),
+        site=np.array([site_of(number) for number in numbers]),
+        id=np.array([id_of(number) or "" for number in numbers]),
+    )
+    return buffer.getvalue()
+
+
+@dataclass
+class Book:
+    """What was written: the truth that windows and counters are compared with."""
+
+    written: int = 0
+    """Records are numbered from 0 up to this, and each of them was written."""
+    rejected: Counter[str] = field(default_factory=Counter)
+    """Lines that must be refused, by reason; a repeated id is one of them."""
+
+    def next_lines(self, count: int) -> bytes:
+        """Return so many new records."""
+        first, self.written = self.written, self.written + count
+        return b"".join(line_of(number) for number in range(first, self.written))
+
+    def next_numbers(self, count: int) -> list[int]:
+        """Return the numbers of so many new records, which the caller writes."""
+        first, self.written = self.written, self.written + count
+        return list(range(first, self.written))
+
+    def bad_line(self, which: int) -> bytes:
+        """Return a line that must be refused."""
+        reason = sorted(BAD_LINES)[which % len(BAD_LINES)]
+        self.rejected[reason] += 1
+        return BAD_LINES[reason]
+
+    def repeated_line(self, which: int) -> bytes:
+        """Return a record that was written before and has an id; empty as long as there is none."""
+        if self.written == 0:
+            return b""
+        self.rejected["duplicate_id"] += 1
+        return line_of(which % self.written // 4 * 4)

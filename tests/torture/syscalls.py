@@ -1,0 +1,110 @@
+"""Kills at chosen system calls: strace delivers SIGKILL when the process makes its n-th call of a kind."""
+
+import os
+import re
+import shutil
+import signal
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.torture.harness import COMMAND, PATIENCE_SECONDS, Site
+from tests.torture.oracle import Verdict
+
+CALLS = ("pwrite64", "fdatasync", "fsync", "rename", "unlink", "ftruncate", "openat", "pread64", "write")
+"""All with which the process changes files, or looks into the state and the inbox."""
+
+_STATE_FILES = (
+    *("", "state.db", "state.db-wal", "state.db-journal", "state.db.new", "state.db.new-journal", "state.lock"),
+    *("in_flight", "rejected.jsonl", "hash.key", "hash.key.tmp", "ballast", "ballast.tmp"),
+)
+
+
+def need_strace() -> None:
+    """Skip loudly where there is no strace; on a build server that is a failure."""
+    if shutil.which("strace") is not None:
+        return
+    if os.environ.get("CI") == "true":
+        pytest.fail("strace is absent: kills at system calls were NOT tried; install strace")
+    pytest.skip("SKIPPED, NOT SHOWN: kills at system calls need strace")
+
+
+@dataclass
+class Scene:
+    """A process that starts on some state, with something new to read."""
+
+    folder: Path
+    first: bool
+    """Whether it is the very first start, or one that finds state."""
+    site: Site | None = None
+    serial: int = 0
+
+    def prepare(self) -> Site:
+        """Return a site where there is something to do."""
+        self.serial += 1
+        if self.site is None or self.first:
+            if self.site is not None:
+                shutil.rmtree(self.site.folder)
+            self.site = Site(self.folder / f"site{self.serial}", most=500)
+            if not self.first:
+                _write_more(self.site, self.serial)
+                self.site.finish_here()
+        _write_more(self.site, self.serial)
+        return self.site
+
+
+def _write_more(site: Site, serial: int) -> None:
+    """Let a file grow, rotate one that is known, and drop new ones; more than windows hold, so that some is let go."""
+    grows = site.inbox / "grows.jsonl"
+    if serial % 3 == 0 and grows.exists():
+        grows.rename(site.inbox / f"grows.jsonl.{serial}")
+    with grows.open("ab") as file:
+        file.write(site.book.next_lines(300) + site.book.bad_line(serial) + site.book.repeated_line(serial * 12))
+    (site.inbox / f"new{serial}{len(list(site.inbox.iterdir()))}.jsonl").write_bytes(site.book.next_lines(150))
+
+
+def calls_made(site: Site) -> Counter[str]:
+    """Run to the end, and count the calls of each kind that concern state and inbox."""
+    trace = site.folder / "trace"
+    words = ["strace", "-f", "-o", str(trace), *_paths(site), "-e", f"trace={','.join(CALLS)}"]
+    process = site.start(once=True, command=[*words, *COMMAND])
+    assert process.wait(PATIENCE_SECONDS) == 0, site.last_words()
+    text = trace.read_text(encoding="utf-8", errors="replace")
+    return Counter(re.findall(r"^\d+ +(\w+)\(", text, flags=re.MULTILINE))
+
+
+def kill_at(site: Site, call: str, number: int) -> bool:
+    """Run, be killed at a call, and tell whether there was one."""
+    inject = ["-e", f"trace={call}", "-e", f"inject={call}:signal=KILL:when={number}"]
+    words = ["strace", "-f", "-o", "/dev/null", *_paths(site), *inject]
+    code = site.start(once=True, command=[*words, *COMMAND]).wait(PATIENCE_SECONDS)
+    assert code in {0, -signal.SIGKILL, 128 + signal.SIGKILL}, f"ended with {code}: {site.last_words()}"
+    return code != 0
+
+
+def sweep(scene: Scene, calls: Sequence[str], most: int | None) -> Iterator[tuple[str, int, bool, Verdict]]:
+    """Kill at the n-th call, let a normal run read the rest, and compare; n goes through all, or `most` of them."""
+    site = scene.prepare()
+    made = calls_made(site)
+    for call in calls:
+        for number in _spread(made[call], most):
+            site = scene.prepare()
+            killed = kill_at(site, call, number)
+            site.finish_here()
+            yield call, number, killed, site.judge()
+
+
+def _spread(count: int, most: int | None) -> list[int]:
+    """Return up to `most` numbers from 1 to a count, both ends among them."""
+    if most is None or count <= most:
+        return list(range(1, count + 1))
+    return sorted({1 + round(step * (count - 1) / (most - 1)) for step in range(most)})
+
+
+def _paths(site: Site) -> list[str]:
+    """Leave out what Python itself opens and reads."""
+    paths = [site.inbox, *(site.state / name for name in _STATE_FILES)]
+    return [word for path in paths for word in ("-P", str(path))]

@@ -1,0 +1,20 @@
+"""cpcmon with one line changed: its database no longer waits for the disk. Shows that a power cut is seen as one."""
+
+import sqlite3
+import sys
+from pathlib import Path
+
+from monitor.cli import main
+from monitor.state import database
+
+_configure = database._configure  # noqa: SLF001 - to break it on purpose
+
+
+def _careless(connection: sqlite3.Connection, path: Path, *, networked: bool) -> None:
+    _configure(connection, path, networked=networked)
+    connection.execute("PRAGMA synchronous = OFF")
+
+
+if __name__ == "__main__":
+    database._configure = _careless  # noqa: SLF001 - see above
+    sys.exit(main())

@@ -1,0 +1,161 @@
+"""A writer that never rests: appends, flushes at awkward places, rotates, and drops whole files."""
+
+import os
+import random
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.torture.records import Book, gzip_of, line_of, npz_of
+
+Seen = Callable[[], tuple[int, int]]
+"""Returns which process runs, and how many answers it gave so far."""
+
+
+@dataclass
+class _Growing:
+    """A file that is appended to."""
+
+    path: Path
+    handle: int
+    pending: bytes = b""
+    """The rest of a line of which a part is in the file already."""
+    mark: tuple[int, int] | None = None
+    """Which process ran when the first whole line was there, and how many answers it had given."""
+
+
+class Writer:
+    """Writes into a directory from a thread of its own; a context manager that ends with all lines whole."""
+
+    def __init__(
+        self,
+        inbox: Path,
+        book: Book,
+        *,
+        seed: int,
+        seen: Seen = lambda: (0, 0),
+        pause_seconds: float = 0.004,
+        files: int = 4,
+    ) -> None:
+        self._inbox, self._book, self._seen = inbox, book, seen
+        self._random = random.Random(seed)
+        self._pause = pause_seconds
+        self._serial = 0
+        self._growing = [self._open(f"stream{which}.jsonl") for which in range(files)]
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.failure: BaseException | None = None
+        self.rotated = 0
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Stop, and finish what is half written."""
+        self._stop.set()
+        self._thread.join()
+        for file in self._growing:
+            os.write(file.handle, file.pending)
+            os.close(file.handle)
+        if self.failure is not None and error is None:
+            raise self.failure
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.is_set():
+                self.step()
+                time.sleep(self._random.random() * 2 * self._pause)
+        except BaseException as failure:  # noqa: BLE001 - told by whoever waits for the thread
+            self.failure = failure
+
+    def step(self) -> None:
+        """Do one of the things that writers do."""
+        dice = self._random.random()
+        if dice < 0.93:
+            self._append(self._random.choice(self._growing))
+        elif dice < 0.975:
+            self._rotate(self._random.randrange(len(self._growing)))
+        elif dice < 0.98:
+            self._drop(".jsonl.gz", gzip_of(self._lines(self._random.randint(1, 40))))
+        elif dice < 0.985:
+            self._drop(".npz", npz_of(self._book.next_numbers(self._random.randint(1, 40))))
+        else:
+            # A short file that is never written to again.
+            path = self._inbox / self._name(".jsonl")
+            path.write_bytes(b"".join(self._lines(self._random.randint(1, 5))))
+
+    def _lines(self, count: int) -> list[bytes]:
+        """Return so many new records, with a bad line or a repetition among them now and then."""
+        lines = [line_of(number) for number in self._book.next_numbers(count)]
+        if self._random.random() < 0.05:
+            lines.append(self._book.bad_line(self._random.randrange(1000)))
+        if self._random.random() < 0.1:
+            lines.append(self._book.repeated_line(self._random.randrange(1 << 30)))
+        self._random.shuffle(lines)
+        return lines
+
+    def _append(self, file: _Growing) -> None:
+        data = file.pending + b"".join(self._lines(self._random.randint(1, 25)))
+        # The last line stays open one time in three, until this file's turn comes again.
+        keep = self._random.randint(1, 40) if self._random.random() < 0.33 else 0
+        end = max(len(file.pending), len(data) - keep)
+        cuts = sorted(self._random.randint(0, end) for _ in range(self._random.choice([0, 0, 1, 3, 9])))
+        for start, stop in zip([0, *cuts], [*cuts, end], strict=True):
+            os.write(file.handle, data[start:stop])
+        file.pending = data[end:]
+        if file.mark is None and b"\n" in data[:end]:
+            file.mark = self._seen()
+
+    def _rotate(self, which: int) -> None:
+        """Rename `f` to `f.1` and begin a new `f`, as soon as the old one must have been noticed.
+
+        A name such as `f.1` promises no format. It is read because it goes on from an `f` that is known; two answers
+        of one process since its first line say that it is.
+        """
+        file = self._growing[which]
+        process, answers = self._seen()
+        if file.mark is None or file.mark[0] != process:
+            file.mark = None if file.mark is None else (process, answers)
+            return
+        if answers < file.mark[1] + 2:
+            return
+        name = file.path.name
+        older = sorted(self._inbox.glob(f"{name}.*"), key=lambda path: int(path.suffix[1:]), reverse=True)
+        for path in older:
+            path.rename(self._inbox / f"{name}.{int(path.suffix[1:]) + 1}")
+        file.path.rename(self._inbox / f"{name}.1")
+        # Whoever writes notices only later that its file has another name.
+        os.write(file.handle, file.pending + b"".join(self._lines(2)))
+        os.close(file.handle)
+        self._growing[which] = self._open(name)
+        self.rotated += 1
+
+    def _drop(self, suffix: str, content: bytes) -> None:
+        """Write a file that can only be read as a whole: renamed into place, or copied while others look."""
+        name = self._name(suffix)
+        if self._random.random() < 0.5:
+            temporary = self._inbox / f".{name}.tmp"
+            temporary.write_bytes(content)
+            temporary.rename(self._inbox / name)
+            return
+        half = len(content) // 2
+        with (self._inbox / name).open("wb", buffering=0) as file:
+            file.write(content[:half])
+            time.sleep(self._random.choice([0.0, 0.01]))
+            file.write(content[half:])
+
+    def _name(self, suffix: str) -> str:
+        self._serial += 1
+        return f"part{self._serial:05}{suffix}"
+
+    def _open(self, name: str) -> _Growing:
+        path = self._inbox / name
+        return _Growing(path, os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_EXCL, 0o644))
