@@ -7,31 +7,24 @@ loses nothing and counts nothing twice: before the commit the same records are r
 import logging
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 
-import numpy as np
-
-from monitor.core.input_health import InputHealth
-from monitor.core.segments import Admitted, Part, Segment, Taken, joined
+from monitor.core.segments import Segment
 from monitor.core.totals import WindowTotals
-from monitor.decode.arrived import NO_ID, Hashes, ModelRecords
-from monitor.decode.rejections import Reason
 from monitor.errors import StatePaused
+from monitor.ingest_batch import Counts, Group, ModelBatch, count, looked_at, model_batches
 from monitor.restore import restore
 from monitor.sources.base import Delivery, Lag, Source
-from monitor.state.change import Change, Chunk, IdBatch, WindowName
+from monitor.state.change import Change, WindowName
 from monitor.state.rejected_file import RejectedFile
 from monitor.state.store import State
 from monitor.watched_model import WatchedModel
 
 log = logging.getLogger("cpcmon")
 
-_COMMIT_NUMBERS = 1 << 20
-"""Numbers in one commit: 4 MiB of float32. A larger one makes its log grow; a smaller one waits for the disk more often."""
-_COMMIT_DELIVERIES = 5_000
 _MERGED_BATCHES = 1_000
 """Batches of id hashes that become one: a trickle of records would otherwise leave a row for each."""
 _RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)
@@ -55,56 +48,6 @@ class Tick:
     commits: int = 0
 
 
-@dataclass(slots=True)
-class _Group:
-    """Deliveries of one source that are committed together."""
-
-    deliveries: list[Delivery] = field(default_factory=list)
-    numbers: int = 0
-
-    def add(self, delivery: Delivery) -> None:
-        self.deliveries.append(delivery)
-        self.numbers += sum(one.records.vectors.size for one in delivery.arrived.models.values())
-
-    @property
-    def is_full(self) -> bool:
-        return self.numbers >= _COMMIT_NUMBERS or len(self.deliveries) >= _COMMIT_DELIVERIES
-
-
-@dataclass(frozen=True, slots=True)
-class _Batch:
-    """A model's records of a group, on their way."""
-
-    model: WatchedModel
-    admitted: Admitted
-    hashes: Hashes | None
-
-    def describe(self, change: Change) -> None:
-        """Say what is to be written; nothing changes in memory."""
-        name, now = self.model.name, self.admitted.now
-        change.chunks.extend(Chunk((name, part.segment), now, part.at, part.vectors) for part in self._filled)
-        change.forgotten.extend((name, segment) for segment in self.admitted.forgotten)
-        if self.hashes is not None and len(self.hashes):
-            change.ids.append(IdBatch(name, self.model.ids.next_batch, self.hashes))
-
-    def enter(self, numbers: Iterator[int]) -> Taken:
-        """Let the records into the windows, now that they are written in chunks of these numbers."""
-        model, now = self.model, self.admitted.now
-        for segment in self.admitted.forgotten:
-            model.forget_log(segment)
-        for part in self._filled:
-            log = model.log(part.segment)
-            log.restamped |= part.segment in model.windows and model.windows[part.segment].would_restamp(now)
-            log.added(next(numbers), float(part.at.max()), len(part.at), now)
-        if self.hashes is not None and len(self.hashes):
-            model.ids.remember(self.hashes)
-        return model.windows.enter(self.admitted)
-
-    @property
-    def _filled(self) -> list[Part]:
-        return [part for part in self.admitted.parts if len(part.at)]
-
-
 class Ingestion:
     """Takes records from sources into windows. One thread ticks; others may ask for totals and status."""
 
@@ -120,7 +63,7 @@ class Ingestion:
         self._sources = sources
         self._options = options or IngestOptions()
         self._lock = threading.Lock()
-        self._counters: Counter[tuple[str, ...]] = Counter()
+        self._counters: Counts = Counter()
         self._rejected = RejectedFile(state.path)
         self._lags: dict[str, Lag] = {}
         self._paused: str | None = None
@@ -209,13 +152,13 @@ class Ingestion:
 
     def _drain(self, source: Source, now: float) -> int:
         commits = 0
-        group = _Group()
+        group = Group()
         try:
             for delivery in source.poll(now):
                 group.add(delivery)
                 if group.is_full:
                     self._take(source, group.deliveries, now)
-                    group, commits = _Group(), commits + 1
+                    group, commits = Group(), commits + 1
             if group.deliveries:
                 self._take(source, group.deliveries, now)
                 commits += 1
@@ -226,17 +169,17 @@ class Ingestion:
 
     def _take(self, source: Source, deliveries: list[Delivery], now: float) -> None:
         """Commit deliveries, and only then let them change anything in memory."""
-        counted: Counter[tuple[str, ...]] = Counter()
-        batches = self._batches(source.name, deliveries, counted, now)
+        counted: Counts = Counter()
+        batches = model_batches(self._models.values(), source.name, deliveries, counted, now)
         change = Change(positions={source.name: {k: v for one in deliveries for k, v in one.positions.items()}})
         self._tidy(change, without={(b.model.name, segment) for b in batches for segment in b.admitted.forgotten})
         for batch in batches:
             batch.describe(change)
         for delivery in deliveries:
-            _count(source.name, delivery, counted)
+            count(source.name, delivery, counted)
             change.rejected.extend((source.name, delivery.origin, pointer) for pointer in delivery.arrived.pointers)
             change.events.extend(delivery.events)
-        health = self._looked_at(deliveries, batches)
+        health = looked_at(self._models, deliveries, batches)
         change.kept = {f"health:{name}": one.to_bytes() for name, one in health.items()}
         change.counters = {name: self._counters[name] + count for name, count in counted.items()}
         self._commit(change, now, batches)
@@ -246,48 +189,6 @@ class Ingestion:
             self._models[name].health = one
         self._say(source.name, deliveries, change.events)
         self._write_rejected(change, now)
-
-    def _batches(
-        self, source: str, deliveries: list[Delivery], counted: Counter[tuple[str, ...]], now: float
-    ) -> list[_Batch]:
-        """Put together the records of each model, without those that were counted before."""
-        batches = []
-        for name, model in self._models.items():
-            pieces = [one.arrived.models[name] for one in deliveries if name in one.arrived.models]
-            if not pieces:
-                continue
-            records, hashes = joined([piece.records for piece in pieces]), _hashes(pieces)
-            if hashes is not None:
-                fresh = model.ids.fresh(hashes)
-                rows = np.flatnonzero(fresh)
-                if len(rows) < len(fresh):
-                    counted["records_rejected_total", source, Reason.DUPLICATE_ID] += len(fresh) - len(rows)
-                    records, hashes = records.taken(rows), hashes[rows]
-                hashes = hashes[hashes != NO_ID]
-            at, future = model.options.bounds.believed(records.at, now)
-            admitted = model.windows.admit(replace(records, at=at), now)
-            counted["records_total", source, name] += len(at)
-            counted["records_future_total", name] += future
-            counted["records_other_version_total", name] += admitted.other_version
-            counted["records_unstored_segment_total", name] += admitted.unstored_segments
-            batches.append(_Batch(model, admitted, hashes))
-        return batches
-
-    def _looked_at(self, deliveries: list[Delivery], batches: list[_Batch]) -> dict[str, InputHealth]:
-        """Return how the input of each model looks with these deliveries; nothing changes yet."""
-        vectors = {batch.model.name: batch.admitted.parts[0].vectors for batch in batches}
-        rejected: Counter[str] = Counter()
-        for delivery in deliveries:
-            for (whose, _), count in delivery.arrived.rejected.items():
-                # What could not be read might have been anybody's.
-                rejected.update(dict.fromkeys([whose] if whose else self._models, count))
-        looked_at = {}
-        for name in vectors.keys() | rejected.keys():
-            model = self._models[name]
-            looked_at[name] = InputHealth.from_bytes(model.health.to_bytes())
-            nothing = np.empty((0, len(model.options.reference.classes)), dtype=np.float32)
-            looked_at[name].add(vectors.get(name, nothing), rejected[name])
-        return looked_at
 
     def _tidy(self, change: Change, *, without: AbstractSet[WindowName] = frozenset(), stopping: bool = False) -> None:
         """Put into a change what keeps the chunks on disk in order: windows and disk agree now."""
@@ -301,7 +202,7 @@ class Ingestion:
             if model.ids.first_needed:
                 change.ids_needed[model.name] = model.ids.first_needed
 
-    def _commit(self, change: Change, now: float, batches: Sequence[_Batch] = ()) -> None:
+    def _commit(self, change: Change, now: float, batches: Sequence[ModelBatch] = ()) -> None:
         committed = self._state.commit(change, now)
         for model in self._models.values():
             for segment in model.windows:
@@ -346,19 +247,3 @@ class Ingestion:
                 for hint in set(hints) - set(model.hints):
                     log.warning("%s: records of %s: %s", source, name, hint)
                 model.hints = hints
-
-
-def _hashes(pieces: list[ModelRecords]) -> Hashes | None:
-    if all(piece.ids is None for piece in pieces):
-        return None
-    return np.concatenate([np.zeros(len(p), dtype=np.uint64) if p.ids is None else p.ids for p in pieces])
-
-
-def _count(source: str, delivery: Delivery, counted: Counter[tuple[str, ...]]) -> None:
-    for (_, reason), count in delivery.arrived.rejected.items():
-        counted["records_rejected_total", source, reason] += count
-    for name, records in delivery.arrived.models.items():
-        counted["records_normalised_total", name] += records.normalised
-        counted["records_argmax_mismatch_total", name] += records.argmax_mismatches
-    for event, count in delivery.counted.items():
-        counted["source_events_total", source, event] += count

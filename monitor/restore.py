@@ -11,7 +11,8 @@ from monitor.core.segments import ALL, name_of
 from monitor.core.totals import WindowTotals
 from monitor.core.window import SlidingWindow
 from monitor.state.change import WindowName
-from monitor.state.store import State, StoredChunk, StoredWindow, WindowSummary
+from monitor.state.store import State
+from monitor.state.window_table import StoredChunk, StoredWindow, WindowSummary
 from monitor.watched_model import Shape, WatchedModel
 
 # Records that are entered at once: enough that the cost of a call does not show.

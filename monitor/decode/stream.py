@@ -12,7 +12,7 @@ from monitor.decode.line_pointers import LinePointers, Shape
 from monitor.decode.piece import PieceGathering
 from monitor.decode.pieces import Format, TextPiece
 from monitor.decode.record_format import ModelFormat, RecordFields, check_formats
-from monitor.decode.rejections import Reason
+from monitor.decode.rejections import Reason, RefusedFile
 from monitor.decode.settled_text import text_pieces
 from monitor.decode.stream_arrays import ArrayFiles
 from monitor.decode.stream_arrow import ArrowFiles
@@ -78,6 +78,16 @@ class StreamDecoder:
 
         A file that is damaged or too large raises `RefusedFile` before its first piece.
         """
+        try:
+            yield from self._settled(where, file, format_, skip)
+        except RefusedFile as refused:
+            reason, message = refused.reason, str(refused)
+        else:
+            return
+        # Anew, without what other libraries said: they may quote the file, and a traceback would quote them.
+        raise RefusedFile(reason, message)
+
+    def _settled(self, where: str, file: BinaryIO, format_: Format, skip: int) -> Iterator[Arrived]:
         match format_:
             case Format.NPY:
                 yield from self._arrays.npy(where, file, skip)

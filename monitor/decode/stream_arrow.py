@@ -1,5 +1,6 @@
 """Parquet and Arrow files of a stream, read batch by batch: once to see that all of it can be read, then for its records."""
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, BinaryIO
@@ -15,10 +16,11 @@ from monitor.decode.row_files import RowColumns, RowFiles, rows_a_piece
 
 MAX_ROWS = 10_000_000
 
-MAX_GROUP_BYTES = 256 << 20
-"""What the wanted columns of one row group may declare to take once unpacked, each by itself."""
+MAX_ROW_BYTES = 256 << 10
+"""What a row may take: more than 20,000 classes do. A few bytes of a Parquet file may stand for rows of any length."""
 
-MOST_VALUES_A_ROW = 20_000
+# Rows that are first read together, while nobody knows yet how long they are.
+_CHECKED_ROWS = 128
 
 
 class ArrowFiles:
@@ -41,18 +43,18 @@ class ArrowFiles:
                 found = f"{opened.metadata.num_rows:,}"
                 raise Problem(Reason.TOO_LARGE, f"at most {MAX_ROWS:,} rows", found).of_file(where)
             wanted = _Wanted(where, ArrowColumns(arrow, opened.schema_arrow), self)
-            _refuse_wide(where, opened.metadata, wanted.tops)
             # Texts that repeat are kept once, as the file keeps them.
-            opened = parquet.ParquetFile(file, read_dictionary=[join_path(path) for path in wanted.texts])
+            opened = parquet.ParquetFile(file, read_dictionary=[".".join(path) for path in wanted.texts])
             wanted = _Wanted(where, ArrowColumns(arrow, opened.schema_arrow), self)
-            if opened.metadata.num_rows:
 
-                def batches() -> Iterator[Any]:
-                    yield from opened.iter_batches(batch_size=self._step, columns=wanted.tops, use_threads=False)
+            def batches(rows: int) -> Iterator[Any]:
+                yield from opened.iter_batches(batch_size=rows, columns=wanted.tops, use_threads=False)
 
-                for batch in batches():
-                    batch.validate(full=True)
-                yield from self._arrived(where, batches(), wanted, skip)
+            # What the file's own metadata say on its columns is not asked for: pyarrow ends the process when it is
+            # damaged. So the first row is read by itself, and then a few at a time.
+            for batch in itertools.chain(itertools.islice(batches(1), 1), batches(_CHECKED_ROWS)):
+                _check(where, batch)
+            yield from self._arrived(where, batches(self._step), wanted, skip)
 
     def ipc(self, where: str, file: BinaryIO, skip: int) -> Iterator[Arrived]:
         """Decode an Arrow IPC file or stream; Feather is another name for the file."""
@@ -60,7 +62,7 @@ class ArrowFiles:
         with _our_errors(where, arrow):
             rows = 0
             for batch in _ipc_batches(file, ipc):
-                batch.validate(full=True)
+                _check(where, batch)
                 rows += batch.num_rows
                 if rows > MAX_ROWS:
                     raise Problem(Reason.TOO_LARGE, f"at most {MAX_ROWS:,} rows", "more").of_file(where)
@@ -162,18 +164,11 @@ def _missing(path: Path, where: str) -> Exception:
     return Problem(Reason.MISSING_FIELD, f"one column named {join_path(path)}", "none, or several").of_file(where)
 
 
-def _refuse_wide(where: str, metadata: Any, tops: Sequence[str]) -> None:  # noqa: ANN401
-    """Refuse a file whose rows hold absurdly much: a batch of them would not fit the memory."""
-    for place in range(metadata.num_row_groups):
-        group = metadata.row_group(place)
-        for number in range(group.num_columns):
-            column = group.column(number)
-            if column.path_in_schema.partition(".")[0] not in tops:
-                continue
-            wide = column.num_values > MOST_VALUES_A_ROW * max(1, group.num_rows)
-            if wide or column.total_uncompressed_size > MAX_GROUP_BYTES:
-                expected = f"row groups of at most {MAX_GROUP_BYTES >> 20} MiB a column"
-                raise Problem(Reason.TOO_LARGE, expected, "more").of_file(where)
+def _check(where: str, batch: Any) -> None:  # noqa: ANN401
+    # Offsets that point outside their buffers would otherwise be followed.
+    batch.validate(full=True)
+    if batch.nbytes > MAX_ROW_BYTES * max(4, batch.num_rows):
+        raise Problem(Reason.TOO_LARGE, f"rows of at most {MAX_ROW_BYTES >> 10} KiB", "larger ones").of_file(where)
 
 
 def _open_ipc(file: BinaryIO, ipc: Any) -> Any:  # noqa: ANN401
@@ -204,5 +199,5 @@ def _our_errors(where: str, arrow: Any) -> Iterator[None]:  # noqa: ANN401
         pass
     else:
         return
-    # Outside of the except clause, so that pyarrow's own words, which may quote the file, are not carried along.
+    # Without pyarrow's own words, which may quote the file.
     raise Problem(Reason.BAD_FILE, "a Parquet or Arrow file, as its name says", "something else").of_file(where)

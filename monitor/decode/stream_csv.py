@@ -61,10 +61,10 @@ class CsvLines:
 
     def _read_header(self, line: bytes) -> Header | Problem:
         cells = _cells(line)
-        if isinstance(cells, Reason) or not cells:
-            reason = cells or Reason.BAD_HEADER
-            found = "a first line that is none" if cells else "an empty file"
-            return Problem(reason, "a header line", found)
+        if isinstance(cells, Reason):
+            return Problem(cells, "a header line", "a first line that is none")
+        if not cells:
+            return Problem(Reason.BAD_HEADER, "a header line", "an empty file")
         header = Header(_stripped(cells))
         return self._problem_of_header(header) or header
 

@@ -84,9 +84,12 @@ class Desk:
         counted: Mapping[Counted, int] | None = None,
     ) -> Delivery:
         """Return a delivery that also carries what happened since the one before."""
-        tally, self.counted = self.counted, Counter()
-        if counted:
-            tally.update({str(name): count for name, count in counted.items()})
+        tally: Counter[str] = Counter(
+            {str(name): count for name, count in self.counted.items()} if self.counted else None
+        )
+        self.counted.clear()
+        for name, count in (counted or {}).items():
+            tally[str(name)] += count
         events, self.events = tuple(self.events), []
         return Delivery(origin, arrived or Arrived(), positions or {}, tally, events)
 

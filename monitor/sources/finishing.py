@@ -39,6 +39,8 @@ class _Late:
     tracked: Tracked
     file: int
     until: float
+    row: Row
+    """What it was finished with."""
 
 
 class Finisher:
@@ -63,7 +65,7 @@ class Finisher:
         """Go back to the rows of the ledger."""
         for late in self._late:
             if late.tracked.key in keys:
-                late.tracked.row = self._desk.ledger.row(late.tracked.key) or late.tracked.row
+                late.tracked.row = self._desk.ledger.row(late.tracked.key) or late.row
 
     def finish(self, folder: Folder, finishable: dict[str, bytes]) -> list[str]:
         """Finish some of these files, all of which have been committed; return the names of those dealt with."""
@@ -113,7 +115,7 @@ class Finisher:
         desk.counted[Counted.FILES_FINISHED] += 1
         # Its writer may have added to it just now, or may do so in a moment.
         tracked = Tracked(name, self._keys(f"\0{name}\0{look.inode}"), row.format, row=row, look=look)
-        self._late.append(_Late(tracked, file, desk.monotonic() + _GRACE_SECONDS))
+        self._late.append(_Late(tracked, file, desk.monotonic() + _GRACE_SECONDS, row))
 
     # Archiving
 

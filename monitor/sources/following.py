@@ -238,25 +238,29 @@ class Follower:
 
     def rest(self, tracked: Tracked, *, quiet: bool = False) -> bool:
         """Stop looking at a file in each poll, if it gives no reason to; tell whether it rests."""
-        desk, row = self._desk, tracked.row
-        if tracked.unread or tracked.check is not None or tracked.failed_at is not None or tracked.doubtful:
+        if self._is_busy(tracked, quiet=quiet):
             return False
-        if tracked.wait_until > desk.clock or tracked.look is None:
-            return False
-        if row is None:
-            if tracked.look.size or (not quiet and desk.clock - tracked.since < desk.options.restat_seconds):
-                return False
-        elif tracked.unfinished and not row.partial:
-            return False
-        elif row.state is State.READING and not tracked.grows:
-            return False
-        elif self._is_finished(tracked, row):
+        if tracked.row is not None and self._is_finished(tracked, tracked.row):
             self.finishable[tracked.name] = tracked.key
-        elif row.state is State.READING and desk.now - row.changed_at < _ATTENTION_SECONDS and len(self.active) < CROWD:
-            return False
         self._roster.settle(tracked.name, tracked.entry, tracked.key)
         self.active.pop(tracked.name, None)
         return True
+
+    def _is_busy(self, tracked: Tracked, *, quiet: bool) -> bool:
+        """Tell whether a file is to be looked at in the next poll."""
+        desk, row, look = self._desk, tracked.row, tracked.look
+        waits = tracked.check is not None or tracked.failed_at is not None or tracked.wait_until > desk.clock
+        if look is None or waits or tracked.unread or tracked.doubtful:
+            return True
+        if row is None:
+            return look.size > 0 or (not quiet and desk.clock - tracked.since < desk.options.restat_seconds)
+        if not tracked.grows:
+            return row.state is State.READING or not look.same(row)
+        if row.state is State.FAILED or self._is_finished(tracked, row):
+            return False
+        if tracked.unfinished and not row.partial:
+            return True
+        return desk.now - row.changed_at < _ATTENTION_SECONDS and len(self.active) < CROWD
 
     def _is_finished(self, tracked: Tracked, row: Row) -> bool:
         return (

@@ -5,6 +5,7 @@ import os
 import re
 import secrets
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
@@ -76,8 +77,9 @@ class StateFolder:
                 f"{path}: expected state that no other cpcmon uses, found it held by {who}:"
                 " stop that one, or give this one a folder of its own"
             ) from None
-        os.ftruncate(lock, 0)
-        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+        # Always as long as before: a file that shrank needs room to grow again, and the disk may be full.
+        with suppress(OSError):
+            os.pwrite(lock, f"{os.getpid():<31}\n".encode(), 0)
         return cls(path, lock, networked=networked)
 
     def key(self) -> bytes:

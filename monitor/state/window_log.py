@@ -10,7 +10,7 @@ from itertools import takewhile
 
 from monitor.core.window import SlidingWindow
 from monitor.state.change import Change, Chunk, Snapshot, WindowName
-from monitor.state.store import Committed
+from monitor.state.window_table import Committed
 
 WORTH_TOTALS = 20_000
 """Records from which on totals are stored: below, measuring a window again at the start takes milliseconds."""

@@ -189,7 +189,9 @@ def _reuse_inode(folder: Path, name: str, inode: int, content: bytes) -> Path:
 
 
 @pytest.mark.parametrize("stopped", [False, True], ids=["a14 running", "a15 stopped"])
-@pytest.mark.parametrize("content", [b"ab\ncdef\n", b"other\ncontent\n", b"x\n"], ids=["same size", "longer", "shorter"])
+@pytest.mark.parametrize(
+    "content", [b"ab\ncdef\n", b"other\ncontent\n", b"x\n"], ids=["same size", "longer", "shorter"]
+)
 def test_a14_a15_another_file_with_the_same_name_and_inode(inbox: Inbox, stopped: bool, content: bytes) -> None:  # noqa: FBT001
     """A file is deleted and another created under its name that gets its inode, running or stopped: read from 0."""
     file = inbox.put("f.jsonl", b"one\ntwo\n")

@@ -115,7 +115,8 @@ class DirectoryMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.partly_read())
     @rule(data=st.data(), regrown=st.integers(0, 3), filler=FILLER)
     def copy_and_truncate(self, data: st.DataObject, regrown: int, filler: int) -> None:
-        """Copy a file, truncate it, and go on writing."""
+        """Copy a file, truncate it, and go on writing. One rotation between two polls is what can be followed."""
+        self.inbox_poll()
         name = data.draw(st.sampled_from(self.partly_read()))
         self.serial += 1
         target = f"{name}.{self.serial}"

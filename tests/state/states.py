@@ -1,6 +1,7 @@
 """What the tests of the state share: small changes, and a disk of its own that can be full or read-only."""
 
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -54,6 +55,16 @@ def small_disk(folder: Path, megabytes: int = 16) -> Iterator[Path]:
         yield point
     finally:
         subprocess.run(["umount", "-l", str(point)], check=True)
+
+
+def need_strace() -> None:
+    """Skip where processes cannot be traced; in CI, which installs it, a missing strace is a failure."""
+    if shutil.which("strace") is None:
+        if os.environ.get("CI") == "true":
+            pytest.fail("strace is not installed, and .ci/run should have seen to it")
+        pytest.skip("SKIPPED, NOT SHOWN: strace is not installed")
+    if subprocess.run(["strace", "-o", "/dev/null", "true"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("SKIPPED, NOT SHOWN: this machine does not let processes be traced")
 
 
 def remount(point: Path, mode: str) -> None:

@@ -20,7 +20,7 @@ from monitor.state.change import Change, IdBatch
 from monitor.state.folder import StateFolder, filesystem_of
 from monitor.state.store import State
 from tests.conftest import Ran
-from tests.state.states import SITE, change, chunk, fill, held, mount_again, remount, small_disk
+from tests.state.states import SITE, change, chunk, fill, held, mount_again, need_strace, remount, small_disk
 
 
 @pytest.fixture
@@ -125,6 +125,22 @@ def test_b7_a_full_disk_pauses_and_loses_nothing(tmp_path: Path) -> None:
         assert found(disk / "state")[0] == ""
 
 
+def test_b7_it_starts_on_a_disk_that_is_full(tmp_path: Path) -> None:
+    """What there is is served; what is new waits."""
+    with small_disk(tmp_path) as disk:
+        state = State.open(disk / "state")
+        state.commit(change(0), 1.0)
+        state.close()
+        (disk / "state" / "ballast").unlink()
+        fill(disk)
+        state = State.open(disk / "state")
+        state.describe_models({}, [], [], 2.0)
+        assert held(state) == [float(n) for n in range(10)]
+        with pytest.raises(StatePaused):
+            state.commit(change(10, 20_000), 2.0)
+        state.close()
+
+
 def test_b7_the_ballast_gives_an_operator_room(tmp_path: Path) -> None:
     """Deleting one file is enough to go on."""
     with small_disk(tmp_path, 32) as disk:
@@ -157,8 +173,7 @@ def test_b8_a_disk_that_turns_read_only_pauses(tmp_path: Path) -> None:
 
 def _commits_under_strace(folder: Path, inject: str, *more: str) -> subprocess.CompletedProcess[str]:
     """Open a state and commit twice in a process of its own, whose system calls fail as told."""
-    if shutil.which("strace") is None:
-        pytest.skip("SKIPPED, NOT SHOWN: strace is not installed")
+    need_strace()
     script = (
         "import sys; from pathlib import Path; from monitor.state.store import State; from monitor.errors import StateError;"
         "from tests.state.states import change\n"
@@ -278,8 +293,7 @@ def test_b13_an_older_database_is_backed_up_and_migrated(tmp_path: Path) -> None
 
 def test_b13_killed_anywhere_in_a_migration_it_is_of_one_version_or_the_other(tmp_path: Path) -> None:
     """At every write, sync and rename; the next start finishes what was begun."""
-    if shutil.which("strace") is None:
-        pytest.skip("SKIPPED, NOT SHOWN: strace is not installed")
+    need_strace()
     script = (
         "import sys; from pathlib import Path; from monitor.state import database;"
         "from tests.state.test_b_state import NEWER; database.open_database(Path(sys.argv[1]), steps=NEWER)"

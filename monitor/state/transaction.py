@@ -1,0 +1,52 @@
+"""All or nothing, with SQLite's errors turned into ours."""
+
+import os
+import sqlite3
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from monitor.errors import StateLost
+from monitor.state.database import NAME, translated
+
+
+class Transaction:
+    """A `with` block that is committed as a whole, or rolled back when anything in it fails."""
+
+    def __init__(self, connection: sqlite3.Connection, folder: Path, rolled_back: Callable[[], None]) -> None:
+        self._connection, self._path = connection, folder / NAME
+        self._inode = self._path.stat().st_ino
+        self._rolled_back = rolled_back
+
+    def __enter__(self) -> None:
+        """Begin; raises StatePaused or StateLost."""
+        try:
+            found = os.stat(self._path).st_ino  # noqa: PTH116 - called for every batch
+        except OSError:
+            found = None
+        if found != self._inode:
+            # SQLite would go on writing into a file that no name leads to.
+            raise StateLost(f"{self._path}: expected the database that was opened, found it moved or deleted")
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.Error as error:
+            raise translated(error, self._path.parent) from error
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _traceback: object) -> None:
+        """Commit or roll back; raises StatePaused or StateLost where SQLite failed."""
+        try:
+            if error is None:
+                self._connection.execute("COMMIT")
+                return
+        except sqlite3.Error as failure:
+            self._roll_back()
+            raise translated(failure, self._path.parent) from failure
+        self._roll_back()
+        if isinstance(error, sqlite3.Error):
+            raise translated(error, self._path.parent) from error
+
+    def _roll_back(self) -> None:
+        with suppress(sqlite3.Error):
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            self._rolled_back()

@@ -1,0 +1,169 @@
+"""The tables of windows: their chunks, each with a checksum, and now and then their totals."""
+
+import sqlite3
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import msgspec
+import numpy as np
+
+from monitor.core.segments import Segment
+from monitor.state.change import Change, Chunk, WindowName
+
+_NO_TIME = -1e308
+
+
+@dataclass(frozen=True, slots=True)
+class StoredChunk:
+    """A chunk as it was found."""
+
+    number: int
+    chunk: Chunk
+    newest: float
+
+
+@dataclass(slots=True)
+class StoredWindow:
+    """A window as it was found."""
+
+    name: WindowName
+    chunks: list[StoredChunk] = field(default_factory=list)
+    """In the order they came."""
+    damaged: list[int] = field(default_factory=list)
+    """Numbers of chunks whose checksum does not fit."""
+    totals: bytes | None = None
+    through: int = 0
+    """The last chunk that the totals count."""
+
+
+@dataclass(frozen=True, slots=True)
+class WindowSummary:
+    """A window as it was found, without its records."""
+
+    name: WindowName
+    classes: int | None
+    """None when it holds no record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The numbers that a change's chunks were given."""
+
+    chunks: list[int]
+    rewritten: dict[WindowName, list[int]]
+
+
+class WindowTable:
+    """Reads and writes windows; whoever writes has begun a transaction."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._numbers: dict[WindowName, int] = {}
+        self.find()
+
+    def find(self) -> None:
+        """Look which windows there are; also after a transaction that was rolled back."""
+        rows = self._connection.execute("SELECT id, model, segment FROM windows")
+        self._numbers = {(model, _segment(segment)): number for number, model, segment in rows}
+
+    def summaries(self) -> list[WindowSummary]:
+        """Return what there is to be restored, those that records came to last first."""
+        rows = self._connection.execute(
+            "SELECT model, segment, max(arrived), records, length(content) FROM windows"
+            " LEFT JOIN chunks ON window = windows.id GROUP BY windows.id ORDER BY 3 DESC"
+        )
+        return [
+            WindowSummary((model, _segment(segment)), (size - 8 * records) // (4 * records) if records else None)
+            for model, segment, _, records, size in rows
+        ]
+
+    def read(self) -> Iterator[StoredWindow]:
+        """Yield each window with its chunks, without the damaged ones."""
+        for name, number in sorted(self._numbers.items()):
+            window = StoredWindow(name)
+            rows = self._connection.execute(
+                "SELECT id, arrived, newest, records, crc, content FROM chunks WHERE window = ? ORDER BY id", (number,)
+            )
+            for chunk, arrived, newest, records, crc, content in rows:
+                if crc != _crc(number, arrived, newest, records, content):
+                    window.damaged.append(chunk)
+                    continue
+                at = np.frombuffer(content, dtype="<f8", count=records)
+                vectors = np.frombuffer(content, dtype="<f4", offset=8 * records).reshape(records, -1)
+                window.chunks.append(StoredChunk(chunk, Chunk(name, arrived, at, vectors), newest))
+            totals = self._connection.execute(
+                "SELECT through, crc, content FROM totals WHERE window = ?", (number,)
+            ).fetchone()
+            # Totals count records of damaged chunks too, which the window no longer has.
+            if totals is not None and not window.damaged and zlib.crc32(totals[2]) == totals[1]:
+                window.through, window.totals = totals[0], totals[2]
+            yield window
+
+    def write(self, change: Change) -> Committed:
+        """Write what a change says of windows."""
+        self.forget(change.forgotten)
+        self._connection.executemany("DELETE FROM chunks WHERE id = ?", ((number,) for number in change.dropped))
+        for snapshot in change.snapshots:
+            self._write_totals(self._number(snapshot.window), snapshot.content)
+        rewritten = {}
+        for name, chunks in change.rewritten.items():
+            self._empty(self._number(name))
+            rewritten[name] = [self._write_chunk(chunk) for chunk in chunks]
+        return Committed([self._write_chunk(chunk) for chunk in change.chunks], rewritten)
+
+    def forget(self, windows: list[WindowName]) -> None:
+        """Delete windows with all that belongs to them."""
+        for name in windows:
+            number = self._numbers.pop(name, None)
+            if number is not None:
+                self._empty(number)
+                self._connection.execute("DELETE FROM windows WHERE id = ?", (number,))
+
+    def forget_damaged(self, window: StoredWindow) -> None:
+        """Delete the damaged chunks of a window."""
+        self._connection.executemany("DELETE FROM chunks WHERE id = ?", ((number,) for number in window.damaged))
+        self._write_totals(self._numbers[window.name], None)
+
+    def _number(self, name: WindowName) -> int:
+        """Return the number of a window, which is given one if it has none."""
+        if name not in self._numbers:
+            model, segment = name
+            cursor = self._connection.execute(
+                "INSERT INTO windows(model, segment) VALUES (?, ?)", (model, msgspec.json.encode(segment).decode())
+            )
+            self._numbers[name] = int(cursor.lastrowid or 0)
+        return self._numbers[name]
+
+    def _empty(self, window: int) -> None:
+        self._connection.execute("DELETE FROM chunks WHERE window = ?", (window,))
+        self._write_totals(window, None)
+
+    def _write_totals(self, window: int, content: bytes | None) -> None:
+        if content is None:
+            self._connection.execute("DELETE FROM totals WHERE window = ?", (window,))
+            return
+        self._connection.execute(
+            "INSERT OR REPLACE INTO totals SELECT ?, coalesce(max(id), 0), ?, ? FROM chunks WHERE window = ?",
+            (window, zlib.crc32(content), content, window),
+        )
+
+    def _write_chunk(self, chunk: Chunk) -> int:
+        window, records = self._number(chunk.window), len(chunk.at)
+        newest = float(chunk.at.max()) if records else _NO_TIME
+        content = chunk.at.astype("<f8").tobytes() + np.ascontiguousarray(chunk.vectors, dtype="<f4").tobytes()
+        crc = _crc(window, chunk.arrived, newest, records, content)
+        cursor = self._connection.execute(
+            "INSERT INTO chunks(window, arrived, newest, records, crc, content) VALUES (?, ?, ?, ?, ?, ?)",
+            (window, chunk.arrived, newest, records, crc, content),
+        )
+        return int(cursor.lastrowid or 0)
+
+
+def _crc(window: int, arrived: float, newest: float, records: int, content: bytes) -> int:
+    return zlib.crc32(content, zlib.crc32(struct.pack("<qddq", window, arrived, newest, records)))
+
+
+def _segment(text: str) -> Segment:
+    return msgspec.json.decode(text, type=Segment)
