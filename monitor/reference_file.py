@@ -134,7 +134,8 @@ class Reference:
         where = os.fspath(path)
         try:
             with Path(path).open("rb") as file:
-                raw = file.read(MAX_BYTES + 1)
+                # Reading "at most so much" would ask for the memory of all of it first.
+                raw = file.read(min(os.fstat(file.fileno()).st_size, MAX_BYTES) + 1)
         except OSError as error:
             raise InvalidReference(f"{where}: expected a reference file, found {error.strerror or error}") from error
         document, fingerprint = from_bytes(where, raw)

@@ -38,6 +38,11 @@ def text_of(value: object, *, floats: bool = True) -> str | None:
             return None
 
 
+def is_segment(text: str) -> bool:
+    """Tell whether a text may be the value of a field that splits records."""
+    return _SEGMENT.fullmatch(text) is not None
+
+
 @dataclass(slots=True)
 class TextColumn:
     """A column of texts in the making; each distinct one is kept once."""
@@ -51,7 +56,7 @@ class TextColumn:
     def add(self, values: Values | None, count: int) -> None:
         """Take the values of some records; None when none of them has one."""
         first = None if values is None else values[0]
-        if values is None or (type(first) in {str, type(None)} and values.count(first) == count):
+        if values is None or (type(first) in {str, type(None)} and _are_all(first, values, count)):
             self._codes.append(np.full(count, self._place(first)))
             return
         try:
@@ -93,7 +98,7 @@ class TextColumn:
 
     def are_no_segments(self) -> Booleans | None:
         """Tell which values may not name a segment; None when there are none such."""
-        bad = [place for place, text in enumerate(self._texts) if _SEGMENT.fullmatch(text) is None]
+        bad = [place for place, text in enumerate(self._texts) if not is_segment(text)]
         return self._among([*self._wrong, *bad])
 
     def _among(self, places: list[int]) -> Booleans | None:
@@ -101,6 +106,11 @@ class TextColumn:
 
 
 _WRONG = object()
+
+
+def _are_all(first: object, values: Values, count: int) -> bool:
+    # A few are looked at first: most columns are either constant or change all the time.
+    return first == values[-1] == values[count // 2] and values.count(first) == count
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from monitor.decode.arrived import NO_ID, Hashes, ModelRecords
 from monitor.decode.columns import IdColumn, TextColumn, Values, compact, join_texts
 from monitor.decode.id_hash import hash_ids
 from monitor.decode.labels import NO_CLASS, Indices, LabelRules
-from monitor.decode.recent import Recent
+from monitor.decode.recent import RECENT, Recent
 from monitor.decode.record_format import ModelFormat
 from monitor.decode.rejections import Reason
 from monitor.decode.times import TimeRules
@@ -100,7 +100,8 @@ class Gathering:
         """Return the records that break no rule, and where the others stand with what they break."""
         rules = self._rules
         outputs = np.concatenate(self._outputs)
-        judged = judge(outputs, rules.model.kind)
+        latest = outputs[-RECENT:].copy()
+        judged = judge(outputs, rules.model.kind, spend=True)
         codes = judged.codes.copy()
         mark(codes, np.concatenate(self._wrong_times), Reason.BAD_TIMESTAMP)
         for column in self._segments:
@@ -110,7 +111,7 @@ class Gathering:
             mark(codes, wrong, Reason.WRONG_TYPE)
         if self._ids.wrong:
             mark(codes, np.isin(np.arange(len(codes)), self._ids.wrong), Reason.WRONG_TYPE)
-        rules.recent.add(outputs, judged.codes, judged.probabilities, self._odd_times)
+        rules.recent.add(len(outputs), latest, judged.codes[-RECENT:], judged.probabilities[-RECENT:], self._odd_times)
         if not codes.any():
             return self._accepted(judged, None), []
         kept = np.flatnonzero(codes == ACCEPTED)

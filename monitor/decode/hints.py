@@ -54,6 +54,8 @@ class Tally:
             looked_at = rows if self.kind is Kind.LOGITS else rows[refused]
             self.like_probs += _count_like_probs(looked_at) if rows.shape[1] > 1 else 0
             return
+        if not refused.any():
+            return
         outside = np.isin(codes, [code_of(Reason.NEGATIVE), code_of(Reason.ABOVE_ONE), code_of(Reason.NOT_FINITE)])
         odd = rows[outside]
         odd = odd[~(np.isnan(odd) | np.isposinf(odd)).any(axis=1)]

@@ -24,6 +24,10 @@ _TOGETHER = 1 << 12
 
 _MOST_WORDS = np.uint8(LONGEST >> 3)
 
+# Up to this many, one by one is faster than side by side.
+_FEW = 16
+_WORD = (1 << 64) - 1
+
 _Integers = NDArray[np.int64]
 
 # Keeps the first 0 to 7 bytes of a little-endian word.
@@ -40,11 +44,55 @@ def hash_ids(ids: Sequence[str], key: bytes) -> Hashes:
     if len(key) != KEY_BYTES:
         raise ValueError(f"key: expected {KEY_BYTES} bytes, found {len(key)}")
     hashes = np.empty(len(ids), dtype=np.uint64)
+    if len(ids) <= _FEW:
+        hashes[:] = [_hash_one(one, key) for one in ids]
+        return hashes
     for start in range(0, len(ids), _TOGETHER):
         some = ids[start : start + _TOGETHER]
         hashes[start : start + len(some)] = _hash_some(some, key)
     hashes[hashes == NO_ID] = 1
     return hashes
+
+
+def _hash_one(text: str, key: bytes) -> int:
+    """Return the hash of one id. Many files hold one record each, and numpy takes long to begin."""
+    encoded = text.encode("utf-8", "surrogatepass")
+    if len(encoded) > LONGEST:
+        return _long_hash(encoded, key) or 1
+    a, b, c, d = _starts(key)
+    words = len(encoded) >> 3
+    padded = encoded + bytes(7 - (len(encoded) & 7)) + bytes([len(encoded) & 0xFF])
+    for place in range(0, 8 * words + 8, 8):
+        word = int.from_bytes(padded[place : place + 8], "little")
+        a, b, c, d = _stirred(a, b, c, d ^ word, rounds=2)
+        a ^= word
+    a, b, c, d = _stirred(a, b, c ^ 0xFF, d, rounds=4)
+    return a ^ b ^ c ^ d or 1
+
+
+def _stirred(a: int, b: int, c: int, d: int, rounds: int) -> tuple[int, int, int, int]:
+    for _ in range(rounds):
+        a = (a + b) & _WORD
+        b = ((b << 13 | b >> 51) & _WORD) ^ a
+        a = (a << 32 | a >> 32) & _WORD
+        c = (c + d) & _WORD
+        d = ((d << 16 | d >> 48) & _WORD) ^ c
+        a = (a + d) & _WORD
+        d = ((d << 21 | d >> 43) & _WORD) ^ a
+        c = (c + b) & _WORD
+        b = ((b << 17 | b >> 47) & _WORD) ^ c
+        c = (c << 32 | c >> 32) & _WORD
+    return a, b, c, d
+
+
+def _starts(key: bytes) -> tuple[int, int, int, int]:
+    low, high = int.from_bytes(key[:8], "little"), int.from_bytes(key[8:], "little")
+    # "somepseudorandomlygeneratedbytes": the paper's own start.
+    return low ^ 0x736F6D6570736575, high ^ 0x646F72616E646F6D, low ^ 0x6C7967656E657261, high ^ 0x7465646279746573
+
+
+def _long_hash(encoded: bytes, key: bytes) -> int:
+    return int.from_bytes(blake2b(encoded, digest_size=8, key=key).digest(), "little")
 
 
 def _hash_some(ids: Sequence[str], key: bytes) -> Hashes:
@@ -71,7 +119,7 @@ def _hash_apart(ids: Sequence[str], key: bytes) -> Hashes:
         encoded = one.encode("utf-8", "surrogatepass")
         if len(encoded) > LONGEST:
             # Done with before the next one: each may be of a mebibyte.
-            hashes[place] = int.from_bytes(blake2b(encoded, digest_size=8, key=key).digest(), "little")
+            hashes[place] = _long_hash(encoded, key)
         else:
             short.append(encoded)
             places.append(place)
@@ -115,15 +163,7 @@ class _State:
     """The four words that SipHash stirs, for many texts side by side."""
 
     def __init__(self, texts: int, key: bytes) -> None:
-        low, high = int.from_bytes(key[:8], "little"), int.from_bytes(key[8:], "little")
-        # "somepseudorandomlygeneratedbytes": the paper's own start.
-        starts = [
-            low ^ 0x736F6D6570736575,
-            high ^ 0x646F72616E646F6D,
-            low ^ 0x6C7967656E657261,
-            high ^ 0x7465646279746573,
-        ]
-        self._words = list(np.repeat(np.array(starts, dtype=np.uint64), texts).reshape(4, texts))
+        self._words = list(np.repeat(np.array(_starts(key), dtype=np.uint64), texts).reshape(4, texts))
         self._spare = np.empty(texts, dtype=np.uint64)
 
     def compress(self, message: Hashes) -> None:

@@ -1,10 +1,10 @@
 """Makes the typed decoder for the records of a stream: it reads the wanted fields, nested ones too, and skips all others."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import or_
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -33,10 +33,19 @@ class _Node:
 
 
 class JsonStruct:
-    """The typed decoder of one stream's records, and what takes its records apart."""
+    """The typed decoder of one stream's records, and what takes its records apart.
 
-    def __init__(self, models: Sequence[ModelFormat], fields: RecordFields) -> None:
+    Fields whose values are known are decoded to these very values, and others in their place are refused.
+    """
+
+    def __init__(
+        self, models: Sequence[ModelFormat], fields: RecordFields, known: Mapping[Path, Sequence[str]] | None = None
+    ) -> None:
         root = _tree(models, fields)
+        self.texts = tuple(path for path, node in _leaves((), root) if node.types and set(node.types) == {TEXT})
+        """Paths to texts that are nothing else."""
+        for path, values in (known or {}).items():
+            _narrow(root, path, values)
         self._root = _Level(root)
         decoder = msgspec.json.Decoder[Any](self._root.struct)
         self.decode = decoder.decode
@@ -121,3 +130,17 @@ def _place(root: _Node, path: Path, kind: Any, *, required: bool) -> None:  # no
         node = node.inside.setdefault(name, _Node())
         node.required |= required
     node.types.append(kind)
+
+
+def _leaves(path: Path, node: _Node) -> Iterator[tuple[Path, _Node]]:
+    for name, child in node.inside.items():
+        yield (*path, name), child
+        yield from _leaves((*path, name), child)
+
+
+def _narrow(root: _Node, path: Path, values: Sequence[str]) -> None:
+    node = root
+    for name in path:
+        node = node.inside[name]
+    literal: Any = Literal.__getitem__(tuple(values))
+    node.types = [literal | None]

@@ -15,6 +15,7 @@ RECENT = 500
 """Records over which hints are drawn."""
 
 _FEWEST_TIMES = 20
+_FEW = 20
 
 
 @dataclass(slots=True)
@@ -24,30 +25,36 @@ class Recent:
     kind: Kind
     times: TimeRules
     _vectors: deque[tuple[Floats, Codes, Singles]] = field(default_factory=deque)
+    _held_vectors: int = 0
     _refused_times: deque[tuple[int, list[object]]] = field(default_factory=deque)
-    _hints: tuple[str, ...] | None = ()
+    _held_times: int = 0
+    _hints: tuple[str, ...] = ()
+    _since: int = 0
+    """Records that came since the hints were drawn."""
 
-    def add(self, rows: Floats, codes: Codes, probabilities: Singles, refused_times: Sequence[object]) -> None:
-        """Take vectors as they were given, what the rules said on them and made of them, and times that were refused."""
+    def add(
+        self, count: int, rows: Floats, codes: Codes, probabilities: Singles, refused_times: Sequence[object]
+    ) -> None:
+        """Take the last few of some records: vectors as they were given, what the rules said on them and made of them.
+
+        Times that were refused are taken too.
+        """
         # Copies, so that a few rows do not keep the memory of all of them.
-        last = slice(max(0, len(rows) - RECENT), None)
-        self._vectors.append((rows[last].copy(), codes[last].copy(), probabilities[last].copy()))
-        while (
-            len(self._vectors) > 1 and sum(len(one) for one, _, _ in self._vectors) - len(self._vectors[0][0]) >= RECENT
-        ):
-            self._vectors.popleft()
-        self._refused_times.append((len(rows), list(refused_times[-RECENT:])))
-        while (
-            len(self._refused_times) > 1
-            and sum(count for count, _ in self._refused_times) - self._refused_times[0][0] >= RECENT
-        ):
-            self._refused_times.popleft()
-        self._hints = None
+        self._vectors.append((rows, codes.copy(), probabilities.copy()))
+        self._held_vectors += len(rows)
+        while self._held_vectors - len(self._vectors[0][0]) >= RECENT:
+            self._held_vectors -= len(self._vectors.popleft()[0])
+        self._refused_times.append((count, list(refused_times[-RECENT:])))
+        self._held_times += count
+        while self._held_times - self._refused_times[0][0] >= RECENT:
+            self._held_times -= self._refused_times.popleft()[0]
+        self._since += count
 
     def hints(self) -> tuple[str, ...]:
-        """Return what to tell the operator."""
-        if self._hints is None:
+        """Return what to tell the operator; drawn anew every few records, since a file may hold a single one."""
+        if self._since >= _FEW:
             self._hints = (*self._hints_on_vectors(), *self._hints_on_times())
+            self._since = 0
         return self._hints
 
     def _hints_on_vectors(self) -> tuple[str, ...]:

@@ -68,7 +68,7 @@ class Reason(StrEnum):
     UNKNOWN_MODEL = "unknown_model"
     """The record names a model that is not configured."""
     BAD_SEGMENT = "bad_segment"
-    """The value of a field that splits records is too long, or holds other characters than letters, digits and a few signs."""
+    """The value of a field that splits records is no text, too long, or holds other characters than letters, digits and a few signs."""
     BAD_TIMESTAMP = "bad_timestamp"
     """The time is no time: negative, not a number, in another unit than seconds, or without a zone."""
     DUPLICATE_ID = "duplicate_id"

@@ -54,7 +54,10 @@ class StreamDecoder:
             return Arrived(unproven=piece.unproven)
         header = None
         if piece.format is Format.CSV:
-            header = self._csv.header(piece.head or piece.data, piece.where)
+            header = self._csv.header(piece.head if piece.offset else piece.data, piece.where)
+            if header is None:
+                rows = piece.data.count(b"\n")
+                return Arrived(ignored=rows, rows=rows)
         data = piece.data if piece.offset else without_mark(piece.data, piece.where)
         gathering = PieceGathering(piece.where, self._rules, piece.line, is_ascii=data.isascii())
         unproven, rows = piece.unproven, 0

@@ -64,7 +64,6 @@ class ArrayFiles:
         for start in range(skip, columns.count, step):
             yield self._rows.arrived(where, start + 1, columns.rows(start, min(start + step, columns.count)))
 
-
     def _read_npz(self, where: str, file: BinaryIO) -> "_Columns":
         try:
             with zipfile.ZipFile(file) as opened:

@@ -167,8 +167,17 @@ def _missing(path: Path, where: str) -> Exception:
 def _check(where: str, batch: Any) -> None:  # noqa: ANN401
     # Offsets that point outside their buffers would otherwise be followed.
     batch.validate(full=True)
-    if batch.nbytes > MAX_ROW_BYTES * max(4, batch.num_rows):
+    if sum(map(_size_of, batch.columns)) > MAX_ROW_BYTES * max(4, batch.num_rows):
         raise Problem(Reason.TOO_LARGE, f"rows of at most {MAX_ROW_BYTES >> 10} KiB", "larger ones").of_file(where)
+
+
+def _size_of(column: Any) -> int:  # noqa: ANN401
+    """Return what a column takes, but for texts that stand once for many rows."""
+    if hasattr(column, "dictionary"):
+        return int(column.indices.nbytes)
+    if hasattr(column, "field"):  # an object with fields
+        return sum(map(_size_of, column.flatten()))
+    return int(column.nbytes)
 
 
 def _open_ipc(file: BinaryIO, ipc: Any) -> Any:  # noqa: ANN401

@@ -48,10 +48,14 @@ class CsvLines:
         self._routes = Routes(models)
         self._known: tuple[bytes, Header] | None = None
 
-    def header(self, head: bytes, where: str) -> Header:
-        """Return the header of a file, given its first bytes; refuse the file when it lacks what is needed."""
-        lines = (line for line in without_mark(head, where).split(b"\n") if line.strip())
-        first = next(lines, b"")
+    def header(self, head: bytes, where: str) -> Header | None:
+        """Return the header of a file, given its first bytes; refuse the file when it lacks what is needed.
+
+        None means that there are only blank lines so far.
+        """
+        first = _first_line(without_mark(head, where))
+        if first is None:
+            return None
         if self._known is None or self._known[0] != first:
             header = self._read_header(first)
             if isinstance(header, Problem):
@@ -63,8 +67,6 @@ class CsvLines:
         cells = _cells(line)
         if isinstance(cells, Reason):
             return Problem(cells, "a header line", "a first line that is none")
-        if not cells:
-            return Problem(Reason.BAD_HEADER, "a header line", "an empty file")
         header = Header(_stripped(cells))
         return self._problem_of_header(header) or header
 
@@ -178,6 +180,18 @@ class CsvLines:
             for column, place in zip(columns, places, strict=True):
                 column.append(float(row[place]) if odd is None else no_number(odd).reason)
         return columns
+
+
+def _first_line(head: bytes) -> bytes | None:
+    """Return the first line that is not blank."""
+    start = 0
+    while start < len(head):
+        end = head.find(b"\n", start)
+        end = len(head) if end < 0 else end
+        if line := head[start:end].strip():
+            return line
+        start = end + 1
+    return None
 
 
 def _all_cells(block: LineBlock) -> list[Row] | None:

@@ -8,8 +8,9 @@ import numpy as np
 
 from monitor.decode.field_paths import Path
 from monitor.decode.gathering import Candidates
+from monitor.decode.json_learned import REFUSED, LearnedStruct
 from monitor.decode.json_problems import CarefulLook
-from monitor.decode.json_struct import Columns, JsonStruct
+from monitor.decode.json_struct import Columns
 from monitor.decode.labels import Indices
 from monitor.decode.line_blocks import LineBlock
 from monitor.decode.outputs import matrix_at_once, matrix_one_by_one
@@ -24,10 +25,7 @@ PATIENCE = 100
 _NO_OBJECTS = Problem(Reason.NOT_JSONL, "one JSON object a line", "none so far (pretty-printed JSON, or one array?)")
 
 # Decoded objects of so many bytes stay in a core's cache until they have become columns.
-_TOGETHER_BYTES = 1 << 16
-
-# What the typed decoder may raise: its own errors and bad UTF-8, which are ValueErrors, nesting, and huge numbers.
-_REFUSED = (ValueError, RecursionError, OverflowError, MemoryError)
+_TOGETHER_BYTES = 3 << 15
 
 
 class JsonLines:
@@ -35,7 +33,7 @@ class JsonLines:
 
     def __init__(self, models: Sequence[ModelFormat], fields: RecordFields) -> None:
         self._fields = fields
-        self._struct = JsonStruct(models, fields)
+        self._struct = LearnedStruct(models, fields)
         self._routes = Routes(models)
         self._careful = CarefulLook(self._routes, fields)
         self._outputs = {model.name: fields.output_paths(model) for model in models}
@@ -69,7 +67,7 @@ class JsonLines:
             records = self._struct.decode_lines(text)
             if len(records) == after - first and (piece.is_ascii or is_utf8(text)):
                 return records
-        except _REFUSED:
+        except REFUSED:
             pass
         return None
 
@@ -105,7 +103,7 @@ class JsonLines:
             if not line.isascii():
                 line.decode()  # the typed decoder does not look at the text of fields that it skips
             return self._struct.decode(line)
-        except _REFUSED:
+        except REFUSED:
             return None
 
     def _route(self, numbers: Indices, records: list[Any], block: LineBlock, piece: PieceGathering) -> None:

@@ -66,11 +66,11 @@ def sum_tolerance(classes: int) -> float:
     return max(0.01, 0.002 * float(np.sqrt(classes)))
 
 
-def judge(rows: NDArray[Any], kind: Kind) -> Judged:
-    """Apply the rules of a kind to rows of shape (records, numbers); the rows are not modified."""
+def judge(rows: NDArray[Any], kind: Kind, *, spend: bool = False) -> Judged:
+    """Apply the rules of a kind to rows of shape (records, numbers); they are not modified, unless they may be spent."""
     codes = np.zeros(len(rows), dtype=np.uint8)
-    # Always a fresh array in C order: sums then have the same last bits, whatever the file's own order was.
-    numbers: Floats = np.array(rows, dtype=np.float64, order="C")
+    # Always an array in C order: sums then have the same last bits, whatever the file's own order was.
+    numbers: Floats = np.array(rows, dtype=np.float64, order="C", copy=None if spend else True)
     with np.errstate(all="ignore"):
         match kind:
             case Kind.LOGITS:

@@ -46,9 +46,9 @@ class Desk:
     counted: Counter[str] = field(default_factory=Counter)
     """What happened and has not been delivered yet."""
     events: list[str] = field(default_factory=list)
-    noted: set[object] = field(default_factory=set)
+    noted: set[int] = field(default_factory=set)
     """What has been counted once and is not to be counted again."""
-    unacknowledged: list[object] = field(default_factory=list)
+    unacknowledged: list[int] = field(default_factory=list)
     """What of that has not been committed."""
 
     def begin(self, now: float) -> None:
@@ -63,10 +63,12 @@ class Desk:
 
     def once(self, what: object) -> bool:
         """Tell whether something happens for the first time, so that it is counted once."""
-        if what in self.noted:
+        # A million of them may come; a number each is enough.
+        number = hash(what)
+        if number in self.noted:
             return False
-        self.noted.add(what)
-        self.unacknowledged.append(what)
+        self.noted.add(number)
+        self.unacknowledged.append(number)
         return True
 
     def deliver(
@@ -113,7 +115,7 @@ class Desk:
     def seen_row(self, row: Row, look: Look) -> Row:
         """Return a row brought up to what a file looks like now."""
         # Of a file of which no line was read, the row knows how it began at a certain size; that stays.
-        if row.head and not row.offset:
+        if row.head and not row.offset and look.size != row.size:
             return msgspec.structs.replace(row, device=look.device, inode=look.inode, gone_at=None)
         return msgspec.structs.replace(
             row, device=look.device, inode=look.inode, size=look.size, modified_ns=look.modified_ns, gone_at=None

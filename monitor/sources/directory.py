@@ -7,7 +7,7 @@ and reads on where it stands. Everything it delivers comes with the rows that ma
 
 import bisect
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 
 import msgspec
 
@@ -20,6 +20,7 @@ from monitor.sources.desk import Desk
 from monitor.sources.finishing import Finisher
 from monitor.sources.following import Follower
 from monitor.sources.growing import GrowingReader
+from monitor.sources.lagging import measure_lag
 from monitor.sources.ledger import VERSION, Keys, Ledger, Row, State
 from monitor.sources.opening import Folder, Refused, error_name
 from monitor.sources.options import DirectoryOptions, OnFinish, StartAt
@@ -32,7 +33,8 @@ __all__ = ["DirectoryOptions", "DirectorySource", "OnFinish", "StartAt"]
 
 MANY_ENTRIES = 10_000
 _BUSY_SHARE = 0.2
-_SAMPLE = 1_000
+_TICK_SECONDS = 5.0
+"""How long a poll goes on beginning with one more file, however little of its bytes it has read."""
 _STARTED = Row(VERSION, Format.JSONL, State.COMPLETE, 0, 0, 0, 0)
 """Says only that it is there."""
 
@@ -64,6 +66,8 @@ class DirectorySource:
         self._follower = Follower(self._desk, self._roster, self._keys, self._settled)
         self._finisher = Finisher(self._desk, self._keys, self._growing)
         self._turn = 0
+        self._cut_short = False
+        """Whether the last poll ended before it had served all files."""
         self._epoch = 0
         self._last_served = self._last_committed = ""
         self._seconds_listing = 0.0
@@ -82,11 +86,12 @@ class DirectorySource:
             self._desk.tell(f"{self.name}: {damaged} positions are damaged; their files are read as if never seen")
         self._follower.restore()
 
-    def poll(self, now: float) -> Iterator[Delivery]:
+    def poll(self, now: float) -> Generator[Delivery, None, None]:
         """Yield what is there to be read, at most as much as one tick may take."""
         desk, epoch = self._desk, self._epoch
         desk.begin(now)
         self._turn += 1
+        self._cut_short = False
         folder = self._open_folder()
         try:
             if folder is not None:
@@ -96,7 +101,7 @@ class DirectorySource:
                         return  # rolled back: what follows stood on what was taken back
         finally:
             if folder is not None:
-                self._measure_lag(folder)
+                self._lag = measure_lag(folder, self._follower.active.values(), self._follower.new)
                 folder.close()
         if (rest := desk.rest()) is not None:
             yield rest
@@ -115,7 +120,8 @@ class DirectorySource:
             return
         try:
             for name in self._finisher.finish(folder, finishable):
-                del finishable[name]
+                # Whatever has that name from now on is looked at again.
+                self._roster.wake(name, finishable.pop(name)[1])
         finally:
             folder.close()
 
@@ -144,7 +150,12 @@ class DirectorySource:
         self._finisher.close()
 
     def next_poll_seconds(self) -> float:
-        """Return how long to wait before the next poll: longer when listing the directory takes long."""
+        """Return how long to wait before the next poll: longer when listing takes long, not at all when more is there."""
+        if self._cut_short:
+            return 0.0
+        return self._interval()
+
+    def _interval(self) -> float:
         return max(self._options.poll_seconds, self._seconds_listing / _BUSY_SHARE)
 
     # One poll
@@ -167,7 +178,7 @@ class DirectorySource:
     def _poll(self, folder: Folder) -> Iterator[Delivery]:
         desk, options = self._desk, self._options
         yield from self._finisher.look_again()
-        turns = max(1, round(options.restat_seconds / self.next_poll_seconds()))
+        turns = max(1, round(options.restat_seconds / self._interval()))
         began = desk.monotonic()
         try:
             listing = self._roster.scan(folder, self._follower.active, self._turn, turns, self._follower.again())
@@ -178,7 +189,7 @@ class DirectorySource:
         self._note_directory(folder, listing.entries)
         if options.start_at is StartAt.END and self._started not in self._ledger:
             yield from self._skip_what_is_there(folder, listing.fresh)
-        yield from self._follower.examine(folder, listing, self._turn)
+        yield from self._follower.examine(folder, listing)
         if desk.clock - self._last_restat >= options.restat_seconds:
             self._last_restat = desk.clock
             yield from self._follower.forget_gone(folder)
@@ -209,7 +220,8 @@ class DirectorySource:
         names = sorted([*waiting, *new])
         start = bisect.bisect_right(names, self._last_served)
         for name in [*names[start:], *names[:start]]:
-            if desk.left <= 0:
+            if desk.left <= 0 or desk.monotonic() - desk.clock >= _TICK_SECONDS:
+                self._cut_short = True
                 break
             self._last_served = name
             tracked = follower.active.get(name)
@@ -218,7 +230,7 @@ class DirectorySource:
                 format_ = self._roster.format_of(name)
                 if format_ is None:
                     continue
-                tracked = Tracked(name, self._keys(name), format_, found.entry, seen=self._turn)
+                tracked = Tracked(name, self._keys(name), format_, found.entry)
             new.pop(name, None)
             yield from self._read(folder, tracked)
             self._follow(tracked)
@@ -258,23 +270,3 @@ class DirectorySource:
                 row = msgspec.structs.replace(desk.new_row(tracked, look), skip_to=look.size)
                 positions[tracked.key] = self._ledger.put(tracked.key, row)
         yield desk.delivery(positions=positions | {self._started: self._ledger.put(self._started, _STARTED)})
-
-    def _measure_lag(self, folder: Folder) -> None:
-        """Add up what is unread."""
-        tracked = [one for one in self._follower.active.values() if one.unread and one.look is not None]
-        size = sum(one.unread_bytes for one in tracked)
-        oldest = [one.look.modified_ns / 1e9 for one in tracked if one.look is not None]
-        new = self._follower.new
-        # Looking at a hundred thousand new files would cost more than reading some of them.
-        sample = new[:: max(1, len(new) // _SAMPLE)]
-        sizes = []
-        for found in sample:
-            try:
-                look = folder.look(found.name)
-            except (OSError, Refused):
-                continue
-            sizes.append(look.size)
-            oldest.append(look.modified_ns / 1e9)
-        if sizes:
-            size += round(sum(sizes) * len(new) / len(sample))
-        self._lag = Lag(size, len(tracked) + len(new), min(oldest) if oldest else None)

@@ -1,7 +1,6 @@
 """Moves or deletes files that have been read. Whatever goes wrong, the file stays where it was."""
 
 import errno
-import json
 import os
 from collections import deque
 from collections.abc import Iterator
@@ -9,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from monitor.sources.archive_folder import free_name, open_place, write_reason
 from monitor.sources.base import Delivery
 from monitor.sources.counted import Counted
 from monitor.sources.desk import Desk
@@ -29,7 +29,6 @@ _PAUSE_SECONDS = 300.0
 _BATCH = 500
 """Files finished at a time, so that the others are read meanwhile."""
 _COPY_BYTES = 1 << 20
-_SUFFIXES = 10_000
 
 
 @dataclass(slots=True)
@@ -67,10 +66,10 @@ class Finisher:
             if late.tracked.key in keys:
                 late.tracked.row = self._desk.ledger.row(late.tracked.key) or late.row
 
-    def finish(self, folder: Folder, finishable: dict[str, bytes]) -> list[str]:
+    def finish(self, folder: Folder, finishable: dict[str, tuple[bytes, int]]) -> list[str]:
         """Finish some of these files, all of which have been committed; return the names of those dealt with."""
         done: list[str] = []
-        for name, key in list(finishable.items())[:_BATCH]:
+        for name, (key, _) in list(finishable.items())[:_BATCH]:
             if self._desk.monotonic() < self._paused_until:
                 break
             done.append(name)
@@ -122,17 +121,16 @@ class Finisher:
     def _archive(self, folder: Folder, name: str, file: int, row: Row) -> None:
         desk, options = self._desk, self._desk.options
         directory, base = folder.parent(name)
-        if row.state is State.FAILED:
-            place = (options.archive or options.path / ".done").parent / ".failed"
-        else:
-            place = options.archive or options.path / ".done"
-            place /= datetime.fromtimestamp(desk.now, UTC).strftime("%Y-%m-%d")
-        place.mkdir(mode=0o700, parents=True, exist_ok=True)
-        target_folder = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        parts = (
+            [".failed"] if row.state is State.FAILED else [datetime.fromtimestamp(desk.now, UTC).strftime("%Y-%m-%d")]
+        )
+        if options.archive is None and row.state is not State.FAILED:
+            parts.insert(0, ".done")
+        target_folder = open_place(folder, options, parts)
         try:
-            target = _free_name(base, target_folder)
+            target = free_name(base, target_folder)
             if row.state is State.FAILED:
-                _write_reason(target, target_folder, row, desk.now)
+                write_reason(target, target_folder, row, desk.now)
             try:
                 desk.system.rename(base, directory, target, target_folder)
             except OSError as error:
@@ -210,24 +208,3 @@ class Finisher:
             for delivery in self._reader.lines(late.file, look, tracked):
                 delivery.counted[Counted.LATE_BYTES] += delivery.counted[Counted.BYTES_READ]
                 yield delivery
-
-
-def _free_name(base: str, folder: int) -> str:
-    """Return the name, or the name with the first number, that no file in the folder has."""
-    for number in range(_SUFFIXES):
-        name = f"{base}.{number}" if number else base
-        try:
-            os.stat(name, dir_fd=folder, follow_symlinks=False)
-        except FileNotFoundError:
-            return name
-    raise OSError(errno.EEXIST, "too many files of the same name")
-
-
-def _write_reason(target: str, folder: int, row: Row, now: float) -> None:
-    said = json.dumps({"reason": row.reason, "size": row.size, "at": now})
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-    file = os.open(f"{target}.reason.json", flags, 0o600, dir_fd=folder)
-    try:
-        os.write(file, said.encode())
-    finally:
-        os.close(file)

@@ -16,7 +16,8 @@ from monitor.sources.desk import CRASH, DECODER_ERROR, Desk
 from monitor.sources.identity import SMALL_BYTES, TAIL_BYTES, Look, begun, head_of, quickly_matches, tail_of
 from monitor.sources.ledger import Row, State, called
 from monitor.sources.opening import Folder, Refused, is_missing
-from monitor.sources.tail import header_of, lines_at
+from monitor.sources.system import read_fully
+from monitor.sources.tail import HEADER_BYTES, Lines, header_of, lines_at
 from monitor.sources.tracked import Tracked
 
 FILE_COST_BYTES = 4 << 10
@@ -56,40 +57,24 @@ class GrowingReader:
 
     def lines(self, file: int, look: Look, tracked: Tracked) -> Iterator[Delivery]:
         """Deliver what is there to be read in an open file."""
-        desk, options = self._desk, self._desk.options
+        desk = self._desk
         row = tracked.row
         if row is None:
             row = desk.new_row(tracked, look)
         elif not self._still_is(file, look, tracked, row):
             return
         tracked.sees(look, desk.clock)
-        if not look.size:
-            tracked.unread = False
-            return
-        turn = min(options.bytes_per_file, max(desk.left, FILE_COST_BYTES))
-        while True:
-            lines = lines_at(
-                desk.system,
-                file,
-                row.offset,
-                skipping=row.skipping,
-                max_line_bytes=options.max_line_bytes,
-                zeros_until=self._zeros_until(tracked, row),
-            )
+        turn = min(desk.options.bytes_per_file, max(desk.left, FILE_COST_BYTES))
+        while look.size:
+            lines = self._next_lines(file, tracked, row)
             taken = len(lines.data) or lines.skipped
             if not taken:
-                tracked.unread, tracked.unfinished = False, lines.unfinished
-                if lines.zeros:
-                    self._wait_for_zeros(tracked, row, look)
-                if not row.offset and not row.head:
-                    # Not a line yet, but should the file be rotated now, it is known again by how it begins.
-                    yield desk.deliver(tracked, begun(desk.system, file, desk.seen_row(row, look)))
+                yield from self._wait(file, look, tracked, row, lines)
                 return
             if row.offset + taken > look.size:  # it has grown since it was opened
                 look = Look.of(os.fstat(file))
                 tracked.sees(look, desk.clock)
-            delivery = self._take(file, look, tracked, row, lines.data, lines.skipped)
-            yield delivery
+            yield self._take(file, look, tracked, row, lines)
             if tracked.row is None or tracked.row.state is State.FAILED:
                 return
             row = tracked.row
@@ -99,6 +84,27 @@ class GrowingReader:
             if turn <= 0 and os.fstat(file).st_nlink:
                 tracked.unread = row.offset < look.size
                 return
+        tracked.unread = False
+
+    def _next_lines(self, file: int, tracked: Tracked, row: Row) -> Lines:
+        return lines_at(
+            self._desk.system,
+            file,
+            row.offset,
+            skipping=row.skipping,
+            max_line_bytes=self._desk.options.max_line_bytes,
+            zeros_until=self._zeros_until(tracked, row),
+        )
+
+    def _wait(self, file: int, look: Look, tracked: Tracked, row: Row, lines: Lines) -> Iterator[Delivery]:
+        """Leave a file until more is written to it."""
+        tracked.unread, tracked.unfinished = False, lines.unfinished
+        if lines.zeros:
+            self._wait_for_zeros(tracked, row, look)
+        if not row.offset and not row.head:
+            # Not a line yet, but should the file be rotated now, it is known again by how it begins.
+            desk = self._desk
+            yield desk.deliver(tracked, begun(desk.system, file, desk.seen_row(row, look)))
 
     def _still_is(self, file: int, look: Look, tracked: Tracked, row: Row) -> bool:
         """Tell whether the file just opened is the one that was looked at; if not, the next poll sorts it out."""
@@ -112,10 +118,10 @@ class GrowingReader:
             return False
         return True
 
-    def _take(self, file: int, look: Look, tracked: Tracked, row: Row, data: bytes, skipped: int) -> Delivery:
-        desk = self._desk
-        if skipped:
-            data = desk.system.read(file, skipped, row.offset)
+    def _take(self, file: int, look: Look, tracked: Tracked, row: Row, lines: Lines) -> Delivery:
+        desk, data = self._desk, lines.data
+        if lines.skipped:
+            data = read_fully(desk.system, file, lines.skipped, row.offset)
             row = msgspec.structs.replace(self._after(file, look, row, data, row.unproven), skipping=True)
             return desk.deliver(tracked, row, counted={Counted.BYTES_READ: len(data)})
         if row.offset < row.skip_to:
@@ -125,7 +131,7 @@ class GrowingReader:
                 return desk.deliver(tracked, self._after(file, look, row, old, row.unproven), counted=tally)
         head = b""
         if row.format is Format.CSV:
-            head = data[: data.find(b"\n") + 1] if not row.offset else header_of(desk.system, file, 1 << 20)
+            head = header_of(desk.system, file, desk.options.max_line_bytes) if row.offset else data[:HEADER_BYTES]
         piece = TextPiece(called(tracked.key), row.format, data, row.offset, row.line, head, row.skipping, row.unproven)
         arrived = self._decoded(tracked.key, piece)
         if isinstance(arrived, Failure):

@@ -102,18 +102,14 @@ class Roster:
         even if they were ignored so far.
         """
         listing = Listing()
-        foreign: set[int] = set()
-        temporary: set[int] = set()
-        slot = turn % turns
-        met = 0
-        quiet = self._quiet
-        known_foreign = self._foreign
+        slot, met, quiet = turn % turns, 0, self._quiet
+        known_foreign, self._foreign = self._foreign, set()
+        was_temporary, self._temporary = self._temporary, set()
 
         def take(entry: "os.DirEntry[str]", prefix: str) -> bool:
             """Sort one name, and tell whether it may be a folder to go into."""
             nonlocal met
-            base = entry.name
-            name = prefix + base
+            name = prefix + entry.name
             number = entry.inode()
             token = hash((name, number))
             if token in quiet:
@@ -121,28 +117,32 @@ class Roster:
                 if token % turns == slot:
                     listing.due.append(Found(name, number))
             elif name in active:
-                active[name].seen, active[name].entry = turn, number
-            elif is_ignored(base):
-                temporary.add(number)
-            elif self._options.completion_marker and base.endswith(MARKER):
-                listing.markers.add(name.removesuffix(MARKER))
+                active[name].entry = number
             elif token in known_foreign and not (again and name.startswith(again)):
-                foreign.add(token)
+                self._foreign.add(token)
                 # A folder is never quiet: it has to be listed each time.
                 return self._options.recursive
             else:
-                if entry.is_dir(follow_symlinks=False) and (self._options.recursive or format_of(base) is None):
-                    return self._options.recursive
-                listing.fresh.append(Found(name, number))
-                if number in self._temporary:
-                    listing.renamed.add(name)
+                return self._take_fresh(entry, Found(name, number), listing, was_temporary)
             return False
 
         listing.entries = _walk(folder, take)
-        self._foreign, self._temporary = foreign, temporary
         if met < len(quiet):
             listing.missing = self._missing(folder)
         return listing
+
+    def _take_fresh(self, entry: "os.DirEntry[str]", found: Found, listing: Listing, was_temporary: set[int]) -> bool:
+        if is_ignored(entry.name):
+            self._temporary.add(found.entry)
+        elif self._options.completion_marker and entry.name.endswith(MARKER):
+            listing.markers.add(found.name.removesuffix(MARKER))
+        elif entry.is_dir(follow_symlinks=False) and (self._options.recursive or format_of(entry.name) is None):
+            return self._options.recursive
+        else:
+            listing.fresh.append(found)
+            if found.entry in was_temporary:
+                listing.renamed.add(found.name)
+        return False
 
     def _missing(self, folder: Folder) -> list[bytes]:
         """Return the keys of quiet files that are no longer listed; rarely needed, so it may list once more."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from monitor.sources.system import System, read_fully
 
 BLOCK_BYTES = 1 << 20
+HEADER_BYTES = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +59,8 @@ def _skip(system: System, file: int, offset: int, data: bytes) -> Lines:
 
 
 def header_of(system: System, file: int, max_line_bytes: int) -> bytes:
-    """Return the first bytes of a file, which hold its first line."""
-    start = read_fully(system, file, min(64 << 10, max_line_bytes + 1), 0)
-    if b"\n" not in start and len(start) < max_line_bytes + 1:
-        start = read_fully(system, file, max_line_bytes + 1, 0)
-    return start[: start.find(b"\n") + 1] or start
+    """Return the first bytes of a file, which hold its header: the first line that is not blank."""
+    start = read_fully(system, file, min(HEADER_BYTES, max_line_bytes + 1), 0)
+    if b"\n" in start.lstrip() or len(start) > max_line_bytes:
+        return start
+    return read_fully(system, file, max_line_bytes + 1, 0)

@@ -22,8 +22,6 @@ class Tracked:
     """The latest look at it."""
     since: float = 0.0
     """Since when it has looked like that, by the monotonic clock."""
-    seen: int = 0
-    """The number of the latest poll that listed it."""
     unread: bool = False
     """Whether there is something to read."""
     refused: bool = False

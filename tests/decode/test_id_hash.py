@@ -77,6 +77,7 @@ def test_the_official_vectors() -> None:
     """Both the plain implementation here and the one under test give the published numbers."""
     assert [siphash(text_of(count).encode(), KEY) for count in range(16)] == OFFICIAL
     assert hash_ids([text_of(count) for count in range(16)], KEY).tolist() == OFFICIAL
+    assert hash_ids([text_of(count) for count in range(16)] * 2, KEY).tolist() == OFFICIAL * 2
 
 
 def test_every_length_alone_and_among_all_others() -> None:
@@ -94,10 +95,13 @@ def test_every_length_alone_and_among_all_others() -> None:
 @example(["x" * (1 << 20), "a", "b" * 17], KEY)
 def test_equals_the_plain_implementation(texts: list[str], key: bytes) -> None:
     """For any texts, surrogates included, and any key."""
-    assert hash_ids(texts, key).tolist() == [expected(text, key) for text in texts]
+    wanted = [expected(text, key) for text in texts]
+    assert hash_ids(texts, key).tolist() == wanted
+    # Few are hashed one by one, many side by side.
+    assert hash_ids(texts * 20, key).tolist() == wanted * 20
 
 
-@pytest.mark.parametrize("count", [0, 1, 2, id_hash._TOGETHER, id_hash._TOGETHER + 1])  # noqa: SLF001
+@pytest.mark.parametrize("count", [0, 1, 2, id_hash._FEW, id_hash._FEW + 1, id_hash._TOGETHER, id_hash._TOGETHER + 1])  # noqa: SLF001
 def test_sizes(count: int) -> None:
     """Nothing, little, and what is done together and one more."""
     found = hash_ids([f"patient {number}" for number in range(count)], KEY)
@@ -108,6 +112,8 @@ def test_sizes(count: int) -> None:
 def test_what_hashes_to_no_id_becomes_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Zero stands for a record without id."""
     monkeypatch.setattr(id_hash, "_siphash", lambda _joined, lengths, _key: np.zeros(len(lengths), dtype=np.uint64))
+    assert hash_ids(["a", "b"] * 20, KEY).tolist() == [1] * 40
+    monkeypatch.setattr(id_hash, "_stirred", lambda *_, rounds: (rounds, rounds, 0, 0))
     assert hash_ids(["a", "b"], KEY).tolist() == [1, 1]
 
 

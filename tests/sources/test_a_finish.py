@@ -255,6 +255,23 @@ def test_d13_names_in_the_archive_are_only_last_parts(watch: Watch) -> None:
     assert _archived(inbox) == ["f.jsonl", "f.jsonl.1"]
 
 
+@pytest.mark.parametrize("archive", [None, ".old/done"])
+def test_d13_a_link_in_the_place_of_the_archive_is_not_followed(
+    watch: Watch, tmp_path: Path, archive: str | None
+) -> None:
+    """Whoever may write here cannot have files moved elsewhere: they stay, and an event says so."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    inside = {} if archive is None else {"archive": tmp_path / "inbox" / archive}
+    inbox = watch(**ARCHIVE, **inside)
+    (inbox.path / (".done" if archive is None else ".old")).symlink_to(elsewhere)
+    inbox.write("f.jsonl", "one")
+    assert inbox.polls(5, 30) == ["one"]
+    assert list(elsewhere.iterdir()) == []
+    assert (inbox.path / "f.jsonl").exists()
+    assert len(inbox.events) == 1
+
+
 def test_markers_go_with_their_files(watch: Watch) -> None:
     """A completion marker is archived beside its file."""
     inbox = watch(completion_marker=True, **ARCHIVE)

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -29,7 +28,7 @@ def test_a2_a_last_line_without_a_newline_waits_and_is_counted_once(inbox: Inbox
     inbox.put("f.jsonl", b"one\ntwo")
     assert inbox.poll() == ["one"]
     inbox.poll(500)
-    assert not inbox.counted["partial_tail"]
+    assert "partial_tail" not in inbox.counted
     inbox.polls(3, 101)
     assert inbox.counted["partial_tail"] == 1
     inbox.crash()
@@ -130,8 +129,10 @@ def test_a45_csv_pieces_carry_their_header(watch: Watch) -> None:
     inbox.crash()
     inbox.poll()
     first, second = inbox.decoder.pieces
-    assert (first.offset, first.line, first.head) == (0, 1, b"\xef\xbb\xbfa,b\r\n")
-    assert (second.offset, second.line, second.head) == (13, 3, b"\xef\xbb\xbfa,b\r\n")
+    assert (first.offset, first.line) == (0, 1)
+    assert (second.offset, second.line) == (13, 3)
+    assert first.head.startswith(b"\xef\xbb\xbfa,b\r\n")
+    assert second.head.startswith(b"\xef\xbb\xbfa,b\r\n")
     assert second.data == b"3,4\r\n"
     assert second.format is Format.CSV
 
@@ -207,8 +208,10 @@ def test_a_huge_file_does_not_starve_the_others(watch: Watch) -> None:
         inbox.write(f"{name}.jsonl", *[f"{name}{'x' * 98}"] * 30)
     order = [sorted({line[0] for line in inbox.poll()}) for _ in range(2)]
     assert order == [["a", "b", "c"], ["d", "e", "f"]]
+    assert inbox.source.next_poll_seconds() == 0.0
     inbox.polls(10)
     assert len(inbox.lines) == 180
+    assert inbox.source.next_poll_seconds() == 2.0
 
 
 def test_files_are_read_in_name_order_whatever_their_times(inbox: Inbox) -> None:
@@ -295,9 +298,8 @@ def test_a_mistake_in_the_decoder_fails_one_file_only(inbox: Inbox) -> None:
     assert "decoder_error" in inbox.events[0]
 
 
-def test_a_damaged_position_is_counted_and_its_file_read_anew(inbox: Inbox, tmp_path: Path) -> None:
+def test_a_damaged_position_is_counted_and_its_file_read_anew(inbox: Inbox) -> None:
     """Positions that cannot be understood never raise."""
-    assert tmp_path
     inbox.write("f.jsonl", "one")
     inbox.write("g.jsonl", "two")
     inbox.poll()

@@ -32,7 +32,9 @@ class DirectoryMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.folder = Path(tempfile.mkdtemp(prefix="cpcmon-machine-"))
-        self.inbox = Inbox(self.folder, max_line_bytes=200_000, bytes_per_file=50_000, bytes_per_tick=200_000)
+        self.inbox = Inbox(
+            self.folder, max_line_bytes=200_000, bytes_per_file=50_000, bytes_per_tick=200_000, restat_seconds=10.0
+        )
         self.files: dict[str, Model] = {}
         self.required: set[str] = set()
         self.optional: set[str] = set()

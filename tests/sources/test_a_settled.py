@@ -3,7 +3,6 @@
 import gzip
 import os
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -195,9 +194,8 @@ def test_a_mistake_in_the_decoder_is_a_failure_of_the_file(inbox: Inbox) -> None
     assert inbox.counted["files_failed"] == 1
 
 
-def test_an_empty_file_is_not_read(inbox: Inbox, tmp_path: Path) -> None:
+def test_an_empty_file_is_not_read(inbox: Inbox) -> None:
     """An empty file cannot be complete in any of these formats: it is waited for without noise."""
-    assert tmp_path
     (inbox.path / "f.npy").touch()
     assert inbox.polls(50) == []
     assert not inbox.counted

@@ -32,6 +32,8 @@ from tests.torture.records import CLASSES, Book, number_at
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = (sys.executable, "-m", "monitor")
+STARTED: "list[subprocess.Popen[bytes]]" = []
+"""All processes, so that a test that fails leaves none behind."""
 PATIENCE_SECONDS = 60.0
 """After so long something is stuck. No claim about speed: the machine may be busy with everything else."""
 
@@ -119,7 +121,7 @@ class Site:
         self.starts += 1
         self.answers_before = self.answers()
         with self.out.open("ab") as out, self.errors.open("ab") as errors:
-            return subprocess.Popen(
+            process = subprocess.Popen(
                 [*command, *self.words, *(["--once"] if once else [])],
                 stdout=out,
                 stderr=errors,
@@ -129,6 +131,8 @@ class Site:
                 preexec_fn=before,  # noqa: PLW1509 - only tests of limits use it
                 start_new_session=True,
             )
+        STARTED.append(process)
+        return process
 
     def finish(self) -> None:
         """Run the real process until it has read everything."""

@@ -9,7 +9,9 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import wraps
 from pathlib import Path
+from typing import ParamSpec
 from unittest.mock import patch
 
 import hypothesis.strategies as st
@@ -33,6 +35,21 @@ from tests.torture.records import BASE, Book, gzip_of, line_of, npz_of
 FILES = ("a.jsonl", "b.jsonl", "c.jsonl")
 files = st.sampled_from(FILES)
 counts = st.integers(1, 12)
+
+P = ParamSpec("P")
+
+
+def told(step: Callable[P, None]) -> Callable[P, None]:
+    """Write down a step, so that a failure that does not come again can still be understood."""
+
+    @wraps(step)
+    def wrapped(*arguments: P.args, **drawn: P.kwargs) -> None:
+        machine = arguments[0]
+        assert isinstance(machine, WatchedDirectory)
+        machine.steps.append(f"{step.__name__}({', '.join(f'{name}={value!r}' for name, value in drawn.items())})")
+        step(*arguments, **drawn)
+
+    return wrapped
 
 
 class Meddler(System):
@@ -135,6 +152,7 @@ class WatchedDirectory(RuleBasedStateMachine):
         self.inbox = self.folder / "inbox"
         self.inbox.mkdir()
         self.book = Book()
+        self.steps: list[str] = []
         self.torn: dict[str, bytes] = {}
         """The rest of the last line of each file that ends within one."""
         self.unread: set[str] = set()
@@ -148,6 +166,7 @@ class WatchedDirectory(RuleBasedStateMachine):
         self.full = False
 
     @initialize(most=st.sampled_from([7, 40, 1000]))
+    @told
     def begin(self, most: int) -> None:
         """Start for the first time."""
         self.most = most
@@ -165,11 +184,13 @@ class WatchedDirectory(RuleBasedStateMachine):
     # What writers do
 
     @rule(name=files, count=counts, keep=st.integers(0, 60))
+    @told
     def append(self, name: str, count: int, keep: int) -> None:
         """Add lines; the last of them may stay unfinished."""
         self._append(name, self.book.next_lines(count), keep)
 
     @rule(name=files, which=st.integers(0, 1000))
+    @told
     def append_what_is_refused(self, name: str, which: int) -> None:
         """Add a bad line, and a record that was written before."""
         self._append(name, self.book.bad_line(which) + self.book.repeated_line(which), 0)
@@ -187,6 +208,7 @@ class WatchedDirectory(RuleBasedStateMachine):
         self.unread.add(name)
 
     @rule(name=files)
+    @told
     def rotate(self, name: str) -> None:
         """Rename f to f.1, and what was f.1 to f.2."""
         if (self.inbox / name).exists() and name not in self.unknown:
@@ -205,6 +227,7 @@ class WatchedDirectory(RuleBasedStateMachine):
         self.saved = False
 
     @rule(name=files, count=counts)
+    @told
     def truncate_and_rewrite(self, name: str, count: int) -> None:
         """Begin a file anew in place."""
         if self._may_overwrite(name):
@@ -212,6 +235,7 @@ class WatchedDirectory(RuleBasedStateMachine):
             self._overwritten(name)
 
     @rule(name=files, count=counts)
+    @told
     def replace(self, name: str, count: int) -> None:
         """Rename another file over one."""
         if self._may_overwrite(name):
@@ -221,6 +245,7 @@ class WatchedDirectory(RuleBasedStateMachine):
             self._overwritten(name)
 
     @rule(name=files)
+    @told
     def delete(self, name: str) -> None:
         """Remove a file that has been read."""
         if self._may_overwrite(name):
@@ -238,6 +263,7 @@ class WatchedDirectory(RuleBasedStateMachine):
         self.saved = False
 
     @rule(count=counts, renamed=st.booleans(), packed=st.booleans())
+    @told
     def drop(self, count: int, *, renamed: bool, packed: bool) -> None:
         """Drop a file that is read as a whole."""
         self.serial += 1
@@ -252,6 +278,7 @@ class WatchedDirectory(RuleBasedStateMachine):
     # What the process and its machine do
 
     @rule(seconds=st.sampled_from([0.1, 0.6, 1.5, 6.0]))
+    @told
     def tick(self, seconds: float) -> None:
         """Take in what there is."""
         before = set(self.unread), set(self.unknown)
@@ -261,6 +288,7 @@ class WatchedDirectory(RuleBasedStateMachine):
             self.unknown -= {name for name in before[1] if b"\n" in self._content(name)}
 
     @rule(name=files, calls=st.integers(0, 40), what=st.sampled_from(["rotate", "append", "torn"]), count=counts)
+    @told
     def tick_with_company(self, name: str, calls: int, what: str, count: int) -> None:
         """Take in what there is while a writer does something at the same time."""
         if what == "rotate" and ((self.inbox / name).exists() and name not in self.unknown):
@@ -281,6 +309,7 @@ class WatchedDirectory(RuleBasedStateMachine):
         return path.read_bytes() if path.exists() else b""
 
     @rule()
+    @told
     def disk_is_full(self) -> None:
         """Nothing can be committed for one tick."""
         error = StatePaused("state: expected room on the disk, found it full")
@@ -290,22 +319,26 @@ class WatchedDirectory(RuleBasedStateMachine):
         self.full = False
 
     @rule(jump=st.sampled_from([-86400.0, -3600.0, 3600.0, 86400.0]))
+    @told
     def clock_jumps(self, jump: float) -> None:
         """The time of day changes; that of records is long past either way."""
         self.now += jump
 
     @rule()
+    @told
     def kill(self) -> None:
         """Die, and start again on what was on disk at that instant."""
         self._live(self.life.state.path)
 
     @rule()
+    @told
     def stop(self) -> None:
         """Stop in an orderly way, and start again."""
         self.life.ingestion.stop(self.now)
         self._live(self.life.state.path)
 
     @rule()
+    @told
     def back_up(self) -> None:
         """Write a backup."""
         self.life.state.back_up()
@@ -313,6 +346,7 @@ class WatchedDirectory(RuleBasedStateMachine):
 
     @precondition(lambda self: self.saved)
     @rule(place=st.integers(0, 3))
+    @told
     def damage(self, place: int) -> None:
         """Find the database damaged at the next start: the backup is used, and what came since is read again."""
         state = self.life.state.path
@@ -336,6 +370,7 @@ class WatchedDirectory(RuleBasedStateMachine):
         note(f"life {self.lives}: {self.life.state.recovered or 'state as it was'}")
 
     @rule()
+    @told
     def read_all_and_compare(self) -> None:
         """Finish all lines, wait until everything has been read, and compare with the oracle."""
         for name in FILES:
@@ -351,4 +386,4 @@ class WatchedDirectory(RuleBasedStateMachine):
         for expected in ("files_truncated", "files_replaced"):
             found.events[expected] = 0
         verdict = judge(found, self.book, self.most)
-        assert not verdict.problems, verdict.problems
+        assert not verdict.problems, "\n".join([*verdict.problems, "after", *self.steps])

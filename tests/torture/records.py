@@ -17,15 +17,15 @@ CLASSES = ("cat", "dog", "owl")
 SITES = ("A", "B", "C")
 
 BAD_LINES: dict[str, bytes] = {
-    "bad_json": b'{"probs": [0.1, 0.2\n',
-    "wrong_k": b'{"probs": [0.5, 0.5]}\n',
-    "negative": b'{"probs": [-0.5, 1.0, 0.5]}\n',
-    "bad_sum": b'{"probs": [0.1, 0.1, 0.1]}\n',
-    "missing_field": b'{"time": 1760000000.5, "site": "A"}\n',
-    "bad_timestamp": b'{"probs": [0.2, 0.3, 0.5], "time": "yesterday"}\n',
-    "unknown_model": b'{"model": "another", "probs": [0.2, 0.3, 0.5]}\n',
+    "bad_json": b'{"n": %d, "probs": [0.1, 0.2\n',
+    "wrong_k": b'{"n": %d, "probs": [0.5, 0.5]}\n',
+    "negative": b'{"n": %d, "probs": [-0.5, 1.0, 0.5]}\n',
+    "bad_sum": b'{"n": %d, "probs": [0.1, 0.1, 0.1]}\n',
+    "missing_field": b'{"n": %d, "time": 1760000000.5, "site": "A"}\n',
+    "bad_timestamp": b'{"n": %d, "probs": [0.2, 0.3, 0.5], "time": "yesterday"}\n',
+    "unknown_model": b'{"n": %d, "model": "another", "probs": [0.2, 0.3, 0.5]}\n',
 }
-"""For each reason a line that must be refused for it."""
+"""For each reason a line that must be refused for it. Numbered: files that begin alike are taken for copies."""
 
 
 def time_of(number: int) -> float:
@@ -107,11 +107,11 @@ class Book:
         """Return a line that must be refused."""
         reason = sorted(BAD_LINES)[which % len(BAD_LINES)]
         self.rejected[reason] += 1
-        return BAD_LINES[reason]
+        return BAD_LINES[reason] % self.rejected.total()
 
     def repeated_line(self, which: int) -> bytes:
         """Return a record that was written before and has an id; empty as long as there is none."""
         if self.written == 0:
             return b""
         self.rejected["duplicate_id"] += 1
-        return line_of(which % self.written // 4 * 4)
+        return b'{"n": %d, ' % self.rejected.total() + line_of(which % self.written // 4 * 4)[1:]

@@ -1,0 +1,116 @@
+"""Rows whose file is not where it was: which of them wait for it, which are gone, and when they are forgotten."""
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from monitor.sources.base import Delivery
+from monitor.sources.counted import Counted
+from monitor.sources.desk import Desk
+from monitor.sources.ledger import Row
+from monitor.sources.matching import Loose, LooseRows
+
+_ADOPTION_SECONDS = 600.0
+"""How long a row whose file went or began anew waits for a file of another name that continues it."""
+
+
+class Absent:
+    """Keeps account of rows without a file."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._unplaced: set[bytes] = set()
+        """Rows whose file has not been seen since the start."""
+        self._missed: set[bytes] = set()
+        """Rows whose file one listing left out. A listing may miss a file while the directory changes."""
+        self._gone: dict[bytes, float] = {}
+        self._waiting: dict[bytes, float] = {}
+        """Rows that hold a former row, and rows recently gone, and until when they wait for their file."""
+
+    def restore(self) -> None:
+        """Begin with the rows of the ledger."""
+        self.reload(self._desk.ledger)
+
+    def reload(self, keys: Iterable[bytes]) -> None:
+        """Begin anew with some rows."""
+        for key in keys:
+            row = self._desk.ledger.row(key)
+            self._gone.pop(key, None)
+            self._unplaced.discard(key)
+            if row is None:
+                continue
+            if row.gone_at is None:
+                self._unplaced.add(key)
+            else:
+                self._gone[key] = row.gone_at
+            if row.gone_at is not None or row.previous is not None:
+                self.wait(key)
+
+    def is_waiting(self, key: bytes) -> bool:
+        """Tell whether a row, or its former one, waits for a file of another name."""
+        return key in self._waiting
+
+    def wait(self, key: bytes) -> None:
+        """Let a row wait for a file of another name."""
+        self._waiting[key] = self._desk.clock + _ADOPTION_SECONDS
+
+    def placed(self, key: bytes) -> None:
+        """Note that the file of a row has been found."""
+        self._unplaced.discard(key)
+        self._gone.pop(key, None)
+
+    def adopted(self, key: bytes) -> None:
+        """Note that a row has gone to another file."""
+        self._waiting.pop(key, None)
+        self.placed(key)
+
+    def missing(self, unlisted: list[bytes]) -> list[bytes]:
+        """Return the rows whose file was not listed, or has not been since the start."""
+        return [*unlisted, *self._unplaced]
+
+    def add_waiting(self, loose: LooseRows, missing: list[bytes]) -> None:
+        """Add all rows that wait for their file."""
+        ledger = self._desk.ledger
+        for key in missing:
+            if (row := ledger.row(key)) is not None:
+                loose.add(Loose(key, row))
+        for key, until in list(self._waiting.items()):
+            row = ledger.row(key)
+            if row is None or until < self._desk.clock:
+                del self._waiting[key]
+            elif row.previous is not None:
+                loose.add_copied(Loose(key, row.previous, former=True))
+            elif row.gone_at is not None:
+                loose.add(Loose(key, row))
+
+    def missed_twice(self, missing: list[bytes]) -> set[bytes]:
+        """Return which of these were missing in the poll before, too."""
+        twice = self._missed.intersection(missing)
+        self._missed = set(missing) - twice
+        self._unplaced -= twice
+        return twice
+
+    def note_gone(self, rows: Iterable[tuple[bytes, Row]], device: int, positions: dict[bytes, bytes | None]) -> None:
+        """Record that files are gone."""
+        desk = self._desk
+        for key, row in rows:
+            # Under an empty mount point another device shows: the files are elsewhere, not gone.
+            if row.device == device and row.gone_at is None:
+                positions[key] = desk.ledger.put(key, msgspec.structs.replace(row, gone_at=desk.now))
+                self._gone[key] = desk.now
+                self.wait(key)
+                desk.counted[Counted.FILES_GONE] += 1
+
+    def forget(self, device: int) -> Iterator[Delivery]:
+        """Forget files that have been gone for long, from a directory that can be listed and is the one they were in."""
+        desk = self._desk
+        oldest = desk.now - desk.options.forget_after_seconds
+        positions: dict[bytes, bytes | None] = {}
+        for key in [key for key, gone_at in self._gone.items() if gone_at <= oldest]:
+            row = desk.ledger.row(key)
+            if row is not None and row.device == device:
+                del self._gone[key]
+                positions[key] = desk.ledger.put(key, None)
+        if positions:
+            desk.counted[Counted.FILES_FORGOTTEN] += len(positions)
+            yield desk.delivery(positions=positions)

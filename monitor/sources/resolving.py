@@ -1,0 +1,274 @@
+"""Decides which file is which once all have been looked at, and changes their rows in one delivery.
+
+One delivery, because rotation moves several rows at a time: a crash between two of them would lose one.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import msgspec
+
+from monitor.sources.absence import Absent
+from monitor.sources.base import Delivery
+from monitor.sources.counted import Counted
+from monitor.sources.desk import Desk
+from monitor.sources.identity import SMALL_BYTES, Look, PrefixCheck, quickly_matches
+from monitor.sources.ledger import Keys, Row, State, called
+from monitor.sources.matching import Loose, LooseRows, Match, Stray
+from monitor.sources.opening import Folder, Refused, is_missing
+from monitor.sources.scan import Found, Roster
+from monitor.sources.settled import SettledReader
+from monitor.sources.tracked import Tracked
+
+Positions = dict[bytes, bytes | None]
+
+
+@dataclass(slots=True)
+class Findings:
+    """What one round of looks brought to light."""
+
+    strangers: list[Stray] = field(default_factory=list)
+    """Names that another file has now."""
+    anew: list[tuple[Tracked, Look, Counted]] = field(default_factory=list)
+    """Files that were truncated or rewritten in place."""
+    changed: list[Tracked] = field(default_factory=list)
+    """Files whose row says something new although nothing was read of them."""
+    vanished: list[Tracked] = field(default_factory=list)
+    unknown: list[Stray] = field(default_factory=list)
+    """Files without a row that do not grow."""
+    new: list[Found] = field(default_factory=list)
+    """Files without a row that grow."""
+    foreign: list[Found] = field(default_factory=list)
+    """Files that are not meant to be read, unless they continue one that was."""
+    missing: list[bytes] = field(default_factory=list)
+    """Rows whose file was not listed."""
+
+
+class Resolver:
+    """Gives rows to files."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        roster: Roster,
+        keys: Keys,
+        settled: SettledReader,
+        absent: Absent,
+        active: dict[str, Tracked],
+    ) -> None:
+        self._desk = desk
+        self._roster = roster
+        self._keys = keys
+        self._settled = settled
+        self._absent = absent
+        self._active = active
+
+    def resolve(self, folder: Folder, findings: Findings) -> Iterator[Delivery]:
+        """Conclude from what was found which file is which; names that turn out to be known are taken from `new`."""
+        desk = self._desk
+        positions: Positions = {}
+        matches = self._matches(folder, findings)
+        taken = {match.loose.key for match in matches if match.certain and not match.loose.former}
+        gained = {match.stray.key for match in matches}
+        self._resolve_strangers(folder, findings, taken, gained, positions)
+        for tracked, look, why in findings.anew:
+            if tracked.key not in gained:
+                self._begin_anew(tracked, look, why, positions, keep=tracked.key not in taken)
+        for tracked in findings.changed:
+            if tracked.key not in gained | taken | positions.keys():
+                positions[tracked.key] = desk.ledger.put(tracked.key, tracked.row)
+        self._note_vanished(folder, findings, taken, positions)
+        for match in matches:
+            self._adopt_match(match, positions)
+        findings.new = (
+            [found for found in findings.new if self._keys(found.name) not in gained] if gained else findings.new
+        )
+        for found in findings.foreign:
+            if self._keys(found.name) not in gained:
+                self._ignore(found)
+        if positions:
+            yield desk.delivery(positions=positions)
+
+    def _matches(self, folder: Folder, findings: Findings) -> list[Match]:
+        """Find the files that continue rows of other names; look at new files only if a row waits for its own."""
+        loose = LooseRows()
+        for tracked in [*findings.vanished, *(stray.tracked for stray in findings.strangers)]:
+            if tracked is not None and tracked.row is not None:
+                loose.add(Loose(tracked.key, tracked.row))
+        for tracked, _, _ in findings.anew:
+            if tracked.row is not None:
+                loose.add_copied(Loose(tracked.key, tracked.row))
+        self._absent.add_waiting(loose, findings.missing)
+        if not loose:
+            return []
+        strays = [*findings.strangers, *findings.unknown]
+        for found in [*findings.new, *findings.foreign]:
+            try:
+                strays.append(Stray(found.name, self._keys(found.name), found.entry, folder.look(found.name)))
+            except (OSError, Refused):
+                continue
+        return loose.matches(folder, strays)
+
+    # The same name, another file
+
+    def _resolve_strangers(
+        self, folder: Folder, findings: Findings, taken: set[bytes], gained: set[bytes], positions: Positions
+    ) -> None:
+        desk = self._desk
+        for stray in findings.strangers:
+            tracked = stray.tracked
+            if tracked is None or tracked.row is None or tracked.key in gained:
+                continue
+            row = tracked.row
+            self._active[tracked.name] = tracked
+            if tracked.key in taken:
+                tracked.row = None
+                positions[tracked.key] = desk.ledger.put(tracked.key, None)
+                tracked.sees(stray.look, desk.clock)
+                tracked.unread, tracked.unfinished = tracked.grows and stray.look.size > 0, 0
+            elif not tracked.grows:
+                self._settled.examine(tracked, stray.look, marked=False)
+            elif stray.look.size < row.offset or not seems_the_same(folder, tracked, row):
+                findings.anew.append((tracked, stray.look, Counted.FILES_REPLACED))
+            else:
+                self.accept(tracked, row, stray.look, thoroughly=True)
+                tracked.row = desk.seen_row(row, stray.look)
+                positions[tracked.key] = desk.ledger.put(tracked.key, tracked.row)
+
+    def accept(self, tracked: Tracked, row: Row, look: Look, *, thoroughly: bool) -> None:
+        """Go on with a file that seems to be the one it was; compare all of it first if there is a doubt."""
+        tracked.sees(look, self._desk.clock)
+        tracked.doubtful = False
+        if thoroughly and row.offset > SMALL_BYTES:
+            tracked.check, tracked.adopts = PrefixCheck(row.offset, row.checksum), None
+        tracked.unread = look.size > row.offset or tracked.check is not None
+
+    def _begin_anew(
+        self, tracked: Tracked, look: Look, why: Counted, positions: Positions, *, keep: bool = True
+    ) -> None:
+        """Start a file from its beginning; `keep` its row for a copy that may continue it."""
+        desk, old = self._desk, tracked.row
+        row = desk.new_row(tracked, look)
+        if old is not None:
+            former = msgspec.structs.replace(old, previous=None) if keep and old.offset else None
+            row = msgspec.structs.replace(row, generation=old.generation + 1, previous=former)
+        desk.counted[why] += 1
+        desk.tell(f"{called(tracked.key)}: {why.removeprefix('files_')}, and read from its start")
+        tracked.row = row
+        tracked.sees(look, desk.clock)
+        tracked.unread, tracked.doubtful, tracked.check = look.size > 0, False, None
+        tracked.unfinished, tracked.zeros_at = 0, -1
+        positions[tracked.key] = desk.ledger.put(tracked.key, row)
+        if row.previous is not None:
+            self._absent.wait(tracked.key)
+        self._roster.wake(tracked.name, tracked.entry)
+        self._active[tracked.name] = tracked
+
+    # Another name, the same file
+
+    def _adopt_match(self, match: Match, positions: Positions) -> None:
+        """Let a file go on with the row of another name, at once or when all of it has been compared."""
+        stray, loose = match.stray, match.loose
+        tracked = stray.tracked or Tracked(stray.name, stray.key, loose.row.format, stray.entry)
+        tracked.format, tracked.look = loose.row.format, None
+        tracked.sees(stray.look, self._desk.clock)
+        self._roster.wake(stray.name, stray.entry)
+        self._active[stray.name] = tracked
+        if match.certain:
+            self._adopt(tracked, stray.look, loose, positions)
+        else:
+            tracked.row, tracked.adopts, tracked.unread = None, loose.key, True
+            tracked.check = PrefixCheck(loose.row.offset, loose.row.checksum)
+
+    def _adopt(self, tracked: Tracked, look: Look, loose: Loose, positions: Positions) -> None:
+        """Give a row to the file that continues it."""
+        desk, key = self._desk, loose.key
+        if loose.former:
+            own = desk.ledger.row(key)
+            if own is not None:
+                own = msgspec.structs.replace(own, previous=None)
+                positions[key] = desk.ledger.put(key, own)
+                for other in self._active.values():
+                    if other.key == key:
+                        other.row = own
+        elif key not in positions:
+            positions[key] = desk.ledger.put(key, None)
+        self._absent.adopted(key)
+        tracked.row = desk.seen_row(msgspec.structs.replace(loose.row, previous=None, gone_at=None), look)
+        tracked.unread = look.size > loose.row.offset if tracked.grows else loose.row.state is State.READING
+        tracked.unfinished, tracked.doubtful = 0, False
+        positions[tracked.key] = desk.ledger.put(tracked.key, tracked.row)
+        desk.counted[Counted.FILES_ADOPTED] += 1
+
+    def verify(self, folder: Folder, tracked: Tracked, check: PrefixCheck) -> Iterator[Delivery]:
+        """Go on comparing a file with what was read of it, and act on the result once there is one."""
+        desk = self._desk
+        try:
+            with folder.opened(tracked.name) as (file, look):
+                if tracked.look is None or look.inode != tracked.look.inode:
+                    return
+                before = check.done
+                result = check.step(desk.system, file, desk.options.bytes_per_file)
+                desk.left -= check.done - before
+        except Refused:
+            return
+        except OSError as error:
+            if not is_missing(error):
+                desk.unreadable(tracked, error)
+            return
+        if result is None:
+            return
+        tracked.check = None
+        positions: Positions = {}
+        if tracked.adopts is not None:
+            self._end_adoption(tracked, tracked.look, tracked.adopts, check, positions, matches=result)
+        elif not result:
+            self._begin_anew(tracked, look, Counted.FILES_REPLACED, positions)
+        elif tracked.row is not None:
+            tracked.unread = look.size > tracked.row.offset
+            tracked.row = desk.seen_row(tracked.row, tracked.look)
+            positions[tracked.key] = desk.ledger.put(tracked.key, tracked.row)
+        if positions:
+            yield desk.delivery(called(tracked.key), positions)
+
+    def _end_adoption(
+        self, tracked: Tracked, look: Look, key: bytes, check: PrefixCheck, positions: Positions, *, matches: bool
+    ) -> None:
+        tracked.adopts = None
+        own = self._desk.ledger.row(key)
+        former = None if own is None else own.previous
+        if matches and former is not None and (former.offset, former.checksum) == (check.length, check.expected):
+            self._adopt(tracked, look, Loose(key, former, former=True), positions)
+        elif self._roster.format_of(tracked.name) is None:
+            del self._active[tracked.name]
+            self._ignore(Found(tracked.name, tracked.entry))
+
+    # No file
+
+    def _note_vanished(self, folder: Folder, findings: Findings, taken: set[bytes], positions: Positions) -> None:
+        desk = self._desk
+        gone: list[tuple[bytes, Row]] = []
+        for tracked in findings.vanished:
+            self._active.pop(tracked.name, None)
+            self._settled.drop(tracked.key)
+            self._roster.wake(tracked.name, tracked.entry)
+            if tracked.key not in taken and tracked.row is not None:
+                gone.append((tracked.key, tracked.row))
+                if tracked.unread_bytes:
+                    desk.counted[Counted.LOST_BYTES] += tracked.unread_bytes
+        twice = self._absent.missed_twice(findings.missing)
+        self._roster.forget(twice | taken.intersection(findings.missing))
+        gone += [(key, row) for key in twice - taken if (row := desk.ledger.row(key)) is not None]
+        self._absent.note_gone(gone, folder.identity[0], positions)
+
+    def _ignore(self, found: Found) -> None:
+        """Count a file that is not meant to be read, once."""
+        self._roster.ignore(found.name, found.entry)
+        if self._roster.is_meant(found.name) and self._desk.once(("unknown", self._keys(found.name))):
+            self._desk.counted[Counted.UNKNOWN_EXTENSION] += 1
+
+
+def seems_the_same(folder: Folder, tracked: Tracked, row: Row) -> bool:
+    """Open a file and tell whether it seems to begin with what was read of it."""
+    with folder.opened(tracked.name) as (file, _):
+        return quickly_matches(folder.system, file, row)

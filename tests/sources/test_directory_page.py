@@ -1,0 +1,48 @@
+"""What `docs/directory.md` promises is so."""
+
+import json
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+from monitor.sources.counted import Counted
+from monitor.sources.options import DirectoryOptions
+from tests.sources.inbox import Inbox
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "directory.md").read_text(encoding="utf-8")
+
+Watch = Callable[..., Inbox]
+
+
+def test_the_page_lists_exactly_what_is_counted() -> None:
+    """The closed list, in its order."""
+    _, _, section = PAGE.partition("## What is counted")
+    assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == [str(name) for name in Counted]
+
+
+def test_the_page_gives_the_defaults_as_they_are() -> None:
+    """The table of limits and the code agree."""
+    defaults = DirectoryOptions(Path("/in"))
+    assert f"`poll_seconds` | {defaults.poll_seconds:g} |" in PAGE
+    assert f"`restat_seconds` | {defaults.restat_seconds:g} |" in PAGE
+    assert f"`max_line_bytes` | {defaults.max_line_bytes >> 20} MiB |" in PAGE
+    assert f"| {defaults.bytes_per_file >> 20} MiB, {defaults.bytes_per_tick >> 20} MiB |" in PAGE
+    assert f"`partial_timeout_seconds` | {defaults.partial_timeout_seconds:g} |" in PAGE
+
+
+def test_the_writer_in_python_drops_files_safely(inbox: Inbox) -> None:
+    """The helper on the page runs, and what it drops is read once."""
+    (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    exec(code.replace("/data/inbox", str(inbox.path)), {})  # noqa: S102 - our own page
+    assert [json.loads(line) for line in inbox.polls(3)] == [{"probs": [0.7, 0.2, 0.1]}]
+    assert len(list(inbox.path.iterdir())) == 1
+
+
+def test_the_recipe_for_shells_drops_files_safely(inbox: Inbox, tmp_path: Path) -> None:
+    """The recipe on the page runs, and what it drops is read once."""
+    (recipe,) = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
+    (tmp_path / "result.jsonl").write_text("one\n")
+    command = recipe.replace("/data/inbox", str(inbox.path))
+    subprocess.run(["sh", "-c", command], cwd=tmp_path, check=True)
+    assert inbox.polls(3) == ["one"]
