@@ -205,11 +205,14 @@ def _fields(options: argparse.Namespace, segment_fields: set[str]) -> RecordFiel
 
 
 def _directory(options: argparse.Namespace) -> DirectoryOptions:
-    return DirectoryOptions(
+    settle = seconds(options.settle, "--settle")
+    directory = DirectoryOptions(
         path=options.inbox,
         pattern=options.pattern,
         recursive=options.recursive,
         on_finish=OnFinish(options.on_finish),
         poll_seconds=seconds(options.poll, "--poll"),
-        settle_seconds=seconds(options.settle, "--settle"),
+        settle_seconds=settle,
     )
+    # Whoever waits for the end does not wait long for a damaged file to be mended.
+    return replace(directory, retry_incomplete_seconds=2 * settle) if options.once else directory

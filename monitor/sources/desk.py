@@ -114,11 +114,15 @@ class Desk:
 
     def seen_row(self, row: Row, look: Look) -> Row:
         """Return a row brought up to what a file looks like now."""
-        # Of a file of which no line was read, the row knows how it began at a certain size; that stays.
-        if row.head and not row.offset and look.size != row.size:
-            return msgspec.structs.replace(row, device=look.device, inode=look.inode, gone_at=None)
         return msgspec.structs.replace(
-            row, device=look.device, inode=look.inode, size=look.size, modified_ns=look.modified_ns, gone_at=None
+            row,
+            device=look.device,
+            inode=look.inode,
+            size=look.size,
+            modified_ns=look.modified_ns,
+            # How a file begins of which no line was read was true of another size: it is found out again.
+            head=row.head if row.offset else 0,
+            gone_at=None,
         )
 
     def fail(self, tracked: Tracked, row: Row, look: Look, reason: str) -> Delivery:

@@ -13,7 +13,16 @@ from monitor.decode.rejections import RefusedFile
 from monitor.sources.base import Delivery
 from monitor.sources.counted import Counted
 from monitor.sources.desk import CRASH, DECODER_ERROR, Desk
-from monitor.sources.identity import SMALL_BYTES, TAIL_BYTES, Look, begun, head_of, quickly_matches, tail_of
+from monitor.sources.identity import (
+    SMALL_BYTES,
+    TAIL_BYTES,
+    Look,
+    begins_like,
+    begun,
+    head_of,
+    quickly_matches,
+    tail_of,
+)
 from monitor.sources.ledger import Row, State, called
 from monitor.sources.opening import Folder, Refused, is_missing
 from monitor.sources.system import read_fully
@@ -101,9 +110,9 @@ class GrowingReader:
         tracked.unread, tracked.unfinished = False, lines.unfinished
         if lines.zeros:
             self._wait_for_zeros(tracked, row, look)
-        if not row.offset and not row.head:
+        desk = self._desk
+        if not row.offset and not begins_like(desk.system, file, row):
             # Not a line yet, but should the file be rotated now, it is known again by how it begins.
-            desk = self._desk
             yield desk.deliver(tracked, begun(desk.system, file, desk.seen_row(row, look)))
 
     def _still_is(self, file: int, look: Look, tracked: Tracked, row: Row) -> bool:

@@ -12,7 +12,8 @@ _SAMPLE = 1_000
 
 def measure_lag(folder: Folder, active: Iterable[Tracked], new: Sequence[Found]) -> Lag:
     """Add up what is unread in files that are followed, and in new ones that have not been opened yet."""
-    unread = [(tracked.unread_bytes, tracked.look) for tracked in active if tracked.unread and tracked.look is not None]
+    waiting = (tracked for tracked in active if tracked.unread or tracked.settling)
+    unread = [(tracked.unread_bytes, tracked.look) for tracked in waiting if tracked.look is not None]
     size = sum(some for some, _ in unread)
     written = [look.modified_ns / 1e9 for _, look in unread]
     # Looking at a hundred thousand new files would cost more than reading some of them.

@@ -194,7 +194,10 @@ class Resolver:
         elif key not in positions:
             positions[key] = desk.ledger.put(key, None)
         self._absent.adopted(key)
-        tracked.row = desk.seen_row(msgspec.structs.replace(loose.row, previous=None, gone_at=None), look)
+        tracked.row = msgspec.structs.replace(loose.row, previous=None, gone_at=None)
+        # A row of which nothing was read is known by how the file began at its size then; that has just been compared.
+        if tracked.row.offset:
+            tracked.row = desk.seen_row(tracked.row, look)
         tracked.unread = look.size > loose.row.offset if tracked.grows else loose.row.state is State.READING
         tracked.unfinished, tracked.doubtful = 0, False
         positions[tracked.key] = desk.ledger.put(tracked.key, tracked.row)

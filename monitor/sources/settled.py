@@ -59,6 +59,7 @@ class SettledReader:
         if changed:
             tracked.failed_at = tracked.check = None
             self.drop(tracked.key)
+        tracked.settling = False
         if row is not None and row.state is not State.READING and look.same(row):
             tracked.unread = False
             return
@@ -70,6 +71,8 @@ class SettledReader:
             patience = desk.options.settle_seconds * 2 ** min(tracked.failures, 4)
             still = not changed and desk.clock - tracked.since >= patience
             tracked.unread = look.size > 0 and (still or tracked.proven)
+        # Without a marker, time alone decides, so that it is only a matter of waiting.
+        tracked.settling = look.size > 0 and not tracked.unread and not desk.options.completion_marker
 
     def read(self, folder: Folder, tracked: Tracked) -> Iterator[Delivery]:
         """Deliver what one turn allows."""
@@ -101,7 +104,8 @@ class SettledReader:
         file, look = folder.open(tracked.name)
         try:
             if tracked.look is None or not look.same(tracked.look):
-                tracked.unread = False  # written again; the next poll begins to wait anew
+                # Written again: the next poll begins to wait anew.
+                tracked.unread, tracked.settling = False, True
                 return None
             check = tracked.check = tracked.check or PrefixCheck(look.size, None)
             before = check.done
@@ -111,7 +115,7 @@ class SettledReader:
                 return None
             tracked.check = None
             if not done:
-                tracked.unread = False
+                tracked.unread, tracked.settling = False, True
                 return None
             row, delivery = self._row(tracked, look, check.checksum)
             tracked.row = row
@@ -153,7 +157,7 @@ class SettledReader:
             if row is None or not Look.of(os.fstat(decoding.file.fileno())).same(decoding.look):
                 # Written while we read it: it has to settle, and to be compared, again.
                 self.drop(tracked.key)
-                tracked.unread = False
+                tracked.unread, tracked.settling = False, True
                 return
             if isinstance(piece, Failure):
                 self.drop(tracked.key)
@@ -186,6 +190,7 @@ class SettledReader:
         if reason == CRASH and tracked.look is not None:
             yield desk.fail(tracked, row, tracked.look, reason)
             return
+        tracked.settling = True
         tracked.row = row
         tracked.failed_at, tracked.failure = desk.clock, reason
         tracked.failures = min(tracked.failures + 1, 20)

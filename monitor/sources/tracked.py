@@ -24,6 +24,8 @@ class Tracked:
     """Since when it has looked like that, by the monotonic clock."""
     unread: bool = False
     """Whether there is something to read."""
+    settling: bool = False
+    """Whether it will be read, or given up, once it has stayed the same for long enough."""
     refused: bool = False
     """Whether it turned out to be something that is never read."""
     unfinished: int = 0
@@ -57,7 +59,7 @@ class Tracked:
     @property
     def unread_bytes(self) -> int:
         """How much of it has not been read, as far as is known."""
-        if not self.unread or self.look is None:
+        if not (self.unread or self.settling) or self.look is None:
             return 0
         if self.row is None:
             return self.look.size

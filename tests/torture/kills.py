@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from tests.torture.harness import Site, kill, wait_for
 from tests.torture.oracle import Verdict
+from tests.torture.records import seeded
 from tests.torture.writer import Writer
 
 _STARTING_SECONDS = 0.8
@@ -26,7 +27,7 @@ def kill_at_random(
     site: Site, *, kills: int, seed: int, look_every: int = 5, told: Callable[[Tally], None] = lambda _: None
 ) -> Tally:
     """Start the process and kill it, again and again, while a writer writes; then let it read the rest, and compare."""
-    dice = random.Random(seed)
+    dice = seeded(seed)
     tally = Tally()
     with Writer(site.inbox, site.book, seed=seed, seen=site.seen) as writer:
         while tally.kills < kills:

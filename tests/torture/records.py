@@ -7,6 +7,7 @@ whether it is whole. Nothing here uses the code under test.
 import gzip
 import io
 import json
+import random
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -26,6 +27,11 @@ BAD_LINES: dict[str, bytes] = {
     "unknown_model": b'{"n": %d, "model": "another", "probs": [0.2, 0.3, 0.5]}\n',
 }
 """For each reason a line that must be refused for it. Numbered: files that begin alike are taken for copies."""
+
+
+def seeded(seed: int) -> random.Random:
+    """Return a source of chance that is the same in each run."""
+    return random.Random(seed)  # noqa: S311 - nothing is to be kept secret
 
 
 def time_of(number: int) -> float:
@@ -97,6 +103,10 @@ class Book:
         """Return so many new records."""
         first, self.written = self.written, self.written + count
         return b"".join(line_of(number) for number in range(first, self.written))
+
+    def next_long_line(self) -> bytes:
+        """Return a new record whose line is long."""
+        return b'{"long": "%s", ' % (b"x" * 70_000) + self.next_lines(1)[1:]
 
     def next_numbers(self, count: int) -> list[int]:
         """Return the numbers of so many new records, which the caller writes."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from tests.state.states import fill
 from tests.torture.disks import Disk, own_disk
 from tests.torture.harness import COMMAND, Site, kill, wait_for
+from tests.torture.records import seeded
 from tests.torture.writer import Writer
 
 UNSYNCED = (sys.executable, "-m", "tests.torture.unsynced")
@@ -28,7 +29,7 @@ def cut_power(site: Site, disk: Disk, dice: random.Random, command: tuple[str, .
 
 def test_b3_after_a_power_cut_every_acknowledged_commit_is_there(tmp_path: Path) -> None:
     """Five cuts on one disk, each at another instant; then it reads the rest, and nothing is lost or twice."""
-    dice = random.Random(3)
+    dice = seeded(3)
     with own_disk(tmp_path, 64) as disk:
         site = Site(tmp_path, 1_000_000, disk.point / "state")
         with Writer(site.inbox, site.book, seed=3, seen=site.seen):
@@ -41,7 +42,7 @@ def test_b3_after_a_power_cut_every_acknowledged_commit_is_there(tmp_path: Path)
 
 def test_b3_without_syncing_a_power_cut_would_be_noticed(tmp_path: Path) -> None:
     """The control: the same with `PRAGMA synchronous=OFF` forgets what was acknowledged, so the method can fail."""
-    dice = random.Random(4)
+    dice = seeded(4)
     with own_disk(tmp_path, 64) as disk:
         site = Site(tmp_path, 1_000_000, disk.point / "state")
         with Writer(site.inbox, site.book, seed=4, seen=site.seen):

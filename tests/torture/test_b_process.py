@@ -1,7 +1,6 @@
 """B16, B17, B19: the process is told to stop, runs out of memory, or meets a file that kills it."""
 
 import os
-import resource
 import signal
 import sys
 import time
@@ -37,18 +36,18 @@ def test_b16_told_to_stop_under_load_it_ends_well(tmp_path: Path, number: signal
 def backlog(site: Site) -> None:
     """Write so much at once that reading it takes memory."""
     for which in range(4):
-        (site.inbox / f"backlog{which}.jsonl").write_bytes(site.book.next_lines(40_000) + site.book.bad_line(which))
+        (site.inbox / f"backlog{which}.jsonl").write_bytes(site.book.next_lines(20_000) + site.book.bad_line(which))
 
 
-def memory_of_an_idle_process(folder: Path, entry: str) -> int:
-    """Return a size from the status of a process that has started and found next to nothing to read."""
+def memory_of_an_idle_process(folder: Path) -> int:
+    """Return what a process has allocated that has started and found next to nothing to read."""
     site = Site(folder, 100_000)
     (site.inbox / "a.jsonl").write_bytes(site.book.next_lines(1))
     process = site.start()
     wait_for(lambda: site.answers() > 0, "the first answer")
     status = Path(f"/proc/{process.pid}/status").read_text(encoding="ascii")
     kill(process)
-    (line,) = (line for line in status.splitlines() if line.startswith(f"{entry}:"))
+    (line,) = (line for line in status.splitlines() if line.startswith("RssAnon:"))
     return int(line.split()[1]) << 10
 
 
@@ -59,17 +58,6 @@ def run_out(site: Site, before: Callable[[], None]) -> int | None:
         return process.wait(PATIENCE_SECONDS)
     finally:
         kill(process)
-
-
-@pytest.mark.parametrize("megabytes", [4, 24, 48])
-def test_b17_out_of_address_space_nothing_is_lost_or_twice(tmp_path: Path, megabytes: int) -> None:
-    """It may fail in whatever way it likes; a start without the limit finds everything there once."""
-    limit = memory_of_an_idle_process(tmp_path / "idle", "VmPeak") + (megabytes << 20)
-    site = Site(tmp_path / "site", 100_000)
-    backlog(site)
-    run_out(site, lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))
-    site.finish()
-    site.check()
 
 
 @contextmanager
@@ -90,9 +78,10 @@ def memory_group(limit: int) -> Iterator[Path]:
         group.rmdir()
 
 
-def test_b17_killed_by_the_kernel_for_memory_nothing_is_lost_or_twice(tmp_path: Path) -> None:
-    """As under `MemoryMax=` of systemd or in a container."""
-    limit = memory_of_an_idle_process(tmp_path / "idle", "RssAnon") + (4 << 20)
+@pytest.mark.parametrize("megabytes", [1, 4])
+def test_b17_killed_by_the_kernel_for_memory_nothing_is_lost_or_twice(tmp_path: Path, megabytes: int) -> None:
+    """As under `MemoryMax=` of systemd or in a container: so much more than an idle process takes, and a backlog."""
+    limit = memory_of_an_idle_process(tmp_path / "idle") + (megabytes << 20)
     site = Site(tmp_path / "site", 100_000)
     backlog(site)
     with memory_group(limit) as group:
@@ -135,9 +124,10 @@ def test_b19_kills_from_outside_do_not_fail_a_good_file(tmp_path: Path) -> None:
     data = site.book.next_lines(50)
     (site.inbox / "a.jsonl").write_bytes(b'{"' + SLOW + b'": 1, ' + data[1:])
     for number in range(1, 7):
+        before = site.said("slow")
         process = site.start(command=POISONED, environment={"SLOW_SECONDS": "0.5" if number > 3 else "30"})
         # From the fourth start on, the child says so first.
-        wait_for(lambda n=site.said("slow") + 1: site.said("slow") >= n, "the decoder")  # type: ignore[misc]
+        wait_for(lambda before=before: site.said("slow") > before, "the decoder")  # type: ignore[misc]
         time.sleep(0.05 if number <= 3 else 0.6)
         assert kill(process)
     site.finish()

@@ -1,7 +1,6 @@
 """A writer that never rests: appends, flushes at awkward places, rotates, and drops whole files."""
 
 import os
-import random
 import threading
 import time
 from collections.abc import Callable
@@ -10,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.torture.records import Book, gzip_of, line_of, npz_of
+from tests.torture.records import Book, gzip_of, line_of, npz_of, seeded
 
 Seen = Callable[[], tuple[int, int]]
 """Returns which process runs, and how many answers it gave so far."""
@@ -42,7 +41,7 @@ class Writer:
         files: int = 4,
     ) -> None:
         self._inbox, self._book, self._seen = inbox, book, seen
-        self._random = random.Random(seed)
+        self._random = seeded(seed)
         self._pause = pause_seconds
         self._serial = 0
         self._growing = [self._open(f"stream{which}.jsonl") for which in range(files)]

@@ -1,0 +1,149 @@
+"""`cpcmon watch` and `cpcmon state` as a user runs them."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.conftest import Ran
+from tests.pipeline.lines import POOL, REFERENCE, line
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A folder with a reference and an inbox of twelve good records and a bad one."""
+    REFERENCE.save(tmp_path / "density.ref")
+    (tmp_path / "inbox").mkdir()
+    lines = [line(n, site="AB"[n % 2], id=f"ZZPATIENT{n}") for n in range(12)]
+    (tmp_path / "inbox" / "ZZPATIENT.jsonl").write_bytes(b"".join(lines) + b"{bad\n")
+    return tmp_path
+
+
+def words(place: Path, *more: object) -> list[object]:
+    """Return the command on that folder."""
+    return ["watch", place / "inbox", "--reference", place / "density.ref", "--state", place / "state", *more]
+
+
+def test_once_reads_what_is_there_and_says_it(place: Path, cpcmon: Callable[..., Ran]) -> None:
+    """A line for the whole and for each site; what it will cost in memory comes first."""
+    ran = cpcmon(*words(place, "--segment-by", "site", "--once"))
+    assert ran.code == 0
+    first, *sites = ran.out.splitlines()
+    assert "density all: 12 records, estimated accuracy 0." in first
+    assert first.endswith("; 1 rejected so far")
+    assert [one.split()[2] for one in sites] == ["site=A:", "site=B:"]
+    assert "bytes a record" in ran.err
+
+
+def test_a_second_time_nothing_is_counted_again(place: Path, cpcmon: Callable[..., Ran]) -> None:
+    """And what is appended in between is."""
+    cpcmon(*words(place, "--once"))
+    with (place / "inbox" / "ZZPATIENT.jsonl").open("ab") as file:
+        file.write(line(50))
+    ran = cpcmon(*words(place, "--once", "--json"))
+    answer = json.loads(ran.out)
+    assert (answer["records"], answer["rejected"], answer["segment"]) == (13, 1, "all")
+    assert answer["lower"] <= answer["accuracy"] <= answer["upper"]
+
+
+def test_a_damaged_file_does_not_keep_it_waiting(
+    place: Path, cpcmon: Callable[..., Ran], caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is given up, said, and the others are read."""
+    caplog.set_level("INFO")
+    (place / "inbox" / "b.npz").write_bytes(b"not an archive")
+    np.save(place / "inbox" / "c.npy", POOL[:5])
+    ran = cpcmon(*words(place, "--once", "--json", "--settle", "0.2s"))
+    assert json.loads(ran.out)["records"] == 17
+    assert "bad_file" in caplog.text
+
+
+def test_an_absent_directory_is_waited_for_and_said(place: Path, cpcmon: Callable[..., Ran]) -> None:
+    """A23: it starts, says what it waits for, and answers that it cannot say."""
+    (place / "inbox").rename(place / "elsewhere")
+    ran = cpcmon(*words(place, "--once"))
+    assert ran.code == 0
+    assert "cannot say (no records)" in ran.out
+    assert "inbox" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        pytest.param(["--records", "0"], "window: expected 1 to", id="window"),
+        pytest.param(
+            ["--age", "long"], "--age: expected a duration such as 90s, 30m, 12h or 7d, found 'long'", id="age"
+        ),
+        pytest.param(["--poll", "0s"], "--poll: expected a duration", id="poll"),
+        pytest.param(["--field", "probs"], "--field: expected NAME=PATH with a name among probs, model", id="field"),
+        pytest.param(["--field", "site=a"], "--field: expected NAME=PATH with a name among", id="no such field"),
+        pytest.param(["--segment-by", "site,site"], "segments: expected sets of different fields", id="segments"),
+    ],
+)
+def test_nonsense_is_refused_before_anything_is_written(
+    more: list[str], sentence: str, place: Path, cpcmon: Callable[..., Ran]
+) -> None:
+    """With what was expected and what was found; exit code 2."""
+    ran = cpcmon(*words(place, *more))
+    assert (ran.code, ran.out) == (2, "")
+    assert sentence in ran.err
+    assert not (place / "state").exists()
+
+
+def test_two_references_of_one_model_are_refused(place: Path, cpcmon: Callable[..., Ran]) -> None:
+    """Nobody could say which of them judges."""
+    ran = cpcmon(*words(place, "--reference", place / "density.ref"))
+    assert ran.code == 2
+    assert "expected one for each model, found two for 'density'" in ran.err
+
+
+def test_state_shows_what_there_is_and_names_files_only_with_the_inbox(place: Path, cpcmon: Callable[..., Ran]) -> None:
+    """A file's name may name a patient: it is nowhere, until somebody with the key asks."""
+    watched = cpcmon(*words(place, "--once", "--segment-by", "site"))
+    shown = cpcmon("state", place / "state")
+    assert "density site=A: 6 records in 1 chunks" in shown.out
+    assert "12  records_total inbox density" in shown.out
+    assert "line or row 13 (byte" in shown.out
+    assert "bad_json" in shown.out
+    for text in (watched.out, watched.err, shown.out, shown.err):
+        assert "ZZPATIENT" not in text
+    for file in (place / "state").iterdir():
+        assert b"ZZPATIENT" not in file.read_bytes(), file.name
+    named = cpcmon("state", place / "state", "--inbox", place / "inbox")
+    assert "ZZPATIENT.jsonl, line or row 13" in named.out
+
+
+def test_state_of_no_folder_is_an_error(tmp_path: Path, cpcmon: Callable[..., Ran]) -> None:
+    """And makes none."""
+    ran = cpcmon("state", tmp_path / "none")
+    assert ran.code == 1
+    assert "expected a state folder, found none" in ran.err
+    assert not (tmp_path / "none").exists()
+
+
+def test_the_real_process_answers_as_records_come_and_stops_when_told(place: Path) -> None:
+    """Started, fed, asked, told to stop: exit code 0, and everything is there at the next start."""
+    command = [sys.executable, "-m", "monitor", *(str(word) for word in words(place, "--json", "--poll", "0.2s"))]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())["records"] == 12
+        with (place / "inbox" / "more.jsonl").open("ab") as file:
+            file.write(line(90) + line(91))
+        assert json.loads(process.stdout.readline())["records"] == 14
+        process.send_signal(signal.SIGTERM)
+        deadline = time.monotonic() + 30
+        while process.poll() is None and time.monotonic() < deadline:
+            process.stdout.readline()
+        assert process.wait(timeout=30) == 0
+    ran = subprocess.run([*command, "--once"], capture_output=True, text=True, check=True)
+    assert json.loads(ran.stdout)["records"] == 14
