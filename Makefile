@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: run test lint bench lock clean
+.PHONY: run test lint bench torture lock clean
 
 run: $(READY)
 	@$(BIN)/cpcmon demo
@@ -21,6 +21,11 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks.speed
 	$(BIN)/python -m benchmarks.windows
 	$(BIN)/python -m benchmarks.coverage
+
+# A thousand kills, every system call, long random histories, fuzzing. Less: make torture TORTURE="--kills 100 --points 5"
+torture: $(READY)
+	@$(BIN)/pip install --quiet --disable-pip-version-check 'atheris>=3.0' || echo "ATHERIS CANNOT BE INSTALLED HERE: good files are changed at random instead" >&2
+	$(BIN)/python -m tests.torture.torture $(TORTURE)
 
 # Locked versions first, then the package itself without asking for more.
 $(READY): requirements-dev.lock pyproject.toml

@@ -120,6 +120,7 @@ class Follower:
             return
         try:
             look = folder.look(tracked.name)
+            findings.inodes[tracked.name] = look.inode
             self._compare(folder, tracked, look, findings, marked=marked)
         except Refused as refused:
             desk.refuse(tracked.key, tracked.entry, refused.refusal)

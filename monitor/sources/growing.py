@@ -113,7 +113,8 @@ class GrowingReader:
         desk = self._desk
         if not row.offset and not begins_like(desk.system, file, row):
             # Not a line yet, but should the file be rotated now, it is known again by how it begins.
-            yield desk.deliver(tracked, begun(desk.system, file, desk.seen_row(row, look)))
+            row = msgspec.structs.replace(desk.seen_row(row, look), changed_at=desk.now)
+            yield desk.deliver(tracked, begun(desk.system, file, row))
 
     def _still_is(self, file: int, look: Look, tracked: Tracked, row: Row) -> bool:
         """Tell whether the file just opened is the one that was looked at; if not, the next poll sorts it out."""

@@ -4,6 +4,7 @@ One delivery, because rotation moves several rows at a time: a crash between two
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import msgspec
@@ -42,6 +43,13 @@ class Findings:
     """Files that are not meant to be read, unless they continue one that was."""
     missing: list[bytes] = field(default_factory=list)
     """Rows whose file was not listed."""
+    inodes: dict[str, int] = field(default_factory=dict)
+    """Which file each name was found to have."""
+
+    @property
+    def concern_identity(self) -> bool:
+        """Whether some name seems to have another file than it had."""
+        return bool(self.strangers or self.anew or self.vanished)
 
 
 class Resolver:
@@ -67,7 +75,11 @@ class Resolver:
         """Conclude from what was found which file is which; names that turn out to be known are taken from `new`."""
         desk = self._desk
         positions: Positions = {}
-        matches = self._matches(folder, findings)
+        loose = self._loose(findings)
+        matches = self._matches(folder, findings, loose)
+        if (matches or findings.concern_identity) and not self._held_still(folder, findings, loose):
+            yield from self._put_off(findings)
+            return
         taken = {match.loose.key for match in matches if match.certain and not match.loose.former}
         gained = {match.stray.key for match in matches}
         self._resolve_strangers(folder, findings, taken, gained, positions)
@@ -89,8 +101,47 @@ class Resolver:
         if positions:
             yield desk.delivery(positions=positions)
 
-    def _matches(self, folder: Folder, findings: Findings) -> list[Match]:
-        """Find the files that continue rows of other names; look at new files only if a row waits for its own."""
+    def _held_still(self, folder: Folder, findings: Findings, loose: LooseRows) -> bool:
+        """Tell whether all names still have the files they were found to have.
+
+        One name is looked at after the other. Rotation in between shows one file under two names, or under none, and
+        whoever believes that reads it twice or not at all. If every name is found twice with the same file, first all of
+        them and then all of them again, there was an instant at which all of it was true at once.
+        """
+        try:
+            if any(folder.look(name).inode != inode for name, inode in findings.inodes.items()):
+                return False
+        except (OSError, Refused):
+            return False
+        for tracked in findings.vanished:
+            with suppress(OSError, Refused):
+                folder.look(tracked.name)
+                return False
+        try:
+            holders = self._roster.holders(folder, set(loose.moved))
+        except OSError:
+            return False
+        return all(name in findings.inodes for name in holders)
+
+    def _put_off(self, findings: Findings) -> Iterator[Delivery]:
+        """Conclude nothing about identities: the next poll looks again, at a directory that has come to rest."""
+        positions: Positions = {}
+        doubtful = [*(stray.tracked for stray in findings.strangers), *(tracked for tracked, _, _ in findings.anew)]
+        for tracked in doubtful:
+            if tracked is not None:
+                self._roster.wake(tracked.name, tracked.entry)
+                self._active[tracked.name] = tracked
+                tracked.unread = False
+        keys = {tracked.key for tracked in doubtful if tracked is not None}
+        for tracked in findings.changed:
+            if tracked.key not in keys:
+                positions[tracked.key] = self._desk.ledger.put(tracked.key, tracked.row)
+        findings.new = []
+        if positions:
+            yield self._desk.delivery(positions=positions)
+
+    def _loose(self, findings: Findings) -> LooseRows:
+        """Return the rows whose file is no longer where it was."""
         loose = LooseRows()
         for tracked in [*findings.vanished, *(stray.tracked for stray in findings.strangers)]:
             if tracked is not None and tracked.row is not None:
@@ -99,14 +150,20 @@ class Resolver:
             if tracked.row is not None:
                 loose.add_copied(Loose(tracked.key, tracked.row))
         self._absent.add_waiting(loose, findings.missing)
+        return loose
+
+    def _matches(self, folder: Folder, findings: Findings, loose: LooseRows) -> list[Match]:
+        """Find the files that continue rows of other names; look at new files only if a row waits for its own."""
         if not loose:
             return []
         strays = [*findings.strangers, *findings.unknown]
         for found in [*findings.new, *findings.foreign]:
             try:
-                strays.append(Stray(found.name, self._keys(found.name), found.entry, folder.look(found.name)))
+                look = folder.look(found.name)
             except (OSError, Refused):
                 continue
+            findings.inodes[found.name] = look.inode
+            strays.append(Stray(found.name, self._keys(found.name), found.entry, look))
         return loose.matches(folder, strays)
 
     # The same name, another file

@@ -144,6 +144,21 @@ class Roster:
                 listing.renamed.add(found.name)
         return False
 
+    def holders(self, folder: Folder, inodes: "set[int]") -> list[str]:
+        """List once more, and return the names of files with these inodes that may be meant to be read."""
+        names: list[str] = []
+
+        def take(entry: "os.DirEntry[str]", prefix: str) -> bool:
+            if is_ignored(entry.name):
+                return False
+            if entry.inode() in inodes:
+                names.append(prefix + entry.name)
+            return self._options.recursive
+
+        if inodes:
+            _walk(folder, take)
+        return names
+
     def _missing(self, folder: Folder) -> list[bytes]:
         """Return the keys of quiet files that are no longer listed; rarely needed, so it may list once more."""
         left = dict(self._quiet)

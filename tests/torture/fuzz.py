@@ -9,8 +9,10 @@ import io
 import random
 import resource
 import sys
+import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -148,9 +150,12 @@ def _with_atheris(seconds: int) -> None:
             check(formats[data[0] % len(formats)], data[1:])
 
     words = [sys.argv[0], f"-max_total_time={seconds}", "-rss_limit_mb=4096", "-max_len=65536", "-timeout=30"]
-    atheris.instrument_all()
-    atheris.Setup(words, one)
-    atheris.Fuzz()
+    with tempfile.TemporaryDirectory() as corpus:
+        for number, format_ in enumerate(formats):
+            (Path(corpus) / format_).write_bytes(bytes([number]) + SEEDS[format_])
+        atheris.instrument_all()
+        atheris.Setup([*words, corpus], one)
+        atheris.Fuzz()
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ from typing import ParamSpec
 from unittest.mock import patch
 
 import hypothesis.strategies as st
-from hypothesis import note
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from monitor.core.segments import Segmentation, name_of
@@ -376,7 +375,7 @@ class WatchedDirectory(RuleBasedStateMachine):
             database = folder / "state.db"
             database.write_bytes([b"", b"no database", bytes(4096), database.read_bytes()[:3000]][damage])
         self.life = Life(self.inbox, folder, self.most, lambda: self.clock, self.now)
-        note(f"life {self.lives}: {self.life.state.recovered or 'state as it was'}")
+        self.steps.append(f"  life {self.lives}: {self.life.state.recovered or 'state as it was'}")
 
     @rule()
     @told

@@ -26,7 +26,8 @@ class Verdict:
     lost: int = 0
     twice: int = 0
     missing: set[int] = field(default_factory=set)
-    """The records that are lost."""
+    repeated: set[int] = field(default_factory=set)
+    """The records that are lost, or there twice, in some window."""
     problems: list[str] = field(default_factory=list)
 
     def add(self, problem: str) -> None:
@@ -63,6 +64,7 @@ def judge(found: Found, book: Book, most: int) -> Verdict:
             verdict.add(f"{name}: {len(strangers)} that should not be there, the first are {strangers[:5]}")
     _judge_counters(found, book, verdict)
     verdict.lost = max(len(verdict.missing), book.written - found.records_total)
+    verdict.twice = max(len(verdict.repeated), found.records_total - book.written)
     return verdict
 
 
@@ -75,13 +77,14 @@ def judge_on_the_way(found: Found, written: int) -> Verdict:
             verdict.add(f"{name}: holds records that were never written")
     if len(found.windows.get("all", [])) > found.records_total:
         verdict.add(f"all: {len(found.windows['all'])} records, but {found.records_total} counted")
+    verdict.twice = len(verdict.repeated)
     return verdict
 
 
 def _judge_rows(name: str, rows: list[Row], verdict: Verdict) -> None:
     held = Counter(number_at(at) for at, _ in rows)
     if twice := [number for number, count in held.items() if count > 1]:
-        verdict.twice += len(twice)
+        verdict.repeated.update(twice)
         verdict.add(f"{name}: {len(twice)} twice, the first are {sorted(twice)[:5]}")
     if [at for at, _ in rows] != sorted(at for at, _ in rows):
         verdict.add(f"{name}: not in the order of time")
@@ -102,7 +105,6 @@ def _is_whole(at: float, vector: tuple[float, ...]) -> bool:
 def _judge_counters(found: Found, book: Book, verdict: Verdict) -> None:
     difference = found.records_total - book.written
     if difference:
-        verdict.twice += max(0, difference)
         verdict.add(f"records_total: expected {book.written}, found {found.records_total}")
     for reason in sorted(book.rejected.keys() | found.rejected.keys()):
         if book.rejected[reason] != found.rejected[reason]:

@@ -39,10 +39,11 @@ class Writer:
         seen: Seen = lambda: (0, 0),
         pause_seconds: float = 0.004,
         files: int = 4,
+        rotate: bool = True,
     ) -> None:
         self._inbox, self._book, self._seen = inbox, book, seen
         self._random = seeded(seed)
-        self._pause = pause_seconds
+        self._pause, self._rotates = pause_seconds, rotate
         self._serial = 0
         self._growing = [self._open(f"stream{which}.jsonl") for which in range(files)]
         self._stop = threading.Event()
@@ -80,7 +81,7 @@ class Writer:
         dice = self._random.random()
         if dice < 0.93:
             self._append(self._random.choice(self._growing))
-        elif dice < 0.975:
+        elif dice < 0.975 and self._rotates:
             self._rotate(self._random.randrange(len(self._growing)))
         elif dice < 0.98:
             self._drop(".jsonl.gz", gzip_of(self._lines(self._random.randint(1, 40))))
