@@ -23,6 +23,9 @@ from monitor.sources.tracked import Tracked
 
 Positions = dict[bytes, bytes | None]
 
+_SOME = 1_000
+"""New files that are looked at one by one when names were changing during the looks."""
+
 
 @dataclass(slots=True)
 class Findings:
@@ -78,7 +81,7 @@ class Resolver:
         loose = self._loose(findings)
         matches = self._matches(folder, findings, loose)
         if (matches or findings.concern_identity) and not self._held_still(folder, findings, loose):
-            yield from self._put_off(findings)
+            yield from self._put_off(folder, findings, loose)
             return
         taken = {match.loose.key for match in matches if match.certain and not match.loose.former}
         gained = {match.stray.key for match in matches}
@@ -123,8 +126,11 @@ class Resolver:
             return False
         return all(name in findings.inodes for name in holders)
 
-    def _put_off(self, findings: Findings) -> Iterator[Delivery]:
-        """Conclude nothing about identities: the next poll looks again, at a directory that has come to rest."""
+    def _put_off(self, folder: Folder, findings: Findings, loose: LooseRows) -> Iterator[Delivery]:
+        """Conclude nothing about identities: the next poll looks again, at a directory that has come to rest.
+
+        New files that cannot be any of those in question go on, so that a directory that never rests starves nobody.
+        """
         positions: Positions = {}
         doubtful = [*(stray.tracked for stray in findings.strangers), *(tracked for tracked, _, _ in findings.anew)]
         for tracked in doubtful:
@@ -136,7 +142,9 @@ class Resolver:
         for tracked in findings.changed:
             if tracked.key not in keys:
                 positions[tracked.key] = self._desk.ledger.put(tracked.key, tracked.row)
-        findings.new = []
+        new = set() if loose.copied else {found.name for found in findings.new[:_SOME]}
+        known = {*loose.moved, *(inode for name, inode in findings.inodes.items() if name not in new)}
+        findings.new = [found for found in findings.new if found.name in new and _is_other(folder, found, known)]
         if positions:
             yield self._desk.delivery(positions=positions)
 
@@ -326,6 +334,13 @@ class Resolver:
         self._roster.ignore(found.name, found.entry)
         if self._roster.is_meant(found.name) and self._desk.once(("unknown", self._keys(found.name))):
             self._desk.counted[Counted.UNKNOWN_EXTENSION] += 1
+
+
+def _is_other(folder: Folder, found: Found, known: set[int]) -> bool:
+    try:
+        return folder.look(found.name).inode not in known
+    except (OSError, Refused):
+        return False
 
 
 def seems_the_same(folder: Folder, tracked: Tracked, row: Row) -> bool:
