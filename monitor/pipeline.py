@@ -9,7 +9,7 @@ import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from monitor.core.segments import Segment
@@ -43,9 +43,23 @@ class IngestOptions:
 class Tick:
     """What one tick did."""
 
-    records: int = 0
-    rejected: int = 0
+    gained: Counts = field(default_factory=Counter)
+    """By how much each counter rose."""
     commits: int = 0
+
+    def of(self, name: str) -> int:
+        """Return by how much the counters of a name rose together."""
+        return sum(count for key, count in self.gained.items() if key[0] == name)
+
+    @property
+    def records(self) -> int:
+        """Records that were taken in."""
+        return self.of("records_total")
+
+    @property
+    def rejected(self) -> int:
+        """Records that were refused."""
+        return self.of("records_rejected_total")
 
 
 class Ingestion:
@@ -132,12 +146,7 @@ class Ingestion:
             if commits and self._paused is not None:
                 log.warning("state can be written again: going on")
                 self._paused, self._failures = None, 0
-        gained = self._counters - before
-        return Tick(
-            sum(count for name, count in gained.items() if name[0] == "records_total"),
-            sum(count for name, count in gained.items() if name[0] == "records_rejected_total"),
-            commits,
-        )
+        return Tick(self._counters - before, commits)
 
     def stop(self, now: float) -> None:
         """Write what makes the next start fast, and close the sources; the state is closed by its owner."""

@@ -19,10 +19,11 @@ from monitor.decode.records import Kind
 from monitor.decode.stream import StreamDecoder
 from monitor.durations import seconds
 from monitor.errors import UsageError
-from monitor.pipeline import Ingestion
+from monitor.pipeline import Ingestion, Tick
 from monitor.reference_file import Reference
 from monitor.sources.crash_guard import CrashGuard
 from monitor.sources.directory import DirectoryOptions, DirectorySource, OnFinish
+from monitor.state.rejected_file import NAME as REJECTED
 from monitor.state.store import State
 from monitor.watched_model import ModelOptions, WatchedModel
 
@@ -106,7 +107,7 @@ def run(options: argparse.Namespace) -> int:
             print(f"{one.name}: {one.windows.memory()}", file=sys.stderr)
         ingestion = Ingestion(state, watched, [source])
         ingestion.start(time.time())
-        _Watch(ingestion, source, as_json=options.json, once=options.once).run()
+        _Watch(ingestion, source, options.state, as_json=options.json, once=options.once).run()
         ingestion.stop(time.time())
     finally:
         state.close()
@@ -116,8 +117,11 @@ def run(options: argparse.Namespace) -> int:
 class _Watch:
     """The loop: take in, answer when something new came, wait."""
 
-    def __init__(self, ingestion: Ingestion, source: DirectorySource, *, as_json: bool, once: bool) -> None:
+    def __init__(
+        self, ingestion: Ingestion, source: DirectorySource, folder: Path, *, as_json: bool, once: bool
+    ) -> None:
         self._ingestion, self._source = ingestion, source
+        self._where = f"where they stand is in {folder / REJECTED}"
         self._as_json, self._once = as_json, once
         self._stop = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -131,6 +135,7 @@ class _Watch:
             if (waits := self._source.ready()) != waited_for:
                 waited_for = waits
                 print(f"{self._source.name}: {waits or 'found'}", file=sys.stderr)
+            self._say_what_was_left_out(tick)
             if tick.records or tick.rejected:
                 if not self._once and not self._ingestion.catching_up(time.time()):
                     self._answer()
@@ -142,6 +147,16 @@ class _Watch:
             )
         if self._once:
             self._answer()
+
+    def _say_what_was_left_out(self, tick: Tick) -> None:
+        """Say why records were refused or kept out: silence would be taken for health."""
+        reasons = [f"{n:,} {name[-1]}" for name, n in tick.gained.items() if name[0] == "records_rejected_total"]
+        if reasons:
+            print(f"rejected {tick.rejected:,} records: {', '.join(reasons)}; {self._where}", file=sys.stderr)
+        if other := tick.of("records_other_version_total"):
+            print(f"kept out {other:,} records of another version than the reference's", file=sys.stderr)
+        if unstored := tick.of("records_unstored_segment_total"):
+            print(f"{unstored:,} records count in the whole only: there are too many segments", file=sys.stderr)
 
     def _answer(self) -> None:
         now = time.time()

@@ -40,6 +40,16 @@ def test_once_reads_what_is_there_and_says_it(place: Path, cpcmon: Callable[...,
     assert first.endswith("; 1 rejected so far")
     assert [one.split()[2] for one in sites] == ["site=A:", "site=B:"]
     assert "bytes a record" in ran.err
+    assert f"rejected 1 records: 1 bad_json; where they stand is in {place}/state/rejected.jsonl" in ran.err
+
+
+def test_records_of_another_version_and_of_too_many_segments_are_said(place: Path, cpcmon: Callable[..., Ran]) -> None:
+    """A folder that fills while the window stays empty must not be a riddle."""
+    other = b"".join(line(n, version="1.0") for n in range(5)) + b"".join(line(n, site=f"s{n}") for n in range(250))
+    (place / "inbox" / "other.jsonl").write_bytes(other)
+    ran = cpcmon(*words(place, "--once", "--segment-by", "site"))
+    assert "kept out 5 records of another version than the reference's" in ran.err
+    assert "52 records count in the whole only: there are too many segments" in ran.err
 
 
 def test_a_second_time_nothing_is_counted_again(place: Path, cpcmon: Callable[..., Ran]) -> None:
