@@ -14,7 +14,7 @@ from typing import Any
 from monitor.core.estimate import Estimate
 from monitor.core.segments import ALL, Segmentation, name_of
 from monitor.core.window import Bounds
-from monitor.decode.record_format import RecordFields
+from monitor.decode.record_format import RecordFields, TimeUnit
 from monitor.decode.records import Kind
 from monitor.decode.stream import StreamDecoder
 from monitor.durations import seconds
@@ -27,7 +27,7 @@ from monitor.state.rejected_file import NAME as REJECTED
 from monitor.state.store import State
 from monitor.watched_model import ModelOptions, WatchedModel
 
-_FIELDS = ("probs", "model", "version", "id", "time")
+_FIELDS = ("probs", "model", "version", "id", "time", "predicted")
 
 
 def register(commands: Any) -> None:  # noqa: ANN401  argparse's own type is private
@@ -79,6 +79,14 @@ def _add_input_options(parser: argparse.ArgumentParser) -> None:
         help=f"where a field stands: probs=prediction.scores; {', '.join(_FIELDS)}, or a field of --segment-by",
     )  # fmt: skip
     group.add_argument("--class-columns", metavar="NAMES", help="one column a class: 'prob_*', or names in class order")
+    group.add_argument(
+        "--time-unit", choices=[unit.value for unit in TimeUnit], default=TimeUnit.SECONDS.value,
+        help="what times written as numbers count (default: seconds since 1970)",
+    )  # fmt: skip
+    group.add_argument("--time-zone", metavar="ZONE", help="zone of times written without one: Europe/Oslo")
+    group.add_argument(
+        "--store-raw", action="store_true", help="keep the start of refused records too: they may name patients"
+    )
     group.add_argument("--pattern", default="*", help="names of files to read (default: all of a known format)")
     group.add_argument("--recursive", action="store_true", help="look into subdirectories too")
     group.add_argument("--poll", default="2s", metavar="DURATION", help="how often to look (default: 2s)")
@@ -99,7 +107,9 @@ def run(options: argparse.Namespace) -> int:
     fields = _fields(options, {name for model in models for name in model.format.segment_fields})
     state = State.open(options.state, allow_network=options.state_allow_network)
     try:
-        decoder = StreamDecoder([model.format for model in models], fields, hash_key=state.key)
+        decoder = StreamDecoder(
+            [model.format for model in models], fields, hash_key=state.key, keep_raw=options.store_raw
+        )
         guard = CrashGuard(options.state / "in_flight")
         source = DirectorySource("inbox", directory, decoder, key=state.key, guard=guard)
         watched = [WatchedModel(model) for model in models]
@@ -216,7 +226,13 @@ def _fields(options: argparse.Namespace, segment_fields: set[str]) -> RecordFiel
             raise UsageError(f"--field: expected NAME=PATH with a name among {known}, found {text!r}")
         (places if name in _FIELDS else segments)[name] = place
     columns = tuple(options.class_columns.split(",")) if options.class_columns else None
-    return replace(RecordFields(class_columns=columns, segments=segments), **places)
+    fields = RecordFields(
+        class_columns=columns,
+        segments=segments,
+        time_unit=TimeUnit(options.time_unit),
+        time_zone=options.time_zone,
+    )
+    return replace(fields, **places)
 
 
 def _directory(options: argparse.Namespace) -> DirectoryOptions:

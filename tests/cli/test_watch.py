@@ -130,6 +130,30 @@ def test_state_shows_what_there_is_and_names_files_only_with_the_inbox(place: Pa
     assert "ZZPATIENT.jsonl, line or row 13" in named.out
 
 
+def test_other_names_units_and_zones_are_options(place: Path, cpcmon: Callable[..., Ran]) -> None:
+    """As the page on records says."""
+    record = {
+        "out": {"p": [0.5, 0.25, 0.25]},
+        "at": 1760000000123,
+        "where": {"h": "A"},
+        "top": "dog",
+        "name": "ZZPATIENT",
+    }
+    other = record | {"at": "2025-10-09T10:53:20"}
+    (place / "inbox" / "ZZPATIENT.jsonl").write_text("".join(json.dumps(r) + "\n" for r in (record, other, {"out": 7})))
+    fields = ["probs=out.p", "time=at", "site=where.h", "predicted=top"]
+    more = [word for field in fields for word in ("--field", field)]
+    more += ["--time-unit", "ms", "--time-zone", "Europe/Oslo", "--segment-by", "site", "--store-raw"]
+    ran = cpcmon(*words(place, *more, "--once"))
+    assert "density site=A: 2 records" in ran.out
+    shown = cpcmon("state", place / "state")
+    assert "2  records_argmax_mismatch_total density" in shown.out
+    # Asked for, the start of a refused record is kept; of accepted ones nothing ever is.
+    rejected = (place / "state" / "rejected.jsonl").read_text()
+    assert "raw" in rejected
+    assert "ZZPATIENT" not in rejected
+
+
 def test_state_of_no_folder_is_an_error(tmp_path: Path, cpcmon: Callable[..., Ran]) -> None:
     """And makes none."""
     ran = cpcmon("state", tmp_path / "none")
