@@ -139,13 +139,11 @@ class Ingestion:
             for source in self._sources:
                 commits += self._drain(source, now)
                 self._lags[source.name] = source.lag()
+            if self._paused is not None:
+                self._resume(now)
             self._back_up(monotonic)
         except StatePaused as pause:
             self._pause(pause, monotonic)
-        else:
-            if commits and self._paused is not None:
-                log.warning("state can be written again: going on")
-                self._paused, self._failures = None, 0
         return Tick(self._counters - before, commits)
 
     def stop(self, now: float) -> None:
@@ -246,6 +244,12 @@ class Ingestion:
             self._rejected.append(change.rejected, now)
         except OSError as error:
             log.warning("rejected records could not be written down: %s", error.strerror)
+
+    def _resume(self, now: float) -> None:
+        """Go on, if something can be written: what could not be committed before may have gone in the meantime."""
+        self._state.commit(Change(counters=dict(self._counters)), now)
+        log.warning("state can be written again: going on")
+        self._paused, self._failures = None, 0
 
     def _say(self, source: str, deliveries: list[Delivery], events: list[str]) -> None:
         for event in events:

@@ -21,7 +21,8 @@ _EARNED = 0.25
 """What a success counts for, when a failure counts for one."""
 
 # What a typed decoder may raise: its own errors and bad UTF-8, which are ValueErrors, nesting, and huge numbers.
-REFUSED = (ValueError, RecursionError, OverflowError, MemoryError)
+# Not a shortage of memory, which says nothing of the record.
+REFUSED = (ValueError, RecursionError, OverflowError)
 
 
 class LearnedStruct:

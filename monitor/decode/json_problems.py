@@ -91,7 +91,7 @@ def read_line(line: bytes) -> object | Problem:
         return Problem(Reason.BAD_ENCODING, "text in UTF-8", "bytes that are not")
     try:
         return load(text, "a JSON object")
-    except (MemoryError, OverflowError):
+    except OverflowError:
         return Problem(Reason.OUT_OF_RANGE, "a record", "one that fits no memory")
 
 

@@ -208,6 +208,10 @@ class SettledReader:
             return Failure(refused.reason)
         except OSError:
             raise
+        except MemoryError:
+            # The process ends here. The note stays, as after a kill: if it is the file's fault, it comes again.
+            guard = None
+            raise
         except Exception:  # noqa: BLE001 - one file must not stop the others, whatever it does to the decoder
             return Failure(DECODER_ERROR)
         finally:

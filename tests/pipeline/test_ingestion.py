@@ -76,6 +76,26 @@ def test_a_commit_that_fails_changes_nothing_in_memory(tmp_path: Path, monkeypat
     process.kill()
 
 
+def test_a_pause_ends_also_when_nothing_is_left_to_be_taken_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file that could not be committed was deleted meanwhile."""
+    lines = [line(0)]
+    process = Process(tmp_path, lines)
+    real = State.commit
+
+    def full(*_: object) -> None:
+        raise StatePaused("state: expected room on the disk, found it full")
+
+    monkeypatch.setattr(State, "commit", full)
+    process.tick()
+    lines.clear()
+    process.tick(monotonic=10.0)
+    assert "found it full" in str(process.ingestion.paused)
+    monkeypatch.setattr(State, "commit", real)
+    process.tick(monotonic=100.0)
+    assert process.ingestion.paused is None
+    process.kill()
+
+
 def test_c13_one_record_in_ten_is_bad_and_the_estimate_is_that_of_the_others(tmp_path: Path) -> None:
     """And it says that the input is degraded: the survivors may be of another kind."""
     lines = [b'{"probs": [2, 3, 4]}\n' if n % 10 == 0 else line(n) for n in range(400)]
