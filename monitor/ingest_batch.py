@@ -92,6 +92,11 @@ def model_batches(
         if not pieces:
             continue
         records, hashes = joined([piece.records for piece in pieces]), _hashes(pieces)
+        # First the versions: an id that another version used up would keep out the record that counts.
+        right = model.windows.of_the_right_version(records)
+        counted["records_other_version_total", name] += len(records.at) - len(right)
+        if len(right) < len(records.at):
+            records, hashes = records.taken(right), None if hashes is None else hashes[right]
         if hashes is not None:
             fresh = model.ids.fresh(hashes)
             rows = np.flatnonzero(fresh)
@@ -103,7 +108,6 @@ def model_batches(
         admitted = model.windows.admit(replace(records, at=at), now)
         counted["records_total", source, name] += len(at)
         counted["records_future_total", name] += future
-        counted["records_other_version_total", name] += admitted.other_version
         counted["records_unstored_segment_total", name] += admitted.unstored_segments
         batches.append(ModelBatch(model, admitted, hashes))
     return batches

@@ -7,7 +7,7 @@ loses nothing and counts nothing twice: before the commit the same records are r
 import logging
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -24,6 +24,8 @@ from monitor.state.store import State
 from monitor.watched_model import WatchedModel
 
 log = logging.getLogger("cpcmon")
+
+_NOTHING: Mapping[tuple[str, ...], int] = MappingProxyType({})
 
 _MERGED_BATCHES = 1_000
 """Batches of id hashes that become one: a trickle of records would otherwise leave a row for each."""
@@ -78,6 +80,8 @@ class Ingestion:
         self._options = options or IngestOptions()
         self._lock = threading.Lock()
         self._counters: Counts = Counter()
+        self._unsaved: set[tuple[str, ...]] = set()
+        self._describe: Callable[[], None] | None = None
         self._rejected = RejectedFile(state.path)
         self._lags: dict[str, Lag] = {}
         self._paused: str | None = None
@@ -120,9 +124,19 @@ class Ingestion:
 
     def start(self, now: float) -> None:
         """Rebuild everything from the state; called once, before the first tick."""
-        for event in restore(self._state, self._models, now):
-            log.warning("%s", event)
         self._counters.update(self._state.counters())
+        restored = restore(self._state, self._models, now)
+        for event in restored.events:
+            log.warning("%s", event)
+        if self._state.damaged_chunks:
+            self._count_later(("state_damaged_chunks_total",), self._state.damaged_chunks)
+        if self._state.recovered:
+            self._count_later(("state_recovered_total", self._state.recovered), 1)
+        self._describe = restored.describe
+        try:
+            self._describe_once()
+        except StatePaused as pause:
+            log.warning("%s; what is new must wait", pause)
         for source in self._sources:
             source.restore(self._state.positions(source.name))
 
@@ -152,6 +166,8 @@ class Ingestion:
         self._tidy(change, stopping=True)
         try:
             self._commit(change, now)
+            if self._state.backup_age(now) > self._options.backup_seconds:
+                self._state.back_up()
         except StatePaused as pause:
             log.warning("%s", pause)
         for source in self._sources:
@@ -185,32 +201,46 @@ class Ingestion:
         for delivery in deliveries:
             count(source.name, delivery, counted)
             change.rejected.extend((source.name, delivery.origin, pointer) for pointer in delivery.arrived.pointers)
-            change.events.extend(delivery.events)
+            change.events.extend([*delivery.warnings, *delivery.events])
         health = looked_at(self._models, deliveries, batches)
         change.kept = {f"health:{name}": one.to_bytes() for name, one in health.items()}
-        change.counters = {name: self._counters[name] + count for name, count in counted.items()}
-        self._commit(change, now, batches)
+        self._commit(change, now, batches, counted)
         source.acknowledge()
-        self._counters.update(counted)
         for name, one in health.items():
             self._models[name].health = one
-        self._say(source.name, deliveries, change.events)
+        self._say(source.name, deliveries)
         self._write_rejected(change, now)
 
     def _tidy(self, change: Change, *, without: AbstractSet[WindowName] = frozenset(), stopping: bool = False) -> None:
         """Put into a change what keeps the chunks on disk in order: windows and disk agree now."""
+        with self._lock:  # asking for totals measures, and others may be asking too
+            self._tidy_windows(change, without, stopping=stopping)
         for model in self._models.values():
-            for segment in model.windows:
-                if (model.name, segment) not in without:
-                    model.log(segment).tidy(model.windows[segment], change, stopping=stopping)
             batches = model.ids.next_batch
             if batches and batches % _MERGED_BATCHES == 0:
                 change.ids_merged[model.name] = (batches - _MERGED_BATCHES, batches - 1)
             if model.ids.first_needed:
                 change.ids_needed[model.name] = model.ids.first_needed
 
-    def _commit(self, change: Change, now: float, batches: Sequence[ModelBatch] = ()) -> None:
+    def _tidy_windows(self, change: Change, without: AbstractSet[WindowName], *, stopping: bool) -> None:
+        for model in self._models.values():
+            for segment in model.windows:
+                if (model.name, segment) not in without:
+                    model.log(segment).tidy(model.windows[segment], change, stopping=stopping)
+
+    def _commit(
+        self,
+        change: Change,
+        now: float,
+        batches: Sequence[ModelBatch] = (),
+        counted: Mapping[tuple[str, ...], int] = _NOTHING,
+    ) -> None:
+        self._describe_once()
+        names = self._unsaved | counted.keys()
+        change.counters = {name: self._counters[name] + counted.get(name, 0) for name in names}
         committed = self._state.commit(change, now)
+        self._counters.update(counted)
+        self._unsaved.clear()
         for model in self._models.values():
             for segment in model.windows:
                 model.log(segment).tidied(change, committed)
@@ -219,8 +249,20 @@ class Ingestion:
             for batch in batches:
                 taken = batch.enter(numbers)
                 # Only known now, so they are on disk with the next batch: after a kill they may lag by one.
-                self._counters["records_late_total", batch.model.name] += taken.added.late
-                self._counters["records_evicted_total", batch.model.name] += taken.added.evicted
+                self._count_later(("records_late_total", batch.model.name), taken.added.late)
+                self._count_later(("records_evicted_total", batch.model.name), taken.added.evicted)
+
+    def _count_later(self, name: tuple[str, ...], count: int) -> None:
+        """Count what is on disk with the next commit."""
+        if count:
+            self._counters[name] += count
+            self._unsaved.add(name)
+
+    def _describe_once(self) -> None:
+        """Write down what the start found, before anything else is."""
+        if self._describe is not None:
+            self._describe()
+            self._describe = None
 
     def _back_up(self, monotonic: float) -> None:
         if self._next_backup is not None and monotonic >= self._next_backup:
@@ -247,14 +289,16 @@ class Ingestion:
 
     def _resume(self, now: float) -> None:
         """Go on, if something can be written: what could not be committed before may have gone in the meantime."""
-        self._state.commit(Change(counters=dict(self._counters)), now)
+        self._commit(Change(), now, counted={("resumed_total",): 1})
         log.warning("state can be written again: going on")
         self._paused, self._failures = None, 0
 
-    def _say(self, source: str, deliveries: list[Delivery], events: list[str]) -> None:
-        for event in events:
-            log.info("%s: %s", source, event)
+    def _say(self, source: str, deliveries: list[Delivery]) -> None:
         for delivery in deliveries:
+            for warning in delivery.warnings:
+                log.warning("%s: %s", source, warning)
+            for event in delivery.events:
+                log.info("%s: %s", source, event)
             for name, hints in delivery.arrived.hints.items():
                 model = self._models[name]
                 for hint in set(hints) - set(model.hints):

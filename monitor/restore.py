@@ -1,34 +1,50 @@
 """From what is on disk to windows in memory: what fits is rebuilt exactly, what does not is dropped and said."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import msgspec
 import numpy as np
 
 from monitor.core.input_health import InputHealth
-from monitor.core.segments import ALL, name_of
+from monitor.core.segments import ALL, Segment, name_of
 from monitor.core.totals import WindowTotals
 from monitor.core.window import SlidingWindow
 from monitor.state.change import WindowName
 from monitor.state.store import State
-from monitor.state.window_table import StoredChunk, StoredWindow, WindowSummary
+from monitor.state.window_table import StoredChunk, StoredWindow
 from monitor.watched_model import Shape, WatchedModel
 
 # Records that are entered at once: enough that the cost of a call does not show.
 _AT_ONCE = 1 << 16
 
 
-def restore(state: State, models: Mapping[str, WatchedModel], now: float) -> list[str]:
-    """Fill the models' memory from the state; returns what had to be dropped, in sentences."""
-    dropped = _drop_what_does_not_fit(state, models, now)
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What a start found, and what it must write down before anything else."""
+
+    events: list[str]
+    """Sentences for the log: what was damaged, what had to be dropped."""
+    describe: Callable[[], None]
+    """Notes all that in the state. May raise StatePaused; until it has succeeded nothing else may be committed."""
+
+
+def restore(state: State, models: Mapping[str, WatchedModel], now: float) -> Restored:
+    """Fill the models' memory from the state."""
+    dropped = _what_does_not_fit(state, models)
     for stored in state.windows():
         model, segment = stored.name
+        if stored.name not in dropped and _of_other_classes(stored, models[model]):
+            dropped[stored.name] = "its records are of another number of classes"
+        if stored.name in dropped:
+            continue
         _rebuild(models[model].windows.place(segment, _last_arrival(stored)), stored)
         log = models[model].log(segment)
         for one in stored.chunks:
             log.added(one.number, one.newest, len(one.chunk.at), one.chunk.arrived)
         log.since_totals = sum(len(one.chunk.at) for one in stored.chunks if one.number > stored.through)
+        log.has_totals = stored.totals is not None
         log.restamped = not _in_order(stored.chunks)
     for batch in state.ids():
         if batch.model in models:
@@ -37,33 +53,36 @@ def restore(state: State, models: Mapping[str, WatchedModel], now: float) -> lis
         kind, _, model = name.partition(":")
         if kind == "health" and model in models:
             models[model].health = InputHealth.from_bytes(value)
-    return [*state.events, *dropped]
+    shapes = {name: msgspec.json.encode(model.options.shape) for name, model in models.items()}
+    events = [
+        *state.events,
+        *(
+            f"dropped the stored window {name_of(segment)} of {model}: {why}"
+            for (model, segment), why in dropped.items()
+        ),
+    ]
+    return Restored(events, lambda: state.describe_models(shapes, list(dropped), events, now))
 
 
-def _drop_what_does_not_fit(state: State, models: Mapping[str, WatchedModel], now: float) -> list[str]:
+def _what_does_not_fit(state: State, models: Mapping[str, WatchedModel]) -> dict[WindowName, str]:
+    """Return the stored windows that cannot be used any more, and why."""
     reasons = _reasons(state, models)
-    events, dropped, segments = list[str](), list[WindowName](), Counter[str]()
-    for summary in state.summaries():
-        model, segment = summary.name
-        reason = reasons.get(model) or _reason_for_window(summary, models.get(model), segments[model])
+    dropped, segments = dict[WindowName, str](), Counter[str]()
+    for name in state.window_names():
+        model, segment = name
+        reason = reasons.get(model) or _reason_for_window(segment, models.get(model), segments[model])
         if reason is None:
             segments[model] += segment != ALL
         else:
-            dropped.append(summary.name)
-            events.append(f"dropped the stored window {name_of(segment)} of {model}: {reason}")
-    shapes = {name: msgspec.json.encode(model.options.shape) for name, model in models.items()}
-    state.describe_models(shapes, dropped, [*state.events, *events], now)
-    return events
+            dropped[name] = reason
+    return dropped
 
 
-def _reason_for_window(summary: WindowSummary, model: WatchedModel | None, segments: int) -> str | None:
-    _, segment = summary.name
+def _reason_for_window(segment: Segment, model: WatchedModel | None, segments: int) -> str | None:
     if model is None:
         return "the model is no longer configured"
     if not model.holds(segment):
         return f"records are no longer split by {', '.join(field for field, _ in segment)}"
-    if summary.classes not in {None, len(model.options.reference.classes)}:
-        return "its records are of another number of classes"
     if segment != ALL and segments >= model.options.segmentation.most_segments:
         return f"there may be {model.options.segmentation.most_segments} segments now"
     return None
@@ -122,6 +141,11 @@ def _runs(chunks: list[StoredChunk]) -> list[list[StoredChunk]]:
 def _in_order(chunks: list[StoredChunk]) -> bool:
     arrivals = [one.chunk.arrived for one in chunks]
     return arrivals == sorted(arrivals)
+
+
+def _of_other_classes(stored: StoredWindow, model: WatchedModel) -> bool:
+    classes = len(model.options.reference.classes)
+    return any(one.chunk.vectors.shape[1] != classes for one in stored.chunks)
 
 
 def _last_arrival(stored: StoredWindow) -> float:

@@ -1,6 +1,8 @@
 """`cpcmon state`: what a state folder holds, for people; works while nothing else uses it."""
 
 import argparse
+import os
+import re
 import time
 from collections import Counter
 from pathlib import Path
@@ -8,8 +10,12 @@ from typing import Any
 
 from monitor.core.segments import name_of
 from monitor.decode.arrived import Pointer
+from monitor.errors import UsageError
 from monitor.sources.ledger import called, key_of
+from monitor.state.folder import key_in
 from monitor.state.store import State
+
+_FILE = re.compile(r"file#[0-9a-f]{8}")
 
 
 def register(commands: Any) -> None:  # noqa: ANN401  argparse's own type is private
@@ -22,7 +28,10 @@ def register(commands: Any) -> None:  # noqa: ANN401  argparse's own type is pri
     )
     parser.add_argument("folder", type=Path, help="the state folder")
     parser.add_argument("--rejected", type=int, default=10, metavar="N", help="refused records to show (default: 10)")
-    parser.add_argument("--inbox", type=Path, metavar="DIR", help="name the files of refused records, found here")
+    parser.add_argument("--inbox", type=Path, metavar="DIR", help="the watched directory: name the files in it")
+    parser.add_argument(
+        "--files", action="store_true", help="only list what messages call the files of --inbox; also while cpcmon runs"
+    )
     parser.set_defaults(run=run)
 
 
@@ -30,6 +39,8 @@ def run(options: argparse.Namespace) -> int:
     """Open, show, close."""
     if not options.folder.is_dir():
         raise FileNotFoundError(f"{options.folder}: expected a state folder, found none")
+    if options.files:
+        return _list_files(options)
     state = State.open(options.folder, allow_network=True, mend=False)
     try:
         _show_windows(state)
@@ -37,12 +48,13 @@ def run(options: argparse.Namespace) -> int:
         for name, value in sorted(state.counters().items()):
             if value:
                 print(f"  {value:>12,}  {' '.join(name)}")
-        _show_rejected(state, options.rejected, _names(options.inbox, state.key) if options.inbox else {})
+        names = _names(options.inbox, state.key) if options.inbox else {}
+        _show_rejected(state, options.rejected, names)
         events = state.past_events()
         if events:
             print("\nlatest events")
             for at, event in events[-10:]:
-                print(f"  {_clock(at)}  {event}")
+                print(f"  {_clock(at)}  {_FILE.sub(lambda file: names.get(file.group(), file.group()), event)}")
     finally:
         state.close()
     return 0
@@ -57,7 +69,15 @@ def _show_windows(state: State) -> None:
         print(f"  {model} {name_of(segment)}: {records:,} records in {len(window.chunks):,} chunks{times}")
 
 
-def _show_rejected(state: State, most: int, names: dict[str, Path]) -> None:
+def _list_files(options: argparse.Namespace) -> int:
+    if options.inbox is None:
+        raise UsageError("--files: expected the watched directory in --inbox, found none")
+    for called_, name in sorted(_names(options.inbox, key_in(options.folder)).items(), key=lambda item: item[1]):
+        print(f"{called_}  {name}")
+    return 0
+
+
+def _show_rejected(state: State, most: int, names: dict[str, str]) -> None:
     rejected = state.rejected()
     if not rejected:
         return
@@ -76,9 +96,15 @@ def _place(pointer: Pointer) -> str:
     return f"line or row {pointer.number:,}{bytes_}{shape}"
 
 
-def _names(inbox: Path, key: bytes) -> dict[str, Path]:
+def _names(inbox: Path, key: bytes) -> dict[str, str]:
     """Return the files of a directory by what messages call them: only whoever has the key can tell."""
-    return {called(key_of(file.relative_to(inbox), key)): file for file in inbox.rglob("*") if file.is_file()}
+    return {called(key_of(file.relative_to(inbox), key)): _shown(file) for file in inbox.rglob("*") if file.is_file()}
+
+
+def _shown(file: Path) -> str:
+    """Return a name as a terminal may show it: whoever drops files chooses their names."""
+    text = os.fsencode(file).decode("utf-8", "backslashreplace")
+    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
 
 
 def _clock(at: float) -> str:

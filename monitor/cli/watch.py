@@ -105,6 +105,7 @@ def run(options: argparse.Namespace) -> int:
     models = _models(options)
     directory = _directory(options)
     fields = _fields(options, {name for model in models for name in model.format.segment_fields})
+    _check_places(options)
     state = State.open(options.state, allow_network=options.state_allow_network)
     try:
         decoder = StreamDecoder(
@@ -150,13 +151,19 @@ class _Watch:
                 if not self._once and not self._ingestion.catching_up(time.time()):
                     self._answer()
                 continue
-            if self._once and not self._ingestion.lags()[self._source.name].files:
+            if self._once and self._is_done():
                 break
             self._stop.wait(
                 min(self._source.next_poll_seconds(), 0.2) if self._once else self._source.next_poll_seconds()
             )
         if self._once:
             self._answer()
+            if waited_for is not None:
+                raise UsageError(f"{waited_for}; with --once there is nothing to wait for")
+
+    def _is_done(self) -> bool:
+        """Tell whether everything that is there has been taken in."""
+        return self._ingestion.paused is None and not self._ingestion.lags()[self._source.name].files
 
     def _say_what_was_left_out(self, tick: Tick) -> None:
         """Say why records were refused or kept out: silence would be taken for health."""
@@ -192,12 +199,11 @@ class _Watch:
 def _sentence(answer: dict[str, Any]) -> str:
     clock = time.strftime("%H:%M:%S", time.localtime(answer["time"]))
     start = f"{clock}  {answer['model']} {answer['segment']}: {answer['records']:,} records, "
-    if answer["accuracy"] is None:
-        return f"{start}cannot say ({answer['reason']})"
     interval = "" if answer["lower"] is None else f" ({answer['lower']:.3f} to {answer['upper']:.3f})"
+    found = f"estimated accuracy {answer['accuracy']:.3f}{interval}" if answer["accuracy"] is not None else None
     warning = "; input degraded: many records are rejected" if answer.get("degraded_input") else ""
     rejected = f"; {answer['rejected']:,} rejected so far" if answer.get("rejected") else ""
-    return f"{start}estimated accuracy {answer['accuracy']:.3f}{interval}{rejected}{warning}"
+    return f"{start}{found or 'cannot say (' + answer['reason'] + ')'}{rejected}{warning}"
 
 
 def _models(options: argparse.Namespace) -> list[ModelOptions]:
@@ -214,6 +220,13 @@ def _models(options: argparse.Namespace) -> list[ModelOptions]:
     return [
         ModelOptions(reference.model, reference, bounds, segmentation, Kind(options.kind)) for reference in references
     ]
+
+
+def _check_places(options: argparse.Namespace) -> None:
+    """Refuse a state folder that would be read as input: it would feed on itself."""
+    inbox, state = options.inbox.resolve(), options.state.resolve()
+    if state == inbox or (options.recursive and inbox in state.parents):
+        raise UsageError(f"--state {options.state}: expected a folder outside the one that is watched, found it inside")
 
 
 def _fields(options: argparse.Namespace, segment_fields: set[str]) -> RecordFields:

@@ -204,7 +204,7 @@ class ModelWindows:
 
     def admit(self, records: Records, now: float) -> "Admitted":
         """Decide which windows a batch will enter; nothing changes yet, so that it can be written down first."""
-        kept = self._of_the_right_version(records)
+        kept = self.of_the_right_version(records)
         vectors, at = records.vectors[kept], records.at[kept]
         forgotten, unstored = self._silent(now), 0
         known = set(self._last_seen)
@@ -233,6 +233,8 @@ class ModelWindows:
             self._forget(segment)
         added, in_segments = Added(), Added()
         for part in admitted.parts:
+            if not len(part.at):
+                continue  # even an empty batch would take a clock that went back at its word
             if part.segment == ALL:
                 added = self._windows[ALL].add(part.vectors, part.at, admitted.now)
             else:
@@ -269,7 +271,8 @@ class ModelWindows:
             f" {window / 1e6:.1f} MB a window, {self.most_bytes() / 1e6:.1f} MB at most in all"
         )
 
-    def _of_the_right_version(self, records: Records) -> Integers:
+    def of_the_right_version(self, records: Records) -> Integers:
+        """Return which records were made by the reference's version of the model, or do not say."""
         if self._version is None or records.versions is None:
             return np.arange(len(records.at))
         return np.flatnonzero(records.versions.are(self._version) | records.versions.are(""))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from monitor.decode.arrow import floats_in, is_list, is_number, nulls_in, vectors_in
-from monitor.decode.columns import Values
+from monitor.decode.columns import Values, shortest
 from monitor.decode.field_paths import Path, join_path
 from monitor.decode.layout import Kind
 from monitor.decode.record_format import ModelFormat, RecordFields
@@ -77,10 +77,10 @@ class ArrowColumns:
         compute = import_module("pyarrow.compute")
         if self._types.is_dictionary(column.type):
             # Cut short before they are repeated.
-            texts = self._cut(column.dictionary, compute).to_pylist()
+            texts = self._listed(self._cut(column.dictionary, compute))
             values = [None if place is None else texts[place] for place in column.indices.to_pylist()]
         else:
-            values = self._cut(column, compute).to_pylist()
+            values = self._listed(self._cut(column, compute))
         if whole:
             return [() if isinstance(one, str) and len(one) > LONGEST_TEXT else one for one in values]
         return values
@@ -104,6 +104,13 @@ class ArrowColumns:
         if is_number(self._types, column.type) or self._types.is_null(column.type):
             return column
         return compute.utf8_slice_codeunits(column, 0, LONGEST_TEXT + 1)
+
+    def _listed(self, column: Any) -> list[object]:  # noqa: ANN401
+        values: list[object] = column.to_pylist()
+        if not (self._types.is_float32(column.type) or self._types.is_float16(column.type)):
+            return values
+        single = np.float32 if self._types.is_float32(column.type) else np.float16
+        return [None if value is None else shortest(single(value)) for value in values]  # type: ignore[arg-type]
 
     def _type_at(self, path: Path) -> Any:  # noqa: ANN401
         kind = self._schema

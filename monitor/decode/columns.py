@@ -4,6 +4,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
+from math import isfinite
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,10 +34,14 @@ def text_of(value: object, *, floats: bool = True) -> str | None:
             # Python refuses to write out integers of more than 4,300 digits.
             return str(value) if value.bit_length() <= _LONGEST_INTEGER_BITS else None
         case float() if floats:
-            # Tools that know no other gap in a column of numbers write NaN.
-            return "" if value != value else repr(value)  # noqa: PLR0124
+            return repr(value) if isfinite(value) else None
         case _:
             return None
+
+
+def shortest(number: np.floating[Any]) -> float:
+    """Return a number of less precision as the one that people would write down: 2.1, and not 2.0999999046325684."""
+    return float(str(number))
 
 
 def is_segment(text: str) -> bool:

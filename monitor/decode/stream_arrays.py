@@ -10,20 +10,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monitor.decode.arrived import Arrived
-from monitor.decode.columns import Values
+from monitor.decode.columns import Values, shortest
 from monitor.decode.gathering import ModelRules
 from monitor.decode.gzip_text import HARMLESS_BYTES, SUSPECT_RATIO
 from monitor.decode.layout import MAX_CLASSES, Kind, Layout
 from monitor.decode.npy import DAMAGED, Archive, Description, class_names, order_in, read_description
 from monitor.decode.record_format import ModelFormat, RecordFields
 from monitor.decode.rejections import Problem, Reason, RefusedFile, listed, said
-from monitor.decode.row_files import RowColumns, RowFiles, Vectors, rows_a_piece
+from monitor.decode.row_files import PIECE_ROWS, RowColumns, RowFiles, Vectors, rows_a_piece
+from monitor.decode.zip_directory import check_directory
 
 MAX_NPY_BYTES = 1 << 30
 """Read in slices, so that it takes little memory; but somebody has to wait for it."""
 
 MAX_WHOLE_BYTES = 256 << 20
 """What is read as a whole: arrays column by column, and those in NPZ files."""
+
+MAX_TEXT_BYTES = 4 << 10
+"""What each text of an array may take: all of them take as much as the longest."""
 
 
 class ArrayFiles:
@@ -66,6 +70,7 @@ class ArrayFiles:
 
     def _read_npz(self, where: str, file: BinaryIO) -> "_Columns":
         try:
+            check_directory(where, file)
             with zipfile.ZipFile(file) as opened:
                 archive = Archive(where, opened, MAX_WHOLE_BYTES)
                 if archive.total > max(HARMLESS_BYTES, SUSPECT_RATIO * _size_of(file)):
@@ -115,7 +120,7 @@ class _Columns:
             end - start,
             outputs,
             _values(self._models, start, end),
-            _values(self._times, start, end),
+            _values(self._times, start, end, as_texts=False),
             _values(self._ids, start, end),
             _values(self._versions, start, end),
             _values(self._predicted, start, end),
@@ -151,7 +156,9 @@ class _Columns:
         if array.shape not in {(), (self.count,)}:
             expected = f"an array {name} of {self.count:,} values, or a single one"
             raise Problem(reason, expected, f"shape {array.shape}").of_file(self._archive.path)
-        return np.broadcast_to(array, (self.count,))
+        if (problem := _problem_of_texts(array)) is not None:
+            raise problem.of_file(self._archive.path)
+        return array
 
 
 @contextmanager
@@ -178,11 +185,33 @@ _WORDS = {
 }
 
 
-def _values(array: NDArray[Any] | None, start: int, end: int) -> Values | None:
+def _problem_of_texts(array: NDArray[Any]) -> Problem | None:
+    if array.dtype.kind not in "US":
+        return None
+    if array.dtype.itemsize > MAX_TEXT_BYTES:
+        found = f"{array.dtype.itemsize >> 10:,} KiB"
+        return Problem(Reason.TOO_LARGE, f"texts of at most {MAX_TEXT_BYTES >> 10} KiB", found)
+    try:
+        # A few at a time; and a number that stands for no letter is found only when letters are made of it.
+        for start in range(0, array.size, PIECE_ROWS):
+            for text in array.reshape(-1)[start : start + PIECE_ROWS].tolist():
+                text.decode() if isinstance(text, bytes) else text.encode()
+    except ValueError:
+        return Problem(Reason.BAD_ENCODING, "texts in UTF-8", "others")
+    return None
+
+
+def _values(array: NDArray[Any] | None, start: int, end: int, *, as_texts: bool = True) -> Values | None:
     if array is None:
         return None
-    values = array[start:end].tolist()
-    return [one.decode("utf-8", "replace") for one in values] if array.dtype.kind == "S" else values
+    # A single value is made once, and not once for each row.
+    some = array.reshape(1) if not array.shape else array[start:end]
+    values: list[object] = some.tolist()
+    if array.dtype.kind == "S":
+        values = [one.decode() for one in some.tolist()]
+    elif as_texts and array.dtype.kind == "f" and array.dtype.itemsize < 8:
+        values = [shortest(one) for one in some]
+    return values if array.shape else values * (end - start)
 
 
 def _slices(

@@ -1,6 +1,5 @@
 """Parquet and Arrow files of a stream, read batch by batch: once to see that all of it can be read, then for its records."""
 
-import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, BinaryIO
@@ -8,19 +7,13 @@ from typing import Any, BinaryIO
 from monitor.decode.arrived import Arrived
 from monitor.decode.arrow import library
 from monitor.decode.arrow_columns import ArrowColumns
+from monitor.decode.arrow_limits import MAX_ROWS, widest_rows
+from monitor.decode.arrow_trial import ipc_batches, open_ipc
 from monitor.decode.field_paths import Path, join_path
 from monitor.decode.gathering import ModelRules
 from monitor.decode.record_format import ModelFormat, RecordFields
 from monitor.decode.rejections import Problem, Reason
 from monitor.decode.row_files import RowColumns, RowFiles, rows_a_piece
-
-MAX_ROWS = 10_000_000
-
-MAX_ROW_BYTES = 256 << 10
-"""What a row may take: more than 20,000 classes do. A few bytes of a Parquet file may stand for rows of any length."""
-
-# Rows that are first read together, while nobody knows yet how long they are.
-_CHECKED_ROWS = 128
 
 
 class ArrowFiles:
@@ -44,37 +37,37 @@ class ArrowFiles:
                 raise Problem(Reason.TOO_LARGE, f"at most {MAX_ROWS:,} rows", found).of_file(where)
             wanted = _Wanted(where, ArrowColumns(arrow, opened.schema_arrow), self)
             # Texts that repeat are kept once, as the file keeps them.
-            opened = parquet.ParquetFile(file, read_dictionary=[".".join(path) for path in wanted.texts])
+            paths = [".".join(path) for path in wanted.texts]
+            opened = parquet.ParquetFile(file, read_dictionary=paths, pre_buffer=False)
             wanted = _Wanted(where, ArrowColumns(arrow, opened.schema_arrow), self)
-
-            def batches(rows: int) -> Iterator[Any]:
-                yield from opened.iter_batches(batch_size=rows, columns=wanted.tops, use_threads=False)
-
-            # What the file's own metadata say on its columns is not asked for: pyarrow ends the process when it is
-            # damaged. So the first row is read by itself, and then a few at a time.
-            for batch in itertools.chain(itertools.islice(batches(1), 1), batches(_CHECKED_ROWS)):
-                _check(where, batch)
-            yield from self._arrived(where, batches(self._step), wanted, skip)
+            step = self._rows_together(where, file, parquet=True, columns=wanted.tops, texts=paths)
+            batches = opened.iter_batches(batch_size=step, columns=wanted.tops, use_threads=False)
+            yield from self._arrived(where, batches, wanted, skip, step)
 
     def ipc(self, where: str, file: BinaryIO, skip: int) -> Iterator[Arrived]:
         """Decode an Arrow IPC file or stream; Feather is another name for the file."""
-        arrow, ipc = library(where, "pyarrow"), library(where, "pyarrow.ipc")
+        arrow, _ = library(where, "pyarrow"), library(where, "pyarrow.ipc")
         with _our_errors(where, arrow):
-            rows = 0
-            for batch in _ipc_batches(file, ipc):
-                _check(where, batch)
-                rows += batch.num_rows
-                if rows > MAX_ROWS:
-                    raise Problem(Reason.TOO_LARGE, f"at most {MAX_ROWS:,} rows", "more").of_file(where)
-            schema = _open_ipc(file, ipc).schema
+            schema = open_ipc(file).schema
             wanted = _Wanted(where, ArrowColumns(arrow, schema), self)
-            yield from self._arrived(where, _ipc_batches(file, ipc), wanted, skip)
+            places = [schema.get_field_index(name) for name in wanted.tops]
+            step = self._rows_together(where, file, parquet=False, places=places)
+            yield from self._arrived(where, ipc_batches(file, places), wanted, skip, step)
 
-    def _arrived(self, where: str, batches: Iterable[Any], wanted: "_Wanted", skip: int) -> Iterator[Arrived]:
+    def _rows_together(self, where: str, file: BinaryIO, **wanted: Any) -> int:  # noqa: ANN401
+        """Read a whole file on trial, and return how many of its rows may be read together."""
+        usual = sum(model.width for model in self._models)
+        return min(self._step, rows_a_piece(widest_rows(where, file, usual, **wanted) // 8))
+
+    def _arrived(
+        self, where: str, batches: Iterable[Any], wanted: "_Wanted", skip: int, step: int
+    ) -> Iterator[Arrived]:
         row = 0
         for whole in batches:
-            for start in range(0, whole.num_rows, self._step):
-                batch = whole.slice(start, self._step)
+            # Again: a file may be changed at any time.
+            whole.validate(full=True)
+            for start in range(0, whole.num_rows, step):
+                batch = whole.slice(start, step)
                 left_out = min(batch.num_rows, max(0, skip - row))
                 if left_out < batch.num_rows:
                     columns = wanted.rows(batch.slice(left_out))
@@ -162,38 +155,6 @@ class _Wanted:
 
 def _missing(path: Path, where: str) -> Exception:
     return Problem(Reason.MISSING_FIELD, f"one column named {join_path(path)}", "none, or several").of_file(where)
-
-
-def _check(where: str, batch: Any) -> None:  # noqa: ANN401
-    # Offsets that point outside their buffers would otherwise be followed.
-    batch.validate(full=True)
-    if sum(map(_size_of, batch.columns)) > MAX_ROW_BYTES * max(4, batch.num_rows):
-        raise Problem(Reason.TOO_LARGE, f"rows of at most {MAX_ROW_BYTES >> 10} KiB", "larger ones").of_file(where)
-
-
-def _size_of(column: Any) -> int:  # noqa: ANN401
-    """Return what a column takes, but for texts that stand once for many rows."""
-    if hasattr(column, "dictionary"):
-        return int(column.indices.nbytes)
-    if hasattr(column, "field"):  # an object with fields
-        return sum(map(_size_of, column.flatten()))
-    return int(column.nbytes)
-
-
-def _open_ipc(file: BinaryIO, ipc: Any) -> Any:  # noqa: ANN401
-    file.seek(0)
-    is_file = file.read(6) == b"ARROW1"
-    file.seek(0)
-    return ipc.open_file(file) if is_file else ipc.open_stream(file)
-
-
-def _ipc_batches(file: BinaryIO, ipc: Any) -> Iterator[Any]:  # noqa: ANN401
-    opened = _open_ipc(file, ipc)
-    if hasattr(opened, "get_batch"):
-        for place in range(opened.num_record_batches):
-            yield opened.get_batch(place)
-    else:
-        yield from opened
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """Rows whose file is not where it was: which of them wait for it, which are gone, and when they are forgotten."""
 
 from collections.abc import Iterable, Iterator
+from math import inf, isinf
 
 import msgspec
 
@@ -30,6 +31,8 @@ class Absent:
     def restore(self) -> None:
         """Begin with the rows of the ledger."""
         self.reload(self._desk.ledger)
+        # There is no clock before the first poll, and no file to be found before the directory can be listed.
+        self._waiting = dict.fromkeys(self._waiting, inf)
 
     def reload(self, keys: Iterable[bytes]) -> None:
         """Begin anew with some rows."""
@@ -76,6 +79,8 @@ class Absent:
                 loose.add(Loose(key, row))
         for key, until in list(self._waiting.items()):
             row = ledger.row(key)
+            if isinf(until):
+                self.wait(key)
             if row is None or until < self._desk.clock:
                 del self._waiting[key]
             elif row.previous is not None:

@@ -1,15 +1,88 @@
-"""The folders that finished files move to, opened so that nobody can lead us elsewhere."""
+"""The folders that finished files move to, opened so that nobody can lead us elsewhere, and how files leave theirs."""
 
 import errno
 import json
 import os
-from contextlib import suppress
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
+from monitor.sources.identity import Look
 from monitor.sources.ledger import Row
 from monitor.sources.opening import Folder
 from monitor.sources.options import DirectoryOptions
+from monitor.sources.scan import is_ignored
+from monitor.sources.system import System
 
 _SUFFIXES = 10_000
+_ASIDE = ".cpcmon-"
+_LONGEST_NAME_BYTES = 255
+_RANDOM_BYTES = 4
+
+
+class Replaced(Exception):
+    """Not the file that was read, or no longer as it was. It is back under its name."""
+
+
+@contextmanager
+def aside(system: System, directory: int, base: str, row: Row) -> Iterator[str]:
+    """Take a file out of everyone's way while it is moved or deleted, and put it back if that fails.
+
+    Between a look at a name and what is done to it, another file may be renamed over it, and nobody has read that one.
+    So the file first gets a name that only we use, and is looked at once more.
+    """
+    start = f"{_ASIDE}{secrets.token_hex(_RANDOM_BYTES)}-"
+    # Of a name that is too long with that, the end matters: it says what format the file has.
+    private = start + os.fsdecode(os.fsencode(base)[len(start) - _LONGEST_NAME_BYTES :])
+    system.rename(base, directory, private, directory)
+    try:
+        _check(directory, private, row)
+        yield private
+    except BaseException:
+        _put_back(directory, private, base)
+        raise
+
+
+def _check(directory: int, name: str, row: Row) -> None:
+    if not Look.of(os.stat(name, dir_fd=directory, follow_symlinks=False)).same(row):
+        raise Replaced
+
+
+def put_all_back(folder: Folder, options: DirectoryOptions) -> None:
+    """Give files their names again that were aside when we were killed."""
+    waiting = [""]
+    while waiting:
+        subfolder = waiting.pop()
+        prefix = f"{subfolder}/" if subfolder else ""
+        with suppress(OSError):
+            for entry in list(folder.entries(subfolder)):
+                if entry.name.startswith(_ASIDE):
+                    directory, private = folder.parent(prefix + entry.name)
+                    base = private[len(_ASIDE) :].partition("-")[2]
+                    if base and entry.is_file(follow_symlinks=False):
+                        _put_back(directory, private, base)
+                elif options.recursive and not is_ignored(entry.name) and entry.is_dir(follow_symlinks=False):
+                    waiting.append(prefix + entry.name)
+
+
+def _put_back(directory: int, private: str, base: str) -> None:
+    """Give a file its name again, or a similar one if that has been taken: it never takes the place of another."""
+    stem, dot, rest = base.partition(".")
+    for number in range(_SUFFIXES):
+        name = f"{stem}-{number}{dot}{rest}" if number else base
+        with suppress(FileExistsError):
+            try:
+                os.link(private, name, src_dir_fd=directory, dst_dir_fd=directory, follow_symlinks=False)
+            except FileExistsError:
+                raise
+            except OSError:
+                # No hard links here, or not to the files of others: there is nothing better than to look first.
+                if free_name(name, directory) == name:
+                    os.rename(private, name, src_dir_fd=directory, dst_dir_fd=directory)
+                    return
+                continue
+            os.unlink(private, dir_fd=directory)
+            return
 
 
 def open_place(folder: Folder, options: DirectoryOptions, parts: list[str]) -> int:
@@ -53,7 +126,7 @@ def free_name(base: str, folder: int) -> str:
 
 def write_reason(target: str, folder: int, row: Row, now: float) -> None:
     """Write beside a failed file why it failed."""
-    said = json.dumps({"reason": row.reason, "size": row.size, "at": now})
+    said = json.dumps({"reason": row.reason, "explanation": row.explanation, "size": row.size, "at": now})
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
     file = os.open(f"{target}.reason.json", flags, 0o600, dir_fd=folder)
     try:

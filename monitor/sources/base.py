@@ -27,7 +27,9 @@ class Delivery:
     counted: Counter[str] = field(default_factory=Counter)
     """What else happened, by the names of the source's own closed list: `bytes_read`, `files_truncated`."""
     events: tuple[str, ...] = ()
-    """Sentences for the log."""
+    """Sentences for the log: ordinary news."""
+    warnings: tuple[str, ...] = ()
+    """Sentences for the log that somebody should read: what failed, was refused, or is not as it was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,7 @@ class Lag:
     files: int = 0
     """Files, partitions or what else the source counts, that hold something unread."""
     oldest_unread: float | None = None
-    """When the oldest of them was last written or first seen, in Unix seconds; None when nothing is unread."""
+    """Since when some of it could have been read, in Unix seconds by our own clock; None when nothing could."""
 
 
 class Source(Protocol):

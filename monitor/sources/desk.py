@@ -11,17 +11,13 @@ from monitor.decode.pieces import Decoder
 from monitor.sources.base import Delivery
 from monitor.sources.counted import Counted
 from monitor.sources.crash_guard import CrashGuard
-from monitor.sources.identity import Look
+from monitor.sources.failure import Failure
+from monitor.sources.identity import Look, PrefixCheck
 from monitor.sources.ledger import VERSION, Ledger, Row, State, called
 from monitor.sources.opening import Refusal, error_name
 from monitor.sources.options import DirectoryOptions
 from monitor.sources.system import System
 from monitor.sources.tracked import Tracked
-
-CRASH = "crash"
-"""Why a file failed whose decoding kills the process."""
-DECODER_ERROR = "decoder_error"
-"""Why a file failed on which the decoder raised something that it should not."""
 
 _SLOWEST_RETRY_SECONDS = 300.0
 _EVENTS = 20
@@ -43,9 +39,12 @@ class Desk:
     """The present, by the monotonic clock."""
     left: int = 0
     """Bytes that may still be read in this poll."""
+    until: float = 0.0
+    """When to stop reading in this poll, by the monotonic clock."""
     counted: Counter[str] = field(default_factory=Counter)
     """What happened and has not been delivered yet."""
     events: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
     noted: set[int] = field(default_factory=set)
     """What has been counted once and is not to be counted again."""
     unacknowledged: list[int] = field(default_factory=list)
@@ -55,11 +54,37 @@ class Desk:
         """Start a poll."""
         self.now, self.clock = now, self.monotonic()
         self.left = self.options.bytes_per_tick
+        self.allow_time()
+
+    def allow_time(self) -> None:
+        """Let reading begin now. Listing a million names takes longer than a tick, and must not use up its time."""
+        self.until = self.monotonic() + self.options.seconds_per_tick
+
+    @property
+    def time_is_up(self) -> bool:
+        """Whether what is left has to wait for the next poll."""
+        return self.monotonic() >= self.until
+
+    def step(self, check: PrefixCheck, file: int) -> bool | None:
+        """Go on comparing a file for one turn, or as long as there is time; return whether it matches once known."""
+        before, result = check.done, None
+        end = before + self.options.bytes_per_file
+        while result is None and check.done < end:
+            result = check.step(self.system, file, 1)
+            if self.time_is_up:
+                break
+        self.left -= check.done - before
+        return result
 
     def tell(self, sentence: str) -> None:
         """Say something in the log: of a flood of sentences the first few."""
         if len(self.events) < _EVENTS:
             self.events.append(sentence)
+
+    def warn(self, sentence: str) -> None:
+        """Say something in the log that somebody should read."""
+        if len(self.warnings) < _EVENTS:
+            self.warnings.append(sentence)
 
     def once(self, what: object) -> bool:
         """Tell whether something happens for the first time, so that it is counted once."""
@@ -93,11 +118,12 @@ class Desk:
         for name, count in (counted or {}).items():
             tally[str(name)] += count
         events, self.events = tuple(self.events), []
-        return Delivery(origin, arrived or Arrived(), positions or {}, tally, events)
+        warnings, self.warnings = tuple(self.warnings), []
+        return Delivery(origin, arrived or Arrived(), positions or {}, tally, events, warnings)
 
     def rest(self) -> Delivery | None:
         """Return what has been counted or said and not yet delivered, if anything."""
-        return self.delivery() if self.counted or self.events else None
+        return self.delivery() if self.counted or self.events or self.warnings else None
 
     def new_row(self, tracked: Tracked, look: Look) -> Row:
         """Return the row of a file of which nothing has been read."""
@@ -125,16 +151,20 @@ class Desk:
             gone_at=None,
         )
 
-    def fail(self, tracked: Tracked, row: Row, look: Look, reason: str) -> Delivery:
+    def fail(self, tracked: Tracked, row: Row, look: Look, failure: Failure) -> Delivery:
         """Record that a file cannot be used as it is. Counted once, however often it changes and fails again."""
-        again = row.state is State.FAILED and row.reason == reason
+        again = row.state is State.FAILED and row.reason == failure.reason
         failed = msgspec.structs.replace(
-            self.seen_row(row, look), state=State.FAILED, reason=reason, changed_at=self.now
+            self.seen_row(row, look),
+            state=State.FAILED,
+            reason=failure.reason,
+            explanation=failure.explanation,
+            changed_at=self.now,
         )
         tracked.unread = False
         if not again:
             self.counted[Counted.FILES_FAILED] += 1
-            self.tell(f"{called(tracked.key)}: failed, and left aside until it changes: {reason}")
+            self.warn(f"{called(tracked.key)}: failed, and left aside until it changes: {failure}")
         return self.deliver(tracked, failed)
 
     def unreadable(self, tracked: Tracked, error: OSError) -> None:
@@ -142,7 +172,7 @@ class Desk:
         name = error_name(error)
         if self.once(("unreadable", tracked.key, name)):
             self.counted[Counted.FILES_UNREADABLE] += 1
-            self.tell(f"{called(tracked.key)}: cannot be read ({name}), and is tried again now and then")
+            self.warn(f"{called(tracked.key)}: cannot be read ({name}), and is tried again now and then")
         wait = min(_SLOWEST_RETRY_SECONDS, self.options.poll_seconds * 2**tracked.failures)
         tracked.failures = min(tracked.failures + 1, 20)
         tracked.wait_until = self.clock + wait
@@ -151,4 +181,4 @@ class Desk:
         """Count something that is never read."""
         if self.once(("refused", key, entry)):
             self.counted[Counted.FILES_REFUSED] += 1
-            self.tell(f"{called(key)}: refused: {refusal}")
+            self.warn(f"{called(key)}: refused: {refusal}")

@@ -20,7 +20,7 @@ from monitor.sources.desk import Desk
 from monitor.sources.finishing import Finisher
 from monitor.sources.following import Follower
 from monitor.sources.growing import GrowingReader
-from monitor.sources.lagging import measure_lag
+from monitor.sources.lagging import LagMeter
 from monitor.sources.ledger import VERSION, Keys, Ledger, Row, State
 from monitor.sources.opening import Folder, Refused, error_name
 from monitor.sources.options import DirectoryOptions, OnFinish, StartAt
@@ -33,8 +33,6 @@ __all__ = ["DirectoryOptions", "DirectorySource", "OnFinish", "StartAt"]
 
 MANY_ENTRIES = 10_000
 _BUSY_SHARE = 0.2
-_TICK_SECONDS = 5.0
-"""How long a poll goes on beginning with one more file, however little of its bytes it has read."""
 _STARTED = Row(VERSION, Format.JSONL, State.COMPLETE, 0, 0, 0, 0)
 """Says only that it is there."""
 
@@ -68,12 +66,15 @@ class DirectorySource:
         self._turn = 0
         self._cut_short = False
         """Whether the last poll ended before it had served all files."""
+        self._owes = False
+        """Whether something has been delivered and not acknowledged."""
         self._epoch = 0
         self._last_served = self._last_committed = ""
         self._seconds_listing = 0.0
         self._last_restat = float("-inf")
         self._identity: tuple[int, int] | None = None
-        self._waits_for: str | None = f"{name}: has not been polled yet"
+        self._waits_for: str | None = "has not been polled yet"
+        self._meter = LagMeter(self._desk)
         self._lag = Lag()
         self._started = self._keys("")
         """The key under which it is kept that the directory has been watched before."""
@@ -83,7 +84,7 @@ class DirectorySource:
         damaged = self._ledger.restore(positions)
         if damaged:
             self._desk.counted[Counted.POSITIONS_DAMAGED] += damaged
-            self._desk.tell(f"{self.name}: {damaged} positions are damaged; their files are read as if never seen")
+            self._desk.warn(f"{damaged} positions are damaged; their files are read as if never seen")
         self._follower.restore()
 
     def poll(self, now: float) -> Generator[Delivery, None, None]:
@@ -96,14 +97,16 @@ class DirectorySource:
         try:
             if folder is not None:
                 for delivery in self._poll(folder):
+                    self._owes = True
                     yield delivery
                     if self._epoch != epoch:
                         return  # rolled back: what follows stood on what was taken back
         finally:
             if folder is not None:
-                self._lag = measure_lag(folder, self._follower.active.values(), self._follower.new)
+                self._lag = self._meter.measure(folder, self._follower.active.values(), self._follower.new)
                 folder.close()
         if (rest := desk.rest()) is not None:
+            self._owes = True
             yield rest
 
     def acknowledge(self) -> None:
@@ -111,23 +114,23 @@ class DirectorySource:
         self._ledger.commit()
         self._last_committed = self._last_served
         self._desk.unacknowledged.clear()
-        finishable = self._follower.finishable
-        if self._options.on_finish is OnFinish.KEEP or not finishable:
-            finishable.clear()
-            return
-        folder = self._open_folder()
-        if folder is None:
-            return
-        try:
-            for name in self._finisher.finish(folder, finishable):
-                # Whatever has that name from now on is looked at again.
-                self._roster.wake(name, finishable.pop(name)[1])
-        finally:
-            folder.close()
+        self._owes = False
+        if self._options.on_finish is OnFinish.KEEP:
+            self._follower.finishable.clear()
+        elif self._follower.finishable and (folder := self._open_folder()) is not None:
+            try:
+                self._finish(folder)
+            finally:
+                folder.close()
+
+    def _finish(self, folder: Folder) -> None:
+        for name, entry in self._finisher.finish(folder, self._follower.finishable):
+            self._roster.wake(name, entry)
 
     def roll_back(self) -> None:
         """What was delivered since the last acknowledgement could not be committed: deliver it again."""
         self._epoch += 1
+        self._owes = False
         changed = set(self._ledger.roll_back())
         self._last_served = self._last_committed
         self._follower.reload(changed)
@@ -170,13 +173,16 @@ class DirectorySource:
 
     def _cannot_list(self, error: OSError) -> None:
         self._desk.counted[Counted.POLL_ERRORS] += 1
-        sentence = f"{self.name}: waits for its directory {str(self._options.path)!r} ({error_name(error)})"
+        sentence = f"waits for its directory {str(self._options.path)!r} ({error_name(error)})"
         if self._waits_for != sentence:
-            self._desk.tell(sentence)
+            self._desk.warn(sentence)
         self._waits_for = sentence
 
     def _poll(self, folder: Folder) -> Iterator[Delivery]:
         desk, options = self._desk, self._options
+        if self._options.on_finish is not OnFinish.KEEP and not self._owes:
+            # Where nothing is delivered nothing is acknowledged, and files are to be tidied up all the same.
+            self._finish(folder)
         yield from self._finisher.look_again()
         turns = max(1, round(options.restat_seconds / self._interval()))
         began = desk.monotonic()
@@ -198,13 +204,13 @@ class DirectorySource:
     def _note_directory(self, folder: Folder, entries: int) -> None:
         desk = self._desk
         if self._waits_for is not None and self._identity is not None:
-            desk.tell(f"{self.name}: its directory is there again")
+            desk.tell("its directory is there again")
         elif self._identity not in {None, folder.identity}:
-            desk.tell(f"{self.name}: its directory has been replaced or mounted anew")
+            desk.warn("its directory has been replaced or mounted anew")
         self._identity, self._waits_for = folder.identity, None
         if entries > MANY_ENTRIES and desk.once("many"):
             desk.tell(
-                f"{self.name}: its directory holds {entries:,} entries, and listing them takes ever longer: "
+                f"its directory holds {entries:,} entries, and listing them takes ever longer: "
                 "archive files, or use a folder a day"
             )
 
@@ -219,8 +225,9 @@ class DirectorySource:
         ]
         names = sorted([*waiting, *new])
         start = bisect.bisect_right(names, self._last_served)
+        desk.allow_time()
         for name in [*names[start:], *names[:start]]:
-            if desk.left <= 0 or desk.monotonic() - desk.clock >= _TICK_SECONDS:
+            if desk.left <= 0 or desk.time_is_up:
                 self._cut_short = True
                 break
             self._last_served = name
@@ -234,6 +241,7 @@ class DirectorySource:
             new.pop(name, None)
             yield from self._read(folder, tracked)
             self._follow(tracked)
+            self._cut_short = tracked.unread and desk.time_is_up
         else:
             self._last_served = ""
         follower.new = list(new.values())

@@ -1,29 +1,32 @@
 """Moves or deletes files that have been read. Whatever goes wrong, the file stays where it was."""
 
 import errno
+import logging
 import os
-from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import islice
 
-from monitor.sources.archive_folder import free_name, open_place, write_reason
+from monitor.sources.archive_folder import Replaced, aside, free_name, open_place, put_all_back, write_reason
 from monitor.sources.base import Delivery
 from monitor.sources.counted import Counted
 from monitor.sources.desk import Desk
 from monitor.sources.growing import GrowingReader
 from monitor.sources.identity import Look
 from monitor.sources.ledger import Keys, Row, State
-from monitor.sources.opening import Folder, Refused, error_name
+from monitor.sources.opening import Folder, Refusal, Refused, error_name, is_missing
 from monitor.sources.options import OnFinish
 from monitor.sources.scan import MARKER
 from monitor.sources.tracked import Tracked
 
+log = logging.getLogger("cpcmon")
+
 _GRACE_SECONDS = 60.0
 """How long after finishing a file we look whether its writer, who may still hold it open, adds to it."""
 _GRACE_FILES = 16
-"""Files held open for that; of more than these, the ones finished first are let go."""
+"""Files held open for that, at any time; for one more, the one finished first to which nothing was added is let go."""
 _PAUSE_SECONDS = 300.0
 """How long to work as `keep` after an attempt failed."""
 _BATCH = 500
@@ -31,7 +34,7 @@ _BATCH = 500
 _COPY_BYTES = 1 << 20
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Late:
     """A finished file whose writer may still add to it."""
 
@@ -40,6 +43,12 @@ class _Late:
     until: float
     row: Row
     """What it was finished with."""
+
+    @property
+    def unread(self) -> int:
+        """How many bytes have been added and not read."""
+        row = self.tracked.row or self.row
+        return os.fstat(self.file).st_size - row.offset
 
 
 class Finisher:
@@ -52,10 +61,18 @@ class Finisher:
         self._paused_until = 0.0
         self._forget: list[bytes] = []
         """Rows of finished files, to be forgotten with the next delivery."""
-        self._late: deque[_Late] = deque()
+        self._late: list[_Late] = []
+        """The files that are held, first those that were finished first."""
+        self._reading: _Late | None = None
+        """The one of them that is being read, and may not be let go of meanwhile."""
+        self._recovered = False
+        """Whether no file has been left aside, by a kill or by an error."""
 
     def close(self) -> None:
-        """Let go of all finished files."""
+        """Let go of all finished files. No delivery follows, so what was added since the last one is only logged."""
+        left = sum(max(0, late.unread) for late in self._late)
+        if left:
+            log.warning("%d bytes that writers added to finished files at the last moment have not been read", left)
         for late in self._late:
             os.close(late.file)
         self._late.clear()
@@ -66,13 +83,19 @@ class Finisher:
             if late.tracked.key in keys:
                 late.tracked.row = self._desk.ledger.row(late.tracked.key) or late.row
 
-    def finish(self, folder: Folder, finishable: dict[str, tuple[bytes, int]]) -> list[str]:
-        """Finish some of these files, all of which have been committed; return the names of those dealt with."""
-        done: list[str] = []
-        for name, (key, _) in list(finishable.items())[:_BATCH]:
-            if self._desk.monotonic() < self._paused_until:
+    def finish(self, folder: Folder, finishable: dict[str, tuple[bytes, int]]) -> list[tuple[str, int]]:
+        """Finish some of these files, all of which have been committed, and take them out.
+
+        Returns the names, with the inodes as listed, that are to be looked at again, whatever has them now.
+        """
+        if not self._recovered and self._desk.monotonic() >= self._paused_until:
+            self._recovered = True
+            put_all_back(folder, self._desk.options)
+        awake: list[tuple[str, int]] = []
+        for name, (key, entry) in list(islice(finishable.items(), _BATCH)):
+            if self._desk.monotonic() < self._paused_until or not self._has_room():
                 break
-            done.append(name)
+            del finishable[name]
             row = self._desk.ledger.row(key)
             # A file that failed holds records that nobody has read: it is never deleted.
             if row is None or (row.state is State.FAILED and self._desk.options.on_finish is OnFinish.DELETE):
@@ -81,30 +104,58 @@ class Finisher:
                 self._finish_one(folder, name, key, row)
             except Refused:
                 continue
+            except Replaced:
+                pass
             except OSError as error:
                 self._fails(error)
-        return done
+            awake.append((name, entry))
+        return awake
+
+    def _has_room(self) -> bool:
+        """Tell whether one more file may be held, for which another may have to be let go."""
+        if len(self._late) < _GRACE_FILES:
+            return True
+        for late in self._late:
+            if late is not self._reading and late.unread <= 0:
+                self._let_go(late)
+                return True
+        return False
+
+    def _let_go(self, late: _Late) -> None:
+        self._late.remove(late)
+        left = late.unread
+        os.close(late.file)
+        if left > 0:
+            self._desk.counted[Counted.LOST_BYTES] += left
+        if late.tracked.key in self._desk.ledger:
+            self._forget.append(late.tracked.key)
 
     def _fails(self, error: OSError) -> None:
         desk = self._desk
         desk.counted[Counted.FINISH_ERRORS] += 1
         self._paused_until = desk.monotonic() + _PAUSE_SECONDS
+        self._recovered = False
         if desk.once(("finish", error.errno)):
-            desk.tell(
+            desk.warn(
                 f"on_finish: {desk.options.on_finish} is not possible ({error_name(error)}): files stay where they are"
             )
 
     def _finish_one(self, folder: Folder, name: str, key: bytes, row: Row) -> None:
         desk = self._desk
-        if folder.is_link(name):
-            return
-        file, look = folder.open(name)
+        try:
+            if folder.is_link(name):
+                raise Refused(Refusal.LINK)
+            file, look = folder.open(name)
+        except OSError as error:
+            if is_missing(error):
+                return  # somebody else did it
+            raise
         try:
             if not look.same(row) or (row.format.grows and row.state is State.READING and row.offset != look.size):
+                os.close(file)
                 return  # written since; the next look finds out
             if desk.options.on_finish is OnFinish.DELETE:
-                directory, base = folder.parent(name)
-                os.unlink(base, dir_fd=directory)
+                self._unlink(folder, name, row)
             else:
                 self._archive(folder, name, file, row)
         except BaseException:
@@ -112,9 +163,17 @@ class Finisher:
             raise
         self._forget.append(key)
         desk.counted[Counted.FILES_FINISHED] += 1
+        if not row.format.grows or row.state is State.FAILED:
+            os.close(file)
+            return
         # Its writer may have added to it just now, or may do so in a moment.
         tracked = Tracked(name, self._keys(f"\0{name}\0{look.inode}"), row.format, row=row, look=look)
         self._late.append(_Late(tracked, file, desk.monotonic() + _GRACE_SECONDS, row))
+
+    def _unlink(self, folder: Folder, name: str, row: Row) -> None:
+        directory, base = folder.parent(name)
+        with aside(self._desk.system, directory, base, row) as private:
+            os.unlink(private, dir_fd=directory)
 
     # Archiving
 
@@ -132,15 +191,17 @@ class Finisher:
             if row.state is State.FAILED:
                 write_reason(target, target_folder, row, desk.now)
             try:
-                desk.system.rename(base, directory, target, target_folder)
+                with aside(desk.system, directory, base, row) as private:
+                    desk.system.rename(private, directory, target, target_folder)
             except OSError as error:
                 if error.errno != errno.EXDEV:
                     raise
                 self._copy(file, target, target_folder)
-                if not Look.of(os.fstat(file)).same(row):
+                try:
+                    self._unlink(folder, name, row)
+                except BaseException:
                     os.unlink(target, dir_fd=target_folder)
-                    raise OSError(errno.EAGAIN, "written while it was copied") from None
-                os.unlink(base, dir_fd=directory)
+                    raise
             if options.completion_marker:
                 with suppress(OSError):
                     desk.system.rename(f"{base}{MARKER}", directory, f"{target}{MARKER}", target_folder)
@@ -183,28 +244,26 @@ class Finisher:
     def look_again(self) -> Iterator[Delivery]:
         """Deliver what was added to files after they had been finished, and forget their rows."""
         desk = self._desk
+        for late in list(self._late):
+            # Whoever takes a delivery may acknowledge it at once, and more files are finished and let go of meanwhile.
+            if late not in self._late:
+                continue
+            self._reading = late
+            try:
+                yield from self._read_late(late)
+            finally:
+                self._reading = None
+            if desk.clock >= late.until:
+                self._let_go(late)
         if self._forget:
             forgotten, self._forget = self._forget, []
             yield desk.delivery(positions={key: desk.ledger.put(key, None) for key in forgotten})
-        for _ in range(len(self._late)):
-            late = self._late.popleft()
-            yield from self._read_late(late)
-            if desk.clock < late.until and len(self._late) < _GRACE_FILES:
-                self._late.append(late)
-                continue
-            left = os.fstat(late.file).st_size - (late.tracked.row.offset if late.tracked.row else 0)
-            os.close(late.file)
-            if left > 0 and late.tracked.grows:
-                desk.counted[Counted.LOST_BYTES] += left
-            if late.tracked.key in desk.ledger:
-                yield desk.delivery(positions={late.tracked.key: desk.ledger.put(late.tracked.key, None)})
 
     def _read_late(self, late: _Late) -> Iterator[Delivery]:
-        tracked, row = late.tracked, late.tracked.row
-        look = Look.of(os.fstat(late.file))
-        if row is None or not tracked.grows or row.state is State.FAILED or look.size <= row.offset:
+        tracked = late.tracked
+        if late.unread <= 0 or (tracked.row is not None and tracked.row.state is State.FAILED):
             return
         with suppress(OSError):
-            for delivery in self._reader.lines(late.file, look, tracked):
+            for delivery in self._reader.lines(late.file, Look.of(os.fstat(late.file)), tracked):
                 delivery.counted[Counted.LATE_BYTES] += delivery.counted[Counted.BYTES_READ]
                 yield delivery

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from zlib import crc32
 
 import msgspec
@@ -12,7 +11,8 @@ from monitor.decode.pieces import Format, TextPiece
 from monitor.decode.rejections import RefusedFile
 from monitor.sources.base import Delivery
 from monitor.sources.counted import Counted
-from monitor.sources.desk import CRASH, DECODER_ERROR, Desk
+from monitor.sources.desk import Desk
+from monitor.sources.failure import CRASH, DECODER_ERROR, Failure
 from monitor.sources.identity import (
     SMALL_BYTES,
     TAIL_BYTES,
@@ -26,18 +26,15 @@ from monitor.sources.identity import (
 from monitor.sources.ledger import Row, State, called
 from monitor.sources.opening import Folder, Refused, is_missing
 from monitor.sources.system import read_fully
-from monitor.sources.tail import HEADER_BYTES, Lines, header_of, lines_at
+from monitor.sources.tail import BLOCK_BYTES, HEADER_BYTES, Lines, header_of, lines_at
 from monitor.sources.tracked import Tracked
 
 FILE_COST_BYTES = 4 << 10
 """What opening a file counts for in the budget, so that a tick of tiny files is short too."""
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """Why some lines could not be decoded at all."""
-
-    reason: str
+_SLOW_SECONDS = 0.5
+"""A piece that takes longer to decode is followed by a smaller one, so that a poll can end in time."""
+_QUICK_SECONDS = 0.1
+_SMALLEST_PIECE_BYTES = 64 << 10
 
 
 class GrowingReader:
@@ -74,6 +71,7 @@ class GrowingReader:
             return
         tracked.sees(look, desk.clock)
         turn = min(desk.options.bytes_per_file, max(desk.left, FILE_COST_BYTES))
+        end = 0
         while look.size:
             lines = self._next_lines(file, tracked, row)
             taken = len(lines.data) or lines.skipped
@@ -89,9 +87,15 @@ class GrowingReader:
             row = tracked.row
             turn -= taken
             desk.left -= taken
-            # A file that was deleted while we read it cannot be opened again: its turn lasts to its end.
-            if turn <= 0 and os.fstat(file).st_nlink:
-                tracked.unread = row.offset < look.size
+            if turn > 0 and not desk.time_is_up:
+                continue
+            # A file that was deleted while we read it cannot be opened again: its turn lasts to its end. Its writer may
+            # go on for ever, so beyond where its end is now only as long as this poll may read.
+            status = os.fstat(file)
+            end = end or status.st_size
+            if status.st_nlink or (row.offset >= end and (desk.left <= 0 or desk.time_is_up)):
+                tracked.sees(Look.of(status), desk.clock)
+                tracked.unread = row.offset < status.st_size
                 return
         tracked.unread = False
 
@@ -103,6 +107,7 @@ class GrowingReader:
             skipping=row.skipping,
             max_line_bytes=self._desk.options.max_line_bytes,
             zeros_until=self._zeros_until(tracked, row),
+            block_bytes=tracked.piece_bytes,
         )
 
     def _wait(self, file: int, look: Look, tracked: Tracked, row: Row, lines: Lines) -> Iterator[Delivery]:
@@ -143,9 +148,11 @@ class GrowingReader:
         if row.format is Format.CSV:
             head = header_of(desk.system, file, desk.options.max_line_bytes) if row.offset else data[:HEADER_BYTES]
         piece = TextPiece(called(tracked.key), row.format, data, row.offset, row.line, head, row.skipping, row.unproven)
+        began = desk.monotonic()
         arrived = self._decoded(tracked.key, piece)
+        tracked.piece_bytes = _next_size(tracked.piece_bytes, desk.monotonic() - began)
         if isinstance(arrived, Failure):
-            return desk.fail(tracked, row, look, arrived.reason)
+            return desk.fail(tracked, row, look, arrived)
         row = self._after(file, look, row, data, arrived.unproven)
         return desk.deliver(tracked, row, arrived, {Counted.BYTES_READ: len(data)})
 
@@ -153,18 +160,18 @@ class GrowingReader:
         desk, guard = self._desk, self._desk.guard
         if guard is not None:
             if guard.kills(key, piece.offset, lambda: desk.decoder.text(piece)):
-                return Failure(CRASH)
+                return CRASH
             guard.note(key, piece.offset)
         try:
             return desk.decoder.text(piece)
         except RefusedFile as refused:
-            return Failure(refused.reason)
+            return Failure.of(refused, key)
         except MemoryError:
             # The process ends here. The note stays, as after a kill: if it is the file's fault, it comes again.
             guard = None
             raise
         except Exception:  # noqa: BLE001 - one file must not stop the others, whatever it does to the decoder
-            return Failure(DECODER_ERROR)
+            return DECODER_ERROR
         finally:
             if guard is not None:
                 guard.clear(key, piece.offset)
@@ -211,3 +218,10 @@ class GrowingReader:
         if tracked.zeros_at != row.offset or waited >= self._desk.options.partial_timeout_seconds:
             tracked.zeros_at, tracked.zeros_since = row.offset, self._desk.clock
             tracked.zeros_until = look.size
+
+
+def _next_size(size: int, seconds: float) -> int:
+    """Return how much to read next, after a piece took so long to decode."""
+    if seconds > _SLOW_SECONDS:
+        return max(_SMALLEST_PIECE_BYTES, size // 4)
+    return min(BLOCK_BYTES, size * 2) if seconds < _QUICK_SECONDS else size

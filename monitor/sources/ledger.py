@@ -71,6 +71,8 @@ class Row(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=Tr
     """Why it failed."""
     previous: "Row | None" = None
     """The row before the file began anew, as long as a file of another name may turn out to continue it."""
+    explanation: str = ""
+    """What the decoder said when it failed."""
 
 
 _encoder = msgspec.msgpack.Encoder()

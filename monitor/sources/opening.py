@@ -34,6 +34,10 @@ class Refused(Exception):
         self.refusal = refusal
 
 
+class Forbidden(PermissionError):
+    """A folder that is never read."""
+
+
 def is_missing(error: OSError) -> bool:
     """Tell whether an error means that there is no such file."""
     return error.errno in {errno.ENOENT, errno.ENOTDIR}
@@ -51,7 +55,11 @@ class Folder:
         self.system = system
         self._options = options
         self.file = system.open(os.fspath(options.path), _FOLDER)
-        status = os.fstat(self.file)
+        try:
+            status = _permitted(self.file, options)
+        except BaseException:
+            os.close(self.file)
+            raise
         self.identity = (status.st_dev, status.st_ino)
         self._owner = status.st_uid
         # Files are served in name order, so one open subfolder is enough.
@@ -117,7 +125,7 @@ class Folder:
             return self.file, name
         if self._inner is None or self._inner[0] != folder:
             self._close_inner()
-            self._inner = folder, _walk(self.system, self.file, folder.split("/"))
+            self._inner = folder, _walk(self.system, self.file, folder.split("/"), self._options)
         return self._inner[1], base
 
     def _close_inner(self) -> None:
@@ -147,11 +155,14 @@ class Folder:
                 # The real path has no links. If one appears on it now, none is followed.
                 folder = self.system.open(os.fspath(real_root), _FOLDER)
                 try:
-                    inner = _walk(self.system, folder, list(parts[:-1]))
+                    _permitted(folder, self._options)
+                    inner = _walk(self.system, folder, list(parts[:-1]), self._options)
                     try:
                         return self.system.open(parts[-1], _FILE, inner)
                     finally:
                         os.close(inner)
+                except Forbidden:
+                    raise Refused(Refusal.LINK_OUTSIDE) from None
                 except OSError as error:
                     if error.errno == errno.ELOOP:
                         raise Refused(Refusal.LINK) from None
@@ -161,7 +172,15 @@ class Folder:
         raise Refused(Refusal.LINK_OUTSIDE)
 
 
-def _walk(system: System, folder: int, parts: list[str]) -> int:
+def _permitted(folder: int, options: DirectoryOptions) -> os.stat_result:
+    """Return what is known of an open folder, unless it is one that is never read."""
+    status = os.fstat(folder)
+    if (status.st_dev, status.st_ino) in options.never:
+        raise Forbidden(errno.EPERM, os.strerror(errno.EPERM))
+    return status
+
+
+def _walk(system: System, folder: int, parts: list[str], options: DirectoryOptions) -> int:
     """Open a folder within a folder, one step at a time, so that no step can be a link."""
     current = os.dup(folder)
     try:
@@ -169,6 +188,7 @@ def _walk(system: System, folder: int, parts: list[str]) -> int:
             following = system.open(part, _FOLDER | os.O_NOFOLLOW, current)
             os.close(current)
             current = following
+            _permitted(current, options)
     except BaseException:
         os.close(current)
         raise

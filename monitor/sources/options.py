@@ -64,10 +64,14 @@ class DirectoryOptions:
     """How much of one file is read before the others get their turn."""
     bytes_per_tick: int = 64 << 20
     """How much is read in one poll."""
+    seconds_per_tick: float = 1.0
+    """How long a poll reads; what is left then waits for the next one, which follows at once."""
     follow_symlinks: bool = False
     """Whether symbolic links are read at all."""
     symlink_roots: tuple[Path, ...] = ()
     """Where the file behind a symbolic link must lie."""
+    never: tuple[tuple[int, int], ...] = ()
+    """Device and inode of folders that are never read, wherever they are met; see `apart`."""
     start_at: StartAt = StartAt.BEGINNING
     """Where to begin when the directory is watched for the first time ever."""
     completion_marker: bool = False
@@ -86,6 +90,7 @@ class DirectoryOptions:
             ("max_line_bytes", 64, 64 << 20),
             ("bytes_per_file", 1024, 1 << 40),
             ("bytes_per_tick", 1024, 1 << 40),
+            ("seconds_per_tick", 0.01, 300.0),
         ):
             value = getattr(self, name)
             if not isinstance(value, int | float) or isinstance(value, bool) or not least <= value <= most:

@@ -275,9 +275,7 @@ class Resolver:
             with folder.opened(tracked.name) as (file, look):
                 if tracked.look is None or look.inode != tracked.look.inode:
                     return
-                before = check.done
-                result = check.step(desk.system, file, desk.options.bytes_per_file)
-                desk.left -= check.done - before
+                result = desk.step(check, file)
         except Refused:
             return
         except OSError as error:

@@ -11,15 +11,22 @@ from monitor.decode.arrived import Arrived
 from monitor.decode.rejections import RefusedFile
 from monitor.sources.base import Delivery
 from monitor.sources.counted import Counted
-from monitor.sources.desk import CRASH, DECODER_ERROR, Desk
-from monitor.sources.growing import FILE_COST_BYTES, Failure
+from monitor.sources.desk import Desk
+from monitor.sources.failure import CRASH, DECODER_ERROR, Failure
+from monitor.sources.growing import FILE_COST_BYTES
 from monitor.sources.identity import Look, PrefixCheck
 from monitor.sources.ledger import Row, State, called
 from monitor.sources.opening import Folder, Refused, is_missing
 from monitor.sources.tracked import Tracked
 
 _OPEN_FILES = 4
-"""Files that may be half decoded at a time, so that one of them does not keep all others waiting."""
+"""Files that may be half decoded at a time, so that one of them does not keep all others waiting.
+
+The one opened last is a guest: it goes when another file waits, so that long files do not keep short ones waiting. The
+others stay until they are done, because taking a file up again may mean unpacking all that was read of it.
+"""
+_GUEST_TURNS = 2
+"""Turns in which a guest gets on before it has to go."""
 _ROW_BYTES = 128
 """What a row counts for in the budget: rows of these formats have no length of their own."""
 
@@ -28,11 +35,16 @@ _ROW_BYTES = 128
 class _Decoding:
     """A file that is half decoded."""
 
+    tracked: Tracked
     file: BinaryIO
     look: Look
     pieces: Iterator[Arrived]
     ahead: Arrived | Failure | None
     """The piece after those delivered, None at the end: only who has looked ahead knows which piece is the last."""
+    check: PrefixCheck
+    """The checksum of the whole file, which need not be computed again should it be closed and opened once more."""
+    turns: int = 0
+    """How often some of it has been delivered since it was opened."""
 
 
 class SettledReader:
@@ -81,13 +93,15 @@ class SettledReader:
         try:
             if tracked.failed_at is not None and tracked.row is not None and tracked.look is not None:
                 tracked.failed_at = None
-                yield desk.fail(tracked, tracked.row, tracked.look, tracked.failure)
+                yield desk.fail(tracked, tracked.row, tracked.look, tracked.failure or DECODER_ERROR)
                 return
-            is_open = tracked.key in self._open
-            if not is_open and len(self._open) < _OPEN_FILES and (delivery := self._begin(folder, tracked)) is not None:
+            opened = tracked.key not in self._open
+            if opened and (delivery := self._begin(folder, tracked)) is not None:
                 yield delivery
-            if tracked.key in self._open:
-                yield from self._pieces(tracked, self._open[tracked.key])
+            decoding = self._open.get(tracked.key)
+            # Its first piece has been decoded, which may have taken all the time there was.
+            if decoding is not None and not (opened and desk.time_is_up):
+                yield from self._pieces(tracked, decoding)
         except Refused as refused:
             tracked.unread, tracked.refused = False, True
             desk.refuse(tracked.key, tracked.entry, refused.refusal)
@@ -108,27 +122,39 @@ class SettledReader:
                 tracked.unread, tracked.settling = False, True
                 return None
             check = tracked.check = tracked.check or PrefixCheck(look.size, None)
-            before = check.done
-            done = check.step(desk.system, file, desk.options.bytes_per_file)
-            desk.left -= check.done - before
-            if done is None:
+            if check.done < check.length:
+                done = desk.step(check, file)
+                if done is False:
+                    tracked.unread, tracked.settling, tracked.check = False, True, None
+                    return None
+                if done is None or desk.time_is_up:
+                    return None
+            if not self._has_room():
                 return None
             tracked.check = None
-            if not done:
-                tracked.unread, tracked.settling = False, True
-                return None
             row, delivery = self._row(tracked, look, check.checksum)
             tracked.row = row
             if row.state is State.READING:
                 stream = os.fdopen(file, "rb")
                 file = -1
                 pieces = self._decoded(tracked, stream, row.rows)
-                self._open[tracked.key] = _Decoding(stream, look, pieces, None)
+                self._open[tracked.key] = _Decoding(tracked, stream, look, pieces, None, check)
                 self._open[tracked.key].ahead = self._next(tracked, row.rows)
         finally:
             if file >= 0:
                 os.close(file)
         return delivery
+
+    def _has_room(self) -> bool:
+        """Tell whether one more file may be opened, for which the guest may have to go."""
+        if len(self._open) < _OPEN_FILES:
+            return True
+        key, guest = next(reversed(self._open.items()))
+        if guest.turns < _GUEST_TURNS:
+            return False
+        guest.tracked.check = guest.check
+        self.drop(key)
+        return True
 
     def _row(self, tracked: Tracked, look: Look, checksum: int) -> tuple[Row, Delivery | None]:
         """Return the row to go on with: the one there is when the content is what it was, else a new one."""
@@ -152,6 +178,7 @@ class SettledReader:
     def _pieces(self, tracked: Tracked, decoding: _Decoding) -> Iterator[Delivery]:
         desk = self._desk
         turn = desk.options.bytes_per_file
+        decoding.turns += 1
         while True:
             row, piece = tracked.row, decoding.ahead
             if row is None or not Look.of(os.fstat(decoding.file.fileno())).same(decoding.look):
@@ -161,7 +188,7 @@ class SettledReader:
                 return
             if isinstance(piece, Failure):
                 self.drop(tracked.key)
-                yield from self._failed(tracked, row, piece.reason)
+                yield from self._failed(tracked, row, piece)
                 return
             rows = 0 if piece is None else piece.rows
             decoding.ahead = None if piece is None else self._next(tracked, row.rows + rows)
@@ -180,19 +207,19 @@ class SettledReader:
             turn -= rows * _ROW_BYTES
             desk.left -= rows * _ROW_BYTES
             yield desk.deliver(tracked, row, piece, tally)
-            if complete or turn <= 0 or self._open.get(tracked.key) is not decoding:
+            if complete or turn <= 0 or desk.time_is_up or self._open.get(tracked.key) is not decoding:
                 return
 
-    def _failed(self, tracked: Tracked, row: Row, reason: str) -> Iterator[Delivery]:
+    def _failed(self, tracked: Tracked, row: Row, failure: Failure) -> Iterator[Delivery]:
         """Wait whether the file goes on changing; what crashes the decoder is not given another chance."""
         desk = self._desk
         tracked.unread = False
-        if reason == CRASH and tracked.look is not None:
-            yield desk.fail(tracked, row, tracked.look, reason)
+        if failure is CRASH and tracked.look is not None:
+            yield desk.fail(tracked, row, tracked.look, failure)
             return
         tracked.settling = True
         tracked.row = row
-        tracked.failed_at, tracked.failure = desk.clock, reason
+        tracked.failed_at, tracked.failure = desk.clock, failure
         tracked.failures = min(tracked.failures + 1, 20)
 
     def _next(self, tracked: Tracked, rows: int) -> Arrived | Failure | None:
@@ -200,12 +227,12 @@ class SettledReader:
         decoding = self._open[key]
         if guard is not None:
             if guard.kills(key, rows, lambda: self._first_piece(tracked, decoding, rows)):
-                return Failure(CRASH)
+                return CRASH
             guard.note(key, rows)
         try:
             return next(decoding.pieces, None)
         except RefusedFile as refused:
-            return Failure(refused.reason)
+            return Failure.of(refused, key)
         except OSError:
             raise
         except MemoryError:
@@ -213,7 +240,7 @@ class SettledReader:
             guard = None
             raise
         except Exception:  # noqa: BLE001 - one file must not stop the others, whatever it does to the decoder
-            return Failure(DECODER_ERROR)
+            return DECODER_ERROR
         finally:
             if guard is not None:
                 guard.clear(key, rows)

@@ -23,19 +23,28 @@ class Lines:
 
 
 def lines_at(
-    system: System, file: int, offset: int, *, skipping: bool, max_line_bytes: int, zeros_until: int = 0
+    system: System,
+    file: int,
+    offset: int,
+    *,
+    skipping: bool,
+    max_line_bytes: int,
+    zeros_until: int = 0,
+    block_bytes: int = BLOCK_BYTES,
 ) -> Lines:
     """Return the whole lines that stand at a place, at most about a block of them.
 
     `skipping` says that the place lies within a line that is too long. Zero bytes before `zeros_until` are taken as
-    they are. A block starts at the start of a line, so no line longer than a block is ever returned whole.
+    they are. A block starts at the start of a line; for a line that is longer, more than a block is read.
     """
     # One more byte than a line may have: its newline.
     longest = max_line_bytes + 1
-    data = read_fully(system, file, min(BLOCK_BYTES, longest), offset)
+    length = min(block_bytes, longest)
+    data = read_fully(system, file, length, offset)
     end = data.rfind(b"\n") + 1
-    if not end and not skipping and len(data) == BLOCK_BYTES < longest:
-        data = read_fully(system, file, longest, offset)
+    while not end and not skipping and len(data) == length < longest:
+        length = min(4 * length, longest)
+        data = read_fully(system, file, length, offset)
         end = data.rfind(b"\n") + 1
     # The rest of a line that is too long is refused whatever it holds; the lines after it are looked at.
     start = data.find(b"\n") + 1 if skipping else 0

@@ -3,8 +3,10 @@
 from dataclasses import dataclass
 
 from monitor.decode.pieces import Format
+from monitor.sources.failure import Failure
 from monitor.sources.identity import Look, PrefixCheck
 from monitor.sources.ledger import Row
+from monitor.sources.tail import BLOCK_BYTES
 
 
 @dataclass(slots=True)
@@ -42,9 +44,13 @@ class Tracked:
     """How often in a row it could not be read."""
     failed_at: float | None = None
     """When decoding it failed, by the monotonic clock, as long as it may still turn out to be incomplete."""
-    failure: str = ""
+    failure: Failure | None = None
     proven: bool = False
     """Whether it is known to be complete: it was renamed into the directory."""
+    piece_bytes: int = BLOCK_BYTES
+    """How much to read of it at a time: less when decoding is slow."""
+    unread_since: float | None = None
+    """Since when there has been something to read, in Unix seconds by our own clock."""
     zeros_at: int = -1
     """Where zero bytes are waited for to be filled in."""
     zeros_since: float = 0.0

@@ -9,10 +9,12 @@ import shutil
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from monitor.errors import StateError, StateInUse, StateLost, StatePaused, StateRefused
+from monitor.state.checksum import checksum
 from monitor.state.folder import sync_folder
 from monitor.state.schema import APPLICATION, STEPS, migrate, version_of
 
@@ -20,8 +22,22 @@ NAME = "state.db"
 BACKUPS = ("state.db.bak", "state.db.bak.1")
 """The newest first."""
 
+RECOVERED = "recovered"
+"""Under this name a database that replaced a damaged one says so, until a start has told the operator."""
+
 _DAMAGED_KEPT = 2
-_DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+# What the machine is to blame for. Anything else that goes wrong while a database is opened is damage to it: a flipped
+# bit in its schema makes tables disappear.
+_NO_DAMAGE = {
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_READONLY,
+}
 
 # Where SQLite's file format keeps them.
 _VERSION_PLACE, _APPLICATION_PLACE, _HEADER_BYTES = slice(60, 64), slice(68, 72), 100
@@ -36,8 +52,6 @@ class Opened:
     """A verified database."""
 
     connection: sqlite3.Connection
-    recovered: str = ""
-    """Empty when all is well; `backup` or `empty` when the database was damaged and that was used in its place."""
     events: list[str] = field(default_factory=list)
     """Sentences for the log."""
 
@@ -74,11 +88,10 @@ def open_database(
         events.append("state missing, with traces of an earlier one")
     recovered = _from_backup(folder, events, networked=networked, verify=verify, steps=steps)
     if recovered is not None:
-        return Opened(recovered, "backup", events)
-    connection = _create(path, networked=networked, steps=steps)
+        return Opened(recovered, events)
     if events:
         events.append("no usable backup: started with empty windows; files that are still there are read again")
-    return Opened(connection, "empty" if events else "", events)
+    return Opened(_create(path, networked=networked, steps=steps, events=events), events)
 
 
 def back_up(connection: sqlite3.Connection, folder: Path) -> None:
@@ -101,11 +114,15 @@ def back_up(connection: sqlite3.Connection, folder: Path) -> None:
             newest.replace(older)
         temporary.replace(newest)
         sync_folder(folder)
-    except sqlite3.Error as error:
-        temporary.unlink(missing_ok=True)
-        raise translated(error, folder) from error
+    except (sqlite3.Error, OSError) as error:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        if isinstance(error, sqlite3.Error):
+            raise translated(error, folder) from error
+        raise StatePaused(f"{folder}: expected to write a backup, found {error.strerror}") from error
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
         raise
 
 
@@ -155,12 +172,12 @@ def _open(
             back_up(connection, path.parent)
             migrate(connection, steps)
         verify(connection)
-    except ValueError as error:
+    except (ValueError, TypeError, OverflowError) as error:
         connection.close()
         raise _Damaged(str(error)) from error
     except sqlite3.DatabaseError as error:
         connection.close()
-        if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGE:
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF not in _NO_DAMAGE:
             raise _Damaged(f"SQLite says {error}") from error
         raise translated(error, path.parent) from error
     except BaseException:
@@ -210,7 +227,18 @@ def _configure(connection: sqlite3.Connection, path: Path, *, networked: bool) -
     connection.execute("PRAGMA cell_size_check = ON")
 
 
-def _create(path: Path, *, networked: bool, steps: Sequence[str]) -> sqlite3.Connection:
+def _mark(path: Path, recovered: str) -> None:
+    """Write into a database, before it takes its place, that it replaces a damaged one; a kill cannot undo that."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    try:
+        value = recovered.encode()
+        row = (RECOVERED, checksum(value, RECOVERED), value)
+        connection.execute("INSERT OR REPLACE INTO kept VALUES (?, ?, ?)", row)
+    finally:
+        connection.close()
+
+
+def _create(path: Path, *, networked: bool, steps: Sequence[str], events: list[str]) -> sqlite3.Connection:
     # Under another name until its tables are there: an empty file called state.db is then always damage.
     new = path.with_name(f"{path.name}.new")
     for leftover in (new, *_companions(new), *_companions(path)):
@@ -222,6 +250,8 @@ def _create(path: Path, *, networked: bool, steps: Sequence[str]) -> sqlite3.Con
             migrate(connection, steps)
         finally:
             connection.close()
+        if events:
+            _mark(new, "empty")
         new.replace(path)
         sync_folder(path.parent)
         connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
@@ -247,22 +277,40 @@ def _from_backup(
         copy = path.with_name(f"{path.name}.new")
         for leftover in (*_companions(copy), *_companions(path)):
             leftover.unlink(missing_ok=True)
-        shutil.copyfile(backup, copy)
-        copy.chmod(0o600)
-        with copy.open("rb+") as file:
-            os.fsync(file.fileno())
         age = time.time() - backup.stat().st_mtime
-        copy.replace(path)
-        sync_folder(folder)
         try:
+            _take_copy(backup, copy)
+            copy.replace(path)
+            sync_folder(folder)
             connection = _open(path, networked=networked, verify=verify, steps=steps)
         except _Damaged as damage:
-            path.unlink()
+            path.unlink(missing_ok=True)
             events.append(f"backup damaged too: {damage}")
             continue
-        events.append(f"went back to the backup of {age / 60:.0f} minutes ago; what came since is read again")
+        events.append(
+            f"went back to the backup of {age / 60:.0f} minutes ago;"
+            " what came since is read again from files that are still there"
+        )
         return connection
     return None
+
+
+def _take_copy(backup: Path, copy: Path) -> None:
+    """Copy a backup and mark the copy; on a full disk the backup itself must do, unmarked."""
+    try:
+        shutil.copyfile(backup, copy)
+        copy.chmod(0o600)
+        _mark(copy, "backup")
+        with copy.open("rb+") as file:
+            os.fsync(file.fileno())
+    except sqlite3.DatabaseError as error:
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF not in _NO_DAMAGE:
+            raise _Damaged(f"SQLite says {error}") from error
+        backup.replace(copy)
+    except OSError as error:
+        if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
+            raise
+        backup.replace(copy)
 
 
 def _set_aside(path: Path) -> str:

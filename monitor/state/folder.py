@@ -11,6 +11,7 @@ from typing import Self
 
 from monitor.errors import StateInUse, StateRefused
 
+_KEY = "hash.key"
 KEY_BYTES = 16
 BALLAST_BYTES = 8 << 20
 
@@ -84,15 +85,12 @@ class StateFolder:
 
     def key(self) -> bytes:
         """Return the key of all hashes; it lies outside the database, so that a copy of that tells nothing."""
-        file = self.path / "hash.key"
         try:
-            key = file.read_bytes()
-        except FileNotFoundError:
-            key = b""
-        if len(key) != KEY_BYTES:
+            return key_in(self.path)
+        except StateRefused:
             key = secrets.token_bytes(KEY_BYTES)
-            write_whole(file, key)
-        return key
+            write_whole(self.path / _KEY, key)
+            return key
 
     def keep_ballast(self) -> None:
         """Keep some room that an operator can free at once, by deleting a file, when the disk is full."""
@@ -106,6 +104,17 @@ class StateFolder:
     def close(self) -> None:
         """Let another process have it."""
         os.close(self._lock)
+
+
+def key_in(folder: Path) -> bytes:
+    """Return the key that lies in a state folder, whoever holds it; raises StateRefused when there is none."""
+    try:
+        key = (folder / _KEY).read_bytes()
+    except FileNotFoundError:
+        key = b""
+    if len(key) != KEY_BYTES:
+        raise StateRefused(f"{folder / _KEY}: expected {KEY_BYTES} bytes, found {len(key)}")
+    return key
 
 
 def write_whole(path: Path, content: bytes) -> None:

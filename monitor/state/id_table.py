@@ -1,7 +1,6 @@
 """The table of id hashes: a row for each batch that was remembered, small ones put together now and then."""
 
 import sqlite3
-import zlib
 from collections.abc import Iterator
 from itertools import groupby
 
@@ -9,6 +8,7 @@ import numpy as np
 
 from monitor.decode.arrived import Hashes
 from monitor.state.change import Change, IdBatch
+from monitor.state.checksum import checksum
 
 _BYTES_AT_ONCE = 1 << 19
 
@@ -48,7 +48,8 @@ def _merge(connection: sqlite3.Connection, model: str, first: int, last: int) ->
 
 def _insert(connection: sqlite3.Connection, model: str, number: int, content: bytes) -> None:
     connection.execute(
-        "INSERT INTO ids(model, batch, crc, content) VALUES (?, ?, ?, ?)", (model, number, zlib.crc32(content), content)
+        "INSERT INTO ids(model, batch, crc, content) VALUES (?, ?, ?, ?)",
+        (model, number, checksum(content, model, number), content),
     )
 
 

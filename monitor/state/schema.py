@@ -8,8 +8,9 @@ APPLICATION = 0x63_70_63_6D  # "cpcm", in the header of the file
 # Each step leads from the version before it. Never change one that was released: add another.
 STEPS: tuple[str, ...] = (
     """
-    CREATE TABLE models(name TEXT PRIMARY KEY, shape BLOB NOT NULL) WITHOUT ROWID;
-    CREATE TABLE windows(id INTEGER PRIMARY KEY, model TEXT NOT NULL, segment TEXT NOT NULL, UNIQUE(model, segment));
+    CREATE TABLE models(name TEXT PRIMARY KEY, crc INTEGER NOT NULL, shape BLOB NOT NULL) WITHOUT ROWID;
+    CREATE TABLE windows(
+      id INTEGER PRIMARY KEY AUTOINCREMENT, model TEXT NOT NULL, segment TEXT NOT NULL, crc INTEGER NOT NULL, UNIQUE(model, segment));
     CREATE TABLE chunks(
       id INTEGER PRIMARY KEY AUTOINCREMENT, window INTEGER NOT NULL, arrived REAL NOT NULL, newest REAL NOT NULL,
       records INTEGER NOT NULL, crc INTEGER NOT NULL, content BLOB NOT NULL);
@@ -20,7 +21,7 @@ STEPS: tuple[str, ...] = (
     CREATE INDEX ids_of_model ON ids(model, batch);
     CREATE TABLE positions(
       source TEXT NOT NULL, key BLOB NOT NULL, crc INTEGER NOT NULL, value BLOB NOT NULL, PRIMARY KEY(source, key)) WITHOUT ROWID;
-    CREATE TABLE counters(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+    CREATE TABLE counters(name TEXT PRIMARY KEY, crc INTEGER NOT NULL, value INTEGER NOT NULL) WITHOUT ROWID;
     CREATE TABLE kept(name TEXT PRIMARY KEY, crc INTEGER NOT NULL, value BLOB NOT NULL) WITHOUT ROWID;
     CREATE TABLE rejected(id INTEGER PRIMARY KEY, at REAL NOT NULL, source TEXT NOT NULL, pointer BLOB NOT NULL);
     CREATE TABLE events(id INTEGER PRIMARY KEY, at REAL NOT NULL, event TEXT NOT NULL);

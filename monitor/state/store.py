@@ -1,9 +1,9 @@
 """Everything that survives a restart, behind one object: read at the start, then one transaction a change."""
 
 import sqlite3
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from hashlib import blake2b
 from pathlib import Path
 
 import msgspec
@@ -11,12 +11,23 @@ import msgspec
 from monitor.decode.arrived import Pointer
 from monitor.errors import StatePaused
 from monitor.state.change import Change, IdBatch, WindowName
-from monitor.state.database import NAME, Opened, back_up, open_database
+from monitor.state.checksum import checksum
+from monitor.state.database import BACKUPS, NAME, RECOVERED, Opened, back_up, open_database
 from monitor.state.folder import StateFolder, filesystem_of
 from monitor.state.id_table import read_ids, write_ids
 from monitor.state.transaction import Transaction
-from monitor.state.window_table import Committed, StoredWindow, WindowSummary, WindowTable
+from monitor.state.window_table import Committed, StoredWindow, WindowTable, check_windows
 
+# Which columns a checksum covers, the content last.
+_CHECKED = {
+    "models": ("name", "shape"),
+    "ids": ("model", "batch", "content"),
+    "positions": ("source", "key", "value"),
+    "counters": ("name", "value"),
+    "kept": ("name", "value"),
+}
+
+_KEY, _RECOVERED = "hash key", RECOVERED
 MOST_REJECTED = 10_000
 MOST_EVENTS = 1_000
 
@@ -24,17 +35,23 @@ MOST_EVENTS = 1_000
 class State:
     """Everything that survives a restart. Used by one thread, the one that ingests."""
 
-    def __init__(self, folder: StateFolder, opened: Opened) -> None:
+    def __init__(self, folder: StateFolder, opened: Opened, *, mend: bool = True) -> None:
         self._folder = folder
         self._connection = opened.connection
         self._windows = WindowTable(opened.connection)
         self._transaction = Transaction(opened.connection, folder.path, self._windows.find)
+        self._mend = mend
         self.key = folder.key()
         """For all keyed hashes."""
-        self.recovered = opened.recovered
-        """Empty, or what was used because the database was damaged: `backup` or `empty`."""
-        self.events = opened.events
+        kept = self.kept()
+        self.recovered = kept.get(_RECOVERED, b"backup" if opened.events else b"").decode()
+        """Empty, or what was used because the database was damaged: `backup` or `empty`. So until a start has said so."""
+        self.events = opened.events or ([f"went back to: {self.recovered}"] if self.recovered else [])
         """What happened while it was opened, for the log."""
+        if kept.get(_KEY, _crc_of_key(self.key)) != _crc_of_key(self.key):
+            self.events.append(
+                "hash.key is not the one that this state was made with: ids and files from before are not known again"
+            )
         self.damaged_chunks = 0
         """Chunks that were dropped because their checksum did not fit."""
 
@@ -55,7 +72,8 @@ class State:
         try:
             if mend:
                 folder.keep_ballast()
-            return cls(folder, open_database(path, networked=folder.networked, verify=_verify, mend=mend))
+            opened = open_database(path, networked=folder.networked, verify=_verify, mend=mend)
+            return cls(folder, opened, mend=mend)
         except BaseException:
             folder.close()
             raise
@@ -76,6 +94,11 @@ class State:
         self._connection.close()
         self._folder.close()
 
+    def backup_age(self, now: float) -> float:
+        """Return how many seconds old the newest backup is; infinite when there is none."""
+        backup = self.path / BACKUPS[0]
+        return now - backup.stat().st_mtime if backup.exists() else float("inf")
+
     def back_up(self) -> None:
         """Write a copy beside the database; raises StatePaused when there is no room for it."""
         back_up(self._connection, self.path)
@@ -86,9 +109,9 @@ class State:
         """Return what was noted of each model."""
         return dict(self._connection.execute("SELECT name, shape FROM models"))
 
-    def summaries(self) -> list[WindowSummary]:
+    def window_names(self) -> list[WindowName]:
         """Return which windows there are, those that records came to last first."""
-        return self._windows.summaries()
+        return self._windows.names()
 
     def windows(self) -> Iterator[StoredWindow]:
         """Yield each window with its chunks, in the order they came; damaged ones are left out, counted and deleted."""
@@ -99,9 +122,10 @@ class State:
                 self.events.append(
                     f"{damaged} damaged chunks of a window of {window.name[0]} dropped: their checksums do not fit"
                 )
-                # On a full disk they stay, and are found again at the next start.
-                with suppress(StatePaused), self._transaction:
-                    self._windows.forget_damaged(window)
+                if self._mend:
+                    # On a full disk they stay, and are found again at the next start.
+                    with suppress(StatePaused), self._transaction:
+                        self._windows.forget_damaged(window)
             yield window
 
     def ids(self) -> Iterator[IdBatch]:
@@ -139,12 +163,18 @@ class State:
 
         Nothing is written when nothing changed: a start on a full disk must succeed.
         """
-        if shapes == self.models() and not dropped and not events:
+        kept = self.kept()
+        if shapes == self.models() and not dropped and not events and {_KEY} == kept.keys() & {_KEY, _RECOVERED}:
             return
         with self._transaction:
             self._connection.execute("DELETE FROM models")
-            self._connection.executemany("INSERT INTO models VALUES (?, ?)", shapes.items())
+            self._connection.executemany(
+                "INSERT INTO models VALUES (?, ?, ?)",
+                ((name, checksum(shape, name), shape) for name, shape in shapes.items()),
+            )
             self._windows.forget(dropped)
+            # From now on it is an ordinary state: that it was not is among its events.
+            self._write_kept({_RECOVERED: None, _KEY: _crc_of_key(self.key)})
             self._note_events(events, now)
 
     def commit(self, change: Change, now: float) -> Committed:
@@ -157,14 +187,18 @@ class State:
             write_ids(self._connection, change)
             for source, positions in change.positions.items():
                 self._write_positions(source, positions)
-            self._connection.executemany(
-                "INSERT OR REPLACE INTO counters VALUES (?, ?)",
-                ((msgspec.json.encode(name).decode(), value) for name, value in change.counters.items()),
-            )
+            self._write_counters(change.counters)
             self._write_kept(change.kept)
             self._write_rejected(change, now)
             self._note_events(change.events, now)
         return committed
+
+    def _write_counters(self, counters: Mapping[tuple[str, ...], int]) -> None:
+        named = ((msgspec.json.encode(name).decode(), value) for name, value in counters.items())
+        self._connection.executemany(
+            "INSERT OR REPLACE INTO counters VALUES (?, ?, ?)",
+            ((name, checksum(repr(value).encode(), name), value) for name, value in named),
+        )
 
     def _write_positions(self, source: str, positions: Mapping[bytes, bytes | None]) -> None:
         self._connection.executemany(
@@ -174,7 +208,7 @@ class State:
         self._connection.executemany(
             "INSERT OR REPLACE INTO positions VALUES (?, ?, ?, ?)",
             (
-                (source, key, zlib.crc32(value, zlib.crc32(key)), value)
+                (source, key, checksum(value, source, key), value)
                 for key, value in positions.items()
                 if value is not None
             ),
@@ -185,7 +219,7 @@ class State:
             if value is None:
                 self._connection.execute("DELETE FROM kept WHERE name = ?", (name,))
             else:
-                crc = zlib.crc32(value)
+                crc = checksum(value, name)
                 self._connection.execute("INSERT OR REPLACE INTO kept VALUES (?, ?, ?)", (name, crc, value))
 
     def _write_rejected(self, change: Change, now: float) -> None:
@@ -208,11 +242,19 @@ class State:
 
 
 def _verify(connection: sqlite3.Connection) -> None:
-    """Refuse a database whose positions, ids or kept things were damaged: only a whole backup agrees with itself."""
-    for key, crc, value in connection.execute("SELECT key, crc, value FROM positions"):
-        if zlib.crc32(value, zlib.crc32(key)) != crc:
-            raise ValueError("the checksum of a source's position does not fit")
-    for table, column in (("ids", "content"), ("kept", "value")):
-        for crc, content in connection.execute(f"SELECT crc, {column} FROM {table}"):  # noqa: S608 - our own names
-            if zlib.crc32(content) != crc:
-                raise ValueError(f"a checksum in the table {table} does not fit")
+    """Refuse a database of which anything but a chunk was damaged: only a whole backup agrees with itself."""
+    check_windows(connection)
+    for table, columns in _CHECKED.items():
+        *beside, content = columns
+        for *values, crc in connection.execute(f"SELECT {', '.join(columns)}, crc FROM {table}"):  # noqa: S608 - our own
+            last = values.pop()
+            whole = last if isinstance(last, bytes) else repr(last).encode()
+            if checksum(whole, *values) != crc:
+                raise ValueError(f"a checksum in the table {table} does not fit ({', '.join(beside)}, {content})")
+    for (name,) in connection.execute("SELECT name FROM counters"):
+        msgspec.json.decode(name, type=list[str])
+
+
+def _crc_of_key(key: bytes) -> bytes:
+    """Return what tells one key from another, and nothing else."""
+    return blake2b(b"cpcmon", key=key, digest_size=8).digest()

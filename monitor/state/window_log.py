@@ -33,6 +33,8 @@ class WindowLog:
     """Records that came since totals were stored."""
     arrived: float = 0.0
     """When the last records came."""
+    has_totals: bool = False
+    """Whether there are totals on disk."""
     restamped: bool = False
     """Whether the window changed the times of records that are on disk: a rewrite must note that before any is dropped."""
 
@@ -54,8 +56,12 @@ class WindowLog:
         if with_totals and not stopping and self.since_totals < len(window) // 4:
             return
         oldest = float(window.times[0]) if len(window) else float("inf")
-        change.dropped.extend(number for number, _, _ in takewhile(lambda chunk: chunk[1] < oldest, self.chunks))
-        if with_totals and self.since_totals:
+        dead = [number for number, _, _ in takewhile(lambda chunk: chunk[1] < oldest, self.chunks)]
+        change.dropped.extend(dead)
+        if self.has_totals and not with_totals:
+            # They count records that may be going now.
+            change.snapshots.append(Snapshot(self.name, None))
+        elif with_totals and self.since_totals:
             # A window that was filled anew since then is not worth measuring before somebody asks for an estimate.
             is_new = self.since_totals >= len(window) and not stopping
             change.snapshots.append(Snapshot(self.name, None if is_new else window.totals().to_bytes()))
@@ -66,15 +72,16 @@ class WindowLog:
             chunks = change.rewritten[self.name]
             numbers = committed.rewritten[self.name]
             self.chunks = deque((n, float(c.at.max()), len(c.at)) for n, c in zip(numbers, chunks, strict=True))
-            self.restamped = False
+            self.restamped = self.has_totals = False
             # The totals went with the old chunks, so the next occasion writes new ones.
             self.stored = self.since_totals = sum(records for _, _, records in self.chunks)
             return
         gone = set(change.dropped)
         while self.chunks and self.chunks[0][0] in gone:
             self.stored -= self.chunks.popleft()[2]
-        if any(snapshot.window == self.name for snapshot in change.snapshots):
-            self.since_totals = 0
+        for snapshot in change.snapshots:
+            if snapshot.window == self.name:
+                self.since_totals, self.has_totals = 0, snapshot.content is not None
 
 
 def _pieces(name: WindowName, window: SlidingWindow, arrived: float) -> list[Chunk]:

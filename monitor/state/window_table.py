@@ -11,6 +11,7 @@ import numpy as np
 
 from monitor.core.segments import Segment
 from monitor.state.change import Change, Chunk, WindowName
+from monitor.state.checksum import checksum
 
 _NO_TIME = -1e308
 
@@ -39,15 +40,6 @@ class StoredWindow:
 
 
 @dataclass(frozen=True, slots=True)
-class WindowSummary:
-    """A window as it was found, without its records."""
-
-    name: WindowName
-    classes: int | None
-    """None when it holds no record."""
-
-
-@dataclass(frozen=True, slots=True)
 class Committed:
     """The numbers that a change's chunks were given."""
 
@@ -68,16 +60,13 @@ class WindowTable:
         rows = self._connection.execute("SELECT id, model, segment FROM windows")
         self._numbers = {(model, _segment(segment)): number for number, model, segment in rows}
 
-    def summaries(self) -> list[WindowSummary]:
-        """Return what there is to be restored, those that records came to last first."""
+    def names(self) -> list[WindowName]:
+        """Return which windows there are, those that records came to last first."""
         rows = self._connection.execute(
-            "SELECT model, segment, max(arrived), records, length(content) FROM windows"
+            "SELECT model, segment, max(arrived) FROM windows"
             " LEFT JOIN chunks ON window = windows.id GROUP BY windows.id ORDER BY 3 DESC"
         )
-        return [
-            WindowSummary((model, _segment(segment)), (size - 8 * records) // (4 * records) if records else None)
-            for model, segment, _, records, size in rows
-        ]
+        return [(model, _segment(segment)) for model, segment, _ in rows]
 
     def read(self) -> Iterator[StoredWindow]:
         """Yield each window with its chunks, without the damaged ones."""
@@ -87,7 +76,7 @@ class WindowTable:
                 "SELECT id, arrived, newest, records, crc, content FROM chunks WHERE window = ? ORDER BY id", (number,)
             )
             for chunk, arrived, newest, records, crc, content in rows:
-                if crc != _crc(number, arrived, newest, records, content):
+                if crc != _crc_or_none(number, arrived, newest, records, content):
                     window.damaged.append(chunk)
                     continue
                 at = np.frombuffer(content, dtype="<f8", count=records)
@@ -129,9 +118,9 @@ class WindowTable:
     def _number(self, name: WindowName) -> int:
         """Return the number of a window, which is given one if it has none."""
         if name not in self._numbers:
-            model, segment = name
+            model, text = name[0], msgspec.json.encode(name[1]).decode()
             cursor = self._connection.execute(
-                "INSERT INTO windows(model, segment) VALUES (?, ?)", (model, msgspec.json.encode(segment).decode())
+                "INSERT INTO windows(model, segment, crc) VALUES (?, ?, ?)", (model, text, checksum(b"", model, text))
             )
             self._numbers[name] = int(cursor.lastrowid or 0)
         return self._numbers[name]
@@ -161,8 +150,26 @@ class WindowTable:
         return int(cursor.lastrowid or 0)
 
 
+def check_windows(connection: sqlite3.Connection) -> None:
+    """Raise ValueError when it is not certain which window is which, or whose a chunk is."""
+    for model, segment, crc in connection.execute("SELECT model, segment, crc FROM windows"):
+        if checksum(b"", model, segment) != crc:
+            raise ValueError("the checksum of a window's name does not fit")
+        _segment(segment)
+    strays = "SELECT count(*) FROM chunks WHERE window NOT IN (SELECT id FROM windows)"
+    if connection.execute(strays).fetchone()[0]:
+        raise ValueError("there are chunks of no window")
+
+
 def _crc(window: int, arrived: float, newest: float, records: int, content: bytes) -> int:
     return zlib.crc32(content, zlib.crc32(struct.pack("<qddq", window, arrived, newest, records)))
+
+
+def _crc_or_none(window: int, arrived: object, newest: object, records: object, content: object) -> int | None:
+    """Return the checksum of a row as it was found: a flipped bit may also change the type of a value."""
+    if not (isinstance(arrived, float) and isinstance(newest, float) and isinstance(records, int)):
+        return None
+    return _crc(window, arrived, newest, records, content) if isinstance(content, bytes) else None
 
 
 def _segment(text: str) -> Segment:

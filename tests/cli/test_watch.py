@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from monitor.state.store import State
 from tests.conftest import Ran
 from tests.pipeline.lines import POOL, REFERENCE, line
 
@@ -79,9 +81,30 @@ def test_an_absent_directory_is_waited_for_and_said(place: Path, cpcmon: Callabl
     """A23: it starts, says what it waits for, and answers that it cannot say."""
     (place / "inbox").rename(place / "elsewhere")
     ran = cpcmon(*words(place, "--once"))
-    assert ran.code == 0
+    assert ran.code == 2
     assert "cannot say (no records)" in ran.out
-    assert "inbox" in ran.err
+    assert "waits for its directory" in ran.err
+    assert "with --once there is nothing to wait for" in ran.err
+
+
+def test_when_all_records_are_refused_it_says_so(place: Path, cpcmon: Callable[..., Ran]) -> None:
+    """An empty window and silence would be taken for a quiet day."""
+    (place / "inbox" / "ZZPATIENT.jsonl").write_bytes(b"".join(line(n, model="other") for n in range(200)))
+    ran = cpcmon(*words(place, "--once"))
+    assert "cannot say (no records); 200 rejected so far; input degraded: many records are rejected" in ran.out
+    assert "200 unknown_model" in ran.err
+
+
+@pytest.mark.parametrize(("where", "more"), [("inbox", []), ("inbox/state", ["--recursive"])], ids=["same", "inside"])
+def test_a_state_within_the_inbox_is_refused(
+    where: str, more: list[str], place: Path, cpcmon: Callable[..., Ran]
+) -> None:
+    """It would read what it writes about what it read."""
+    ran = cpcmon(
+        "watch", place / "inbox", "--reference", place / "density.ref", "--state", place / where, *more, "--once"
+    )
+    assert ran.code == 2
+    assert "expected a folder outside the one that is watched" in ran.err
 
 
 @pytest.mark.parametrize(
@@ -128,6 +151,22 @@ def test_state_shows_what_there_is_and_names_files_only_with_the_inbox(place: Pa
         assert b"ZZPATIENT" not in file.read_bytes(), file.name
     named = cpcmon("state", place / "state", "--inbox", place / "inbox")
     assert "ZZPATIENT.jsonl, line or row 13" in named.out
+    held = State.open(place / "state")
+    listed = cpcmon("state", place / "state", "--inbox", place / "inbox", "--files")
+    held.close()
+    assert listed.code == 0
+    assert re.fullmatch(r"file#[0-9a-f]{8}  .*ZZPATIENT.jsonl\n", listed.out)
+
+
+def test_names_of_files_cannot_forge_lines(place: Path, cpcmon: Callable[..., Ran]) -> None:
+    """Whoever drops files chooses their names."""
+    (place / "inbox" / "a\nCRITICAL \x1b[31m.jsonl").write_bytes(b"{bad\n")
+    with open(os.fsencode(place / "inbox") + b"/bad\xff.jsonl", "wb") as file:  # noqa: PTH123 - a name in bytes
+        file.write(b"{bad\n")
+    cpcmon(*words(place, "--once"))
+    shown = cpcmon("state", place / "state", "--inbox", place / "inbox")
+    assert "a\\nCRITICAL \\x1b[31m.jsonl" in shown.out
+    assert "bad\\xff.jsonl" in shown.out
 
 
 def test_other_names_units_and_zones_are_options(place: Path, cpcmon: Callable[..., Ran]) -> None:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from monitor.decode import gzip_text, stream_arrays, stream_arrow
+from monitor.decode import arrow_limits, gzip_text, stream_arrays
 from monitor.decode.files import read_file
 from monitor.decode.pieces import Format
 from monitor.decode.records import Layout
@@ -145,8 +145,8 @@ def test_c5_limits_apply_to_honest_files_too(monkeypatch: pytest.MonkeyPatch) ->
         (gzip_text, "MAX_EXPANDED_BYTES", 50_000, Format.JSONL_GZ),
         (stream_arrays, "MAX_NPY_BYTES", 10_000, Format.NPY),
         (stream_arrays, "MAX_WHOLE_BYTES", 10_000, Format.NPZ),
-        (stream_arrow, "MAX_ROWS", 1_000, Format.PARQUET),
-        (stream_arrow, "MAX_ROWS", 1_000, Format.ARROW),
+        (arrow_limits, "MAX_ROWS", 1_000, Format.PARQUET),
+        (arrow_limits, "MAX_ROWS", 1_000, Format.ARROW),
     ):
         with monkeypatch.context() as patch:
             patch.setattr(module, name, value)

@@ -83,6 +83,7 @@ class Inbox:
         self.rejected: Counter[Reason] = Counter()
         self.counted: Counter[str] = Counter()
         self.events: list[str] = []
+        self.warnings: list[str] = []
         self.deliveries: list[Delivery] = []
         self.source = self._source()
 
@@ -133,6 +134,7 @@ class Inbox:
             for (_, reason), count in delivery.arrived.rejected.items():
                 self.rejected[reason] += count
             self.events += delivery.events
+            self.warnings += delivery.warnings
         self.deliveries += deliveries
         self.lines += came
         self.source.acknowledge()

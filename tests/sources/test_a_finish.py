@@ -126,7 +126,7 @@ class ReadOnly(System):
     def rename(self, name: str, directory: int, target: str, target_directory: int) -> None:
         """Fail."""
         self.renames += 1
-        if self.number:
+        if self.number and (self.number != errno.EXDEV or directory != target_directory):
             raise OSError(self.number, os.strerror(self.number), name)
         super().rename(name, directory, target, target_directory)
 
@@ -148,9 +148,9 @@ def test_a27_in_a_read_only_directory_archive_works_as_keep(watch: Watch) -> Non
     inbox.write("more.jsonl", "two")
     assert inbox.poll() == ["two"]
     assert len(list(inbox.path.glob("ZZ*"))) == 20
-    assert len(inbox.events) == 1
-    assert "EROFS" in inbox.events[0]
-    assert "ZZPATIENT" not in inbox.events[0]
+    assert len(inbox.warnings) == 1
+    assert "EROFS" in inbox.warnings[0]
+    assert "ZZPATIENT" not in inbox.warnings[0]
     assert 0 < inbox.counted["finish_errors"] <= 12
 
 
@@ -165,8 +165,8 @@ def test_a27_a_really_read_only_directory(watch: Watch, tmp_path: Path) -> None:
     try:
         inbox = watch(folder, **ARCHIVE)
         assert inbox.polls(10, 30) == ["one"]
-        assert "EROFS" in inbox.events[0]
-        assert len(inbox.events) == 1
+        assert "EROFS" in inbox.warnings[0]
+        assert len(inbox.warnings) == 1
     finally:
         subprocess.run(["umount", str(folder)], check=False)
 
@@ -199,7 +199,7 @@ def test_a28_a29_an_archive_on_a_real_other_mount(watch: Watch, tmp_path: Path) 
         inbox.polls(5, 30)
         assert big.stat().st_size == 200_000
         assert [file.name for file in archive.rglob("*") if file.is_file()] == ["small.jsonl"]
-        assert any("ENOSPC" in event for event in inbox.events)
+        assert any("ENOSPC" in warning for warning in inbox.warnings)
     finally:
         subprocess.run(["umount", str(archive)], check=False)
 
@@ -269,7 +269,7 @@ def test_d13_a_link_in_the_place_of_the_archive_is_not_followed(
     assert inbox.polls(5, 30) == ["one"]
     assert list(elsewhere.iterdir()) == []
     assert (inbox.path / "f.jsonl").exists()
-    assert len(inbox.events) == 1
+    assert len(inbox.warnings) == 1
 
 
 def test_markers_go_with_their_files(watch: Watch) -> None:

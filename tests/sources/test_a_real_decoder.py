@@ -123,5 +123,5 @@ def test_a_file_that_is_no_jsonl_at_all_fails(watch: Watch, real_decoder: Any) -
     inbox.put("g.jsonl", LINES)
     inbox.polls(3)
     assert inbox.counted["files_failed"] == 1
-    assert "not_jsonl" in inbox.events[0]
+    assert "not_jsonl" in inbox.warnings[0]
     assert _accepted(inbox) == 2

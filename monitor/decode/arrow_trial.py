@@ -1,0 +1,162 @@
+"""Reads Parquet and Arrow files on trial, in a process of its own that has little memory and time, and may even crash.
+
+A few bytes of such a file may stand for gigabytes, and pyarrow tells only after it has taken them; some damage makes it end
+the process. So this program runs beside the monitor (see `arrow_limits`), gets each file over a socket, and reads it in a
+fork of itself. It knows nothing of the monitor, so that it starts fast, and no thread is running when it forks.
+"""
+
+import json
+import mmap
+import os
+import resource
+import select
+import signal
+import socket
+import struct
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+# Rows that are read together, while nobody knows yet how long they are; and how many are looked at together.
+_FIRST_ROWS, _ROWS = 1, 128
+
+_FEWEST_ROWS = 4
+
+_IDLE_SECONDS = 60.0
+
+Answer = dict[str, Any]
+
+
+def main() -> None:
+    """Answer one request after the other until the monitor ends, or asks no more for a while."""
+    import pyarrow.ipc  # noqa: PLC0415 - not by the monitor, which imports what stands below
+    import pyarrow.parquet  # noqa: F401, PLC0415
+
+    requests = socket.socket(fileno=sys.stdin.fileno())
+    while select.select([requests], [], [], _IDLE_SECONDS)[0]:
+        head, files, _, _ = socket.recv_fds(requests, 4, 1)
+        if len(head) < 4 or not files:
+            return
+        (size,) = struct.unpack("<I", head)
+        request = json.loads(requests.recv(size, socket.MSG_WAITALL))
+        child = os.fork()
+        if not child:
+            code = 1
+            try:
+                requests.sendall(message(_answer(files[0], request)))
+                code = 0
+            finally:
+                os._exit(code)
+        _, status = os.waitpid(child, 0)
+        if status:
+            out_of_time = os.WIFSIGNALED(status) and os.WTERMSIG(status) in {signal.SIGXCPU, signal.SIGKILL}
+            requests.sendall(message({"problem": "too_large" if out_of_time else "bad_file"}))
+        os.close(files[0])
+
+
+def message(content: Mapping[str, Any]) -> bytes:
+    """Return what is sent over the socket: the length of a text, and the text."""
+    text = json.dumps(content).encode()
+    return struct.pack("<I", len(text)) + text
+
+
+def _answer(file: int, request: Answer) -> Answer:
+    size = os.fstat(file).st_size
+    with open("/proc/self/statm", encoding="ascii") as statm:  # noqa: PTH123
+        held = int(statm.read().split()[0]) * resource.getpagesize()
+    most = held + size + request["most_bytes"]
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    resource.setrlimit(resource.RLIMIT_CPU, (request["most_seconds"], request["most_seconds"]))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    try:
+        return _read(memoryview(mmap.mmap(file, 0, access=mmap.ACCESS_READ)), size, request)
+    except MemoryError:
+        return {"problem": "too_large"}
+    except Exception as error:  # noqa: BLE001 - whatever pyarrow raises, the file is not usable
+        # Pyarrow has errors of its own for want of memory, and some of them say so only in words.
+        return {"problem": "too_large" if "alloc" in str(error) else "bad_file"}
+
+
+def _read(data: memoryview, size: int, request: Answer) -> Answer:
+    import pyarrow as pa  # noqa: PLC0415
+
+    rows = total = widest = 0
+    for whole in _batches(pa.BufferReader(pa.py_buffer(data)), request):
+        # Offsets that point outside their buffers would otherwise be followed.
+        whole.validate(full=True)
+        rows += whole.num_rows
+        taken = size_of_all(whole)
+        total += taken
+        if rows > request["most_rows"] or taken > request["row_bytes"] * max(_FEWEST_ROWS, whole.num_rows):
+            return {"problem": "too_large"}
+        if total > request["harmless"] and (
+            total > request["usual_row_bytes"] * rows or (not request["parquet"] and total > request["ratio"] * size)
+        ):
+            return {"problem": "too_large"}
+        if whole.num_rows <= _ROWS:
+            widest = max(widest, taken // max(1, whole.num_rows))
+            continue
+        for start in range(0, whole.num_rows, _ROWS):
+            some = whole.slice(start, _ROWS)
+            widest = max(widest, size_of_all(some) // some.num_rows)
+    return {"widest": widest}
+
+
+def _batches(source: Any, request: Answer) -> Iterator[Any]:  # noqa: ANN401 - pyarrow has no types
+    if not request["parquet"]:
+        yield from ipc_batches(source, request["places"])
+        return
+    from pyarrow.parquet import ParquetFile  # noqa: PLC0415
+
+    def batches(rows: int) -> Iterator[Any]:
+        file = ParquetFile(source, read_dictionary=request["texts"], pre_buffer=False)
+        yield from file.iter_batches(batch_size=rows, columns=request["columns"], use_threads=False)
+
+    # What the file's own metadata say on its columns is not asked for: pyarrow ends the process when it is damaged.
+    first = next(batches(_FIRST_ROWS), None)
+    if first is not None and size_of_all(first) <= _FEWEST_ROWS * request["row_bytes"]:
+        yield from batches(_ROWS)
+    elif first is not None:
+        yield first
+
+
+def ipc_batches(source: Any, places: list[int]) -> Iterator[Any]:  # noqa: ANN401
+    """Yield the batches of an Arrow file or stream, with the columns at some places only."""
+    from pyarrow import ipc  # noqa: PLC0415
+
+    opened = open_ipc(source, ipc.IpcReadOptions(use_threads=False, included_fields=places))
+    if hasattr(opened, "get_batch"):
+        for place in range(opened.num_record_batches):
+            yield opened.get_batch(place)
+    else:
+        yield from opened
+
+
+def open_ipc(source: Any, options: Any = None) -> Any:  # noqa: ANN401
+    """Return the reader of an Arrow file or stream."""
+    from pyarrow import ipc  # noqa: PLC0415
+
+    source.seek(0)
+    is_file = source.read(6) == b"ARROW1"
+    source.seek(0)
+    return ipc.open_file(source, options=options) if is_file else ipc.open_stream(source, options=options)
+
+
+def size_of_all(batch: Any) -> int:  # noqa: ANN401
+    """Return what the columns of a batch take."""
+    return sum(map(size_of, batch.columns))
+
+
+def size_of(column: Any) -> int:  # noqa: ANN401
+    """Return what a column takes once numbers are floats, but for texts that stand once for many rows."""
+    if hasattr(column, "dictionary"):
+        return int(column.indices.nbytes)
+    if hasattr(column, "field"):  # an object with fields
+        return sum(map(size_of, column.flatten()))
+    if hasattr(column, "values"):  # lists
+        return 8 * (len(column) + len(column.flatten()))
+    return max(8 * len(column), int(column.nbytes))
+
+
+if __name__ == "__main__":
+    main()
