@@ -37,6 +37,7 @@ class IngestOptions:
     """How much may be behind before estimates are marked, and how often state is copied."""
 
     catching_up_bytes: int = 16 << 20
+    catching_up_files: int = 1_000
     catching_up_age_seconds: float = 600.0
     backup_seconds: float = 3600.0
 
@@ -113,6 +114,7 @@ class Ingestion:
         options = self._options
         return any(
             lag.bytes > options.catching_up_bytes
+            or lag.files > options.catching_up_files
             or (lag.oldest_unread is not None and now - lag.oldest_unread > options.catching_up_age_seconds)
             for lag in self._lags.values()
         )

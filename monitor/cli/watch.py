@@ -134,6 +134,7 @@ class _Watch:
         self._ingestion, self._source = ingestion, source
         self._where = f"where they stand is in {folder / REJECTED}"
         self._as_json, self._once = as_json, once
+        self._said_catching_up = False
         self._stop = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self._stop.set())
@@ -148,7 +149,7 @@ class _Watch:
                 print(f"{self._source.name}: {waits or 'found'}", file=sys.stderr)
             self._say_what_was_left_out(tick)
             if tick.records or tick.rejected:
-                if not self._once and not self._ingestion.catching_up(time.time()):
+                if not self._is_catching_up() and not self._once:
                     self._answer()
                 continue
             if self._once and self._is_done():
@@ -160,6 +161,15 @@ class _Watch:
             self._answer()
             if waited_for is not None:
                 raise UsageError(f"{waited_for}; with --once there is nothing to wait for")
+
+    def _is_catching_up(self) -> bool:
+        """Tell whether so much is unread that an answer would be of the past; say so when it begins."""
+        catching_up = self._ingestion.catching_up(time.time())
+        if catching_up and not self._said_catching_up:
+            lag = self._ingestion.lags()[self._source.name]
+            print(f"catching up: {lag.files:,} files, {lag.bytes / 1e6:,.1f} MB unread", file=sys.stderr)
+        self._said_catching_up = catching_up
+        return catching_up
 
     def _is_done(self) -> bool:
         """Tell whether everything that is there has been taken in."""

@@ -5,6 +5,7 @@ the process. So this program runs beside the monitor (see `arrow_limits`), gets 
 fork of itself. It knows nothing of the monitor, so that it starts fast, and no thread is running when it forks.
 """
 
+import gc
 import json
 import mmap
 import os
@@ -32,6 +33,7 @@ def main() -> None:
     import pyarrow.ipc  # noqa: PLC0415 - not by the monitor, which imports what stands below
     import pyarrow.parquet  # noqa: F401, PLC0415
 
+    gc.freeze()  # so that a fork need not copy what it does not change
     requests = socket.socket(fileno=sys.stdin.fileno())
     while select.select([requests], [], [], _IDLE_SECONDS)[0]:
         head, files, _, _ = socket.recv_fds(requests, 4, 1)

@@ -1,8 +1,10 @@
 """Why a line is no record of a stream: the slow, careful look at what the typed decoder refused."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import NamedTuple
+
+import msgspec
 
 from monitor.decode.columns import text_of
 from monitor.decode.field_paths import Path
@@ -13,6 +15,8 @@ from monitor.decode.rejections import Problem, Reason
 from monitor.decode.routing import Routes
 
 _ABSENT = object()
+
+_decode = msgspec.json.Decoder().decode
 
 
 class Verdict(NamedTuple):
@@ -28,18 +32,43 @@ class Verdict(NamedTuple):
 class CarefulLook:
     """Finds out what is wrong with lines."""
 
-    def __init__(self, routes: Routes, fields: RecordFields) -> None:
+    def __init__(self, models: Sequence[ModelFormat], routes: Routes, fields: RecordFields) -> None:
         self._routes = routes
         self._fields = fields
+        self._model = fields.path("model")
+        self._outputs = {model.name: fields.output_paths(model) for model in models}
+        self._segments = {model.name: tuple(map(fields.segment_path, model.segment_fields)) for model in models}
+        self._time, self._id, self._version = map(fields.path, ("time", "id", "version"))
 
     def verdict(self, line: bytes) -> Verdict:
         """Say why a line is refused."""
+        return self._quick_verdict(line) or self._slow_verdict(line)
+
+    def _quick_verdict(self, line: bytes) -> Verdict | None:
+        """Say of an object that lacks what is needed that it does; None where that is not so plain."""
+        if b"\\" in line:
+            return None
+        try:
+            value = _decode(line)
+        except (ValueError, RecursionError, OverflowError):
+            return None
+        if not isinstance(value, dict):
+            return None
+        model = self._routes.find(_optional(find(value, self._model)))
+        if isinstance(model, Reason):
+            return Verdict("", model, is_object=True)
+        # Fields come in the order in which the slow look takes them.
+        if is_absent(find(value, self._outputs[model.name][0])):
+            return Verdict(model.name, Reason.MISSING_FIELD, is_object=True)
+        return None
+
+    def _slow_verdict(self, line: bytes) -> Verdict:
         value = read_line(line)
         if isinstance(value, Problem):
             return Verdict("", value.reason, is_object=False)
         if not isinstance(value, dict):
             return Verdict("", Reason.WRONG_TYPE, is_object=False)
-        model = self._routes.find(_optional(find(value, self._fields.path("model"))))
+        model = self._routes.find(_optional(find(value, self._model)))
         if isinstance(model, Reason):
             return Verdict("", model, is_object=True)
         return Verdict(model.name, self._reason(value, model), is_object=True)
@@ -47,21 +76,21 @@ class CarefulLook:
     def _reason(self, record: dict[str, object], model: ModelFormat) -> Reason:
         if (wrong := self._reason_of_output(record, model)) is not None:
             return wrong
-        time = _optional(find(record, self._fields.path("time")))
+        time = _optional(find(record, self._time))
         if time is not None and not _may_be_time(time):
             return Reason.BAD_TIMESTAMP
-        for name in model.segment_fields:
-            if text_of(_optional(find(record, self._fields.segment_path(name)))) is None:
+        for path in self._segments[model.name]:
+            if text_of(_optional(find(record, path))) is None:
                 return Reason.BAD_SEGMENT
-        for name, floats in (("id", False), ("version", True)):
-            value = _optional(find(record, self._fields.path(name)))
+        for path, floats in ((self._id, False), (self._version, True)):
+            value = _optional(find(record, path))
             if text_of(value, floats=floats) is None:
                 return Reason.OUT_OF_RANGE if value is HUGE else Reason.WRONG_TYPE
         # The typed decoder is stricter in places: a NaN or Infinity in a field that nobody asked for.
         return Reason.BAD_JSON
 
     def _reason_of_output(self, record: dict[str, object], model: ModelFormat) -> Reason | None:
-        for path in self._fields.output_paths(model):
+        for path in self._outputs[model.name]:
             value = find(record, path)
             if value is _ABSENT:
                 return Reason.MISSING_FIELD

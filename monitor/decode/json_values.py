@@ -20,9 +20,10 @@ HUGE = _HugeInteger()
 def load(text: str, expected: str) -> object | Problem:
     """Read JSON, also with the NaN and Infinity that Python writes, so that what is wrong can be named."""
     try:
-        value: object = json.loads(text, parse_int=_bounded_integer)
-        # A lone surrogate is JSON by the letter, but no text that could ever be written out again.
-        json.dumps(value, ensure_ascii=False, default=repr).encode()
+        value: object = _DECODER.decode(text)
+        # A lone surrogate is JSON by the letter, but no text that could ever be written out again. Only escapes name one.
+        if "\\" in text:
+            json.dumps(value, ensure_ascii=False, default=repr).encode()
     except RecursionError:
         return Problem(Reason.TOO_DEEP, "a flat record", "JSON nested too deep")
     except UnicodeEncodeError:
@@ -108,3 +109,6 @@ def _fields(record: dict[str, object]) -> str:
 
 def _bounded_integer(digits: str) -> int | _HugeInteger:
     return int(digits) if len(digits) <= 19 else HUGE
+
+
+_DECODER = json.JSONDecoder(parse_int=_bounded_integer)

@@ -43,6 +43,14 @@ class LineBlock:
         start, end = self.bounds(place)
         return bytes(self.text[start:end])
 
+    def lines(self, places: range) -> Iterator[bytes]:
+        """Yield consecutive lines without their newlines."""
+        text = self.text
+        start = self.bounds(places.start)[0] if places else 0
+        for end in self.ends[places.start : places.stop].tolist():
+            yield bytes(text[start:end])
+            start = end + 1
+
     def bounds(self, place: int) -> tuple[int, int]:
         """Return where a line starts and ends in the block."""
         return int(self.ends[place - 1]) + 1 if place else 0, int(self.ends[place])

@@ -1,11 +1,11 @@
 """One piece of a stream on its way from candidates to what arrived."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from monitor.decode.arrived import Arrived, Pointer
 from monitor.decode.gathering import Candidates, Gathered, Gathering, ModelRules
 from monitor.decode.line_blocks import LineBlock
-from monitor.decode.refusals import Refusals, Refused
+from monitor.decode.refusals import MOST_POINTERS, Refusals, Refused
 from monitor.decode.rejections import Reason
 
 
@@ -39,6 +39,12 @@ class PieceGathering:
             number = self._first + block.first + place
             refused = Refused(number, reason, block.start + start, block.start + end)
         self._refusals.add(model, refused)
+
+    def refuse_all(self, model: str, places: Sequence[int], reason: Reason, block: LineBlock | None = None) -> None:
+        """Refuse the records at several places, which stand in order, for one reason."""
+        self._refusals.count(model, reason, len(places) - MOST_POINTERS)
+        for place in places[-MOST_POINTERS:]:
+            self.refuse(model, place, reason, block)
 
     def end_block(self, block: LineBlock | None = None) -> None:
         """Judge what waits; places are those of this block."""

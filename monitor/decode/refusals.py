@@ -37,6 +37,11 @@ class Refusals:
         if len(self._last) > 4 * MOST_POINTERS:
             self._last = self._sorted()
 
+    def count(self, model: str, reason: Reason, records: int) -> None:
+        """Count refused records whose places are not kept, if there are any, since as many come after them."""
+        if records > 0:
+            self.counts[model, reason] += records
+
     def pointers(self, pointer: Callable[[Refused], Pointer]) -> tuple[Pointer, ...]:
         """Return where the last refused records stand, in the order of the file."""
         return tuple(map(pointer, self._sorted()))

@@ -9,7 +9,7 @@ import numpy as np
 from monitor.decode.field_paths import Path
 from monitor.decode.gathering import Candidates
 from monitor.decode.json_learned import REFUSED, LearnedStruct
-from monitor.decode.json_problems import CarefulLook
+from monitor.decode.json_problems import CarefulLook, Verdict
 from monitor.decode.json_struct import Columns
 from monitor.decode.labels import Indices
 from monitor.decode.line_blocks import LineBlock
@@ -27,6 +27,9 @@ _NO_OBJECTS = Problem(Reason.NOT_JSONL, "one JSON object a line", "none so far (
 # Decoded objects of so many bytes stay in a core's cache until they have become columns.
 _TOGETHER_BYTES = 3 << 15
 
+# Short lines that were refused, in case that they come again and again.
+_REMEMBERED_BYTES, _REMEMBERED_LINES = 256, 256
+
 
 class JsonLines:
     """Decodes blocks of JSON Lines into candidates."""
@@ -35,7 +38,8 @@ class JsonLines:
         self._fields = fields
         self._struct = LearnedStruct(models, fields)
         self._routes = Routes(models)
-        self._careful = CarefulLook(self._routes, fields)
+        self._careful = CarefulLook(models, self._routes, fields)
+        self._verdicts: dict[bytes, Verdict] = {}
         self._outputs = {model.name: fields.output_paths(model) for model in models}
         self._model, self._version, self._id, self._time = map(fields.path, ("model", "version", "id", "time"))
         self._predicted = None if fields.predicted is None else fields.path("predicted")
@@ -75,28 +79,41 @@ class JsonLines:
         self, places: range, block: LineBlock, piece: PieceGathering, unproven: int | None
     ) -> int | None:
         records, kept = [], []
-        for place in places:
-            line = block.line(place)
-            if not line or line.isspace():
-                piece.ignored += 1
-                continue
-            record = self._decoded(line)
-            if record is not None:
-                unproven = None
-                records.append(record)
-                kept.append(place)
-                continue
-            verdict = self._careful.verdict(line)
-            piece.refuse(verdict.model, place, verdict.reason, block)
+        refused: dict[Verdict, list[int]] = {}
+        for place, line in zip(places, block.lines(places), strict=True):
+            verdict = self._verdicts.get(line)
+            if verdict is None:
+                if not line or line.isspace():
+                    piece.ignored += 1
+                    continue
+                record = self._decoded(line)
+                if record is not None:
+                    unproven = None
+                    records.append(record)
+                    kept.append(place)
+                    continue
+                verdict = self._verdict(line)
+            refused.setdefault(verdict, []).append(place)
             if verdict.is_object:
                 unproven = None
             elif unproven is not None:
                 unproven += 1
                 if unproven >= PATIENCE:
                     raise _NO_OBJECTS.of_file(piece.where)
+        for verdict, some in refused.items():
+            piece.refuse_all(verdict.model, some, verdict.reason, block)
         if records:
             self._route(np.array(kept, dtype=np.int64), records, block, piece)
         return unproven
+
+    def _verdict(self, line: bytes) -> Verdict:
+        """Say why a line is refused, and remember it for lines that are the same."""
+        verdict = self._careful.verdict(line)
+        if len(line) <= _REMEMBERED_BYTES:
+            if len(self._verdicts) >= _REMEMBERED_LINES:
+                self._verdicts.clear()
+            self._verdicts[line] = verdict
+        return verdict
 
     def _decoded(self, line: bytes) -> Any | None:  # noqa: ANN401 - a struct made at run time
         try:
@@ -125,12 +142,15 @@ class JsonLines:
         matrix = matrix_at_once(model, outputs)
         rows: list[int] | None = None
         if matrix is None:
+            refused: dict[Reason, list[int]] = {}
 
             def refuse(row: int, reason: Reason | None) -> None:
                 place = int(numbers[row])
-                piece.refuse(model.name, place, reason or self._careful.verdict(block.line(place)).reason, block)
+                refused.setdefault(reason or self._verdict(block.line(place)).reason, []).append(place)
 
             some = matrix_one_by_one(model, outputs, refuse)
+            for reason, places in refused.items():
+                piece.refuse_all(model.name, places, reason, block)
             if some is None:
                 return
             matrix, kept = some

@@ -70,19 +70,25 @@ def _put_back(directory: int, private: str, base: str) -> None:
     stem, dot, rest = base.partition(".")
     for number in range(_SUFFIXES):
         name = f"{stem}-{number}{dot}{rest}" if number else base
-        with suppress(FileExistsError):
-            try:
-                os.link(private, name, src_dir_fd=directory, dst_dir_fd=directory, follow_symlinks=False)
-            except FileExistsError:
-                raise
-            except OSError:
-                # No hard links here, or not to the files of others: there is nothing better than to look first.
-                if free_name(name, directory) == name:
-                    os.rename(private, name, src_dir_fd=directory, dst_dir_fd=directory)
-                    return
+        try:
+            os.link(private, name, src_dir_fd=directory, dst_dir_fd=directory, follow_symlinks=False)
+        except FileExistsError:
+            if not _are_one(directory, private, name):
                 continue
-            os.unlink(private, dir_fd=directory)
+        except OSError:
+            # No hard links here, or not to the files of others: there is nothing better than to look first.
+            if free_name(name, directory) != name:
+                continue
+            os.rename(private, name, src_dir_fd=directory, dst_dir_fd=directory)
             return
+        os.unlink(private, dir_fd=directory)
+        return
+
+
+def _are_one(directory: int, name: str, other: str) -> bool:
+    """Tell whether two names are of the same file: we were killed while one of them was given back."""
+    one, two = (os.stat(each, dir_fd=directory, follow_symlinks=False) for each in (name, other))
+    return os.path.samestat(one, two)
 
 
 def open_place(folder: Folder, options: DirectoryOptions, parts: list[str]) -> int:

@@ -19,7 +19,7 @@ class Failure:
     @classmethod
     def of(cls, refused: RefusedFile, key: bytes) -> "Failure":
         """Return what the decoder says of a file, without the file's name, which stands wherever this is told."""
-        said = str(refused).partition("\n")[0].removeprefix(called(key)).removeprefix(": ")
+        said = str(refused).partition("\n")[0].removeprefix(called(key)).lstrip(":, ")
         said = said.removesuffix(f" ({refused.reason})").strip()
         return cls(str(refused.reason), said if len(said) <= _LONGEST else f"{said[:_LONGEST]}…")
 

@@ -9,7 +9,7 @@ from tests.sources.inbox import Inbox
 
 Watch = Callable[..., Inbox]
 
-LINES = ["x" * 99] * 30
+LINES = ["x" * 99] * 60
 
 
 def test_a_file_is_unread_since_it_was_seen_to_be(watch: Watch) -> None:
@@ -21,7 +21,7 @@ def test_a_file_is_unread_since_it_was_seen_to_be(watch: Watch) -> None:
     assert inbox.source.lag().oldest_unread == first
     inbox.poll()
     assert inbox.source.lag().oldest_unread == first
-    inbox.polls(3)
+    inbox.polls(10)
     assert inbox.source.lag().oldest_unread is None
     os.utime(inbox.write("a.jsonl", *LINES), (1, 1))
     inbox.poll()

@@ -97,6 +97,16 @@ def test_a_file_that_was_aside_when_we_were_killed_is_put_back(watch: Watch, opt
     assert [found.name for found in file.parent.iterdir()] == ["f.jsonl"]
 
 
+def test_a_file_that_has_both_names_is_read_once(watch: Watch) -> None:
+    """Killed in the middle of putting it back: only its own name is left."""
+    inbox = watch(**ARCHIVE)
+    file = inbox.write("f.jsonl", "one")
+    (inbox.path / ".cpcmon-0badcafe-f.jsonl").hardlink_to(file)
+    inbox.polls(3)
+    assert inbox.lines == ["one"]
+    assert _files(inbox) == ["f.jsonl"]
+
+
 def test_an_error_after_the_private_name_puts_the_file_back(watch: Watch) -> None:
     """The archive cannot be written: the file is where it was, under its name."""
 
