@@ -31,6 +31,13 @@ class ArrowColumns:
         """Tell whether a path leads to a column, once."""
         return self._type_at(path) is not None
 
+    def names_in(self, path: Path) -> list[str]:
+        """Return the names of all columns, or of those inside one."""
+        kind = self._type_at(path)
+        if kind is self._schema:
+            return list(kind.names)
+        return [kind.field(place).name for place in range(kind.num_fields)]
+
     def check_outputs(self, paths: Sequence[Path], model: ModelFormat, fields: RecordFields) -> Problem | None:
         """Say why the columns at some paths hold no outputs of a model."""
         for path in paths:

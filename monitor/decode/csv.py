@@ -86,6 +86,8 @@ def _take_numbers(chunk: Rows, plan: _Plan, intake: Intake) -> None:
     numbers, rows = chunk
     cells = [[row[place] for place in plan.numbers] for row in rows]
     try:
+        if not all(are_plain("".join(row)) for row in cells):
+            raise ValueError  # noqa: TRY301
         matrix = np.array(cells, dtype=np.float64)
         kept: Sequence[int] = range(len(rows))
     except ValueError:
@@ -134,7 +136,12 @@ def is_number(cell: str) -> bool:
         float(cell)
     except ValueError:
         return False
-    return True
+    return are_plain(cell)
+
+
+def are_plain(cells: str) -> bool:
+    """Tell whether the numbers in some cells, if they are any, are written as others than Python write them too."""
+    return cells.isascii() and "_" not in cells
 
 
 def no_number(cell: str) -> Problem:

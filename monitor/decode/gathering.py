@@ -8,6 +8,7 @@ import numpy as np
 from monitor.core.segments import Records, Texts
 from monitor.decode.arrived import NO_ID, Hashes, ModelRecords
 from monitor.decode.columns import IdColumn, TextColumn, Values, compact, join_texts
+from monitor.decode.hints import IN_A_FILE_OF_SETTINGS, Wording
 from monitor.decode.id_hash import hash_ids
 from monitor.decode.labels import NO_CLASS, Indices, LabelRules
 from monitor.decode.recent import RECENT, Recent
@@ -36,10 +37,12 @@ class Candidates:
 class ModelRules:
     """The rules on the records of one model, and how its latest records looked."""
 
-    def __init__(self, model: ModelFormat, times: TimeRules, hash_key: bytes) -> None:
+    def __init__(
+        self, model: ModelFormat, times: TimeRules, hash_key: bytes, wording: Wording = IN_A_FILE_OF_SETTINGS
+    ) -> None:
         self.model = model
         self.times = times
-        self.recent = Recent(model.kind, times)
+        self.recent = Recent(model.kind, times, wording)
         self._hash_key = hash_key
         self._labels = LabelRules(model.classes)
 

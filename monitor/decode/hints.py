@@ -18,18 +18,20 @@ _SHARE_ONE_HOT = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """How a reader is told to declare a kind."""
+    """How a reader is told to declare what seems to be meant."""
 
     verb: str
     option: str
+    time_unit: str
+    class_columns: str
 
     def of(self, kind: str) -> str:
         """Return what declares a kind."""
         return self.option.format(kind)
 
 
-ON_THE_COMMAND_LINE = Wording("add", "--kind {}")
-IN_A_FILE_OF_SETTINGS = Wording("set", "kind: {}")
+ON_THE_COMMAND_LINE = Wording("add", "--kind {}", "--time-unit {}", "--class-columns 'prob_*'")
+IN_A_FILE_OF_SETTINGS = Wording("set", "kind: {}", "time_unit: {}", "class_columns: ['prob_*']")
 
 
 @dataclass(slots=True)

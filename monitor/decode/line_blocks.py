@@ -14,7 +14,7 @@ BLOCK_BYTES = 1 << 20
 # What numpy looks at in one go stays in a core's cache.
 _SEARCHED_BYTES = 1 << 17
 
-_NEWLINE, _RETURN, _OPEN, _CLOSE = b"\n\r{}"
+_NEWLINE, _RETURN, _OPEN, _CLOSE, _QUOTE = b'\n\r{}"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,11 @@ class LineBlock:
     def bounds(self, place: int) -> tuple[int, int]:
         """Return where a line starts and ends in the block."""
         return int(self.ends[place - 1]) + 1 if place else 0, int(self.ends[place])
+
+    def has_odd_quotes(self) -> bool:
+        """Tell whether some line has an odd number of quotes."""
+        quotes = np.flatnonzero(np.frombuffer(self.text, dtype=np.uint8) == _QUOTE)
+        return bool((np.searchsorted(quotes, self.ends) % 2).any())
 
     def braced(self) -> NDArray[np.bool_]:
         """Tell which lines start with an opening brace and end with a closing one."""

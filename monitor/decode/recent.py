@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from monitor.decode.hints import IN_A_FILE_OF_SETTINGS, Tally
+from monitor.decode.hints import IN_A_FILE_OF_SETTINGS, Tally, Wording
 from monitor.decode.layout import Kind
 from monitor.decode.times import TimeRules
 from monitor.decode.vectors import ACCEPTED, Codes, Floats, Singles
@@ -24,6 +24,7 @@ class Recent:
 
     kind: Kind
     times: TimeRules
+    wording: Wording = IN_A_FILE_OF_SETTINGS
     _vectors: deque[tuple[Floats, Codes, Singles]] = field(default_factory=deque)
     _held_vectors: int = 0
     _refused_times: deque[tuple[int, list[object]]] = field(default_factory=deque)
@@ -61,11 +62,12 @@ class Recent:
         rows, codes, probabilities = (np.concatenate(parts)[-RECENT:] for parts in zip(*self._vectors, strict=True))
         tally = Tally(self.kind)
         tally.add(rows, codes)
-        return tally.hints(probabilities[codes == ACCEPTED], IN_A_FILE_OF_SETTINGS)
+        return tally.hints(probabilities[codes == ACCEPTED], self.wording)
 
     def _hints_on_times(self) -> tuple[str, ...]:
         refused = [value for _, values in self._refused_times for value in values]
         if len(refused) < _FEWEST_TIMES or (unit := self.times.unit_like(refused)) is None:
             return ()
         names = {"ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
-        return (f"times look like {names.get(unit, unit)}: set time_unit: {unit}",)
+        option = self.wording.time_unit.format(unit)
+        return (f"times look like {names.get(unit, unit)}: {self.wording.verb} {option}",)

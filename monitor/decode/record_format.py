@@ -1,6 +1,6 @@
 """What the records of a stream look like: declared in the configuration, never learned from the stream."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 from monitor.decode.field_paths import Path, check_paths, split_path
 from monitor.decode.layout import MAX_CLASSES, Kind, Layout
-from monitor.decode.rejections import Reason, listed
+from monitor.decode.rejections import Problem, Reason, listed
 from monitor.errors import UsageError
 
 
@@ -140,6 +140,17 @@ class RecordFields:
         return split_path(getattr(self, name), f"fields.{name}")
 
 
+def strange_classes(
+    models: Sequence[ModelFormat], prefix: str | None, names: Iterable[str], known: Iterable[str]
+) -> Problem | None:
+    """Say that a file has columns named like those of classes, but of none that the model has."""
+    if prefix is None or len(models) > 1:
+        return None
+    strange = len({name for name in names if name.startswith(prefix)} - set(known))
+    expected = f"columns {prefix}… of the {len(models[0].classes)} classes only"
+    return Problem(Reason.UNKNOWN_CLASS, expected, f"{strange} more") if strange else None
+
+
 def check_formats(models: Sequence[ModelFormat], fields: RecordFields) -> None:
     """Refuse models and fields that do not fit together."""
     names = tuple(model.name for model in models)
@@ -157,6 +168,11 @@ def check_formats(models: Sequence[ModelFormat], fields: RecordFields) -> None:
     known = {name for model in models for name in model.segment_fields}
     if stray := tuple(name for name in fields.segments if name not in known):
         raise UsageError(f"fields.segments: expected fields that split some model's records, found {listed(stray)}")
+    for name in sorted(known):
+        # In files without nesting the text is the name of the column.
+        if fields.segment_path(name) == fields.path("id") or fields.segment(name) == fields.id:
+            found = f"the id for {name}: only keyed hashes of ids are kept"
+            raise UsageError(f"fields.segments: expected fields that are no ids, found {found}")
     single = [fields.path(name) for name in ("model", "version", "id", "time")]
     if fields.predicted is not None:
         single.append(fields.path("predicted"))

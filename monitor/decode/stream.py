@@ -7,6 +7,7 @@ from typing import BinaryIO
 from monitor.decode.arrived import Arrived
 from monitor.decode.gathering import ModelRules
 from monitor.decode.gzip_text import GzipText
+from monitor.decode.hints import IN_A_FILE_OF_SETTINGS, Wording
 from monitor.decode.line_blocks import line_blocks
 from monitor.decode.line_pointers import LinePointers, Shape
 from monitor.decode.piece import PieceGathering
@@ -26,6 +27,7 @@ class StreamDecoder:
     """Decodes the records of some models; remembers nothing but how the latest of them looked. Not shared by threads.
 
     The key hashes ids and refused lines; it has 16 bytes, and the same ids are known again only under the same key.
+    The wording of hints is that of a file of settings, unless another is given.
     """
 
     def __init__(
@@ -35,13 +37,14 @@ class StreamDecoder:
         *,
         hash_key: bytes,
         keep_raw: bool = False,
+        wording: Wording = IN_A_FILE_OF_SETTINGS,
     ) -> None:
         fields = RecordFields() if fields is None else fields
         check_formats(models, fields)
         times = TimeRules(fields.time_unit, fields.zone())
-        self._rules = {model.name: ModelRules(model, times, hash_key) for model in models}
+        self._rules = {model.name: ModelRules(model, times, hash_key, wording) for model in models}
         self._json = JsonLines(models, fields)
-        self._csv = CsvLines(models, fields)
+        self._csv = CsvLines(models, fields, wording)
         self._arrays = ArrayFiles(models, fields, self._rules)
         self._arrow = ArrowFiles(models, fields, self._rules)
         self._shape = Shape(models, fields)

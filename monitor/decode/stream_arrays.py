@@ -15,7 +15,7 @@ from monitor.decode.gathering import ModelRules
 from monitor.decode.gzip_text import HARMLESS_BYTES, SUSPECT_RATIO
 from monitor.decode.layout import MAX_CLASSES, Kind, Layout
 from monitor.decode.npy import DAMAGED, Archive, Description, class_names, order_in, read_description
-from monitor.decode.record_format import ModelFormat, RecordFields
+from monitor.decode.record_format import ModelFormat, RecordFields, strange_classes
 from monitor.decode.rejections import Problem, Reason, RefusedFile, listed, said
 from monitor.decode.row_files import PIECE_ROWS, RowColumns, RowFiles, Vectors, rows_a_piece
 from monitor.decode.zip_directory import check_directory
@@ -87,6 +87,11 @@ class _Columns:
     def __init__(self, archive: Archive, models: Sequence[ModelFormat], fields: RecordFields) -> None:
         self._archive = archive
         self._outputs = {}
+        wanted = [fields.model, fields.version, fields.id, fields.time, fields.predicted or "", "classes"]
+        wanted += [name for model in models for name in fields.outputs(model)]
+        wanted += [fields.segment(name) for model in models for name in model.segment_fields]
+        if (problem := strange_classes(models, fields.prefix, archive.names, wanted)) is not None:
+            raise problem.of_file(archive.path)
         for model in models:
             names = fields.outputs(model)
             if set(names) <= set(archive.names):

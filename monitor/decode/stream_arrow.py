@@ -9,9 +9,9 @@ from monitor.decode.arrow import library
 from monitor.decode.arrow_columns import ArrowColumns
 from monitor.decode.arrow_limits import MAX_ROWS, widest_rows
 from monitor.decode.arrow_trial import ipc_batches, open_ipc
-from monitor.decode.field_paths import Path, join_path
+from monitor.decode.field_paths import Path, join_path, split_path
 from monitor.decode.gathering import ModelRules
-from monitor.decode.record_format import ModelFormat, RecordFields
+from monitor.decode.record_format import ModelFormat, RecordFields, strange_classes
 from monitor.decode.rejections import Problem, Reason
 from monitor.decode.row_files import RowColumns, RowFiles, rows_a_piece
 
@@ -114,6 +114,18 @@ class _Wanted:
             for model in models
             for name in model.segment_fields
         }
+
+        self._refuse_strange_classes(where, models)
+
+    def _refuse_strange_classes(self, where: str, models: Sequence[ModelFormat]) -> None:
+        if (prefix := self._fields.prefix) is None:
+            return
+        *above, start = split_path(f"{prefix}*", "fields.class_columns")
+        outputs = [path for paths in self._outputs.values() for path in paths]
+        known = [path[-1] for path in [*outputs, *self.texts] if path[:-1] == tuple(above)]
+        names = self._columns.names_in(tuple(above))
+        if (problem := strange_classes(models, start[:-1], names, known)) is not None:
+            raise problem.of_file(where)
 
     def _optional(self, path: Path, reason: Reason, where: str) -> Path | None:
         if not self._columns.has(path):

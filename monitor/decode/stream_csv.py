@@ -9,16 +9,17 @@ from typing import Any
 import numpy as np
 
 from monitor.decode.columns import Values
-from monitor.decode.csv import is_number, missing_columns, no_number, problem_of_array
+from monitor.decode.csv import are_plain, is_number, missing_columns, no_number, problem_of_array
 from monitor.decode.csv_rows import is_blank, wide_cells
 from monitor.decode.gathering import Candidates
+from monitor.decode.hints import IN_A_FILE_OF_SETTINGS, Wording
 from monitor.decode.json_vectors import decode_vector
 from monitor.decode.labels import Indices
 from monitor.decode.layout import Kind
 from monitor.decode.line_blocks import LineBlock
 from monitor.decode.outputs import matrix_at_once, matrix_one_by_one
 from monitor.decode.piece import PieceGathering
-from monitor.decode.record_format import ModelFormat, RecordFields
+from monitor.decode.record_format import ModelFormat, RecordFields, strange_classes
 from monitor.decode.rejections import Problem, Reason
 from monitor.decode.routing import Routes
 from monitor.decode.text import without_mark
@@ -42,7 +43,10 @@ class Header:
 class CsvLines:
     """Decodes blocks of CSV lines into candidates."""
 
-    def __init__(self, models: Sequence[ModelFormat], fields: RecordFields) -> None:
+    def __init__(
+        self, models: Sequence[ModelFormat], fields: RecordFields, wording: Wording = IN_A_FILE_OF_SETTINGS
+    ) -> None:
+        self._wording = wording
         self._models = models
         self._fields = fields
         self._routes = Routes(models)
@@ -76,7 +80,7 @@ class CsvLines:
         if all(absent):
             alike = sum(name.startswith("prob_") for name in header.names)
             if alike > 1 and absent[0] == ("probs",):
-                found = f"{alike} columns named prob_…: set class_columns: ['prob_*']"
+                found = f"{alike} columns named prob_…: {self._wording.verb} {self._wording.class_columns}"
                 return Problem(Reason.BAD_HEADER, "a header with the column probs", found)
             return missing_columns(absent[0], header.names, None)
         if len(self._models) > 1 and not times[self._fields.model]:
@@ -96,13 +100,7 @@ class CsvLines:
         return list(dict.fromkeys(name for name in [*single, *outputs, *segments] if name))
 
     def _strange_classes(self, header: Header) -> Problem | None:
-        prefix = self._fields.prefix
-        if prefix is None or len(self._models) > 1:
-            return None
-        known = set(self._wanted())
-        strange = sum(name.startswith(prefix) and name not in known for name in header.names)
-        expected = f"columns {prefix}… of the {len(self._models[0].classes)} classes only"
-        return Problem(Reason.UNKNOWN_CLASS, expected, f"{strange} more") if strange else None
+        return strange_classes(self._models, self._fields.prefix, header.names, self._wanted())
 
     def take(self, block: LineBlock, piece: PieceGathering, header: Header) -> None:
         """Hand the records of a block over."""
@@ -170,16 +168,18 @@ class CsvLines:
         if self._fields.class_columns is None and model.kind is not Kind.SCORE:
             return [[_vector(row[places[0]], model.kind) for _, row in rows]]
         try:
-            return [list(map(float, (row[place] for _, row in rows))) for place in places]
+            columns = [[row[place] for _, row in rows] for place in places]
+            if all(are_plain("".join(column)) for column in columns):
+                return [list(map(float, column)) for column in columns]
         except ValueError:
             pass
         # What is no number stands in the first column, as the reason for its row.
-        columns: list[list[Any]] = [[] for _ in places]
+        judged: list[list[Any]] = [[] for _ in places]
         for _, row in rows:
             odd = next((row[place] for place in places if not is_number(row[place])), None)
-            for column, place in zip(columns, places, strict=True):
+            for column, place in zip(judged, places, strict=True):
                 column.append(float(row[place]) if odd is None else no_number(odd).reason)
-        return columns
+        return judged
 
 
 def _first_line(head: bytes) -> bytes | None:
@@ -197,7 +197,7 @@ def _first_line(head: bytes) -> bytes | None:
 def _all_cells(block: LineBlock) -> list[Row] | None:
     """Return the cells of all lines; None unless each line is a row of its own."""
     text = bytes(block.text)
-    if b"\0" in text:
+    if b"\0" in text or block.has_odd_quotes():
         return None
     try:
         lines = text.decode().split("\n")[:-1]
@@ -212,8 +212,11 @@ def _cells(line: bytes) -> Row | Reason:
     if b"\0" in line:
         return Reason.NUL_BYTES
     try:
+        text = line.decode()
+        if text.count('"') % 2:
+            return Reason.BAD_CSV  # a cell with a newline in it, of which this is the first or the last line
         with wide_cells():
-            return next(csv.reader([line.decode()], strict=True), [])
+            return next(csv.reader([text], strict=True), [])
     except UnicodeDecodeError:
         return Reason.BAD_ENCODING
     except csv.Error:
@@ -231,7 +234,7 @@ def _column(rows: Rows, header: Header, name: str) -> Values | None:
 
 def _time(cell: object) -> object:
     try:
-        return float(cell) if isinstance(cell, str) else cell
+        return float(cell) if isinstance(cell, str) and are_plain(cell) else cell
     except ValueError:
         return cell
 

@@ -49,6 +49,7 @@ class JsonLines:
 
     def take(self, block: LineBlock, piece: PieceGathering, unproven: int | None) -> int | None:
         """Hand the records of a block over; return how many of the file's lines were no objects, None once one was."""
+        self._verdicts.clear()  # nothing of a line outlives its block by much
         braced = block.braced()
         for first, after in _cuts(block):
             records = self._decoded_together(block, first, after, piece) if braced[first:after].all() else None
