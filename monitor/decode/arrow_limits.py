@@ -1,13 +1,16 @@
 """Keeps Parquet and Arrow files from taking the monitor's memory, or its life: each is first read on trial elsewhere."""
 
 import atexit
+import errno
 import os
 import shutil
+import signal
 import socket
 import struct
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from json import loads
 from threading import Lock
 from typing import Any, BinaryIO
@@ -27,7 +30,7 @@ TRIAL_BYTES = 256 << 20
 TRIAL_SECONDS = 60
 """Seconds of a processor that reading a file may take."""
 
-_WAIT_SECONDS = 10.0 * TRIAL_SECONDS
+_WAIT_SECONDS = 3.0 * TRIAL_SECONDS
 
 _PROBLEMS = {
     Reason.BAD_FILE: ("a Parquet or Arrow file, as its name says", "something else"),
@@ -67,7 +70,11 @@ def _asked(file: BinaryIO, request: Mapping[str, Any]) -> Mapping[str, Any]:
     try:
         with _LOCK:
             # It ends by itself when it has nothing to do, so it may have to be started anew.
-            return _BESIDE.ask(number, request) or _BESIDE.ask(number, request) or {"problem": "too_large"}
+            answer = _BESIDE.ask(number, request) or _BESIDE.ask(number, request)
+        if answer is None:
+            # Nothing that a file can do: the process could not be started, or somebody ended it.
+            raise OSError(errno.ECHILD, "no answer from the process that reads Parquet and Arrow files on trial")
+        return answer
     finally:
         if is_copy:
             os.close(number)
@@ -102,7 +109,10 @@ class _Beside:
             self._socket.sendall(text[4:])
             (size,) = struct.unpack("<I", self._received(4))
             answer: Mapping[str, Any] = loads(self._received(size))
-        except (ConnectionError, EOFError, TimeoutError):
+        except TimeoutError:
+            self.end()
+            return {"problem": Reason.TOO_LARGE}
+        except (ConnectionError, EOFError):
             self.end()
             return None
         return answer
@@ -136,7 +146,8 @@ class _Beside:
         if self._socket is not None:
             self._socket.close()
         if self._process is not None:
-            self._process.kill()
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)  # a group of its own, with the file that it reads
             self._process.wait()
         self._socket = self._process = None
 

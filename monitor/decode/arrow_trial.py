@@ -67,9 +67,9 @@ def _answer(file: int, request: Answer) -> Answer:
     with open("/proc/self/statm", encoding="ascii") as statm:  # noqa: PTH123
         held = int(statm.read().split()[0]) * resource.getpagesize()
     most = held + size + request["most_bytes"]
-    resource.setrlimit(resource.RLIMIT_AS, (most, most))
-    resource.setrlimit(resource.RLIMIT_CPU, (request["most_seconds"], request["most_seconds"]))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _limit(resource.RLIMIT_AS, most)
+    _limit(resource.RLIMIT_CPU, request["most_seconds"])
+    _limit(resource.RLIMIT_CORE, 0)
     try:
         return _read(memoryview(mmap.mmap(file, 0, access=mmap.ACCESS_READ)), size, request)
     except MemoryError:
@@ -77,6 +77,12 @@ def _answer(file: int, request: Answer) -> Answer:
     except Exception as error:  # noqa: BLE001 - whatever pyarrow raises, the file is not usable
         # Pyarrow has errors of its own for want of memory, and some of them say so only in words.
         return {"problem": "too_large" if "alloc" in str(error) else "bad_file"}
+
+
+def _limit(what: int, most: int) -> None:
+    _, hard = resource.getrlimit(what)
+    most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    resource.setrlimit(what, (most, most))
 
 
 def _read(data: memoryview, size: int, request: Answer) -> Answer:

@@ -3,22 +3,36 @@
 import gzip
 import io
 import json
+import struct
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from pyarrow import parquet
+from pyarrow import ipc, parquet
 
 from monitor.decode import arrow_limits, gzip_text, stream_arrays
 from monitor.decode.files import read_file
 from monitor.decode.pieces import Format
 from monitor.decode.records import Layout
 from monitor.decode.rejections import RefusedFile
-from tests.decode.streams import GOOD, LINE, RECORD, decode_file, npy, refused_reason, stream, table, vectors_of, write
+from tests.decode.streams import (
+    GOOD,
+    LINE,
+    RECORD,
+    decode_file,
+    npy,
+    npz,
+    refused_reason,
+    stream,
+    table,
+    vectors_of,
+    write,
+)
 
 MEBIBYTE = 1 << 20
 
@@ -102,6 +116,73 @@ def _parquet_of_wide_rows() -> bytes:
     return table({"probs": lists})
 
 
+def _parquet_of_many_wide_rows() -> bytes:
+    file = io.BytesIO()
+    lists = pa.ListArray.from_arrays(pa.array(np.arange(0, 20_000 * 501, 20_000), pa.int32()), np.zeros(10_000_000))
+    rows = pa.table({"probs": lists})
+    with parquet.ParquetWriter(file, rows.schema, compression="zstd") as writer:
+        for _ in range(20):
+            writer.write_table(rows)
+    return file.getvalue()
+
+
+def _parquet_of_a_huge_id() -> bytes:
+    file = io.BytesIO()
+    rows = pa.table({"probs": [GOOD], "id": ["x" * 300_000_000]})
+    parquet.write_table(rows, file, compression="zstd", use_dictionary=False, write_statistics=False)
+    return file.getvalue()
+
+
+def _parquet_of_huge_versions() -> bytes:
+    file = io.BytesIO()
+    texts = pa.array(["x" * 200_000_000, "y" * 200_000_000, "x", "y"], pa.large_string())
+    rows = pa.table({"probs": [GOOD] * 4, "version": texts})
+    parquet.write_table(rows, file, compression="zstd", dictionary_pagesize_limit=1 << 31, write_statistics=False)
+    return file.getvalue()
+
+
+def _arrow_of_zeros() -> bytes:
+    file = io.BytesIO()
+    lists = pa.FixedSizeListArray.from_arrays(pa.array(np.zeros(24_000_000)), 3)
+    batch = pa.record_batch([lists], names=["probs"])
+    with ipc.new_file(file, batch.schema, options=ipc.IpcWriteOptions(compression="zstd")) as opened:
+        opened.write_batch(batch)
+    return file.getvalue()
+
+
+def _npz_of_one_text(length: int, name: str) -> bytes:
+    file = io.BytesIO()
+    arrays: dict[str, Any] = {"probs": np.tile(GOOD, (8_192, 1)), name: np.array("x" * length)}
+    np.savez_compressed(file, **arrays)
+    return file.getvalue()
+
+
+def _npz_of_a_long_version() -> bytes:
+    return _npz_of_one_text(3_900_000, "version")
+
+
+def _npz_of_a_long_id() -> bytes:
+    return _npz_of_one_text(100_000, "id")
+
+
+def _npz_of_many_members(count: int = 300_000) -> bytes:
+    """A directory whose entries all stand for nothing; written as large files have it."""
+    content = npz(probs=np.array([GOOD]))
+    place = content.rindex(b"PK\5\6")
+    start = int.from_bytes(content[place + 16 : place + 20], "little")
+    fields = (0x02014B50, 20, 20, 0, 0, 0, 33, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0)
+    entry = struct.pack("<IHHHHHHIIIHHHHHII", *fields)
+    entries = content[start:place] + b"".join(entry + b"%06d" % number for number in range(count))
+    end = start + len(entries)
+    return (
+        content[:start]
+        + entries
+        + struct.pack("<IQHHIIQQQQ", 0x06064B50, 44, 45, 45, 0, 0, count + 1, count + 1, len(entries), start)
+        + struct.pack("<IIQI", 0x07064B50, 0, end, 1)
+        + struct.pack("<IHHHHIIH", 0x06054B50, 0, 0, 0xFFFF, 0xFFFF, 0xFFFFFFFF, 0xFFFFFFFF, 0)
+    )
+
+
 def _npy_of_two_gigabytes(path: Path) -> None:
     rows = (2 << 30) // 24
     with path.open("wb") as file:
@@ -119,6 +200,13 @@ def _npy_of_two_gigabytes(path: Path) -> None:
         pytest.param(_npz_of_unwanted_arrays, Format.NPZ, id="row 38 unwanted"),
         pytest.param(_parquet_of_many_rows, Format.PARQUET, id="row 42 rows"),
         pytest.param(_parquet_of_wide_rows, Format.PARQUET, id="row 42 wide rows"),
+        pytest.param(_parquet_of_many_wide_rows, Format.PARQUET, id="many wide rows"),
+        pytest.param(_parquet_of_a_huge_id, Format.PARQUET, id="huge id"),
+        pytest.param(_parquet_of_huge_versions, Format.PARQUET, id="huge versions"),
+        pytest.param(_arrow_of_zeros, Format.ARROW, id="arrow"),
+        pytest.param(_npz_of_a_long_version, Format.NPZ, id="long version"),
+        pytest.param(_npz_of_a_long_id, Format.NPZ, id="long id"),
+        pytest.param(_npz_of_many_members, Format.NPZ, id="many members"),
         pytest.param(None, Format.NPY, id="npy of 2 GiB"),
     ],
 )
@@ -135,6 +223,59 @@ def test_c5_a_bomb_is_refused_with_little_memory_and_at_once(make: object, forma
     assert reason == "too_large"
     assert mebibytes < 64
     assert seconds < 2
+
+
+def test_a_single_value_of_an_npz_file_counts_for_all_rows() -> None:
+    """Made once, whatever the number of rows."""
+    pieces = decode_file(
+        npz(probs=np.tile(GOOD, (9_000, 1)), site=np.array("A"), version=np.array("v" * 1_024)), Format.NPZ
+    )
+    assert [piece.accepted for piece in pieces] == [8_192, 808]
+    for piece in pieces:
+        records = piece.models["density"].records
+        assert records.versions is not None
+        assert records.versions.values == ("v" * 1_024,)
+        assert records.fields["site"].values == ("A",)
+    one_more = npz(probs=np.tile(GOOD, (2, 1)), version=np.array(["v", "v" * 1_025]))
+    assert refused_reason(one_more, Format.NPZ) == "too_large"
+
+
+def test_a_directory_of_an_npz_file_is_measured_with_a_comment_behind_it_too() -> None:
+    """As Python's own module finds it."""
+    honest, bomb = npz(probs=np.array([GOOD])), bytearray(_npz_of_many_members(30_000))
+    commented = honest[:-2] + struct.pack("<H", 5) + b"hello"
+    assert refused_reason(commented, Format.NPZ) == "not refused"
+    bomb[-2:] = struct.pack("<H", 5)
+    assert refused_reason(bytes(bomb) + b"hello", Format.NPZ) == "too_large"
+
+
+def test_unwanted_columns_of_an_arrow_file_are_not_unpacked() -> None:
+    """They cost nothing, whatever they would unpack to."""
+    file = io.BytesIO()
+    batch = pa.record_batch([pa.array([GOOD] * 1_000), pa.array(["x" * 300_000] * 1_000)], names=["probs", "junk"])
+    with ipc.new_file(file, batch.schema, options=ipc.IpcWriteOptions(compression="zstd")) as opened:
+        opened.write_batch(batch)
+    (piece,) = decode_file(file.getvalue(), Format.ARROW)
+    assert piece.accepted == 1_000
+
+
+def test_a_trial_that_crashes_or_ends_costs_no_more_than_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Out of time is too large; and a process that is gone is started anew."""
+    content = write([RECORD] * 3, Format.PARQUET)
+    with monkeypatch.context() as patch:
+        patch.setattr(arrow_limits, "TRIAL_SECONDS", 0)
+        assert refused_reason(table({"probs": [GOOD] * 200_000}), Format.PARQUET) == "too_large"
+    with monkeypatch.context() as patch:
+        patch.setattr(arrow_limits, "TRIAL_BYTES", 0)
+        assert refused_reason(table({"probs": [GOOD] * 200_000}), Format.PARQUET) == "too_large"
+    assert refused_reason(content, Format.PARQUET) == "not refused"
+    arrow_limits._BESIDE.end()  # noqa: SLF001
+    assert refused_reason(content, Format.PARQUET) == "not refused"
+    process = arrow_limits._BESIDE._process  # noqa: SLF001
+    assert process is not None
+    process.kill()
+    process.wait()
+    assert refused_reason(content, Format.PARQUET) == "not refused"
 
 
 def test_c5_limits_apply_to_honest_files_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,7 +48,7 @@ def test_the_reason_beside_a_failed_file_says_the_same(watch: Watch) -> None:
     inbox.write("f.jsonl", "POISON")
     inbox.poll()
     inbox.crash()
-    inbox.polls(20, 61)
+    inbox.polls(60, 61)
     said = json.loads((inbox.path / ".failed" / "f.jsonl.reason.json").read_text())
     assert (said["reason"], said["explanation"]) == ("not_jsonl", "poison")
     assert inbox.warnings[0].endswith("until it changes: poison (not_jsonl)")
@@ -68,7 +68,8 @@ def test_a_failure_is_one_short_line_without_the_name() -> None:
 
 def _npz(name: str = SECRET) -> bytes:
     buffer = io.BytesIO()
-    np.savez(buffer, **{name: np.zeros((3, 3))})
+    arrays: dict[str, Any] = {name: np.zeros((3, 3))}
+    np.savez(buffer, **arrays)
     return buffer.getvalue()
 
 

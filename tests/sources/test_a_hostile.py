@@ -45,6 +45,8 @@ def test_a23_a_directory_that_is_missing_is_waited_for(watch: Watch, tmp_path: P
     assert inbox.polls(3) == []
     waits = inbox.source.ready()
     assert waits is not None
+    # Whoever shows it puts the name of the source in front.
+    assert waits.startswith("waits for its directory")
     assert "later" in waits
     assert "ENOENT" in waits
     assert inbox.counted == {"poll_errors": 3}

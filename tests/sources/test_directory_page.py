@@ -1,6 +1,7 @@
 """What `docs/directory.md` promises is so."""
 
 import json
+import os
 import re
 import subprocess
 from collections.abc import Callable
@@ -28,7 +29,30 @@ def test_the_page_gives_the_defaults_as_they_are() -> None:
     assert f"`restat_seconds` | {defaults.restat_seconds:g} |" in PAGE
     assert f"`max_line_bytes` | {defaults.max_line_bytes >> 20} MiB |" in PAGE
     assert f"| {defaults.bytes_per_file >> 20} MiB, {defaults.bytes_per_tick >> 20} MiB |" in PAGE
+    assert f"`seconds_per_tick` | {defaults.seconds_per_tick:g} |" in PAGE
     assert f"`partial_timeout_seconds` | {defaults.partial_timeout_seconds:g} |" in PAGE
+
+
+def test_a_file_renamed_and_touched_within_one_poll_is_read_again(inbox: Inbox) -> None:
+    """As the page says; one that is only renamed is not."""
+    file = inbox.write("a.jsonl", "one")
+    assert inbox.poll() == ["one"]
+    file = file.rename(inbox.path / "b.jsonl")
+    assert inbox.poll() == []
+    os.utime(file.rename(inbox.path / "c.jsonl"), (5, 5))
+    assert inbox.polls(3) == ["one"]
+
+
+def test_a_file_rotated_before_it_was_seen_is_only_counted(inbox: Inbox) -> None:
+    """As the page says; one that was seen before is read on."""
+    inbox.write("a.jsonl", "one").rename(inbox.path / "a.jsonl.1")
+    assert inbox.polls(3) == []
+    assert inbox.counted["unknown_extension"] == 1
+    file = inbox.write("b.jsonl", "two")
+    assert inbox.poll() == ["two"]
+    inbox.write("b.jsonl", "three")
+    file.rename(inbox.path / "b.jsonl.1")
+    assert inbox.polls(3) == ["three"]
 
 
 def test_the_writer_in_python_drops_files_safely(inbox: Inbox) -> None:
