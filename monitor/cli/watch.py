@@ -21,6 +21,7 @@ from monitor.durations import seconds
 from monitor.errors import UsageError
 from monitor.pipeline import Ingestion, Tick
 from monitor.reference_file import Reference
+from monitor.sources.apart import identity_of, would_be_read
 from monitor.sources.crash_guard import CrashGuard
 from monitor.sources.directory import DirectoryOptions, DirectorySource, OnFinish
 from monitor.state.rejected_file import NAME as REJECTED
@@ -105,13 +106,16 @@ def run(options: argparse.Namespace) -> int:
     models = _models(options)
     directory = _directory(options)
     fields = _fields(options, {name for model in models for name in model.format.segment_fields})
-    _check_places(options)
+    if would_be_read(options.state, directory):
+        raise UsageError(f"--state {options.state}: expected a folder outside the one that is watched, found it inside")
     state = State.open(options.state, allow_network=options.state_allow_network)
     try:
         decoder = StreamDecoder(
             [model.format for model in models], fields, hash_key=state.key, keep_raw=options.store_raw
         )
         guard = CrashGuard(options.state / "in_flight")
+        # However it came there, by a link or a mount: what cpcmon writes it never reads as input.
+        directory = replace(directory, never=(identity_of(options.state),))
         source = DirectorySource("inbox", directory, decoder, key=state.key, guard=guard)
         watched = [WatchedModel(model) for model in models]
         for one in watched:
@@ -230,13 +234,6 @@ def _models(options: argparse.Namespace) -> list[ModelOptions]:
     return [
         ModelOptions(reference.model, reference, bounds, segmentation, Kind(options.kind)) for reference in references
     ]
-
-
-def _check_places(options: argparse.Namespace) -> None:
-    """Refuse a state folder that would be read as input: it would feed on itself."""
-    inbox, state = options.inbox.resolve(), options.state.resolve()
-    if state == inbox or (options.recursive and inbox in state.parents):
-        raise UsageError(f"--state {options.state}: expected a folder outside the one that is watched, found it inside")
 
 
 def _fields(options: argparse.Namespace, segment_fields: set[str]) -> RecordFields:

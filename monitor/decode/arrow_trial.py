@@ -66,7 +66,8 @@ def _answer(file: int, request: Answer) -> Answer:
     size = os.fstat(file).st_size
     with open("/proc/self/statm", encoding="ascii") as statm:  # noqa: PTH123
         held = int(statm.read().split()[0]) * resource.getpagesize()
-    most = held + size + request["most_bytes"]
+    # The file as it is mapped, and once more for what is unpacked: that much is no bomb.
+    most = held + 2 * size + request["most_bytes"]
     _limit(resource.RLIMIT_AS, most)
     _limit(resource.RLIMIT_CPU, request["most_seconds"])
     _limit(resource.RLIMIT_CORE, 0)

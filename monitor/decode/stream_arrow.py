@@ -15,6 +15,9 @@ from monitor.decode.record_format import ModelFormat, RecordFields, strange_clas
 from monitor.decode.rejections import Problem, Reason
 from monitor.decode.row_files import RowColumns, RowFiles, rows_a_piece
 
+# Without it, all of a column that stands together in the file would be read at once.
+_BUFFER_BYTES = 1 << 20
+
 
 class ArrowFiles:
     """Decodes Parquet and Arrow files in pieces."""
@@ -38,7 +41,7 @@ class ArrowFiles:
             wanted = _Wanted(where, ArrowColumns(arrow, opened.schema_arrow), self)
             # Texts that repeat are kept once, as the file keeps them.
             paths = [".".join(path) for path in wanted.texts]
-            opened = parquet.ParquetFile(file, read_dictionary=paths, pre_buffer=False)
+            opened = parquet.ParquetFile(file, read_dictionary=paths, pre_buffer=False, buffer_size=_BUFFER_BYTES)
             wanted = _Wanted(where, ArrowColumns(arrow, opened.schema_arrow), self)
             step = self._rows_together(where, file, parquet=True, columns=wanted.tops, texts=paths)
             batches = opened.iter_batches(batch_size=step, columns=wanted.tops, use_threads=False)

@@ -11,6 +11,7 @@ import pytest
 from monitor.decode.hints import ON_THE_COMMAND_LINE
 from monitor.decode.pieces import Format
 from monitor.decode.record_format import ModelFormat, RecordFields
+from monitor.decode.rejections import RefusedFile
 from monitor.decode.stream import StreamDecoder
 from monitor.errors import UsageError
 from tests.decode.streams import (
@@ -189,12 +190,12 @@ def test_hints_may_be_worded_for_the_command_line() -> None:
     """By default they name settings of a file."""
     records = [RECORD | {"probs": [-3.0, 5.0, float(place)], "time": 1.76e12} for place in range(40)]
     text = b"".join(json.dumps(record).encode() + b"\n" for record in records)
-    for words, hints in (
-        ({}, ("looks like logits: set kind: logits", "times look like milliseconds: set time_unit: ms")),
-        (
-            {"wording": ON_THE_COMMAND_LINE},
-            ("looks like logits: add --kind logits", "times look like milliseconds: add --time-unit ms"),
-        ),
-    ):
-        decoder = StreamDecoder((MODEL,), hash_key=KEY, **words)
-        assert decode_text(text, decoder=decoder).hints == {"density": hints}
+    by_default = StreamDecoder((MODEL,), hash_key=KEY)
+    hints = ("looks like logits: set kind: logits", "times look like milliseconds: set time_unit: ms")
+    assert decode_text(text, decoder=by_default).hints == {"density": hints}
+    decoder = StreamDecoder((MODEL,), hash_key=KEY, wording=ON_THE_COMMAND_LINE)
+    hints = ("looks like logits: add --kind logits", "times look like milliseconds: add --time-unit ms")
+    assert decode_text(text, decoder=decoder).hints == {"density": hints}
+    columns = b"prob_cat,prob_dog,prob_owl\n0.7,0.2,0.1\n"
+    with pytest.raises(RefusedFile, match=r"3 columns named prob_…: add --class-columns 'prob_\*' \(bad_header\)"):
+        decode_text(columns, Format.CSV, decoder)

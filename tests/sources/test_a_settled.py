@@ -194,6 +194,29 @@ def test_a_mistake_in_the_decoder_is_a_failure_of_the_file(inbox: Inbox) -> None
     assert inbox.counted["files_failed"] == 1
 
 
+@pytest.mark.parametrize("name", ["f.npy", "f.jsonl"])
+def test_a_shortage_of_memory_is_no_failure_of_the_file(inbox: Inbox, name: str) -> None:
+    """It ends the process, and the file is read by the next one."""
+
+    class Short(type(inbox.decoder)):  # type: ignore[misc]
+        def settled(self, *_: object, **__: object) -> object:
+            raise MemoryError
+
+        def text(self, _: object) -> object:
+            raise MemoryError
+
+    whole = inbox.decoder
+    inbox.decoder = Short()
+    inbox.crash()
+    inbox.put(name, b"one\nEND\n")
+    with pytest.raises(MemoryError):
+        inbox.polls(5)
+    assert not inbox.counted["files_failed"]
+    inbox.decoder = whole
+    inbox.crash()
+    assert inbox.polls(5)[0] == "one"
+
+
 def test_an_empty_file_is_not_read(inbox: Inbox) -> None:
     """An empty file cannot be complete in any of these formats: it is waited for without noise."""
     (inbox.path / "f.npy").touch()
