@@ -14,6 +14,7 @@ from typing import Any
 from monitor.core.estimate import Estimate
 from monitor.core.segments import ALL, Segmentation, name_of
 from monitor.core.window import Bounds
+from monitor.decode.hints import ON_THE_COMMAND_LINE
 from monitor.decode.record_format import RecordFields, TimeUnit
 from monitor.decode.records import Kind
 from monitor.decode.stream import StreamDecoder
@@ -111,7 +112,11 @@ def run(options: argparse.Namespace) -> int:
     state = State.open(options.state, allow_network=options.state_allow_network)
     try:
         decoder = StreamDecoder(
-            [model.format for model in models], fields, hash_key=state.key, keep_raw=options.store_raw
+            [model.format for model in models],
+            fields,
+            hash_key=state.key,
+            keep_raw=options.store_raw,
+            wording=ON_THE_COMMAND_LINE,
         )
         guard = CrashGuard(options.state / "in_flight")
         # However it came there, by a link or a mount: what cpcmon writes it never reads as input.

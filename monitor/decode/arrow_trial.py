@@ -2,7 +2,7 @@
 
 A few bytes of such a file may stand for gigabytes, and pyarrow tells only after it has taken them; some damage makes it end
 the process. So this program runs beside the monitor (see `arrow_limits`), gets each file over a socket, and reads it in a
-fork of itself. It knows nothing of the monitor, so that it starts fast, and no thread is running when it forks.
+fork of itself. It knows nothing of the monitor, so that it starts fast, and no thread of ours is running when it forks.
 """
 
 import gc
@@ -30,7 +30,9 @@ Answer = dict[str, Any]
 
 def main() -> None:
     """Answer one request after the other until the monitor ends, or asks no more for a while."""
-    import pyarrow.ipc  # noqa: PLC0415 - not by the monitor, which imports what stands below
+    # All that is needed later, so that a fork need not load it: pyarrow itself loads some of it on first use.
+    import pyarrow.compute  # noqa: PLC0415 - not by the monitor, which imports what stands below
+    import pyarrow.ipc  # noqa: PLC0415
     import pyarrow.parquet  # noqa: F401, PLC0415
 
     gc.freeze()  # so that a fork need not copy what it does not change

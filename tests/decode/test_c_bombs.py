@@ -265,9 +265,6 @@ def test_a_trial_that_crashes_or_ends_costs_no_more_than_its_file(monkeypatch: p
     with monkeypatch.context() as patch:
         patch.setattr(arrow_limits, "TRIAL_SECONDS", 0)
         assert refused_reason(table({"probs": [GOOD] * 200_000}), Format.PARQUET) == "too_large"
-    with monkeypatch.context() as patch:
-        patch.setattr(arrow_limits, "TRIAL_BYTES", 0)
-        assert refused_reason(table({"probs": [GOOD] * 200_000}), Format.PARQUET) == "too_large"
     assert refused_reason(content, Format.PARQUET) == "not refused"
     arrow_limits._BESIDE.end()  # noqa: SLF001
     assert refused_reason(content, Format.PARQUET) == "not refused"
