@@ -132,8 +132,12 @@ class IdColumn:
         if values is None:
             self.ids.extend(repeat("", count))
             return
-        if set(map(type, values)) == {str}:
+        types = set(map(type, values))
+        if types == {str}:
             self.ids.extend(values)  # type: ignore[arg-type]
+            return
+        if types == {type(None)}:
+            self.ids.extend(repeat("", count))
             return
         before = len(self.ids)
         texts = [text_of(value, floats=False) for value in values]

@@ -71,7 +71,8 @@ class LearnedStruct:
             elif new:
                 known.extend(sorted(new))
                 changed = True
+        # Counted also when nothing was learned: where records hold nothing but a vector, looking for ever would be in vain.
+        self._lessons += 1
         if changed:
-            self._lessons += 1
             useful = {path: known for path, known in self._known.items() if known}
             self._fast = JsonStruct(self._models, self._fields, useful) if useful else None
