@@ -3,21 +3,25 @@
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import msgspec
 
 from monitor.decode.arrived import Arrived
 from monitor.decode.pieces import Decoder
+from monitor.decode.rejections import RefusedFile
 from monitor.sources.base import Delivery
 from monitor.sources.counted import Counted
 from monitor.sources.crash_guard import CrashGuard
-from monitor.sources.failure import Failure
+from monitor.sources.failure import CRASH, DECODER_ERROR, Failure
 from monitor.sources.identity import Look, PrefixCheck
 from monitor.sources.ledger import VERSION, Ledger, Row, State, called
 from monitor.sources.opening import Refusal, error_name
 from monitor.sources.options import DirectoryOptions
 from monitor.sources.system import System
 from monitor.sources.tracked import Tracked
+
+_Decoded = TypeVar("_Decoded")
 
 _SLOWEST_RETRY_SECONDS = 300.0
 _EVENTS = 20
@@ -166,6 +170,34 @@ class Desk:
             self.counted[Counted.FILES_FAILED] += 1
             self.warn(f"{called(tracked.key)}: failed, and left aside until it changes: {failure}")
         return self.deliver(tracked, failed)
+
+    def decoded(
+        self, key: bytes, place: int, decode: Callable[[], _Decoded], trial: Callable[[], object]
+    ) -> _Decoded | Failure:
+        """Decode some of a file, whose place tells it from the rest of it; what it does to the decoder is its own failure.
+
+        Where the process died several times on this very place, `trial` is run in a child first.
+        """
+        guard = self.guard
+        if guard is not None:
+            if guard.kills(key, place, trial):
+                return CRASH
+            guard.note(key, place)
+        try:
+            return decode()
+        except RefusedFile as refused:
+            return Failure.of(refused, key)
+        except OSError:
+            raise
+        except MemoryError:
+            # The process ends here. The note stays, as after a kill: if it is the file's fault, it comes again.
+            guard = None
+            raise
+        except Exception:  # noqa: BLE001 - one file must not stop the others, whatever it does to the decoder
+            return DECODER_ERROR
+        finally:
+            if guard is not None:
+                guard.clear(key, place)
 
     def unreadable(self, tracked: Tracked, error: OSError) -> None:
         """Count a file that cannot be read, and try it again later, ever more slowly."""

@@ -8,11 +8,10 @@ import msgspec
 
 from monitor.decode.arrived import Arrived
 from monitor.decode.pieces import Format, TextPiece
-from monitor.decode.rejections import RefusedFile
 from monitor.sources.base import Delivery
 from monitor.sources.counted import Counted
 from monitor.sources.desk import Desk
-from monitor.sources.failure import CRASH, DECODER_ERROR, Failure
+from monitor.sources.failure import Failure
 from monitor.sources.identity import (
     SMALL_BYTES,
     TAIL_BYTES,
@@ -157,24 +156,8 @@ class GrowingReader:
         return desk.deliver(tracked, row, arrived, {Counted.BYTES_READ: len(data)})
 
     def _decoded(self, key: bytes, piece: TextPiece) -> Arrived | Failure:
-        desk, guard = self._desk, self._desk.guard
-        if guard is not None:
-            if guard.kills(key, piece.offset, lambda: desk.decoder.text(piece)):
-                return CRASH
-            guard.note(key, piece.offset)
-        try:
-            return desk.decoder.text(piece)
-        except RefusedFile as refused:
-            return Failure.of(refused, key)
-        except MemoryError:
-            # The process ends here. The note stays, as after a kill: if it is the file's fault, it comes again.
-            guard = None
-            raise
-        except Exception:  # noqa: BLE001 - one file must not stop the others, whatever it does to the decoder
-            return DECODER_ERROR
-        finally:
-            if guard is not None:
-                guard.clear(key, piece.offset)
+        text = self._desk.decoder.text
+        return self._desk.decoded(key, piece.offset, lambda: text(piece), lambda: text(piece))
 
     def _after(self, file: int, look: Look, row: Row, data: bytes, unproven: int | None) -> Row:
         """Return the row once these bytes are taken."""

@@ -8,7 +8,6 @@ from typing import BinaryIO
 import msgspec
 
 from monitor.decode.arrived import Arrived
-from monitor.decode.rejections import RefusedFile
 from monitor.sources.base import Delivery
 from monitor.sources.counted import Counted
 from monitor.sources.desk import Desk
@@ -223,27 +222,13 @@ class SettledReader:
         tracked.failures = min(tracked.failures + 1, 20)
 
     def _next(self, tracked: Tracked, rows: int) -> Arrived | Failure | None:
-        guard, key = self._desk.guard, tracked.key
-        decoding = self._open[key]
-        if guard is not None:
-            if guard.kills(key, rows, lambda: self._first_piece(tracked, decoding, rows)):
-                return CRASH
-            guard.note(key, rows)
-        try:
-            return next(decoding.pieces, None)
-        except RefusedFile as refused:
-            return Failure.of(refused, key)
-        except OSError:
-            raise
-        except MemoryError:
-            # The process ends here. The note stays, as after a kill: if it is the file's fault, it comes again.
-            guard = None
-            raise
-        except Exception:  # noqa: BLE001 - one file must not stop the others, whatever it does to the decoder
-            return DECODER_ERROR
-        finally:
-            if guard is not None:
-                guard.clear(key, rows)
+        decoding = self._open[tracked.key]
+        return self._desk.decoded(
+            tracked.key,
+            rows,
+            lambda: next(decoding.pieces, None),
+            lambda: self._first_piece(tracked, decoding, rows),
+        )
 
     def _decoded(self, tracked: Tracked, file: BinaryIO, rows: int) -> Iterator[Arrived]:
         """Decode from a row on; nothing is raised before the first piece is asked for."""
