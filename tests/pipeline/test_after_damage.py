@@ -195,7 +195,7 @@ def test_totals_are_measured_under_the_lock(tmp_path: Path, monkeypatch: pytest.
     process.kill()
 
 
-def test_b17_a_start_on_a_full_disk_serves_what_there_is_and_writes_later(tmp_path: Path) -> None:
+def test_b7_a_start_on_a_full_disk_serves_what_there_is_and_writes_later(tmp_path: Path) -> None:
     """Even when the reference changed: what does not fit is not served, and nothing new is mixed with it."""
     with small_disk(tmp_path) as disk:
         process = Process(disk / "state", LINES)
