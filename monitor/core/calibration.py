@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from monitor.core.ensemble import CONSENSUS, Measured, Ready, Variants, calibrate_all, measure, survey
+from monitor.core.ensemble import CONSENSUS, Failed, Measured, Ready, Variants, calibrate_all, measure, survey
 from monitor.core.estimate import Estimate, Result
 from monitor.core.intervals import DEFAULT_LEVEL, IntervalTables, Progress, replay
 from monitor.core.labelled import LabelledOutputs
@@ -55,9 +55,12 @@ class Calibration:
         blocks = lambda: kept if kept is not None else in_blocks(probabilities, self.temperature)  # noqa: E731
         return self.judge(measure(self.estimators, blocks), variants)
 
-    def judge(self, window: Measured, variants: Variants | None = None) -> WindowEstimate:
-        """Ask every estimator about a window that has been measured, from its records or by running totals."""
-        found = survey(self.estimators, variants or {}, window)
+    def judge(self, window: Measured, variants: Variants | None = None, failed: Failed | None = None) -> WindowEstimate:
+        """Ask every estimator about a window that has been measured, from its records or by running totals.
+
+        Where `failed` is given it is told of those that fail, and the others still answer.
+        """
+        found = survey(self.estimators, variants or {}, window, failed)
         results = {
             name: self._with_interval(found.chosen[name].form.full_name, result)
             for name, result in found.answers.items()

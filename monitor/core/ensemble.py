@@ -13,6 +13,9 @@ from monitor.core.estimators.consensus import CONSENSUS, VOICES, consensus, disa
 from monitor.core.labelled import LabelledOutputs
 from monitor.core.scores import Floats, Outputs
 
+Failed = Callable[[str, Exception], None]
+"""Told of an estimator that failed, by its name. Without it, a failure ends the whole evaluation."""
+
 Variants = Mapping[str, str]
 """Which variant of an estimator to use, by its name: `{"cpc_ac": "skip"}`."""
 
@@ -105,16 +108,32 @@ def measure(ready: Iterable[Ready], blocks: Callable[[], Iterable[Outputs]]) -> 
     return MeasuredBlocks(records, (raw, scaled), sums)
 
 
-def answer_measured(ready: Iterable[Ready], window: Measured) -> dict[str, Result]:
-    """Ask the estimators about a measured window."""
+def answer_measured(ready: Iterable[Ready], window: Measured, failed: Failed | None = None) -> dict[str, Result]:
+    """Ask the estimators about a measured window; where `failed` is given, one that fails does not silence the others."""
     records = window.records
     if records == 0:
         return {one.form.full_name: NoEstimate(Why.TOO_FEW_RECORDS, 0) for one in ready}
     confidence = [window.mean_confidence(scaled=scaled) for scaled in (False, True)]
-    return {
-        one.form.full_name: one.estimator.estimate(window.means(one), records, confidence[one.form.scaled])
-        for one in ready
-    }
+    answers: dict[str, Result] = {}
+    for one in ready:
+        name = one.form.full_name
+        try:
+            answers[name] = _checked(
+                name, one.estimator.estimate(window.means(one), records, confidence[one.form.scaled])
+            )
+        except Exception as error:
+            if failed is None:
+                raise
+            failed(name, error)
+            answers[name] = NoEstimate(Why.ERROR, records)
+    return answers
+
+
+def _checked(name: str, result: Result) -> Result:
+    """Refuse a number that is no accuracy, NaN among them: it must never reach a gauge."""
+    if isinstance(result, Estimate) and not 0.0 <= result.accuracy <= 1.0:
+        raise ArithmeticError(f"{name}: expected an accuracy from 0 to 1, found {result.accuracy!r}")
+    return result
 
 
 def answer(ready: Iterable[Ready], blocks: Callable[[], Iterable[Outputs]]) -> dict[str, Result]:
@@ -146,18 +165,19 @@ class Survey:
     disagreement: float | None
 
 
-def survey(ready: Iterable[Ready], variants: Variants, window: Measured) -> Survey:
+def survey(ready: Iterable[Ready], variants: Variants, window: Measured, failed: Failed | None = None) -> Survey:
     """Ask the estimators in the chosen variants; the consensus always hears the default ones."""
     default = tuple(ready)
     chosen = {one.form.name: choose(one, variants.get(one.form.member.name)) for one in default}
     others = [one for one in chosen.values() if one.form.variant is not None]
-    answers = answer_measured([*default, *others], window)
+    answers = answer_measured([*default, *others], window, failed)
     consensus, disagreement = combine(answers)
     return Survey(chosen, {name: answers[one.form.full_name] for name, one in chosen.items()}, consensus, disagreement)
 
 
 __all__ = [
     "CONSENSUS",
+    "Failed",
     "Measured",
     "Ready",
     "Survey",

@@ -12,6 +12,8 @@ class Why(StrEnum):
 
     TOO_FEW_RECORDS = "too_few_records"
     ALL_SETS_EMPTY = "all_sets_empty"
+    ERROR = "error"
+    """The estimator failed."""
 
 
 class Interval(NamedTuple):

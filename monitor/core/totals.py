@@ -10,7 +10,7 @@ from typing import Any, cast
 import numpy as np
 
 from monitor.core.calibration import Calibration, WindowEstimate
-from monitor.core.ensemble import Ready, Variants
+from monitor.core.ensemble import Failed, Ready, Variants
 from monitor.core.estimators.base import Means
 from monitor.core.estimators.conformal import Conformal, ConformalAtConfidence
 from monitor.core.scores import Outputs, Singles, in_blocks
@@ -206,9 +206,9 @@ class WindowTotals:
             self._sets[key] = (score / one_record, size / records, (records - filled) / records, unsure / one_record)
         return self._sets[key]
 
-    def estimate(self, variants: Variants | None = None) -> WindowEstimate:
+    def estimate(self, variants: Variants | None = None, failed: Failed | None = None) -> WindowEstimate:
         """Ask every estimator, at a cost that does not depend on the number of records."""
-        return self.gauge.calibration.judge(self, variants)
+        return self.gauge.calibration.judge(self, variants, failed)
 
 
 def totals_of(gauge: Gauge, probabilities: Singles) -> WindowTotals:
