@@ -1,0 +1,91 @@
+"""What one evaluation of a model found out. Immutable: whoever shows it shows one evaluation, never parts of two."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from monitor.core.alerts import AlertStatus
+from monitor.core.estimate import Estimate, Result
+from monitor.core.segments import Segment, name_of
+from monitor.core.window_state import WindowState
+
+_NONE: Mapping[str, Result] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentReport:
+    """One window: the whole of a model, or one of its segments."""
+
+    segment: Segment
+    records: int
+    state: WindowState
+    results: Mapping[str, Result] = field(default_factory=lambda: _NONE)
+    """By estimator, the consensus among them. Empty when nothing can be said of the window."""
+    disagreement: float | None = None
+    chance_disagreement: float | None = None
+    """What the disagreement stays below when only chance separates the window from the reference."""
+    predicted: tuple[int, ...] = ()
+    """How often each class was predicted; empty when nothing can be said of the window."""
+    last_record_at: float | None = None
+    """When the newest record was made, in Unix seconds; None before any came."""
+    last_valid_at: float | None = None
+    """When the window was last judged and something could be said, in Unix seconds."""
+    alerts: tuple[AlertStatus, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What people call the segment."""
+        return name_of(self.segment)
+
+    @property
+    def valid(self) -> bool:
+        """Whether the accuracy can be said."""
+        return self.state is WindowState.OK
+
+    def estimates(self) -> dict[str, Estimate]:
+        """Return the estimators that have an answer, with it."""
+        return {name: result for name, result in self.results.items() if isinstance(result, Estimate)}
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceFacts:
+    """What a reader of a report wants to know of the reference behind it."""
+
+    version: str
+    created: str
+    fingerprint: str
+    classes: tuple[str, ...]
+    records: int
+    accuracy: float
+    temperature: float
+
+
+@dataclass(frozen=True, slots=True)
+class InputFacts:
+    """What the latest records of a model look like; see `core.input_health`."""
+
+    rejected_share: float | None = None
+    """None before any record came."""
+    degraded: bool = False
+    one_hot: bool = False
+    constant: bool = False
+    hints: tuple[str, ...] = ()
+    """Sentences on what the refused records might be: logits, percentages, milliseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelReport:
+    """One evaluation of one model."""
+
+    model: str
+    at: float
+    """When, in Unix seconds."""
+    seconds: float
+    """How long it took."""
+    reference: ReferenceFacts | None
+    segments: tuple[SegmentReport, ...]
+    """The whole first."""
+    input: InputFacts = field(default_factory=InputFacts)
+    most_segments: int = 0
+    errors: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    """For each estimator that failed in this evaluation, in how many windows."""

@@ -1,0 +1,325 @@
+"""E3 and E4: healthy segments hardly ever alert, a true drop soon does. Real outputs, estimators and state machine.
+
+The classifier of the example (linear discriminant analysis, four grades) is calibrated on 4,000 labelled records.
+Segments draw their records from a large pool of its outputs, so that what a record contributes to each voice of the
+consensus is computed once; a test compares this short way to a window's estimate with the long one.
+
+`python -m tests.core.test_alert_simulation WINDOW SEED…` prints a table of docs/decisions/0011-alerts.md.
+"""
+
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from monitor.core.alerts import CONSENSUS, AlertState, Facts, On, Phase, Rule, step
+from monitor.core.calibration import Calibration, calibrate
+from monitor.core.ensemble import Ready
+from monitor.core.estimate import Estimate
+from monitor.core.estimators.average_thresholded_confidence import ThresholdedConfidence, ThresholdedEntropy
+from monitor.core.estimators.calibrated_confidence import CalibratedConfidence
+from monitor.core.estimators.conformal import AnchoredAtAccuracy, AnchoredAtConfidence
+from monitor.core.estimators.consensus import VOICES
+from monitor.core.estimators.difference_of_confidences import DifferenceOfConfidences
+from monitor.core.labelled import label_outputs
+from monitor.core.scores import Floats, Integers, Outputs, Singles, outputs
+from monitor.core.totals import Gauge, totals_of
+from monitor.core.window_state import WindowState
+from monitor.example_data import _PREVALENCE, _Discriminant, _Patients
+
+SMALL, LARGE = 500, 5000
+"""Windows. The large one is that of the example configuration; what it costs is a busier site, not a longer wait."""
+BATCHES = 25
+"""Looks in which a window is filled anew, whatever its size: 20 or 200 records come between two looks."""
+LOOK_SECONDS = 300.0
+WEEK = 7 * 24 * 12
+"""Looks in a week."""
+POOL = 40_000
+SEGMENTS = 50
+SEED = 22
+"""A reference that had no part in choosing the rules; of four such, the one with most alerts of near rules in health."""
+
+FAR = Rule("accuracy_low", drop=0.05)
+"""Even the upper bound is five points under the reference, for half an hour: for paging."""
+
+EARLY = Rule("accuracy_falling", drop=0.02, on=On.VALUE, for_seconds=3600.0)
+"""The value is two points under the reference, for an hour. For windows of thousands of records."""
+
+PATIENT = replace(EARLY, for_seconds=5 * 3600.0)
+"""The same for windows of hundreds: until the window was filled anew more than twice."""
+
+Booleans = NDArray[np.bool_]
+
+
+class Clinic:
+    """A classifier, its reference, and a pool of records: half as in the reference, half ten points less accurate."""
+
+    def __init__(self, seed: int) -> None:
+        self._patients = _Patients(np.random.default_rng([5, seed]))
+        self._model = _Discriminant(*self._patients.draw(120, _PREVALENCE, contrast=1.0))
+        self.calibration: Calibration = calibrate(label_outputs(*self._said(4_000, contrast=1.0)))
+        healthy, poor = self._said(POOL, contrast=1.0), self._said(POOL, self._contrast_for(drop=0.10))
+        self.vectors: Singles = np.concatenate([healthy[0], poor[0]])
+        self.grades: Integers = np.concatenate([healthy[1], poor[1]])
+        self.correct: Booleans = self.vectors.argmax(axis=1) == self.grades
+        both = outputs(self.vectors, self.calibration.temperature)
+        self._scaled = both.scaled
+        self._voices = tuple(one for one in self.calibration.estimators if one.form.name in VOICES)
+        (self._moving,) = (one for one in self._voices if isinstance(one.estimator, AnchoredAtConfidence))
+        self._said_of = {one.form.name: _per_record(one, both) for one in self._voices if one is not self._moving}
+
+    def _said(self, count: int, contrast: float) -> tuple[Singles, Integers]:
+        measured, grades = self._patients.draw(count, _PREVALENCE, contrast)
+        return self._model.probabilities(measured).astype(np.float32), grades
+
+    def _contrast_for(self, drop: float) -> float:
+        """Find, by labels, how faint the grades' patterns must be for the true accuracy to fall so far."""
+        low, high = 0.4, 1.0
+        wanted = self._accuracy_at(1.0) - drop
+        for _ in range(12):
+            middle = (low + high) / 2.0
+            low, high = (middle, high) if self._accuracy_at(middle) < wanted else (low, middle)
+        return (low + high) / 2.0
+
+    def _accuracy_at(self, contrast: float) -> float:
+        said, grades = self._said(POOL, contrast)
+        return float((said.argmax(axis=1) == grades).mean())
+
+    def looks(self, rows: Integers, window: int) -> dict[str, Floats]:
+        """Return what the voices and the consensus say of each full window, while these rows come a batch at a time."""
+        batches = rows.reshape(-1, window // BATCHES)
+        values = {name: _in_windows(said[batches].sum(axis=1)) / window for name, said in self._said_of.items()}
+        values[self._moving.form.name] = self._moving_sets(batches, window)
+        ranked = np.sort(np.array([values[voice] for voice in VOICES]), axis=0)
+        # The lower quartile of six.
+        return values | {CONSENSUS: 0.75 * ranked[1] + 0.25 * ranked[2]}
+
+    def _moving_sets(self, batches: Integers, window: int) -> Floats:
+        """Return what the voice says whose conformal sets have, in each window, the threshold that its confidence sets."""
+        estimator = self._moving.estimator
+        assert isinstance(estimator, AnchoredAtConfidence)
+        confidence = _in_windows(self._scaled.confidence[batches].sum(axis=1)) / window
+        thresholds = np.array([estimator.threshold(mean) for mean in confidence])
+        found = np.array([estimator.accuracy - estimator.reference_mean(mean) for mean in confidence])
+        for threshold in np.unique(thresholds):
+            now = thresholds == threshold
+            said = self._scaled.sets_at(threshold).mean_score
+            needed = np.convolve(now, np.ones(BATCHES)) > 0.5
+            sums = np.zeros(len(batches))
+            sums[needed] = said[batches[needed]].sum(axis=1)
+            found[now] += _in_windows(sums)[now] / window
+        return found
+
+
+def _per_record(one: Ready, both: Outputs) -> Floats:
+    """Return for each record a number whose mean over a window is the voice's estimate, but for clipping at 0 and 1."""
+    estimator = one.estimator
+    first, *others = estimator.contributions(both.scores(scaled=one.form.scaled), 0.0)
+    match estimator:
+        case DifferenceOfConfidences():
+            first = first + (estimator.accuracy - estimator.confidence)
+        case ThresholdedConfidence() | ThresholdedEntropy():
+            first = first + estimator.tie_weight * others[0]
+        case AnchoredAtAccuracy():
+            first = first + (estimator.accuracy - estimator.anchor)
+        case _:
+            assert isinstance(estimator, CalibratedConfidence)
+    return np.asarray(first, dtype=np.float64)
+
+
+def _in_windows(sums: Floats) -> Floats:
+    """Return the sum of every full window, from the sums of its batches."""
+    running = np.cumsum(np.concatenate([[0.0], sums]))
+    added: Floats = running[BATCHES:] - running[:-BATCHES]
+    return added
+
+
+@cache
+def clinic(seed: int) -> Clinic:
+    """Return the clinic of a seed, made once."""
+    return Clinic(seed)
+
+
+Draw = Callable[[Clinic, np.random.Generator, int, int], Integers]
+"""Draws the rows of the pool that come in so many batches of so many records."""
+
+
+def independent(_: Clinic, random: np.random.Generator, batches: int, batch: int) -> Integers:
+    """Draw each record by itself from the healthy half."""
+    return random.integers(0, POOL, batches * batch)
+
+
+def four_views(_: Clinic, random: np.random.Generator, batches: int, batch: int) -> Integers:
+    """Draw patients of whom four records come that are all alike: chance has a quarter of the records to even out."""
+    return np.repeat(random.integers(0, POOL, batches * batch // 4), 4)
+
+
+def wandering_mix(place: Clinic, random: np.random.Generator, batches: int, batch: int) -> Integers:
+    """Draw healthy records while the shares of the grades wander, as from day to day: log odds of sd 0.3, memory of a day."""
+    memory = np.exp(-1.0 / 288)
+    pushes = 0.3 * np.sqrt(1.0 - memory**2) * random.normal(size=(batches, len(_PREVALENCE)))
+    odds = np.empty_like(pushes)
+    now = 0.3 * random.normal(size=len(_PREVALENCE))
+    for look, push in enumerate(pushes):
+        now = memory * now + push
+        odds[look] = now
+    shares = _PREVALENCE * np.exp(odds)
+    reached = np.cumsum(shares / shares.sum(axis=1, keepdims=True), axis=1)
+    grades = (random.random((batches, batch, 1)) > reached[:, None, :-1]).sum(axis=2).ravel()
+    rows = np.empty(len(grades), dtype=np.int64)
+    for grade in range(len(_PREVALENCE)):
+        known, wanted = np.flatnonzero(place.grades[:POOL] == grade), grades == grade
+        rows[wanted] = random.choice(known, wanted.sum())
+    return rows
+
+
+def facts(place: Clinic, window: int, values: Mapping[str, float]) -> Facts:
+    """Return the facts of one look among many."""
+    interval = place.calibration.intervals.interval
+    return Facts(
+        state=WindowState.OK,
+        records=window,
+        new_records=window // BATCHES,
+        quiet_seconds=0.0,
+        elapsed_seconds=LOOK_SECONDS,
+        results={name: Estimate(value, window, interval(name, value, window)) for name, value in values.items()},
+        reference_accuracy=place.calibration.accuracy,
+    )
+
+
+def fired(rules: Sequence[Rule], place: Clinic, rows: Integers, window: int) -> list[list[int]]:
+    """Return for each rule at which looks an alert began to fire while these rows came."""
+    states, begun = [AlertState()] * len(rules), [list[int]() for _ in rules]
+    said = place.looks(rows, window)
+    names = sorted({rule.estimator for rule in rules})
+    for look, values in enumerate(zip(*(said[name].tolist() for name in names), strict=True)):
+        known = facts(place, window, dict(zip(names, values, strict=True)))
+        for index, rule in enumerate(rules):
+            before = states[index]
+            states[index] = step(rule, before, known, look * LOOK_SECONDS)
+            if states[index].phase is Phase.FIRING and before.phase is Phase.PENDING:
+                begun[index].append(look)
+    return begun
+
+
+def alerts_in(
+    rules: Sequence[Rule], weeks: int, seed: int, window: int, draw: Draw = independent, segments: int = SEGMENTS
+) -> list[int]:
+    """Return for each rule how many alerts fired in all the healthy segments together."""
+    place, alerts = clinic(seed), [0] * len(rules)
+    for segment in range(segments):
+        random = np.random.default_rng([seed, segment])
+        rows = draw(place, random, weeks * WEEK + BATCHES - 1, window // BATCHES)
+        for index, looks in enumerate(fired(rules, place, rows, window)):
+            alerts[index] += len(looks)
+    return alerts
+
+
+def looks_to_fire(
+    rules: Sequence[Rule], seed: int, window: int, draw: Draw = independent, segments: int = SEGMENTS
+) -> list[Floats]:
+    """Return for each rule and segment at how many looks after the drop it fired; infinity if not within four windows."""
+    place, healthy = clinic(seed), BATCHES + 72
+    found = np.full((len(rules), segments), np.inf)
+    for segment in range(segments):
+        random = np.random.default_rng([seed, segment, 1])
+        rows = draw(place, random, healthy + 4 * BATCHES, window // BATCHES)
+        rows[healthy * (window // BATCHES) :] += POOL
+        for index, looks in enumerate(fired(rules, place, rows, window)):
+            # The window of look 0 is the first full one, and that of look 72 the last without a poor record.
+            found[index, segment] = min((look - 72.0 for look in looks if look > 72), default=np.inf)
+    return list(found)
+
+
+def limit_in_looks(rule: Rule) -> float:
+    """Return half a window plus what the rule waits, in looks."""
+    return BATCHES / 2 + max(rule.for_seconds / LOOK_SECONDS, rule.new_records * BATCHES)
+
+
+@pytest.mark.parametrize("window", [SMALL, LARGE])
+def test_the_short_way_to_an_estimate_is_the_long_one(window: int) -> None:
+    """Pooled means give what a window measured from its records gives, interval and all, before and after a drop."""
+    place, random, batch = clinic(SEED), np.random.default_rng(3), window // BATCHES
+    rows = wandering_mix(place, random, 2 * BATCHES, batch)
+    rows[BATCHES * batch :] += POOL
+    gauge, said = Gauge(place.calibration), place.looks(rows, window)
+    for look in range(0, BATCHES + 1, 5):
+        results = facts(place, window, {name: float(values[look]) for name, values in said.items()}).results
+        expected = totals_of(gauge, place.vectors[rows[look * batch : look * batch + window]]).estimate()
+        for name in (*VOICES, CONSENSUS):
+            result, wanted = results[name], expected[name]
+            assert isinstance(result, Estimate)
+            assert isinstance(wanted, Estimate)
+            assert result.interval is not None
+            assert wanted.interval is not None
+            # The pool's scores are added up in single precision.
+            assert (result.accuracy, *result.interval) == pytest.approx((wanted.accuracy, *wanted.interval), abs=1e-6)
+
+
+@pytest.mark.parametrize(("window", "early"), [(LARGE, EARLY), (SMALL, PATIENT)])
+def test_e3_fifty_healthy_segments_in_four_weeks_give_at_most_two_alerts(window: int, early: Rule) -> None:
+    """403,200 looks at overlapping windows."""
+    for alerts in alerts_in([FAR, early], 4, SEED, window):
+        assert alerts <= 2
+
+
+@pytest.mark.parametrize(("window", "early", "share"), [(LARGE, EARLY, 0.95), (SMALL, PATIENT, 0.90)])
+def test_e4_a_true_drop_of_ten_points_fires_within_half_a_window_plus_for(
+    window: int, early: Rule, share: float
+) -> None:
+    """The early rule does, in nearly every segment; the far one is later, and soon enough only in the large window."""
+    place = clinic(SEED)
+    assert place.correct[:POOL].mean() - place.correct[POOL:].mean() == pytest.approx(0.10, abs=0.01)
+    far, soon = looks_to_fire([FAR, early], SEED, window)
+    assert np.mean(soon <= limit_in_looks(early)) >= share
+    assert np.mean(far <= limit_in_looks(FAR) + BATCHES) >= (share if window == LARGE else 0.5)
+
+
+def test_e3_in_a_small_window_the_early_rule_alarms() -> None:
+    """Why it is for large windows only."""
+    assert alerts_in([EARLY], 1, SEED, SMALL, segments=10)[0] > 2
+
+
+def test_the_simulation_has_the_noise_that_makes_careless_rules_alarm() -> None:
+    """A near threshold without a wait, on the value: were this quiet, the silence of the other rules would mean nothing."""
+    careless = Rule("careless", drop=0.01, on=On.VALUE, for_seconds=0.0, new_records=0.0, hysteresis=0.0)
+    assert alerts_in([careless], 1, SEED, SMALL, segments=5)[0] > 50
+
+
+_MEASURED = {
+    "`drop: 0.05`, `on: upper`, `for: 30m`": FAR,
+    "`drop: 0.05`, `on: upper`, `new_records: 1`": replace(FAR, new_records=1.0),
+    "`drop: 0.05`, `for: 30m`": replace(FAR, on=On.VALUE),
+    "`drop: 0.02`, `on: upper`, `for: 30m`": replace(FAR, drop=0.02),
+    "`drop: 0.025`, `for: 30m`": replace(EARLY, drop=0.025, for_seconds=1800.0),
+    "`drop: 0.02`, `for: 30m`": replace(EARLY, for_seconds=1800.0),
+    "`drop: 0.02`, `for: 1h`": EARLY,
+    "`drop: 0.02`, `for: 5h`": PATIENT,
+    "`drop: 0`, `on: upper`, `for: 30m`": replace(FAR, drop=0.0),
+    "`drop: 0`, `on: upper`, `new_records: 1.5`": replace(FAR, drop=0.0, new_records=1.5),
+    "`drop: 0.015`, `for: 1h`, `estimator: doc_ts`": replace(EARLY, drop=0.015, estimator="doc_ts"),
+}
+"""On the value where nothing is said."""
+
+
+def main(window: int, seeds: Sequence[int], draws: Collection[Draw]) -> None:
+    """Print a table for each kind of stream: alerts in four weeks of 50 healthy segments, and how a drop of ten points is found."""
+    rules = list(_MEASURED.values())
+    for draw in draws:
+        alerts = np.array([alerts_in(rules, 4, seed, window, draw) for seed in seeds])
+        delays = np.array([looks_to_fire(rules, seed, window, draw) for seed in seeds])
+        sys.stdout.write(f"\n{draw.__name__}, windows of {window}, seeds {seeds}\n")
+        for index, (name, rule) in enumerate(_MEASURED.items()):
+            within = np.mean(delays[:, index] <= limit_in_looks(rule), axis=1)
+            shown = ", ".join(map(str, alerts[:, index])), ", ".join(f"{100.0 * share:.0f}" for share in within)
+            ever, median = np.mean(np.isfinite(delays[:, index])), 5 * np.median(delays[:, index])
+            sys.stdout.write(f"| {name} | {shown[0]} | {shown[1]}% | {ever:.0%} | {median:.0f} min |\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), [int(word) for word in sys.argv[2:]], (independent, wandering_mix, four_views))

@@ -1,0 +1,734 @@
+"""The machine behind alerts: what fires, what recovers, what is held, and what a changed rule does."""
+
+import itertools
+import json
+import math
+from dataclasses import asdict, dataclass, replace
+from enum import Enum
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from monitor.core.alerts import (
+    CONSENSUS,
+    AlertState,
+    AlertStatus,
+    Facts,
+    Kind,
+    On,
+    Phase,
+    Rule,
+    Severity,
+    status,
+    step,
+)
+from monitor.core.estimate import Estimate, Interval, NoEstimate, Result, Why
+from monitor.core.window_state import WindowState
+
+HALF_AN_HOUR = 1800.0
+LOW = Rule("accuracy_low", below=0.80, for_seconds=HALF_AN_HOUR)
+SILENT = Rule("silent", kind=Kind.SILENT, after_seconds=7200.0, for_seconds=0.0)
+DEGRADED = Rule("degraded", kind=Kind.DEGRADED_INPUT, for_seconds=600.0)
+UNSURE = Rule("unsure", kind=Kind.DISAGREEMENT)
+
+LOOK = Facts(
+    state=WindowState.OK,
+    records=500,
+    new_records=20,
+    quiet_seconds=0.0,
+    elapsed_seconds=300.0,
+    results={},
+    disagreement=0.01,
+    chance_disagreement=0.04,
+    reference_accuracy=0.90,
+)
+"""One look in many: five minutes and 20 records after the one before."""
+
+
+def saying(upper: float, look: Facts = LOOK, *, estimator: str = CONSENSUS) -> Facts:
+    """Return a look at which an estimator's upper bound is this."""
+    results: dict[str, Result] = {estimator: Estimate(upper - 0.03, look.records, Interval(upper - 0.06, upper))}
+    return replace(look, results=results)
+
+
+GOOD, BETWEEN, POOR = saying(0.90), saying(0.805), saying(0.70)
+
+
+def run(rule: Rule, looks: list[Facts], state: AlertState | None = None, *, begin: float = 1000.0) -> list[AlertState]:
+    """Return the states after each look, five minutes apart by the wall clock."""
+    states = [state or AlertState()]
+    for index, look in enumerate(looks):
+        states.append(step(rule, states[-1], look, begin + 300.0 * index))
+    return states[1:]
+
+
+def phases(rule: Rule, looks: list[Facts], state: AlertState | None = None) -> list[Phase]:
+    """Return the phases after each look."""
+    return [after.phase for after in run(rule, looks, state)]
+
+
+def episodes(rule: Rule, looks: list[Facts]) -> int:
+    """Return how often an alert began to fire."""
+    seen = [Phase.OK, *phases(rule, looks)]
+    return sum(
+        after is Phase.FIRING and before in {Phase.OK, Phase.PENDING} for before, after in itertools.pairwise(seen)
+    )
+
+
+FIRING = run(LOW, [POOR] * 7)[-1]
+PENDING = run(LOW, [POOR] * 4)[-1]
+RECOVERING = run(LOW, [*[POOR] * 7, *[GOOD] * 3])[-1]
+
+
+# The machine
+
+
+@pytest.mark.parametrize(
+    ("looks", "phase"),
+    [
+        pytest.param([], Phase.OK, id="never looked"),
+        pytest.param([GOOD], Phase.OK, id="one good look"),
+        pytest.param([POOR], Phase.PENDING, id="one poor look"),
+        pytest.param([POOR] * 6, Phase.PENDING, id="one look short"),
+        pytest.param([POOR] * 7, Phase.FIRING, id="half an hour after it became pending"),
+        pytest.param([*[POOR] * 6, GOOD, POOR], Phase.PENDING, id="one good look restarts the wait"),
+        pytest.param([*[POOR] * 6, BETWEEN], Phase.OK, id="hysteresis is for recovery only"),
+        pytest.param([*[POOR] * 7, BETWEEN], Phase.FIRING, id="above the threshold, not beyond hysteresis"),
+        pytest.param([*[POOR] * 7, GOOD], Phase.RECOVERING, id="one good look after firing"),
+        pytest.param([*[POOR] * 7, *[GOOD] * 6], Phase.RECOVERING, id="recovery one look short"),
+        pytest.param([*[POOR] * 7, *[GOOD] * 7], Phase.OK, id="recovered"),
+        pytest.param([*[POOR] * 7, *[GOOD] * 6, BETWEEN], Phase.FIRING, id="recovery that did not last"),
+        pytest.param([*[POOR] * 7, *[GOOD] * 6, BETWEEN, *[GOOD] * 6], Phase.RECOVERING, id="recovery starts anew"),
+    ],
+)
+def test_an_alert_after(looks: list[Facts], phase: Phase) -> None:
+    """Half an hour of poor looks fires, half an hour of good ones ends it."""
+    state = run(LOW, looks)[-1] if looks else AlertState()
+    assert state.phase is phase
+
+
+@pytest.mark.parametrize("records", [0, 1, 2, 500])
+def test_a_window_needs_a_fifth_of_new_records_and_at_least_one(records: int) -> None:
+    """Time alone never fires."""
+    needed = max(1, math.ceil(records / 5))
+    slow = saying(0.7, replace(LOOK, records=records, new_records=0, elapsed_seconds=86_400.0))
+    last = replace(slow, new_records=1)
+    begun = run(LOW, [slow] * 3)[-1]
+    assert begun.phase is Phase.PENDING
+    assert [after.phase for after in run(LOW, [last] * needed, begun)] == [
+        *[Phase.PENDING] * (needed - 1),
+        Phase.FIRING,
+    ]
+
+
+def test_records_alone_never_fire() -> None:
+    """A burst that fills the window many times over still waits for its time."""
+    burst = saying(0.7, replace(LOOK, new_records=10_000, elapsed_seconds=1.0))
+    assert phases(LOW, [burst] * 1800)[-1] is Phase.PENDING
+    assert phases(LOW, [burst] * 1801)[-1] is Phase.FIRING
+
+
+def test_an_accuracy_alert_needs_two_looks_even_without_a_wait() -> None:
+    """What made it pending cannot also confirm it."""
+    at_once = replace(LOW, for_seconds=0.0, new_records=0.0)
+    assert phases(at_once, [POOR, POOR]) == [Phase.PENDING, Phase.FIRING]
+    assert phases(at_once, [POOR, replace(POOR, new_records=0)]) == [Phase.PENDING] * 2
+
+
+@pytest.mark.parametrize(
+    ("rule", "bad", "between", "well"),
+    [
+        pytest.param(Rule("r", below=0.8), 0.799, 0.80, 0.81, id="below, upper bound"),
+        pytest.param(
+            Rule("r", below=0.8, on=On.VALUE), 0.829, 0.83, 0.84, id="below, value 0.03 under the upper bound"
+        ),
+        pytest.param(
+            Rule("r", below=0.8, on=On.LOWER), 0.859, 0.86, 0.87, id="below, lower bound 0.06 under the upper"
+        ),
+        pytest.param(Rule("r", drop=0.05), 0.849, 0.85, 0.86, id="drop under the reference's 0.90"),
+        pytest.param(Rule("r", drop=0.0), 0.899, 0.90, 0.91, id="drop of nothing"),
+        pytest.param(Rule("r", above=0.9), 0.901, 0.90, 0.89, id="above, upper bound"),
+        pytest.param(Rule("r", above=0.9, on=On.LOWER), 0.961, 0.96, 0.95, id="above, lower bound"),
+        pytest.param(Rule("r", below=0.998), 0.997, 0.998, 0.999, id="hysteresis ends half way to 1"),
+        pytest.param(Rule("r", below=0.8, hysteresis=0.0), 0.799, None, 0.80, id="no hysteresis"),
+        pytest.param(Rule("r", below=0.8, estimator="doc_ts"), 0.799, 0.80, 0.81, id="another estimator"),
+    ],
+)
+def test_what_is_compared(rule: Rule, bad: float, between: float | None, well: float) -> None:
+    """The chosen end of the rule's own estimator meets the threshold; in between nothing changes."""
+    firing = AlertState(Phase.FIRING, 5.0, rule=rule.fingerprint)
+
+    def seen(upper: float) -> Facts:
+        # Away from rounding: half a hair towards the side that the table means.
+        return saying(upper + (1e-9 if (rule.above is None) else -1e-9), estimator=rule.estimator)
+
+    assert step(rule, AlertState(), seen(bad), 1.0).phase is Phase.PENDING
+    assert step(rule, firing, seen(bad), 1.0) == firing
+    assert step(rule, firing, seen(well), 1.0).phase is Phase.RECOVERING
+    assert step(rule, AlertState(), seen(well), 1.0).phase is Phase.OK
+    if between is not None:
+        assert step(rule, AlertState(), seen(between), 1.0).phase is Phase.OK
+        assert step(rule, firing, seen(between), 1.0) == firing
+
+
+@pytest.mark.parametrize(
+    ("rule", "at", "recovered"),
+    [
+        pytest.param(Rule("r", below=0.75, hysteresis=0.125, on=On.VALUE), 0.75, 0.875, id="below"),
+        pytest.param(Rule("r", above=0.75, hysteresis=0.125, on=On.VALUE), 0.75, 0.625, id="above"),
+    ],
+)
+def test_exactly_at_the_threshold_is_not_beyond_it(rule: Rule, at: float, recovered: float) -> None:
+    """Neither does it fire at the threshold, nor is the last hair of the hysteresis asked for."""
+    firing = AlertState(Phase.FIRING, 5.0, rule=rule.fingerprint)
+    exactly = replace(LOOK, results={CONSENSUS: Estimate(at, 500)})
+    assert step(rule, AlertState(), exactly, 1.0).phase is Phase.OK
+    assert step(rule, firing, exactly, 1.0).phase is Phase.FIRING
+    back = replace(LOOK, results={CONSENSUS: Estimate(recovered, 500)})
+    assert step(rule, firing, back, 1.0).phase is Phase.RECOVERING
+
+
+def test_a_share_of_the_window_is_not_rounded_up_by_its_last_digit() -> None:
+    """0.07 times 100 is a hair over 7 in binary; one and a half windows are more than the window."""
+    assert replace(LOW, new_records=0.07).new_records_of(100) == 7
+    assert replace(LOW, new_records=0.071).new_records_of(100) == 8
+    assert replace(LOW, new_records=1.5).new_records_of(500) == 750
+
+
+def test_without_an_interval_the_value_is_compared() -> None:
+    """An estimate without bounds is still judged."""
+    poor = replace(LOOK, results={CONSENSUS: Estimate(0.79, 500)})
+    assert step(LOW, AlertState(), poor, 1.0).phase is Phase.PENDING
+    assert status(LOW, AlertState(), poor).value == 0.79
+
+
+@pytest.mark.parametrize(
+    ("rule", "disagreement", "phase"),
+    [
+        pytest.param(UNSURE, 0.041, Phase.PENDING, id="over chance"),
+        pytest.param(UNSURE, 0.039, Phase.OK, id="within chance"),
+        pytest.param(replace(UNSURE, above=0.1), 0.09, Phase.OK, id="over chance, under its own threshold"),
+        pytest.param(replace(UNSURE, above=0.1), 0.11, Phase.PENDING, id="over its own threshold"),
+    ],
+)
+def test_disagreement(rule: Rule, disagreement: float, phase: Phase) -> None:
+    """Disagreement is compared with a threshold, or with what chance gives."""
+    assert step(rule, AlertState(), replace(LOOK, disagreement=disagreement), 1.0).phase is phase
+
+
+def test_a_disagreement_near_zero_can_recover() -> None:
+    """Where chance gives less than the hysteresis, half of it is enough."""
+    firing = AlertState(Phase.FIRING, 5.0, rule=UNSURE.fingerprint)
+    tight = replace(LOOK, chance_disagreement=0.008)
+    assert step(UNSURE, firing, replace(tight, disagreement=0.005), 1.0).phase is Phase.FIRING
+    assert step(UNSURE, firing, replace(tight, disagreement=0.004), 1.0).phase is Phase.RECOVERING
+
+
+# What cannot be judged is held
+
+_NOT_JUDGED = [
+    *(
+        pytest.param(LOW, replace(POOR, state=state), id=f"accuracy while {state}")
+        for state in WindowState
+        if state not in {WindowState.OK, WindowState.ERROR}
+    ),
+    pytest.param(LOW, LOOK, id="no answer of the estimator"),
+    pytest.param(LOW, replace(LOOK, results={CONSENSUS: NoEstimate(Why.TOO_FEW_RECORDS, 3)}), id="no estimate"),
+    pytest.param(LOW, replace(LOOK, results={CONSENSUS: Estimate(math.nan, 500)}), id="not a number"),
+    pytest.param(LOW, replace(saying(0.7, estimator="doc_ts"), state=WindowState.ERROR), id="only another estimator"),
+    pytest.param(Rule("r", drop=0.1), replace(POOR, reference_accuracy=None), id="drop without a reference"),
+    pytest.param(UNSURE, replace(LOOK, disagreement=None), id="no disagreement"),
+    pytest.param(UNSURE, replace(LOOK, disagreement=0.5, chance_disagreement=None), id="chance unknown"),
+    pytest.param(UNSURE, replace(LOOK, disagreement=0.5, state=WindowState.STALE), id="disagreement while stale"),
+    pytest.param(SILENT, replace(LOOK, quiet_seconds=9e9, state=WindowState.CATCHING_UP), id="silent, catching up"),
+    pytest.param(DEGRADED, replace(LOOK, degraded=True, state=WindowState.CATCHING_UP), id="degraded, catching up"),
+]
+
+
+@pytest.mark.parametrize("phase", list(Phase))
+@pytest.mark.parametrize(("rule", "look"), _NOT_JUDGED)
+def test_what_cannot_be_judged_changes_nothing(rule: Rule, look: Facts, phase: Phase) -> None:
+    """Neither phase nor dwell moves, even under a changed rule, and it is shown as held without a value."""
+    for fingerprint in (rule.fingerprint, "another rule"):
+        before = AlertState(phase, 5.0, 600.0, 40, fingerprint)
+        assert step(rule, before, look, 1e9) == before
+        shown = status(rule, before, look)
+        assert (shown.held, shown.phase, shown.since, shown.value) == (True, phase, 5.0, None)
+
+
+def test_an_error_of_one_estimator_does_not_silence_the_rules_on_others() -> None:
+    """The window's state is `error`, and the consensus has an answer: it is judged."""
+    assert phases(LOW, [replace(POOR, state=WindowState.ERROR)] * 7)[-1] is Phase.FIRING
+
+
+def test_dwell_goes_on_after_it_was_held() -> None:
+    """What had passed before counts, what passed meanwhile does not."""
+    stale = replace(POOR, state=WindowState.STALE)
+    assert phases(LOW, [*[POOR] * 4, *[stale] * 50, *[POOR] * 2])[-1] is Phase.PENDING
+    assert phases(LOW, [*[POOR] * 4, *[stale] * 50, *[POOR] * 3])[-1] is Phase.FIRING
+
+
+# Silence and degraded input
+
+
+def quiet(seconds: float, new: int = 0) -> Facts:
+    """Return a look at a window to which no record came for so long."""
+    return replace(LOOK, state=WindowState.STALE, quiet_seconds=seconds, new_records=new)
+
+
+def test_silence_fires_when_its_time_is_over_and_ends_with_a_record() -> None:
+    """Without a wait of its own it fires at the first look past its time."""
+    looks = [quiet(7200.0), quiet(7201.0), quiet(9000.0), quiet(10.0, new=1)]
+    assert phases(SILENT, looks) == [Phase.OK, Phase.FIRING, Phase.FIRING, Phase.OK]
+
+
+def test_records_that_came_while_a_silence_was_held_end_it() -> None:
+    """They are no new records any more at the first look that can judge."""
+    held = replace(quiet(0.0, new=400), state=WindowState.CATCHING_UP)
+    assert phases(SILENT, [quiet(8000.0), held, quiet(60.0)]) == [Phase.FIRING, Phase.FIRING, Phase.OK]
+
+
+def test_silence_with_a_wait_waits_to_fire_and_not_to_end() -> None:
+    """Its `for` counts running time only."""
+    rule = replace(SILENT, for_seconds=600.0)
+    looks = [quiet(7300.0), quiet(7600.0), quiet(7900.0), quiet(10.0, new=1)]
+    assert phases(rule, looks) == [Phase.PENDING, Phase.PENDING, Phase.FIRING, Phase.OK]
+
+
+def test_degraded_input_dwells_in_time_only() -> None:
+    """Where everything is refused, no new record will ever confirm it."""
+    bad = replace(LOOK, degraded=True, new_records=0)
+    fine = replace(bad, degraded=False)
+    assert phases(DEGRADED, [bad] * 3) == [Phase.PENDING, Phase.PENDING, Phase.FIRING]
+    assert phases(DEGRADED, [*[bad] * 3, *[fine] * 3])[3:] == [Phase.RECOVERING, Phase.RECOVERING, Phase.OK]
+
+
+# What is shown
+
+
+def test_since_tells_when_the_phase_began_and_recovering_keeps_when_it_fired() -> None:
+    """Times are the wall clock's at the look that changed the phase."""
+    states = run(LOW, [GOOD, *[POOR] * 8, *[GOOD] * 8], begin=0.0)
+    assert states[0].since == 0.0
+    assert {state.since for state in states if state.phase is Phase.PENDING} == {300.0}
+    assert {state.since for state in states if state.phase in {Phase.FIRING, Phase.RECOVERING}} == {2100.0}
+    assert states[-1] == AlertState(Phase.OK, 4500.0, rule=LOW.fingerprint)
+
+
+@pytest.mark.parametrize("phase", list(Phase))
+def test_firing_and_recovering_are_firing(phase: Phase) -> None:
+    """An alert that recovers has not recovered."""
+    assert status(LOW, AlertState(phase), GOOD).firing is (phase in {Phase.FIRING, Phase.RECOVERING})
+
+
+def test_status_shows_what_was_compared() -> None:
+    """The estimator, the threshold as a number, and the end of the estimate."""
+    rule = Rule("fell", drop=0.05, severity=Severity.CRITICAL, estimator="doc_ts")
+    shown = status(rule, AlertState(Phase.FIRING, 7.0), saying(0.7, estimator="doc_ts"))
+    assert shown == AlertStatus(
+        "fell",
+        Kind.ACCURACY,
+        Severity.CRITICAL,
+        Phase.FIRING,
+        7.0,
+        held=False,
+        estimator="doc_ts",
+        threshold=0.90 - 0.05,
+        value=0.7,
+    )
+    assert status(UNSURE, AlertState(), LOOK).threshold == 0.04
+    for rule in (SILENT, DEGRADED):
+        assert (status(rule, AlertState(), LOOK).threshold, status(rule, AlertState(), LOOK).estimator) == (None, None)
+
+
+# Against a second machine, written as a search over the whole history
+
+
+class Mood(Enum):
+    """What a look is to a rule."""
+
+    BAD = -1
+    BETWEEN = 0
+    WELL = 1
+    HELD = None
+
+
+@dataclass(frozen=True)
+class Glance:
+    """A look as the oracle sees it."""
+
+    mood: Mood
+    seconds: float
+    new: int
+
+
+def slow_machine(glances: list[Glance], rule: Rule, records: int) -> tuple[Phase, float, float, int]:
+    """Return phase, since (as the number of the look, -1 for never), and dwell after a whole history.
+
+    Turns are found one after the other: the first stretch of looks, all bad (or, when it fires, all well), that lasts
+    and ends with a look to which a record came.
+    """
+    seen = [(number, glance) for number, glance in enumerate(glances) if glance.mood is not Mood.HELD]
+    needed = max(1, -(-round(rule.new_records * records * 1000) // 1000))
+    firing, position, since = False, 0, -1.0
+    while True:
+        wanted = Mood.WELL if firing else Mood.BAD
+        turn = None
+        for last in range(position, len(seen)):
+            first = last
+            while first > position and seen[first - 1][1].mood is wanted and seen[last][1].mood is wanted:
+                first -= 1
+            after = [glance for _, glance in seen[first + 1 : last + 1]]
+            seconds, new = sum(one.seconds for one in after), sum(one.new for one in after)
+            confirmed = seconds >= rule.for_seconds and new >= needed and seen[last][1].new > 0
+            if seen[last][1].mood is wanted and confirmed:
+                turn = last
+                break
+            if seen[last][1].mood is wanted:
+                left_off = (
+                    (Phase.RECOVERING, since, seconds, new)
+                    if firing
+                    else (Phase.PENDING, float(seen[first][0]), seconds, new)
+                )
+            else:
+                left_off = (Phase.FIRING if firing else Phase.OK, since, 0.0, 0)
+                if not firing and last > position and seen[last - 1][1].mood is wanted:
+                    since = float(seen[last][0])
+                    left_off = (Phase.OK, since, 0.0, 0)
+        if turn is None:
+            return left_off if position < len(seen) else (Phase.FIRING if firing else Phase.OK, since, 0.0, 0)
+        firing, position, since = not firing, turn + 1, float(seen[turn][0])
+
+
+_RULES = [
+    Rule("r", below=0.8, hysteresis=0.02),
+    Rule("r", drop=0.1, hysteresis=0.02),
+    Rule("r", above=0.8, on=On.LOWER, hysteresis=0.02),
+    Rule("r", kind=Kind.DISAGREEMENT, above=0.1, hysteresis=0.02),
+    Rule("r", kind=Kind.DISAGREEMENT, hysteresis=0.02),
+]
+
+
+def look_of(glance: Glance, rule: Rule, records: int) -> Facts:
+    """Return facts that are of a mood to a rule."""
+    away = {Mood.BAD: -0.01, Mood.BETWEEN: 0.01, Mood.WELL: 0.03, Mood.HELD: -0.01}[glance.mood]
+    state = WindowState.STALE if glance.mood is Mood.HELD else WindowState.OK
+    upward = rule.above is not None or rule.kind is Kind.DISAGREEMENT
+    compared = 0.8 - away if upward else 0.8 + away
+    return Facts(
+        state=state,
+        records=records,
+        new_records=glance.new,
+        quiet_seconds=0.0,
+        elapsed_seconds=glance.seconds,
+        results={CONSENSUS: Estimate(0.5, records, Interval(compared, compared))},
+        disagreement=0.1 - away,
+        chance_disagreement=0.1,
+        reference_accuracy=0.9,
+    )
+
+
+_GLANCES = st.lists(
+    st.builds(Glance, st.sampled_from(Mood), st.sampled_from([0.0, 60.0, 300.0]), st.sampled_from([0, 1, 2, 20])),
+    max_size=40,
+)
+
+
+@settings(max_examples=500)
+@given(
+    glances=_GLANCES,
+    rule=st.sampled_from(_RULES),
+    wait=st.sampled_from([0.0, 60.0, 300.0, 900.0]),
+    share=st.sampled_from([0.0, 0.2, 1.0]),
+    records=st.sampled_from([0, 1, 2, 100]),
+)
+def test_any_history_ends_as_the_slow_machine_says(
+    glances: list[Glance], rule: Rule, wait: float, share: float, records: int
+) -> None:
+    """One step at a time gives what a search over the whole history finds."""
+    rule = replace(rule, for_seconds=wait, new_records=share)
+    state = AlertState(since=-1.0)
+    for number, glance in enumerate(glances):
+        state = step(rule, state, look_of(glance, rule, records), float(number))
+        found = (state.phase, state.since, state.dwell_seconds, state.dwell_records)
+        assert found == slow_machine(glances[: number + 1], rule, records)
+
+
+@given(glances=_GLANCES, cut=st.integers(0, 40), wait=st.sampled_from([0.0, 300.0, 900.0]))
+def test_e8_any_history_survives_a_restart_at_any_look(glances: list[Glance], cut: int, wait: float) -> None:
+    """State that was written as plain values and read again goes on as if nothing had happened."""
+    rule = replace(_RULES[0], for_seconds=wait)
+    looks = [look_of(glance, rule, 100) for glance in glances]
+    whole = run(rule, looks)
+    parts = run(rule, looks[:cut])
+    parts += run(rule, looks[cut:], stored(parts[-1]) if parts else None, begin=1000.0 + 300.0 * len(parts))
+    assert parts == whole
+
+
+def stored(state: AlertState) -> AlertState:
+    """Return a state as it comes back from where plain values are kept."""
+    values = json.loads(json.dumps(asdict(state)))
+    return AlertState(**{**values, "phase": Phase(values["phase"])})
+
+
+# Scenarios of reliability.md, group E, as far as they concern the machine alone
+
+
+def test_e1_ten_poor_records_are_no_alert() -> None:
+    """A window that warms up is not judged, however poor and however long."""
+    warming = saying(0.1, replace(LOOK, state=WindowState.WARMING, records=10, new_records=10))
+    assert set(phases(LOW, [warming] * 100)) == {Phase.OK}
+
+
+def test_e2_an_empty_window_is_no_alert() -> None:
+    """Nothing to compare: held, without a value."""
+    empty = replace(
+        LOOK, state=WindowState.WARMING, records=0, new_records=0, disagreement=None, chance_disagreement=None
+    )
+    for rule in (LOW, UNSURE, replace(LOW, below=None, above=0.1)):
+        assert run(rule, [empty] * 10)[-1] == AlertState()
+        assert (status(rule, AlertState(), empty).held, status(rule, AlertState(), empty).value) == (True, None)
+
+
+def test_e5_flapping_around_the_threshold_is_one_episode() -> None:
+    """Once firing, a bound that goes up and down around the threshold for a day neither resolves nor fires anew."""
+    flapping = [saying(0.795), saying(0.805)] * 144
+    assert episodes(LOW, [*[POOR] * 7, *flapping]) == 1
+    assert episodes(LOW, flapping) == 0
+    # Even swings beyond the hysteresis do not end it, as long as none of them lasts.
+    assert episodes(LOW, [*[POOR] * 7, *([GOOD] * 5 + [POOR]) * 40]) == 1
+
+
+@pytest.mark.parametrize(
+    "before", [AlertState(rule=LOW.fingerprint), PENDING, FIRING, RECOVERING], ids=lambda state: state.phase
+)
+def test_e6_a_silent_source_raises_its_own_alert_and_leaves_the_accuracy_alert(before: AlertState) -> None:
+    """Silence neither fires nor resolves the accuracy alert."""
+    hours = [replace(POOR, state=WindowState.STALE, new_records=0, quiet_seconds=300.0 * look) for look in range(100)]
+    assert set(run(LOW, hours, before)) == {before}
+    assert phases(SILENT, hours)[-1] is Phase.FIRING
+
+
+def test_e7_silence_while_pending_does_not_fire_from_age_alone() -> None:
+    """Not even while the window still counts as fresh, and enough records had come before: the same data confirm nothing."""
+    fresh_but_quiet = replace(POOR, new_records=0)
+    enough = run(LOW, [POOR] * 6)[-1]
+    assert enough.dwell_records >= LOW.new_records_of(POOR.records)
+    for before in (PENDING, enough):
+        assert set(phases(LOW, [fresh_but_quiet] * 500, before)) == {Phase.PENDING}
+    assert phases(LOW, [*[fresh_but_quiet] * 500, replace(POOR, new_records=1)], enough)[-1] is Phase.FIRING
+
+
+def test_e7_silence_while_recovering_does_not_end_an_alert_from_age_alone() -> None:
+    """An all-clear needs a new record too."""
+    fresh_but_quiet = replace(GOOD, new_records=0)
+    enough = run(LOW, [*[POOR] * 7, *[GOOD] * 6])[-1]
+    assert set(phases(LOW, [fresh_but_quiet] * 500, enough)) == {Phase.RECOVERING}
+    assert phases(LOW, [*[fresh_but_quiet] * 500, replace(GOOD, new_records=1)], enough)[-1] is Phase.OK
+
+
+@pytest.mark.parametrize(
+    ("rule", "before", "look"),
+    [
+        pytest.param(LOW, run(LOW, [GOOD])[-1], GOOD, id="ok"),
+        pytest.param(LOW, PENDING, POOR, id="pending"),
+        pytest.param(LOW, FIRING, POOR, id="firing"),
+        pytest.param(LOW, RECOVERING, GOOD, id="recovering"),
+        pytest.param(SILENT, run(SILENT, [quiet(8000.0)])[-1], quiet(8000.0), id="silent, whose quiet time is kept"),
+    ],
+)
+def test_e8_a_restart_brings_no_new_notification(rule: Rule, before: AlertState, look: Facts) -> None:
+    """The first look after a start, at which no time has passed, leaves everything as it was, dwell included."""
+    first = replace(look, elapsed_seconds=0.0, new_records=0)
+    assert step(rule, stored(before), first, 9e9) == before
+
+
+def test_e9_a_restart_without_state_fires_nothing() -> None:
+    """The window warms up; when it is judged again, the wait begins at its beginning."""
+    warming = replace(POOR, state=WindowState.WARMING)
+    first = replace(warming, elapsed_seconds=0.0)
+    assert set(phases(LOW, [first, *[warming] * 50])) == {Phase.OK}
+    assert phases(LOW, [first, *[warming] * 50, POOR])[-1] is Phase.PENDING
+    assert phases(LOW, [replace(POOR, elapsed_seconds=0.0)])[-1] is Phase.PENDING
+
+
+@pytest.mark.parametrize("rule", [LOW, UNSURE, SILENT, DEGRADED], ids=lambda rule: rule.kind)
+def test_e10_a_backlog_of_bad_records_freezes_alerts_and_the_newest_records_decide(rule: Rule) -> None:
+    """While it catches up nothing moves; afterwards what is there then is judged."""
+    backlog = replace(
+        POOR, state=WindowState.CATCHING_UP, new_records=50_000, degraded=True, disagreement=0.5, quiet_seconds=9e9
+    )
+    assert set(run(rule, [backlog] * 100)) == {AlertState()}
+    assert set(phases(rule, [*[backlog] * 100, *[GOOD] * 10])) == {Phase.OK}
+
+
+@pytest.mark.parametrize("jump", [86_400.0, -86_400.0])
+@pytest.mark.parametrize("at", range(16))
+def test_e11_a_wall_clock_that_jumps_a_day_changes_only_what_since_shows(jump: float, at: int) -> None:
+    """No decision is taken by the wall clock."""
+    looks = [GOOD, *[POOR] * 8, *[GOOD] * 8]
+    state, seen = AlertState(), []
+    for number, look in enumerate(looks):
+        state = step(LOW, state, look, 1e9 + 300.0 * number + (jump if number >= at else 0.0))
+        seen.append(replace(state, since=0.0))
+    assert seen == [replace(after, since=0.0) for after in run(LOW, looks)]
+
+
+def test_e12_two_hours_of_suspension_are_one_stale_look() -> None:
+    """Running time stands still meanwhile: a pending alert goes on where it was, and silence does not fire."""
+    woken = replace(POOR, state=WindowState.STALE, new_records=0, elapsed_seconds=301.0, quiet_seconds=301.0)
+    assert run(LOW, [woken], PENDING) == [PENDING]
+    assert phases(SILENT, [woken, GOOD]) == [Phase.OK, Phase.OK]
+    assert phases(LOW, [woken, POOR], PENDING) == [Phase.PENDING] * 2
+
+
+def test_e17_a_segment_that_comes_back_starts_from_nothing() -> None:
+    """Who forgets a segment forgets its state: the new one warms up and fires nothing that the old one had in store."""
+    back = [replace(POOR, state=WindowState.WARMING, records=10 * look) for look in range(20)]
+    assert set(phases(LOW, back)) == {Phase.OK}
+    assert status(LOW, AlertState(), back[0]).firing is False
+
+
+def test_e18_a_lowered_threshold_takes_effect_and_starts_the_wait_anew() -> None:
+    """What fires only under the old rule ends at the first look; what was pending waits from the beginning."""
+    lowered = replace(LOW, below=0.75)
+    # Just over the new threshold, and well over it.
+    for between in (saying(0.755), saying(0.77)):
+        assert step(lowered, FIRING, between, 50.0) == AlertState(Phase.OK, 50.0, rule=lowered.fingerprint)
+        assert step(lowered, RECOVERING, between, 50.0).phase is Phase.OK
+        assert step(lowered, PENDING, between, 50.0).phase is Phase.OK
+    assert step(lowered, PENDING, POOR, 50.0) == AlertState(Phase.PENDING, 50.0, rule=lowered.fingerprint)
+    assert phases(lowered, [POOR] * 7, PENDING) == [*[Phase.PENDING] * 6, Phase.FIRING]
+
+
+def test_e18_what_fires_under_both_rules_goes_on_firing() -> None:
+    """No notification is repeated: it keeps since when it fires."""
+    lowered = replace(LOW, below=0.75)
+    for before in (FIRING, RECOVERING):
+        assert step(lowered, before, POOR, 50.0) == AlertState(Phase.FIRING, FIRING.since, rule=lowered.fingerprint)
+
+
+def test_e18_a_raised_threshold_waits_before_it_fires() -> None:
+    """A reload by itself never fires."""
+    before = run(LOW, [GOOD])[-1]
+    raised = replace(LOW, below=0.95)
+    assert phases(raised, [GOOD] * 7, before) == [*[Phase.PENDING] * 6, Phase.FIRING]
+
+
+def test_e20_refused_records_raise_the_input_alert_and_not_the_accuracy_alert() -> None:
+    """While too many records are refused, the others cannot speak for them."""
+    degraded = replace(POOR, state=WindowState.DEGRADED_INPUT, degraded=True)
+    assert phases(DEGRADED, [degraded] * 10)[-1] is Phase.FIRING
+    assert set(phases(LOW, [degraded] * 10)) == {Phase.OK}
+
+
+# Rules
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        pytest.param({}, "exactly one of below, drop and above, found none", id="no threshold"),
+        pytest.param({"below": 0.8, "drop": 0.1}, "exactly one of .* found below and drop", id="two thresholds"),
+        pytest.param({"below": 80.0}, "below: expected a ratio above 0, up to 1, found 80.0", id="percent"),
+        pytest.param({"below": 0.0}, "below: expected", id="below nothing"),
+        pytest.param({"below": math.nan}, "below: expected .* found nan", id="not a number"),
+        pytest.param({"above": 1.0}, "above: expected", id="above everything"),
+        pytest.param({"drop": 1.0}, "drop: expected", id="drop of everything"),
+        pytest.param({"drop": -0.1}, "drop: expected", id="drop upwards"),
+        pytest.param({"below": 0.8, "hysteresis": -0.01}, "hysteresis: expected", id="negative hysteresis"),
+        pytest.param({"below": 0.8, "hysteresis": 1.0}, "hysteresis: expected", id="hysteresis of everything"),
+        pytest.param({"below": 0.8, "new_records": 20}, "new_records: expected", id="percent of new records"),
+        pytest.param({"below": 0.8, "new_records": math.nan}, "new_records: expected", id="share that is no number"),
+        pytest.param({"below": 0.8, "for_seconds": -1.0}, "for_seconds: expected", id="negative wait"),
+        pytest.param({"below": 0.8, "for_seconds": math.inf}, "for_seconds: expected", id="endless wait"),
+        pytest.param({"below": 0.8, "after_seconds": 60.0}, "after_seconds: expected nothing for accuracy", id="after"),
+        pytest.param({"below": 0.8, "segments": ()}, "segments: expected names", id="no segments"),
+        pytest.param({"below": 0.8, "segments": ("",)}, "segments: expected names", id="empty segment"),
+        pytest.param({"below": 0.8, "estimator": ""}, "expected a name and an estimator", id="no estimator"),
+        pytest.param({"kind": Kind.SILENT}, "after_seconds: expected more than 0", id="silence without a time"),
+        pytest.param({"kind": Kind.SILENT, "after_seconds": math.inf}, "after_seconds: expected", id="endless silence"),
+        pytest.param(
+            {"kind": Kind.SILENT, "after_seconds": 9.0, "below": 0.8}, "no threshold for silent", id="silence below"
+        ),
+        pytest.param({"kind": Kind.DISAGREEMENT, "below": 0.8}, "expected above for disagreement", id="agreement"),
+        pytest.param(
+            {"kind": Kind.DEGRADED_INPUT, "above": 0.1}, "no threshold for degraded_input", id="degraded above"
+        ),
+    ],
+)
+def test_rules_that_make_no_sense_are_refused(words: dict[str, object], message: str) -> None:
+    """A rule that could never fire would be an all-clear for ever."""
+    with pytest.raises(ValueError, match=message):
+        Rule("odd", **words)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("rule", "accuracy", "threshold"),
+    [
+        pytest.param(Rule("r", below=0.8), None, 0.8, id="below"),
+        pytest.param(Rule("r", above=0.97), 0.9, 0.97, id="above"),
+        pytest.param(Rule("r", drop=0.05), 0.9, 0.85, id="drop"),
+        pytest.param(Rule("r", drop=0.05), None, None, id="drop, no reference"),
+        pytest.param(Rule("r", drop=0.5), 0.3, 0.0, id="drop to the bottom"),
+        pytest.param(Rule("r", kind=Kind.DISAGREEMENT, above=0.1), 0.9, 0.1, id="disagreement"),
+        pytest.param(UNSURE, 0.9, None, id="disagreement by chance"),
+        pytest.param(SILENT, 0.9, None, id="silence"),
+    ],
+)
+def test_threshold(rule: Rule, accuracy: float | None, threshold: float | None) -> None:
+    """The ratio that stands on the page."""
+    assert rule.threshold(accuracy) == (None if threshold is None else pytest.approx(threshold))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param({"below": 0.81}, id="below"),
+        pytest.param({"below": None, "drop": 0.80}, id="drop"),
+        pytest.param({"below": None, "above": 0.80}, id="above"),
+        pytest.param({"on": On.VALUE}, id="on"),
+        pytest.param({"estimator": "doc_ts"}, id="estimator"),
+        pytest.param({"for_seconds": 0.0}, id="for"),
+        pytest.param({"hysteresis": 0.0}, id="hysteresis"),
+        pytest.param({"new_records": 0.1}, id="new_records"),
+    ],
+)
+def test_the_fingerprint_changes_with_the_meaning(other: dict[str, object]) -> None:
+    """Each of these starts the dwell anew."""
+    assert replace(LOW, **other).fingerprint != LOW.fingerprint  # type: ignore[arg-type]
+
+
+def test_the_fingerprint_stays_when_only_words_change() -> None:
+    """A new name, severity or list of segments is no new rule, nor is 1 instead of 1.0."""
+    reworded = replace(LOW, name="other", severity=Severity.CRITICAL, segments=("all",), for_seconds=1800)
+    assert reworded.fingerprint == LOW.fingerprint
+    assert replace(SILENT, after_seconds=60.0).fingerprint != SILENT.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("pattern", "yes", "no"),
+    [
+        pytest.param("*", ["all", "site=A", "site=A,scanner=2"], [], id="everything"),
+        pytest.param("all", ["all"], ["site=A", "site=all", "allx"], id="the whole"),
+        pytest.param("site=A", ["site=A"], ["all", "site=AB", "xsite=A", "site=A,scanner=2"], id="one site"),
+        pytest.param("site=*", ["site=A", "site="], ["all", "site=A,scanner=2"], id="each site"),
+        pytest.param("site=*,scanner=*", ["site=A,scanner=2"], ["site=A", "all"], id="each scanner"),
+        pytest.param("site=A,scanner=*", ["site=A,scanner=2"], ["site=B,scanner=2"], id="each scanner of a site"),
+        pytest.param("site=North*", ["site=North 1", "site=North\n2"], ["site=South"], id="part of a value"),
+        pytest.param("site=[AB].", ["site=[AB]."], ["site=A.", "site=Ax"], id="nothing but * is special"),
+        pytest.param("**", ["all", "site=A"], ["site=A,scanner=2"], id="two stars are no lone star"),
+    ],
+)
+def test_which_segments_a_rule_is_for(pattern: str, yes: list[str], no: list[str]) -> None:
+    """A star stands for anything but a comma; a lone one for every segment."""
+    rule = replace(LOW, segments=("nobody", pattern))
+    assert [name for name in [*yes, *no] if rule.applies_to(name)] == yes
+
+
+@pytest.mark.parametrize("pattern", ["*", "all", "site=*"])
+def test_degraded_input_is_one_alert_of_the_model(pattern: str) -> None:
+    """Records are refused before their segment is known; whatever the list says, it neither multiplies nor vanishes."""
+    rule = replace(DEGRADED, segments=(pattern,))
+    assert [name for name in ("all", "site=A", "site=A,scanner=2") if rule.applies_to(name)] == ["all"]
