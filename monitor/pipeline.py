@@ -12,11 +12,15 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from monitor.arrivals import Arrivals
+from monitor.core.report import InputFacts
 from monitor.core.segments import Segment
 from monitor.core.totals import WindowTotals
 from monitor.errors import StatePaused
 from monitor.ingest_batch import Counts, Group, ModelBatch, count, looked_at, model_batches
+from monitor.pause import RETRY_SECONDS, Pause
 from monitor.restore import restore
+from monitor.snapshot import ModelSnapshot, WindowSnapshot
 from monitor.sources.base import Delivery, Lag, Source
 from monitor.state.change import Change, WindowName
 from monitor.state.rejected_file import RejectedFile
@@ -29,7 +33,6 @@ _NOTHING: Mapping[tuple[str, ...], int] = MappingProxyType({})
 
 _MERGED_BATCHES = 1_000
 """Batches of id hashes that become one: a trickle of records would otherwise leave a row for each."""
-_RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +88,14 @@ class Ingestion:
         self._describe: Callable[[], None] | None = None
         self._rejected = RejectedFile(state.path)
         self._lags: dict[str, Lag] = {}
-        self._paused: str | None = None
-        self._failures = 0
-        self._retry_at = 0.0
+        self._arrivals = Arrivals()
+        self._to_keep: dict[str, bytes | None] = {}
+        self._monotonic = 0.0
+        self._doubtful = True
+        """Whether it is not known how much is unread: before the first tick, and after a suspension."""
+        self._pause = Pause()
         self._next_backup: float | None = None
+        self._last_commit_at: float | None = None
 
     @property
     def models(self) -> Mapping[str, WatchedModel]:
@@ -98,12 +105,44 @@ class Ingestion:
     @property
     def paused(self) -> str | None:
         """Why nothing can be taken in for the moment; None when it can."""
-        return self._paused
+        return self._pause.reason
 
     @property
     def counters(self) -> Mapping[tuple[str, ...], int]:
-        """Everything counted since the state was made, by name and labels."""
-        return MappingProxyType(self._counters)
+        """Everything counted since the state was made, by name and labels; may be asked by any thread."""
+        with self._lock:
+            return self._counters.copy()
+
+    @property
+    def last_commit_at(self) -> float | None:
+        """When something was last committed, in Unix seconds."""
+        return self._last_commit_at
+
+    def next_poll_seconds(self) -> float:
+        """Return how long to wait before the next tick."""
+        if self._pause.reason is not None:
+            return RETRY_SECONDS[0]
+        return min((source.next_poll_seconds() for source in self._sources), default=1.0)
+
+    def waiting_for(self) -> dict[str, str | None]:
+        """Return for each source what it waits for; None for one that can be read."""
+        return {source.name: source.ready() for source in self._sources}
+
+    def keep(self, name: str, value: bytes | None) -> None:
+        """Write something small down with the next tick, or None to forget it; may be called by any thread."""
+        with self._lock:
+            self._to_keep[name] = value
+
+    def doubt(self) -> None:
+        """Take nothing for current until the next tick is over: this machine was suspended, or its clock was set."""
+        self._doubtful = True
+
+    def clock_jumped(self, seconds: float) -> None:
+        """Go on as before, though this machine's clock was set forward, or back, by so much."""
+        self._doubtful = True
+        with self._lock:
+            for model in self._models.values():
+                model.windows.clock_jumped(seconds)
 
     def lags(self) -> Mapping[str, Lag]:
         """Return how far behind each source is."""
@@ -112,11 +151,11 @@ class Ingestion:
     def catching_up(self, now: float) -> bool:
         """Tell whether so much is unread that estimates are of the past."""
         options = self._options
-        return any(
+        return self._doubtful or any(
             lag.bytes > options.catching_up_bytes
             or lag.files > options.catching_up_files
             or (lag.oldest_unread is not None and now - lag.oldest_unread > options.catching_up_age_seconds)
-            for lag in self._lags.values()
+            for lag in list(self._lags.values())
         )
 
     def totals(self, model: str) -> dict[Segment, WindowTotals]:
@@ -124,10 +163,39 @@ class Ingestion:
         with self._lock:
             return self._models[model].windows.totals()
 
+    def snapshot(self, model: str, now: float) -> ModelSnapshot:
+        """Return all that an evaluation needs of a model; may be called by any thread."""
+        with self._lock:
+            watched = self._models[model]
+            health = watched.health
+            return ModelSnapshot(
+                {segment: self._window_snapshot(watched, segment) for segment in watched.windows},
+                InputFacts(health.rejected_share, health.degraded, health.one_hot, health.constant, watched.hints),
+                right_version=sum(
+                    n for key, n in self._counters.items() if key[0] == "records_total" and key[2] == model
+                ),
+                other_version=self._counters["records_other_version_total", model],
+                catching_up=self.catching_up(now),
+            )
+
+    def _window_snapshot(self, model: WatchedModel, segment: Segment) -> WindowSnapshot:
+        window, name = model.windows[segment], (model.name, segment)
+        times = window.times
+        gap = float(times[-1] - times[0]) / (len(times) - 1) if len(times) > 1 else 0.0
+        return WindowSnapshot(
+            window.totals(),
+            float(times[-1]) if len(times) else None,
+            gap,
+            model.windows.entered(segment),
+            self._arrivals.since_start(name),
+            self._arrivals.before_start(name),
+        )
+
     def start(self, now: float) -> None:
         """Rebuild everything from the state; called once, before the first tick."""
         self._counters.update(self._state.counters())
         restored = restore(self._state, self._models, now)
+        self._arrivals.restore(restored.last_arrivals)
         for event in restored.events:
             log.warning("%s", event)
         if self._state.damaged_chunks:
@@ -147,19 +215,23 @@ class Ingestion:
 
         `now` is Unix time, for records; `monotonic` is for waiting, since it never jumps. Raises StateLost.
         """
-        if self._paused is not None and monotonic < self._retry_at:
+        if self._pause.holds(monotonic):
             return Tick()
         before = self._counters.copy()
         commits = 0
+        self._monotonic = monotonic
         try:
             for source in self._sources:
                 commits += self._drain(source, now)
                 self._lags[source.name] = source.lag()
-            if self._paused is not None:
+            self._doubtful = False
+            if self._pause.reason is not None:
                 self._resume(now)
+            commits += self._write_what_is_left(now)
             self._back_up(monotonic)
         except StatePaused as pause:
-            self._pause(pause, monotonic)
+            if self._pause.begin(pause, monotonic):
+                log.error("%s; nothing is taken in until then", pause)  # noqa: TRY400 - it says all there is to say
         return Tick(self._counters - before, commits)
 
     def stop(self, now: float) -> None:
@@ -174,6 +246,23 @@ class Ingestion:
             log.warning("%s", pause)
         for source in self._sources:
             source.close()
+
+    def _write_what_is_left(self, now: float) -> int:
+        """Write what others want to be kept, and forget segments that fell silent, where no records took it along."""
+        change = Change()
+        with self._lock:
+            silent = {model.name: model.windows.silent(now) for model in self._models.values()}
+        change.forgotten = [(name, segment) for name, segments in silent.items() for segment in segments]
+        if not change.forgotten and not self._to_keep:
+            return 0
+        self._commit(change, now)
+        with self._lock:
+            for name, segments in silent.items():
+                self._models[name].windows.forget(segments)
+                for segment in segments:
+                    self._models[name].forget_log(segment)
+            self._arrivals.forget(change.forgotten)
+        return 1
 
     def _drain(self, source: Source, now: float) -> int:
         commits = 0
@@ -240,8 +329,16 @@ class Ingestion:
         self._describe_once()
         names = self._unsaved | counted.keys()
         change.counters = {name: self._counters[name] + counted.get(name, 0) for name in names}
+        with self._lock:
+            keep = dict(self._to_keep)
+        change.kept = {**change.kept, **keep}
         committed = self._state.commit(change, now)
-        self._counters.update(counted)
+        self._last_commit_at = now
+        with self._lock:
+            self._counters.update(counted)
+            # What came in the meantime waits for the next commit.
+            written = {name for name, value in keep.items() if self._to_keep[name] is value}
+            self._to_keep = {name: value for name, value in self._to_keep.items() if name not in written}
         self._unsaved.clear()
         for model in self._models.values():
             for segment in model.windows:
@@ -250,6 +347,10 @@ class Ingestion:
         with self._lock:
             for batch in batches:
                 taken = batch.enter(numbers)
+                name = batch.model.name
+                self._arrivals.forget((name, segment) for segment in batch.admitted.forgotten)
+                filled = (part.segment for part in batch.admitted.parts if len(part.at))
+                self._arrivals.note(((name, segment) for segment in filled), self._monotonic)
                 # Only known now, so they are on disk with the next batch: after a kill they may lag by one.
                 self._count_later(("records_late_total", batch.model.name), taken.added.late)
                 self._count_later(("records_evicted_total", batch.model.name), taken.added.evicted)
@@ -275,14 +376,6 @@ class Ingestion:
         if self._next_backup is None or monotonic >= self._next_backup:
             self._next_backup = monotonic + self._options.backup_seconds
 
-    def _pause(self, pause: StatePaused, monotonic: float) -> None:
-        wait = _RETRY_SECONDS[min(self._failures, len(_RETRY_SECONDS) - 1)]
-        self._failures += 1
-        self._retry_at = monotonic + wait
-        if self._paused is None:
-            log.error("%s; nothing is taken in until then", pause)
-        self._paused = str(pause)
-
     def _write_rejected(self, change: Change, now: float) -> None:
         try:
             self._rejected.append(change.rejected, now)
@@ -293,7 +386,7 @@ class Ingestion:
         """Go on, if something can be written: what could not be committed before may have gone in the meantime."""
         self._commit(Change(), now, counted={("resumed_total",): 1})
         log.warning("state can be written again: going on")
-        self._paused, self._failures = None, 0
+        self._pause.end()
 
     def _say(self, source: str, deliveries: list[Delivery]) -> None:
         for delivery in deliveries:

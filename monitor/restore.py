@@ -28,11 +28,14 @@ class Restored:
     """Sentences for the log: what was damaged, what had to be dropped."""
     describe: Callable[[], None]
     """Notes all that in the state. May raise StatePaused; until it has succeeded nothing else may be committed."""
+    last_arrivals: Mapping[WindowName, float]
+    """When the last record came to each window that was restored, in Unix seconds."""
 
 
 def restore(state: State, models: Mapping[str, WatchedModel], now: float) -> Restored:
     """Fill the models' memory from the state."""
     dropped = _what_does_not_fit(state, models)
+    last_arrivals: dict[WindowName, float] = {}
     for stored in state.windows():
         model, segment = stored.name
         if stored.name not in dropped and _of_other_classes(stored, models[model]):
@@ -40,6 +43,8 @@ def restore(state: State, models: Mapping[str, WatchedModel], now: float) -> Res
         if stored.name in dropped:
             continue
         _rebuild(models[model].windows.place(segment, _last_arrival(stored)), stored)
+        if stored.chunks:
+            last_arrivals[stored.name] = _last_arrival(stored)
         log = models[model].log(segment)
         for one in stored.chunks:
             log.added(one.number, one.newest, len(one.chunk.at), one.chunk.arrived)
@@ -61,7 +66,7 @@ def restore(state: State, models: Mapping[str, WatchedModel], now: float) -> Res
             for (model, segment), why in dropped.items()
         ),
     ]
-    return Restored(events, lambda: state.describe_models(shapes, list(dropped), events, now))
+    return Restored(events, lambda: state.describe_models(shapes, list(dropped), events, now), last_arrivals)
 
 
 def _what_does_not_fit(state: State, models: Mapping[str, WatchedModel]) -> dict[WindowName, str]:

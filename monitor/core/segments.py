@@ -4,6 +4,7 @@ A plain object without I/O or clock, like the windows it holds.
 """
 
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -185,6 +186,7 @@ class ModelWindows:
         self._version = None if versions_alike or not version else version
         self._windows: dict[Segment, SlidingWindow] = {ALL: SlidingWindow(gauge, bounds)}
         self._last_seen: dict[Segment, float] = {}
+        self._entered: Counter[Segment] = Counter()
 
     def __iter__(self) -> Iterator[Segment]:
         """Yield the segments, the whole first."""
@@ -235,6 +237,7 @@ class ModelWindows:
         for part in admitted.parts:
             if not len(part.at):
                 continue  # even an empty batch would take a clock that went back at its word
+            self._entered[part.segment] += len(part.at)
             if part.segment == ALL:
                 added = self._windows[ALL].add(part.vectors, part.at, admitted.now)
             else:
@@ -245,14 +248,24 @@ class ModelWindows:
         """Return a segment's window, which is made if there is none; used to build windows again after a restart."""
         return self._windows[ALL] if segment == ALL else self._window(segment, seen)
 
-    def forget(self, now: float) -> list[Segment]:
-        """Forget the segments that no record came to for too long, and return them."""
+    def entered(self, segment: Segment) -> int:
+        """Return how many records came to a segment since it was made or built again."""
+        return self._entered[segment]
+
+    def silent(self, now: float) -> list[Segment]:
+        """Return the segments that no record came to for so long that they may be forgotten."""
         # Seen in what is now the future: this machine's clock went back, so the wait begins anew.
         self._last_seen = {segment: min(seen, now) for segment, seen in self._last_seen.items()}
-        silent = self._silent(now)
-        for segment in silent:
+        return self._silent(now)
+
+    def forget(self, segments: Iterable[Segment]) -> None:
+        """Forget segments."""
+        for segment in segments:
             self._forget(segment)
-        return silent
+
+    def clock_jumped(self, seconds: float) -> None:
+        """Wait as long as before for silent segments, though this machine's clock was set forward or back."""
+        self._last_seen = {segment: seen + seconds for segment, seen in self._last_seen.items()}
 
     def totals(self) -> dict[Segment, WindowTotals]:
         """Return a snapshot of every window's totals."""
@@ -285,6 +298,7 @@ class ModelWindows:
 
     def _forget(self, segment: Segment) -> None:
         del self._windows[segment], self._last_seen[segment]
+        self._entered.pop(segment, None)
 
     def _window(self, segment: Segment, now: float) -> SlidingWindow:
         if segment not in self._windows:

@@ -66,6 +66,9 @@ class Source(Protocol):
     def lag(self) -> Lag:
         """Return how far behind the source is, as of the last poll."""
 
+    def next_poll_seconds(self) -> float:
+        """Return how long to wait before the next poll; 0 when more is there already."""
+
     def ready(self) -> str | None:
         """Return None when the source can be read, else a sentence that says what it waits for."""
 

@@ -151,6 +151,8 @@ class DirectorySource:
         self._epoch += 1
         self._settled.close()
         self._finisher.close()
+        if self._desk.guard is not None:
+            self._desk.guard.close()
 
     def next_poll_seconds(self) -> float:
         """Return how long to wait before the next poll: longer when listing takes long, not at all when more is there."""

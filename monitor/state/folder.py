@@ -64,7 +64,7 @@ class StateFolder:
         if networked and not allow_network:
             raise StateRefused(
                 f"{path}: expected a local filesystem, found {kind}: a database there is damaged by the first lost lock;"
-                " choose a folder on a local disk, or insist with --state-allow-network"
+                " choose a folder on a local disk, or insist with storage.allow_network: true (cpcmon watch: --state-allow-network)"
             )
         path.chmod(0o700)
         lock = os.open(path / "state.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

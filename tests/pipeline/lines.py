@@ -66,6 +66,10 @@ class LinesSource:
         """Return what is left."""
         return Lag(bytes=sum(map(len, self.lines[self._delivered :])))
 
+    def next_poll_seconds(self) -> float:
+        """There is nothing to wait for."""
+        return 0.0
+
     def ready(self) -> str | None:
         """Lines in memory are always there."""
         return None

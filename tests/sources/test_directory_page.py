@@ -25,12 +25,12 @@ def test_the_page_lists_exactly_what_is_counted() -> None:
 def test_the_page_gives_the_defaults_as_they_are() -> None:
     """The table of limits and the code agree."""
     defaults = DirectoryOptions(Path("/in"))
-    assert f"`poll_seconds` | {defaults.poll_seconds:g} |" in PAGE
-    assert f"`restat_seconds` | {defaults.restat_seconds:g} |" in PAGE
-    assert f"`max_line_bytes` | {defaults.max_line_bytes >> 20} MiB |" in PAGE
-    assert f"| {defaults.bytes_per_file >> 20} MiB, {defaults.bytes_per_tick >> 20} MiB |" in PAGE
-    assert f"`seconds_per_tick` | {defaults.seconds_per_tick:g} |" in PAGE
-    assert f"`partial_timeout_seconds` | {defaults.partial_timeout_seconds:g} |" in PAGE
+    assert f"`poll` | {defaults.poll_seconds:g}s |" in PAGE
+    assert f"`restat` | {defaults.restat_seconds:g}s |" in PAGE
+    assert f"`max_line` | {defaults.max_line_bytes >> 20}MiB |" in PAGE
+    assert f"| {defaults.bytes_per_file >> 20}MiB, {defaults.bytes_per_tick >> 20}MiB |" in PAGE
+    assert f"`time_per_tick` | {defaults.seconds_per_tick:g}s |" in PAGE
+    assert f"`partial_timeout` | {defaults.partial_timeout_seconds / 60:g}m |" in PAGE
 
 
 def test_a_file_renamed_and_touched_within_one_poll_is_read_again(inbox: Inbox) -> None:
