@@ -1,0 +1,130 @@
+"""`cpcmon check-config`: tells whether a configuration can be used, and what it will cost."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from monitor.configuration.config import Config, Cron, ModelConfig, SourceConfig
+from monitor.configuration.number_kinds import Duration
+from monitor.configuration.reading import read_config
+from monitor.configuration.references import load_models, model_options, window_costs
+from monitor.core.alerts import Kind, Rule
+from monitor.errors import CpcmonError
+from monitor.reference_file import Reference
+from monitor.schedule import cron_problem
+from monitor.sinks.addresses import check_targets
+from monitor.watched_model import WatchedModel
+
+_time = Duration(0.0, 0.0).show
+
+
+def register(commands: Any) -> None:  # noqa: ANN401  argparse's own type is private
+    """Add the command."""
+    parser = commands.add_parser(
+        "check-config",
+        help="check a configuration, and say what it will cost",
+        description="Read a configuration as the daemon would, open its references, and say what its windows will cost"
+        " and at which numbers its alerts fire. Exit code 0 when it can be used, 2 with every mistake when not.",
+        epilog="example: cpcmon check-config config.yaml",
+    )
+    parser.add_argument("file", type=Path, metavar="FILE", help="the configuration")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Check, and tell."""
+    try:
+        config = read_config(options.file, cron_problem)
+        check_targets(config)
+        loaded = load_models(config)
+    except CpcmonError as error:
+        print(error, file=sys.stderr)
+        return 2
+    for model, reference in loaded:
+        for line in _about_model(model, reference):
+            print(line)
+    for source in config.sources:
+        print(_about_source(source))
+    for remark in config.remarks:
+        print(f"remark: {remark}")
+    total = sum(cost for _, cost in window_costs(loaded))
+    print(f"all windows: {total / 1e6:.1f} MB at most, of {config.limits.window_bytes / 1e6:.1f} MB that they may take")
+    print(f"{options.file}: {_counts(config)}, no mistakes")
+    return 0
+
+
+def _about_model(model: ModelConfig, reference: Reference | None) -> list[str]:
+    """Return what there is to know of a model, one thing a line."""
+    when = f'at "{model.evaluate.line}" (UTC)' if isinstance(model.evaluate, Cron) else _every(model.evaluate.seconds)
+    if reference is None:
+        lines = [f"model {model.name}: no reference yet: nothing can be said of it, and its records are refused"]
+        accuracy = None
+    else:
+        accuracy = reference.calibration.accuracy
+        lines = [
+            f"model {model.name}: reference {reference.title}, accuracy {accuracy:.3f}",
+            f"  {WatchedModel(model_options(model, reference)).windows.memory()}",
+        ]
+    if model.segmentation.split_by:
+        fields = "; ".join(" and ".join(names) for names in model.segmentation.split_by)
+        lines.append(f"  at most {model.segmentation.most_segments:,} segments, by {fields}")
+    lines.append(f"  evaluated {when}, from {model.minimum_records:,} records on")
+    lines.extend(f"  alert {rule.name} ({rule.severity}): {describe(rule, accuracy)}" for rule in model.alerts)
+    if not model.alerts:
+        lines.append("  no alerts")
+    if reference is not None:
+        lines.extend(f"  warning: {_doubt(rule, accuracy)}" for rule in model.alerts if _doubt(rule, accuracy))
+        lines.extend(f"  warning: {sentence}" for sentence in reference.summary.warnings().values())
+    return lines
+
+
+def describe(rule: Rule, accuracy: float | None) -> str:
+    """Say when an alert fires, its threshold as a number wherever the reference tells it."""
+    hold = f", for {_time(rule.for_seconds)}" if rule.for_seconds else ""
+    where = "" if rule.segments == ("*",) else f", in {', '.join(rule.segments)}"
+    if rule.kind is Kind.SILENT:
+        return f"no record for {_time(rule.after_seconds)}{hold}{where}"
+    if rule.kind is Kind.DEGRADED_INPUT:
+        return f"too many records are refused or look odd{hold}{where}"
+    if rule.kind is Kind.DISAGREEMENT:
+        limit = "what chance alone gives" if rule.above is None else f"{rule.above:.3f}"
+        return f"disagreement over {limit}{hold}{where}"
+    if rule.above is not None:
+        threshold = f"over {rule.above:.3f}"
+    elif rule.below is not None:
+        threshold = f"under {rule.below:.3f}"
+    else:
+        drop = rule.drop or 0.0
+        threshold = f"{drop:g} under the reference's accuracy"
+        if accuracy is not None:
+            threshold = f"under {accuracy - drop:.3f}, {threshold}"
+    return f"{rule.on} of {rule.estimator} {threshold}{hold}{where}"
+
+
+def _doubt(rule: Rule, accuracy: float | None) -> str | None:
+    """Say that an alert would fire on data like the reference itself."""
+    if accuracy is None or rule.kind is not Kind.ACCURACY:
+        return None
+    if rule.below is not None and rule.below > accuracy:
+        return f"alert {rule.name}: the reference itself, with {accuracy:.3f}, is under {rule.below:.3f}"
+    if rule.above is not None and rule.above < accuracy:
+        return f"alert {rule.name}: the reference itself, with {accuracy:.3f}, is over {rule.above:.3f}"
+    return None
+
+
+def _about_source(source: SourceConfig) -> str:
+    """Say where records come from, and whether it is there: a directory may be mounted later."""
+    path = source.options.path
+    there = "" if path.is_dir() else ": not there now; it will be waited for"
+    return f"source {source.name}: directory {path}{there}"
+
+
+def _every(seconds: float) -> str:
+    return f"every {_time(seconds)}"
+
+
+def _counts(config: Config) -> str:
+    alerts = sum(len(model.alerts) for model in config.models)
+    counts = ((len(config.sources), "source"), (len(config.models), "model"), (alerts, "alert"))
+    return ", ".join(f"{count} {name}{'' if count == 1 else 's'}" for count, name in counts)

@@ -1,0 +1,76 @@
+"""Addresses that may hold a token: written in the configuration, or better in a file of their own; never shown."""
+
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from monitor.configuration.section import Section
+from monitor.configuration.text_kinds import Secret
+
+_MOST_BYTES = 64 << 10
+
+
+def read_address(section: Section, folder: Path) -> str | None:
+    """Return the `url` of a section, or what stands in the file `url_file`; None after a mistake.
+
+    `allow_http` must have been asked for by the caller: here it is only looked at.
+    """
+    inline = section.get("url", Secret("an address that begins with https://"), None)
+    # A token is easily pasted in place of the file's name, so that is not shown either.
+    file = section.get("url_file", Secret("the path of a file that holds an address", "path"), None)
+    if not section.given or not section.clean:
+        return None
+    if inline is not None and file is not None:
+        section.tell("url", "either url or url_file", "both")
+        return None
+    if inline is None and file is None:
+        section.tell_all("url or url_file", "neither")
+        return None
+    if inline is not None:
+        section.findings.remarks.append(
+            f"{section.at('url')}: an address that holds a token is safer in a file of its own, with url_file"
+        )
+        return inline
+    assert file is not None  # noqa: S101  one of them is there
+    return _in_file(section, folder / file)
+
+
+def check_address(section: Section, key: str, address: str, *, allow_http: bool) -> None:
+    """Note a mistake in an address, without showing it."""
+    try:
+        parts = urlsplit(address)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        section.tell(key, "an address such as https://host/path", "one that cannot be read, and is not shown")
+        return
+    if parts.scheme not in {"http", "https"} or not host or not address.isascii() or " " in address:
+        section.tell(key, "an address such as https://host/path", "something else, which is not shown")
+    elif parts.scheme == "http" and not allow_http:
+        section.tell(key, "an address that begins with https://, or allow_http: true beside it", "one with http://")
+
+
+def check_public_address(section: Section, key: str, address: str) -> None:
+    """Note an address with a password in it, where everybody will see it."""
+    if "@" in address.partition("://")[2].partition("/")[0]:
+        section.tell(key, "an address without a user and password, since alerts show it", "one with them")
+
+
+def _in_file(section: Section, file: Path) -> str | None:
+    """Return what stands in a file."""
+    expected = "a file that holds an address"
+    try:
+        with file.open("rb") as opened:
+            raw = opened.read(_MOST_BYTES + 1)
+        text = raw.decode("utf-8").strip()
+    except UnicodeDecodeError:
+        section.tell("url_file", expected, "one that is not UTF-8")
+        return None
+    except (OSError, ValueError) as error:
+        section.tell("url_file", expected, getattr(error, "strerror", None) or "a path that cannot be read")
+        return None
+    if len(raw) > _MOST_BYTES:
+        section.tell("url_file", f"a file of at most {_MOST_BYTES >> 10} KiB", "a larger one")
+        return None
+    if not text.isprintable() or not text:
+        section.tell("url_file", "a file that holds one line, the address", "something else" if text else "nothing")
+        return None
+    return text

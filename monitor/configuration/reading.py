@@ -1,0 +1,155 @@
+"""`read_config`: a file becomes a frozen Config, or one ConfigError that tells every mistake in it."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import TypeVar
+
+from monitor.configuration.addresses import check_public_address
+from monitor.configuration.config import Config, Limits, ModelConfig, SourceConfig, Storage
+from monitor.configuration.document import Document, open_document
+from monitor.configuration.models import CronProblem, read_model
+from monitor.configuration.notifications import read_heartbeat, read_webhook
+from monitor.configuration.number_kinds import Duration, Integer, Size
+from monitor.configuration.section import Section
+from monitor.configuration.sources import read_source
+from monitor.configuration.text_kinds import FilePath, Flag, Text
+from monitor.pipeline import IngestOptions
+from monitor.sources.apart import would_be_read
+
+MOST_MODELS = 50
+MOST_SOURCES = 50
+_LONGEST = 366 * 86400.0
+
+Named = TypeVar("Named", ModelConfig, SourceConfig)
+Read = list[tuple[Section, Named | None]]
+"""What was read from each group of a list; None where there was a mistake."""
+
+
+def read_config(file: Path, cron_problem: CronProblem | None = None) -> Config:
+    """Read a configuration; raises ConfigError. Nothing that it names is opened but files of secrets.
+
+    `cron_problem` says what is wrong with a crontab line; without it only the line's form is looked at.
+    """
+    document = open_document(file)
+    config = read_document(document, cron_problem)
+    document.finish()
+    return config
+
+
+def read_document(document: Document, cron_problem: CronProblem | None = None) -> Config:
+    """Read all settings of a document that is open; what comes back counts only if `finish` finds no mistakes."""
+    root, folder = document.root, document.file.parent
+    storage_section = root.section("storage", required=True)
+    storage = _storage(storage_section, folder)
+    sources = [(one, read_source(one, folder)) for one in root.sections("sources", least=1, most=MOST_SOURCES)]
+    models = [
+        (one, read_model(one, folder, cron_problem)) for one in root.sections("models", least=1, most=MOST_MODELS)
+    ]
+    ingest = _ingest(root.section("ingest"))
+    limits_section = root.section("limits")
+    limits = _limits(limits_section)
+    notify = root.section("notify")
+    webhook = read_webhook(notify.section("webhook"), folder)
+    heartbeat = read_heartbeat(notify.section("heartbeat"), folder)
+    runbooks = root.get("runbooks", Text("an address or a path"), "docs/runbooks/")
+    check_public_address(root, "runbooks", runbooks)
+    _check_names(sources)
+    _check_names(models)
+    _check_fed(sources, models)
+    _check_apart(storage_section, storage, sources)
+    _check_segments(limits_section, limits, models)
+    return Config(
+        storage=storage,
+        sources=tuple(source for _, source in sources if source is not None),
+        models=tuple(model for _, model in models if model is not None),
+        ingest=ingest,
+        limits=limits,
+        webhook=webhook,
+        heartbeat=heartbeat,
+        runbooks=runbooks if runbooks.endswith("/") else f"{runbooks}/",
+        digest=document.digest,
+        file=document.file,
+        lines=MappingProxyType(document.findings.lines),
+        remarks=tuple(document.findings.remarks),
+    )
+
+
+def _storage(section: Section, folder: Path) -> Storage:
+    path = section.get("path", FilePath(folder, "the path of a folder"))
+    return Storage(path, section.get("allow_network", Flag(), False))
+
+
+def _ingest(section: Section) -> IngestOptions:
+    default = IngestOptions()
+    return IngestOptions(
+        catching_up_bytes=section.get("catching_up_bytes", Size(1 << 10, 1 << 40), default.catching_up_bytes),
+        catching_up_files=section.get("catching_up_files", Integer(1, 100_000_000), default.catching_up_files),
+        catching_up_age_seconds=section.get(
+            "catching_up_age", Duration(1.0, _LONGEST), default.catching_up_age_seconds
+        ),
+        backup_seconds=section.get("backup_every", Duration(60.0, _LONGEST), default.backup_seconds),
+    )
+
+
+def _limits(section: Section) -> Limits:
+    return Limits(
+        window_bytes=section.get("window_bytes", Size(1 << 20, 1 << 40), Limits().window_bytes),
+        segments=section.get("segments", Integer(0, 100_000), Limits().segments),
+    )
+
+
+def _check_names(read: Read[Named]) -> None:
+    lines: dict[str, int] = {}
+    for section, one in read:
+        if one is None:
+            continue
+        if one.name in lines:
+            section.tell("name", "each name once", f"{one.name!r} again, after line {lines[one.name]}")
+        lines.setdefault(one.name, section.line("name"))
+
+
+def _check_fed(sources: Read[SourceConfig], models: Read[ModelConfig]) -> None:
+    """Note sources of models that are not there, and models whose records no source takes."""
+    if any(one is None for _, one in (*sources, *models)):
+        return
+    names = [model.name for _, model in models if model is not None]
+    fed: set[str] = set()
+    for section, source in sources:
+        assert source is not None  # noqa: S101  else we had returned
+        fed.update(source.models or names)
+        for stray in sorted(set(source.models) - set(names)):
+            section.tell("models", f"names of models: {', '.join(names)}", repr(stray))
+    for section, model in models:
+        if sources and model is not None and model.name not in fed:
+            expected = "a source that takes its records"
+            section.tell("name", expected, f"{model.name!r} in the list `models` of none")
+
+
+def _check_apart(section: Section, storage: Storage, sources: Read[SourceConfig]) -> None:
+    """Note directories that are read twice, or hold what cpcmon itself writes."""
+    lines: dict[tuple[str, str], int] = {}
+    for one, source in sources:
+        if source is None:
+            continue
+        options = source.options
+        if section.clean and would_be_read(storage.path, options):
+            section.tell("path", f"a folder that source {source.name!r} does not read", "one that it does")
+        place = (os.path.realpath(options.path), options.pattern)
+        if place in lines:
+            expected = "a directory and pattern of its own, since every record would count twice"
+            one.tell("path", expected, f"those of line {lines[place]}")
+        lines.setdefault(place, one.line("path"))
+
+
+def _check_segments(section: Section, limits: Limits, models: Sequence[tuple[Section, ModelConfig | None]]) -> None:
+    caps = {
+        model.name: model.segmentation.most_segments
+        for _, model in models
+        if model is not None and model.segmentation.split_by
+    }
+    if sum(caps.values()) > limits.segments:
+        each = ", ".join(f"{name} {cap:,}" for name, cap in caps.items())
+        expected = f"at least the {sum(caps.values()):,} segments that the models may have together ({each})"
+        section.tell("segments", expected, f"{limits.segments:,}: raise it, or lower segments.limit of a model")

@@ -1,0 +1,178 @@
+"""The only door to PyYAML: text becomes a tree of plain texts with their lines, and no value is ever guessed.
+
+YAML's own idea of types is left out: in it `no` is false, `12:30` is 750, `010` is 8 and `1e3` a text. Here a scalar is
+what is written, and the setting that is read decides what it must be. Anchors, aliases and tags are refused: a few
+hundred bytes of aliases unfold into gigabytes.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import yaml
+
+from monitor.configuration.problems import Problem
+
+MOST_BYTES = 1 << 20
+MOST_DEPTH = 50
+_MOST_NODES = 200_000
+
+# The same parser in C, fifty times faster; a PyYAML that was built without it has only the other one.
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A single value as it is written."""
+
+    text: str
+    plain: bool
+    """Whether it stands without quotes."""
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """A list."""
+
+    nodes: "tuple[Node, ...]"
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A key with what stands under it."""
+
+    line: int
+    node: "Node"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Keys and what stands under them, in the order of the file."""
+
+    entries: dict[str, Entry]
+    line: int
+
+
+Node: TypeAlias = Scalar | Items | Settings
+
+
+class Unreadable(Exception):
+    """A text with which reading cannot go on."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.expected)
+        self.problem = problem
+
+
+def compose(raw: bytes, problems: list[Problem]) -> Node | None:
+    """Return the tree of a text, None for one that holds nothing.
+
+    Mistakes that leave the rest readable are added to the problems; raises Unreadable for the others.
+    """
+    if len(raw) > MOST_BYTES:
+        line = raw[:MOST_BYTES].count(b"\n") + 1
+        raise Unreadable(Problem(line, "", f"a file of at most {MOST_BYTES >> 20} MiB", "more"))
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw[: error.start].count(b"\n") + 1
+        raise Unreadable(Problem(line, "", "UTF-8", f"the byte {raw[error.start]:#04x}")) from error
+    try:
+        return _Composer(yaml.parse(text, Loader=_LOADER), problems).document()
+    except yaml.reader.ReaderError as error:
+        line = text.encode()[: error.position].count(b"\n") + 1
+        raise Unreadable(Problem(line, "", "text", "a control character")) from error
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = 1 if mark is None else mark.line + 1
+        raise Unreadable(Problem(line, "", "YAML", f"an error in it: {error.problem or error.context}")) from error
+
+
+class _Composer:
+    """Builds the tree from the parser's events, and refuses at the event what is not wanted."""
+
+    def __init__(self, events: Iterator[yaml.Event], problems: list[Problem]) -> None:
+        self._events = events
+        self._problems = problems
+        self._nodes = 0
+
+    def document(self) -> Node | None:
+        """Return the only document."""
+        root: Node | None = None
+        documents = 0
+        for event in self._events:
+            if isinstance(event, yaml.DocumentStartEvent):
+                documents += 1
+                if documents > 1:
+                    raise Unreadable(Problem(_line(event), "", "one document", "another one after ---"))
+            elif isinstance(event, yaml.NodeEvent):
+                root = self._node(event, "", 1)
+        return None if isinstance(root, Scalar) and root.plain and not root.text else root
+
+    def _node(self, event: yaml.Event, path: str, depth: int) -> Node:
+        line = _line(event)
+        self._nodes += 1
+        if self._nodes > _MOST_NODES:
+            raise Unreadable(Problem(line, "", f"at most {_MOST_NODES:,} values", "more"))
+        if depth > MOST_DEPTH:
+            raise Unreadable(Problem(line, "", f"at most {MOST_DEPTH} levels", "more"))
+        if isinstance(event, yaml.AliasEvent):
+            raise Unreadable(Problem(line, path, "no alias (*name): write the value out", "one"))
+        if getattr(event, "anchor", None) is not None:
+            raise Unreadable(Problem(line, path, "no anchor (&name): write the value out where it is needed", "one"))
+        if getattr(event, "tag", None) is not None:
+            self._problems.append(Problem(line, path, "no tag (!name)", "one"))
+        if isinstance(event, yaml.MappingStartEvent):
+            return Settings(self._entries(path, depth), line)
+        if isinstance(event, yaml.SequenceStartEvent):
+            return Items(tuple(self._items(path, depth)), line)
+        assert isinstance(event, yaml.ScalarEvent)  # noqa: S101  nothing else is left
+        return Scalar(event.value, not event.style, line)
+
+    def _items(self, path: str, depth: int) -> Iterator[Node]:
+        for place, event in enumerate(self._events):
+            if isinstance(event, yaml.SequenceEndEvent):
+                return
+            yield self._node(event, f"{path}[{place}]", depth + 1)
+
+    def _entries(self, path: str, depth: int) -> dict[str, Entry]:
+        entries: dict[str, Entry] = {}
+        for event in self._events:
+            if isinstance(event, yaml.MappingEndEvent):
+                break
+            line = _line(event)
+            key = self._node(event, path, depth + 1)
+            name = key.text if isinstance(key, Scalar) else ""
+            below = f"{path}.{name}".removeprefix(".") if name.isprintable() else path
+            node = self._node(next(self._events), below, depth + 1)
+            if not isinstance(key, Scalar) or not _is_name(key):
+                self._problems.append(Problem(line, path, "a text as key", shown(key)))
+            elif name in entries:
+                found = f"{shown(key)} again, after line {entries[name].line}"
+                self._problems.append(Problem(line, path, "each key once", found))
+            else:
+                entries[name] = Entry(line, node)
+        return entries
+
+
+def shown(node: Node) -> str:
+    """Return what a message says of a value: numbers as they are, texts in quotes, and of the rest only what it is."""
+    if isinstance(node, Items):
+        return "a list"
+    if isinstance(node, Settings):
+        return "a group of settings"
+    if node.plain and node.text.lower() in {"", "~", "null"}:
+        return "nothing"
+    if node.plain and node.text.replace(".", "", 1).removeprefix("-").isdecimal() and len(node.text) <= 40:
+        return node.text
+    return repr(node.text if len(node.text) <= 40 else f"{node.text[:40]}…")
+
+
+def _is_name(key: Scalar) -> bool:
+    return key.text != "" and key.text.isprintable() and (not key.plain or not key.text[0].isdecimal())
+
+
+def _line(event: yaml.Event) -> int:
+    return 1 if event.start_mark is None else int(event.start_mark.line) + 1

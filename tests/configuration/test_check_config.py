@@ -1,0 +1,103 @@
+"""`cpcmon check-config` says what a configuration means, or everything that is wrong with it."""
+
+from collections.abc import Callable
+
+from monitor.reference_file import Reference
+from tests.configuration.conftest import Write
+from tests.conftest import Ran
+
+MORE = """\
+    segment_by: [[site], [site, scanner]]
+    segments: {limit: 20}
+    alerts:
+      - {name: fallen, drop: 0.1, severity: critical, segments: [all]}
+      - {name: low, below: 0.99, estimator: atc_mc, on: value, for: 0s}
+      - {name: odd, above: 0.2}
+      - {name: apart, type: disagreement}
+      - {name: further_apart, type: disagreement, above: 0.2}
+      - {name: quiet, after: 2h}
+      - {name: bad, type: degraded_input}
+  - name: later
+    evaluate: {cron: "*/5 * * * *"}
+notify:
+  webhook: {url: "https://a/ZZPATIENT"}
+"""
+
+
+def test_it_tells_what_a_configuration_means(cpcmon: Callable[..., Ran], write: Write, reference: Reference) -> None:
+    """Reference, memory, segments, schedule, alerts as numbers, warnings, sources and the total."""
+    file = write(MORE)
+    ran = cpcmon("check-config", file)
+    accuracy = reference.calibration.accuracy
+    lines = ran.out.splitlines()
+    assert (ran.code, ran.err) == (0, "")
+    assert lines[0] == f"model density: reference density 2.1, accuracy {accuracy:.3f}"
+    assert lines[1].startswith("  windows of at most 5,000 records: ")
+    assert lines[2:11] == [
+        "  at most 20 segments, by site; site and scanner",
+        "  evaluated every 60s, from 200 records on",
+        (
+            f"  alert fallen (critical): upper of consensus under {accuracy - 0.1:.3f}, 0.1 under the reference's"
+            " accuracy, for 30m, in all"
+        ),
+        "  alert low (warning): value of atc_mc under 0.990",
+        "  alert odd (warning): lower of consensus over 0.200, for 30m",
+        "  alert apart (warning): disagreement over what chance alone gives, for 30m",
+        "  alert further_apart (warning): disagreement over 0.200, for 30m",
+        "  alert quiet (warning): no record for 2h",
+        "  alert bad (warning): too many records are refused or look odd, for 10m",
+    ]
+    assert lines[11:14] == [
+        f"  warning: alert low: the reference itself, with {accuracy:.3f}, is under 0.990",
+        f"  warning: alert odd: the reference itself, with {accuracy:.3f}, is over 0.200",
+        "  warning: 300 records: fewer than 500 make every interval wide",
+    ]
+    assert lines[14:18] == [
+        "model later: no reference yet: nothing can be said of it, and its records are refused",
+        '  evaluated at "*/5 * * * *" (UTC), from 200 records on',
+        "  no alerts",
+        f"source results: directory {file.parent / 'inbox'}",
+    ]
+    assert lines[18].startswith("remark: notify.webhook.url: ")
+    assert lines[19].startswith("all windows: ")
+    assert lines[19].endswith(" MB at most, of 536.9 MB that they may take")
+    assert lines[20:] == [f"{file}: 1 source, 2 models, 7 alerts, no mistakes"]
+    assert "ZZPATIENT" not in ran.out
+
+
+def test_a_directory_that_is_not_there_is_no_mistake(cpcmon: Callable[..., Ran], write: Write) -> None:
+    """It may be mounted later."""
+    file = write()
+    (file.parent / "inbox").rmdir()
+    ran = cpcmon("check-config", file)
+    assert ran.code == 0
+    assert f"source results: directory {file.parent / 'inbox'}: not there now; it will be waited for\n" in ran.out
+
+
+def test_every_mistake_is_told_and_the_exit_code_is_2(cpcmon: Callable[..., Ran], write: Write) -> None:
+    """Each on a line of its own that begins with the file, as editors and CI know to read it."""
+    file = write("    minimum_records: -1\n    windw: {}\n")
+    ran = cpcmon("check-config", file)
+    assert (ran.code, ran.out) == (2, "")
+    assert [line.split(" ")[0] for line in ran.err.splitlines()] == [f"{file}:7:", f"{file}:8:", f"{file}:"]
+
+
+def test_a_reference_that_is_not_there_is_a_mistake(cpcmon: Callable[..., Ran], write: Write) -> None:
+    """The references are opened."""
+    file = write()
+    (file.parent / "density.ref").unlink()
+    ran = cpcmon("check-config", file)
+    assert ran.code == 2
+    assert ran.err.startswith(f"{file}:6: models[0].reference: expected a reference file, found No such file")
+
+
+def test_a_crontab_line_that_never_comes_true_is_a_mistake(cpcmon: Callable[..., Ran], write: Write) -> None:
+    """The scheduler itself is asked."""
+    ran = cpcmon("check-config", write('    evaluate: {cron: "0 0 30 2 *"}\n'))
+    assert ran.code == 2
+    assert ":7: models[0].evaluate.cron: expected a crontab line" in ran.err
+
+
+def test_the_help_has_an_example(cpcmon: Callable[..., Ran]) -> None:
+    """As every command's has."""
+    assert "example: cpcmon check-config config.yaml" in cpcmon("check-config", "--help").out

@@ -1,0 +1,77 @@
+"""The example holds every setting beside its default, and can be used as it is."""
+
+import shutil
+from pathlib import Path
+
+from monitor.configuration.config import Config, ModelConfig, SourceConfig, Storage
+from monitor.configuration.reading import read_config
+from monitor.configuration.references import load_models
+from monitor.core.alerts import Kind
+from monitor.core.segments import Segmentation
+from monitor.reference_file import Reference
+from monitor.sources.options import DirectoryOptions
+from tests.configuration.settings import (
+    EXAMPLE,
+    asked,
+    asked_by_path,
+    everything_in_the_example,
+    leaves,
+    without_places,
+)
+
+LINES = EXAMPLE.read_text(encoding="utf-8").splitlines()
+
+
+def test_the_example_can_be_used_as_it_is(tmp_path: Path, reference: Reference) -> None:
+    """Beside a reference, it gives exactly the defaults of the code."""
+    file = tmp_path / "config.yaml"
+    shutil.copy(EXAMPLE, file)
+    reference.save(tmp_path / "density.ref")
+    config = read_config(file)
+    (model,) = config.models
+    assert [rule.kind for rule in model.alerts] == [Kind.ACCURACY, Kind.ACCURACY, *list(Kind)[1:]]
+    assert load_models(config) == [(model, reference)]
+    plain = ModelConfig(
+        "density",
+        tmp_path / "density.ref",
+        segmentation=Segmentation(forget_seconds=30 * 86400.0),
+        alerts=model.alerts,
+    )
+    source = SourceConfig("results", DirectoryOptions(tmp_path / "inbox"))
+    assert config == Config(Storage(tmp_path / "state"), (source,), (plain,), digest=config.digest, file=file)
+
+
+def test_the_example_holds_exactly_the_settings_that_the_code_reads() -> None:
+    """No setting is a secret, and none is made up."""
+    known = asked()
+    found = {without_places(path) for path, _, _ in leaves(everything_in_the_example(), set(known))}
+    assert found == set(known)
+
+
+def test_every_setting_of_the_example_shows_its_default() -> None:
+    """At least once, read as the code reads it; the others say that there is none."""
+    places = list(leaves(everything_in_the_example(), set(asked())))
+    wrong = []
+    for path, settings in asked().items():
+        here = [(line, node) for place, line, node in places if without_places(place) == path]
+        defaults = {one.default_text() for one in settings}
+        if defaults <= {"required", "none"}:
+            word = "required" if "required" in defaults else "no default"
+            shown = any(word in LINES[line - 1] for line, _ in here)
+        else:
+            shown = any(one.kind.read(node) == one.default for one in settings for _, node in here)
+        if not shown:
+            wrong.append(path)
+    assert wrong == []
+
+
+def test_what_is_left_out_in_the_example_could_be_written() -> None:
+    """The values beside settings that are commented out are of their kinds."""
+    known = asked()
+    for path, _, node in leaves(everything_in_the_example(), set(known)):
+        known[without_places(path)][0].kind.read(node)
+
+
+def test_a_setting_that_is_asked_for_in_an_absent_section_is_known() -> None:
+    """Otherwise the example could forget it."""
+    assert "notify.webhook.url_file" in asked_by_path()
