@@ -1,0 +1,79 @@
+"""The pages that every cpcmon has, made from plain functions that the daemon passes in."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from http import HTTPStatus
+from importlib import metadata
+
+from monitor.core.report import ModelReport
+from monitor.web.landing import landing_page
+from monitor.web.messages import HTML, JSON, Page, Pages, Request, Response
+
+METRICS = "text/plain; version=0.0.4; charset=utf-8"
+"""What Prometheus wants to read; version 3 refuses a scrape without it."""
+NOT_ENABLED = "lifecycle API is not enabled: start with --web.enable-lifecycle"
+_RELOAD_SECONDS = 330.0
+# Strict enough that not even a mistake in escaping could make a browser fetch or run anything.
+_CSP = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+Problems = Callable[[], Sequence[str]]
+"""Says in sentences what is wrong; nothing when all is well."""
+
+
+def standard_pages(
+    *,
+    metrics: Callable[[], bytes],
+    healthy: Problems,
+    ready: Problems,
+    reload: Callable[[], str | None] | None,
+    status: Callable[[], bytes],
+    reports: Callable[[], Mapping[str, ModelReport]],
+    now: Callable[[], float] = time.time,
+    version: str | None = None,
+) -> Pages:
+    """Return the pages by path. All functions are called on the server's threads, several at once.
+
+    `reload` returns what was wrong, None when nothing was; without it reloading over HTTP is not enabled.
+    """
+    shown = metadata.version("cpcmon") if version is None else version
+
+    def landing(_: Request) -> Response:
+        text = landing_page(reports(), version=shown, now=now(), problems=[*healthy(), *ready()])
+        return Response(
+            text.encode(), HTML, headers={"Content-Security-Policy": _CSP, "Referrer-Policy": "no-referrer"}
+        )
+
+    return {
+        "/": Page(landing),
+        "/metrics": Page(lambda _: Response(metrics(), METRICS)),
+        "/-/healthy": Page(_told(healthy, "cpcmon is healthy.")),
+        "/-/ready": Page(_told(ready, "cpcmon is ready.")),
+        "/-/reload": _reload_page(reload),
+        "/api/v1/status": Page(lambda _: Response(status(), JSON)),
+    }
+
+
+def _told(problems: Problems, well: str) -> Callable[[Request], Response]:
+    def answer(_: Request) -> Response:
+        found = problems()
+        if found:
+            return Response("".join(f"{one}\n" for one in found).encode(), status=HTTPStatus.SERVICE_UNAVAILABLE)
+        return Response(f"{well}\n".encode())
+
+    return answer
+
+
+def _reload_page(reload: Callable[[], str | None] | None) -> Page:
+    def refuse(_: Request) -> Response:
+        return Response(f"{NOT_ENABLED}\n".encode(), status=HTTPStatus.FORBIDDEN)
+
+    if reload is None:
+        return Page(refuse, ("POST", "PUT"))
+
+    def answer(_: Request) -> Response:
+        problem = reload()
+        if problem is not None:
+            return Response(f"{problem}\n".encode(), status=HTTPStatus.INTERNAL_SERVER_ERROR)
+        return Response(b"the configuration was read again\n")
+
+    return Page(answer, ("POST", "PUT"), one_at_a_time=True, seconds=_RELOAD_SECONDS)

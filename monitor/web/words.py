@@ -1,0 +1,117 @@
+"""What the landing page says in words, for people who do not know cpcmon: states, alerts, times."""
+
+from datetime import UTC, datetime
+from enum import IntEnum
+
+from monitor.core.alerts import CONSENSUS, AlertStatus, Kind, Phase
+from monitor.core.estimate import Estimate
+from monitor.core.report import SegmentReport
+from monitor.core.window_state import WindowState
+
+STATES = {
+    WindowState.OK: "The estimators have no answer",
+    WindowState.WARMING: "Still collecting its first records",
+    WindowState.TOO_FEW_RECORDS: "Too few recent records to judge",
+    WindowState.CATCHING_UP: "Still reading older records; what is known is of the past",
+    WindowState.STALE: "No new records for too long; what is known is of the past",
+    WindowState.NO_REFERENCE: "This model has no reference yet to judge it by",
+    WindowState.VERSION_MISMATCH: "Most records come from another version of the model than its reference",
+    WindowState.DEGRADED_INPUT: "Too many records are refused or look odd to trust the rest",
+    WindowState.ERROR: "The estimate failed; the log says why",
+}
+_KINDS = {
+    Kind.ACCURACY: "estimated accuracy",
+    Kind.DISAGREEMENT: "disagreement of the estimators",
+    Kind.SILENT: "no new records",
+    Kind.DEGRADED_INPUT: "records refused or odd",
+}
+
+
+class Mood(IntEnum):
+    """How urgently somebody should look, most urgent first."""
+
+    ALERT = 0
+    PENDING = 1
+    UNKNOWN = 2
+    UNWATCHED = 3
+    """Nobody asked for an alert, so that there is none says nothing."""
+    FINE = 4
+
+
+HEADINGS = {
+    Mood.ALERT: "▲ Alert",
+    Mood.PENDING: "◆ Watch",
+    Mood.UNKNOWN: "? Cannot say",
+    Mood.UNWATCHED: "– No alert configured",
+    Mood.FINE: "✓ No alert",
+}
+
+
+def consensus_of(segment: SegmentReport) -> Estimate | None:
+    """Return the estimate that people look at; None when nothing can be said."""
+    result = segment.results.get(CONSENSUS) if segment.valid else None
+    return result if isinstance(result, Estimate) else None
+
+
+def mood_of(segment: SegmentReport) -> Mood:
+    """Return how urgently somebody should look at a segment."""
+    phases = {alert.phase for alert in segment.alerts}
+    if any(alert.firing for alert in segment.alerts):
+        return Mood.ALERT
+    # What cannot be judged is no all-clear, whatever its alerts were before.
+    if consensus_of(segment) is None:
+        return Mood.UNKNOWN
+    if not segment.alerts:
+        return Mood.UNWATCHED
+    return Mood.PENDING if Phase.PENDING in phases else Mood.FINE
+
+
+def alert_words(alert: AlertStatus, estimate: Estimate | None, now: float) -> str:
+    """Return a sentence on an alert that is not quiet."""
+    doing = {Phase.PENDING: "pending", Phase.FIRING: "firing", Phase.RECOVERING: "firing, recovering"}
+    text = f"{alert.alert} ({alert.severity}): {_what(alert, estimate)}"
+    text += f"; {doing.get(alert.phase, alert.phase)} since {moment(alert.since, now)}"
+    return f"{text}; cannot be judged now, so it stays" if alert.held else text
+
+
+def _what(alert: AlertStatus, estimate: Estimate | None) -> str:
+    """Say what was compared with what; the end of an interval that was is named, since the value itself is another."""
+    if alert.kind not in {Kind.ACCURACY, Kind.DISAGREEMENT} or alert.threshold is None or alert.value is None:
+        return _KINDS[alert.kind]
+    side = "under" if alert.value < alert.threshold else "over" if alert.value > alert.threshold else "at"
+    end = ""
+    if alert.kind is Kind.ACCURACY and estimate is not None and estimate.interval is not None:
+        end = {estimate.interval.upper: "upper end of the ", estimate.interval.lower: "lower end of the "}.get(
+            alert.value, ""
+        )
+    return f"{end}{_KINDS[alert.kind]}, {per_cent(alert.value)}, is {side} the threshold of {per_cent(alert.threshold)}"
+
+
+def per_cent(ratio: float) -> str:
+    """Return a ratio for people."""
+    return f"{100.0 * ratio:.1f}%"
+
+
+def moment(at: float, now: float) -> str:
+    """Return a time as an absolute one, and how long ago that is."""
+    try:
+        shown = datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    except (OverflowError, ValueError, OSError):
+        return "an impossible time"
+    return f"{shown} ({ago(now - at)})"
+
+
+def ago(seconds: float) -> str:
+    """Return how long ago something was, in the largest unit that says enough."""
+    if seconds < -60.0:
+        return "in the future"
+    for unit, length in (("day", 86400.0), ("hour", 3600.0), ("minute", 60.0)):
+        if seconds >= 2.0 * length or (unit == "minute" and seconds >= length):
+            count = int(seconds // length)
+            return f"{count} {unit}{'' if count == 1 else 's'} ago"
+    return "just now"
+
+
+def place(name: str) -> str:
+    """Return what the page calls a segment."""
+    return "all records" if name == "all" else name.replace("=", " ").replace(",", ", ")

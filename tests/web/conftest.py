@@ -1,0 +1,94 @@
+"""A real server on a free port of this machine, and clients that are honest or not."""
+
+import contextlib
+import socket
+import ssl
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from monitor.web.limits import WebLimits
+from monitor.web.messages import HTML, Page, Pages, Request, Response
+from monitor.web.server import WebServer
+from tests.web.certificates import Authority, Pair
+from tests.web.clients import Client
+
+
+def answer(request: Request) -> Response:
+    """Answer with the method, and nothing of what else came."""
+    return Response(f"hello {request.method}\n".encode())
+
+
+def fail(_: Request) -> Response:
+    """Fail as a page with a mistake does."""
+    raise RuntimeError("ZZPATIENT")
+
+
+PAGES: Pages = {
+    "/metrics": Page(answer),
+    "/long": Page(lambda _: Response(b"a line of metrics\n" * 500)),
+    "/huge": Page(lambda _: Response(b"x" * (32 << 20))),
+    "/html": Page(lambda _: Response(b"<p>", HTML)),
+    "/post": Page(answer, ("POST", "PUT")),
+    "/broken": Page(fail),
+}
+
+Serve = Callable[..., Client]
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    """Start a server with some pages, and return a client of it; keyword arguments are limits."""
+    with contextlib.ExitStack() as stack:
+
+        def start(pages: Pages = PAGES, web_config: Path | None = None, **limits: float) -> Client:
+            server = WebServer("127.0.0.1:0", pages, web_config, WebLimits(**limits))  # type: ignore[arg-type]
+            server.start()
+            stack.callback(server.stop)
+            client = Client(server)
+            stack.callback(client.close)
+            return client
+
+        yield start
+
+
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """Who signed the certificates of the tests' servers and clients."""
+    return Authority(tmp_path_factory.mktemp("authority"), "authority")
+
+
+@pytest.fixture(scope="session")
+def server_pair(authority: Authority) -> Pair:
+    """A certificate for a server on this machine."""
+    return authority.signed("server")
+
+
+@pytest.fixture
+def web_config(tmp_path: Path, server_pair: Pair) -> Callable[..., Path]:
+    """Write a web configuration whose certificates lie beside it."""
+    server_pair.copied_to(Pair(tmp_path / "server.crt", tmp_path / "server.key"))
+
+    def write(text: str) -> Path:
+        path = tmp_path / "web.yml"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+TLS = "tls_server_config:\n  cert_file: server.crt\n  key_file: server.key\n"
+
+
+@pytest.fixture
+def trusting(authority: Authority) -> ssl.SSLContext:
+    """How a client connects that trusts the authority."""
+    return ssl.create_default_context(cafile=str(authority.pair.cert))
+
+
+@pytest.fixture
+def taken_port() -> Iterator[int]:
+    """A port on which somebody else listens."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        yield int(other.getsockname()[1])

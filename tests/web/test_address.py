@@ -1,0 +1,84 @@
+"""Where the server listens, and what it says when it cannot."""
+
+import re
+import socket
+
+import pytest
+
+from monitor.errors import CpcmonError, UsageError
+from monitor.web.address import Address, listen
+from monitor.web.server import WebServer, parse_address, problem_of
+from tests.web.conftest import PAGES
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("127.0.0.1:9877", Address("127.0.0.1", 9877)),
+        (":9877", Address("", 9877)),
+        ("[::1]:9877", Address("::1", 9877)),
+        ("localhost:0", Address("localhost", 0)),
+        ("0.0.0.0:65535", Address("0.0.0.0", 65535)),  # noqa: S104  it is only read
+    ],
+)
+def test_an_address_is_read_and_written_alike(text: str, address: Address) -> None:
+    """In each form that Prometheus knows."""
+    assert parse_address(text) == address
+    assert str(address) == text
+    assert problem_of(text) is None
+
+
+@pytest.mark.parametrize(
+    "text", ["", "9877", "localhost", "::1:9877", "host:65536", "host:-1", "a b:1", "http://x:1", "[::1]"]
+)
+def test_what_is_no_address_is_refused(text: str) -> None:
+    """With a sentence that shows the forms."""
+    expected = f"web.listen-address: expected HOST:PORT, :PORT or [IPv6]:PORT, found {text!r}"
+    assert problem_of(text) == expected
+    with pytest.raises(UsageError, match=re.escape(expected)):
+        WebServer(text, PAGES, None)
+
+
+def test_a_port_in_use_is_said_where_the_server_is_started(taken_port: int) -> None:
+    """On the caller's thread, before anything else begins; stopping it then does nothing."""
+    server = WebServer(f"127.0.0.1:{taken_port}", PAGES, None)
+    with pytest.raises(CpcmonError, match=rf"^web: expected 127\.0\.0\.1:{taken_port} to be free, found it in use$"):
+        server.start()
+    server.stop()
+
+
+def test_an_address_of_another_machine_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As is one that nobody knows."""
+    with pytest.raises(CpcmonError, match=r"expected 192\.0\.2\.1:0 to be an address of this machine"):
+        listen(Address("192.0.2.1", 0))
+    monkeypatch.setattr(socket, "getaddrinfo", _unknown)
+    with pytest.raises(CpcmonError, match="expected nowhere:0 to be an address of this machine"):
+        listen(Address("nowhere", 0))
+
+
+def _unknown(*_: object, **__: object) -> None:
+    raise socket.gaierror(socket.EAI_NONAME, "unknown")
+
+
+def test_every_interface_is_listened_on_when_no_host_is_named() -> None:
+    """IPv4 among them."""
+    server = WebServer(":0", PAGES, None)
+    server.start()
+    try:
+        socket.create_connection(("127.0.0.1", server.port), timeout=10.0).close()
+        assert server.url == f"http://localhost:{server.port}/"
+    finally:
+        server.stop()
+
+
+def test_a_port_is_free_again_after_the_server_stopped() -> None:
+    """At once, and stopping twice is allowed."""
+    first = WebServer("127.0.0.1:0", PAGES, None)
+    first.start()
+    port = first.port
+    socket.create_connection(("127.0.0.1", port), timeout=10.0).close()
+    first.stop()
+    first.stop()
+    second = WebServer(f"127.0.0.1:{port}", PAGES, None)
+    second.start()
+    second.stop()

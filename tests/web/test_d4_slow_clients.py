@@ -1,0 +1,188 @@
+"""D4: clients that connect and say nothing, half of something, or one byte at a time; and those that do not read."""
+
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from monitor.web.counts import Closed
+from monitor.web.messages import Page, Response
+from tests.web.clients import everything, still_open
+from tests.web.conftest import TLS, Serve
+
+HALF = b"GET /met"
+
+
+def _web_threads() -> int:
+    return sum(thread.name.startswith("web") for thread in threading.enumerate())
+
+
+@pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "tls"])
+@pytest.mark.parametrize("said", [b"", HALF], ids=["silent", "half a line"])
+def test_d4_two_hundred_half_open_clients_keep_nobody_out(
+    serve: Serve,
+    web_config: Callable[[str], Path],
+    trusting: ssl.SSLContext,
+    said: bytes,
+    *,
+    encrypted: bool,
+) -> None:
+    """An honest scrape answers within a second, threads stay few, and all of them are closed within ten seconds."""
+    client = serve(web_config=web_config(TLS) if encrypted else None)
+    context = trusting if encrypted else None
+    client.ask(tls=context)
+    begin = time.monotonic()
+    half_open = [client.connect(said) for _ in range(200)]
+    answers = [client.ask(tls=context, timeout=10.0) for _ in range(3)]
+    assert [answer.status for answer in answers] == [200] * 3
+    assert max(answer.seconds for answer in answers) < 1.0
+    assert _web_threads() <= 32
+    assert still_open(half_open, begin + 10.0 - time.monotonic()) == 0
+    closed = client.server.counts().closed
+    assert closed[Closed.HANDSHAKE_FAILED if encrypted else Closed.HEADER_TIMEOUT] > 0
+    # To a TLS server, plain words are no handshake: they are closed at once, and need no room to be made.
+    assert (closed[Closed.CAP] >= 200 - 64) == (not (encrypted and said))
+
+
+def test_d4_half_a_request_after_the_handshake_is_closed_too(
+    serve: Serve, web_config: Callable[[str], Path], trusting: ssl.SSLContext
+) -> None:
+    """The time for the handshake and for the request is one and the same."""
+    client = serve(web_config=web_config(TLS), request_seconds=0.5)
+    with trusting.wrap_socket(client.connect(), server_hostname="localhost") as encrypted:
+        encrypted.sendall(HALF)
+        assert encrypted.recv(100) == b""
+    assert client.wait_for_closed(Closed.HEADER_TIMEOUT) == 1
+
+
+def test_d4_a_byte_now_and_then_gains_no_time(serve: Serve) -> None:
+    """The limit is on the whole head, not on each byte of it."""
+    client = serve(request_seconds=0.5)
+    slow = client.connect(b"GET /metrics HTTP/1.1\r\nX: ")
+    slow.settimeout(0.05)
+    begin = time.monotonic()
+    closed = False
+    while not closed and time.monotonic() < begin + 10.0:
+        try:
+            slow.sendall(b"a")
+            closed = slow.recv(100) == b""
+        except TimeoutError:
+            continue
+        except OSError:
+            closed = True
+    assert closed
+    assert client.wait_for_closed(Closed.HEADER_TIMEOUT) == 1
+
+
+def test_d4_a_client_that_does_not_read_is_given_up(serve: Serve) -> None:
+    """Its answer is dropped after a time that grows with its size."""
+    client = serve(write_seconds=0.5, write_bytes_per_second=1 << 30)
+    deaf = client.connect()
+    deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    deaf.sendall(b"GET /huge HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert client.wait_for_closed(Closed.WRITE_TIMEOUT) == 1
+    assert client.ask().status == 200
+
+
+def test_d4_clients_that_do_not_read_make_room_for_one_that_does(serve: Serve) -> None:
+    """When every connection is being written to, the slowest reader goes first."""
+    client = serve(connections=4, stalled_seconds=0.2)
+    for _ in range(4):
+        deaf = client.connect()
+        deaf.sendall(b"GET /huge HTTP/1.1\r\nHost: x\r\n\r\n")
+    end = time.monotonic() + 10.0
+    status = 0
+    while status != 200 and time.monotonic() < end:
+        try:
+            status = client.ask(timeout=2.0).status
+        except OSError:
+            # None has been slow for long enough yet: the newcomer is turned away.
+            continue
+    assert status == 200
+
+
+def test_a_connection_between_requests_is_closed_after_a_while(serve: Serve) -> None:
+    """Keeping a connection is a courtesy with an end."""
+    client = serve(idle_seconds=0.3)
+    kept = client.connect(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert everything(kept).startswith(b"HTTP/1.1 200")
+    assert client.wait_for_closed(Closed.IDLE) == 1
+
+
+def test_a_page_that_hangs_neither_holds_the_others_nor_the_end(serve: Serve) -> None:
+    """Its client is told so in time, pages on other threads answer, and the server stops without it."""
+    never = threading.Event()
+
+    def hang(_: object) -> Response:
+        never.wait(60.0)
+        return Response(b"")
+
+    client = serve({"/hang": Page(hang, seconds=0.3), "/metrics": Page(lambda _: Response(b"ok"))})
+    assert client.ask("/hang").status == 503
+    assert client.ask().status == 200
+    begin = time.monotonic()
+    client.server.stop()
+    assert time.monotonic() - begin < 10.0
+    assert not never.is_set()
+    never.set()
+
+
+def test_a_page_that_must_not_run_twice_turns_the_second_away(serve: Serve) -> None:
+    """While a reload is under way, another is told to come again."""
+    entered, leave = threading.Event(), threading.Event()
+
+    def reload(_: object) -> Response:
+        entered.set()
+        leave.wait(30.0)
+        return Response(b"done")
+
+    client = serve({"/-/reload": Page(reload, ("POST",), one_at_a_time=True)})
+    first: list[int] = []
+    asking = threading.Thread(target=lambda: first.append(client.ask("/-/reload", "POST").status))
+    asking.start()
+    assert entered.wait(10.0)
+    assert client.ask("/-/reload", "POST").status == 503
+    leave.set()
+    asking.join(10.0)
+    assert first == [200]
+
+
+def test_what_is_being_answered_when_the_server_stops_is_answered(serve: Serve) -> None:
+    """Stopping waits a little for answers that are under way."""
+    entered, leave = threading.Event(), threading.Event()
+
+    def slow(_: object) -> Response:
+        entered.set()
+        leave.wait(30.0)
+        return Response(b"whole")
+
+    client = serve({"/slow": Page(slow)}, stop_seconds=10.0)
+    got: list[bytes] = []
+    asking = threading.Thread(target=lambda: got.append(client.ask("/slow").body))
+    asking.start()
+    assert entered.wait(10.0)
+    stopping = threading.Thread(target=client.server.stop)
+    stopping.start()
+    leave.set()
+    asking.join(10.0)
+    stopping.join(10.0)
+    assert got == [b"whole"]
+
+
+def test_connections_are_counted_while_they_are_open(serve: Serve) -> None:
+    """And no longer."""
+    client = serve()
+    three = [client.connect(HALF) for _ in range(3)]
+    end = time.monotonic() + 10.0
+    while client.server.counts().open != 3 and time.monotonic() < end:
+        time.sleep(0.01)
+    assert client.server.counts().open == 3
+    for one in three:
+        one.close()
+    while client.server.counts().open and time.monotonic() < end:
+        time.sleep(0.01)
+    assert client.server.counts().open == 0

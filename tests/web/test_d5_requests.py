@@ -1,0 +1,198 @@
+"""D5: requests that are too long, of the wrong kind, or for what is not there; and how the right ones are answered."""
+
+import gzip
+import logging
+import os
+import socket
+
+import pytest
+
+from tests.web.conftest import Serve
+
+HOST = b"Host: x\r\n"
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        pytest.param(("/metrics", "GET"), 200, id="a page"),
+        pytest.param(("/metrics?name=value", "GET"), 200, id="with a query"),
+        pytest.param(("/%6Detrics", "GET"), 200, id="encoded"),
+        pytest.param(("/metrics", "HEAD"), 200, id="head"),
+        pytest.param(("/post", "POST"), 200, id="post where it belongs"),
+        pytest.param(("/post", "PUT"), 200, id="put where it belongs"),
+        pytest.param(("/post", "GET"), 405, id="get where only post belongs"),
+        pytest.param(("/metrics", "POST"), 405, id="post"),
+        pytest.param(("/metrics", "DELETE"), 405, id="delete"),
+        pytest.param(("/metrics", "TRACE"), 405, id="trace"),
+        pytest.param(("/nowhere", "TRACE"), 405, id="trace of nothing"),
+        pytest.param(("/metrics", "OPTIONS"), 405, id="options"),
+        pytest.param(("/nowhere", "GET"), 404, id="no such page"),
+        pytest.param(("/metrics/", "GET"), 404, id="a slash more"),
+        pytest.param(("/../metrics", "GET"), 404, id="dots"),
+        pytest.param(("/../../etc/passwd", "GET"), 404, id="a file"),
+        pytest.param(("/%2e%2e/metrics", "GET"), 404, id="encoded dots"),
+        pytest.param(("/%ff", "GET"), 404, id="no utf-8"),
+        pytest.param(("/broken", "GET"), 500, id="a page that fails"),
+    ],
+)
+def test_d5_every_request_has_its_status(serve: Serve, request_: tuple[str, str], status: int) -> None:
+    """And every answer a type that browsers do not guess at."""
+    answer = serve().ask(*request_)
+    assert answer.status == status
+    assert answer.headers["content-type"] == "text/plain; charset=utf-8"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert ("allow" in answer.headers) == (status == 405)
+    if request_[1] == "HEAD":
+        assert answer.body == b""
+        assert int(answer.headers["content-length"]) > 0
+
+
+def test_d5_a_mebibyte_of_headers_is_431(serve: Serve) -> None:
+    """Its sender gets to read why, though it was still sending; and the server goes on."""
+    client = serve()
+    assert client.ask(X_Long="x" * (1 << 20)).status == 431
+    assert client.ask().status == 200
+
+
+@pytest.mark.parametrize(
+    ("size", "status"),
+    [(0, 200), (1, 200), (64 << 10, 200), ((64 << 10) + 1, 413), (1 << 20, 413)],
+)
+def test_d5_a_body_is_dropped_up_to_a_length(serve: Serve, size: int, status: int) -> None:
+    """No page needs one."""
+    assert serve().ask("/post", "POST", body=b"x" * size).status == status
+
+
+def test_d5_a_body_in_chunks_is_bounded_too(serve: Serve) -> None:
+    """Its length is not known beforehand."""
+    chunk = b"4000\r\n" + b"x" * 0x4000 + b"\r\n"
+    head = b"POST /post HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n"
+    client = serve()
+    assert client.talk(head + 8 * chunk + b"0\r\n\r\n").startswith(b"HTTP/1.1 413")
+    with client.connect(head + 2 * chunk + b"0\r\n\r\n") as few:
+        assert few.recv(100).startswith(b"HTTP/1.1 200")
+
+
+def test_d5_a_client_that_waits_to_send_its_body_is_told_to(serve: Serve) -> None:
+    """As curl does with longer ones."""
+    head = b"POST /post HTTP/1.1\r\n" + HOST + b"Content-Length: 2\r\nExpect: 100-continue\r\nConnection: close\r\n\r\n"
+    client = serve().connect(head)
+    assert client.recv(100).startswith(b"HTTP/1.1 100")
+    client.sendall(b"ok")
+    assert client.recv(100).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        pytest.param(b"nonsense\r\n\r\n", id="no request"),
+        pytest.param(b"GET /metrics HTTP/1.1\r\n\r\n", id="no host"),
+        pytest.param(b"GET /metrics HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n", id="two hosts"),
+        pytest.param(b"GET /met\x00rics HTTP/1.1\r\n" + HOST + b"\r\n", id="a zero byte"),
+        pytest.param(b"GET /metrics HTTP/1.1\r\nX : 1\r\n" + HOST + b"\r\n", id="a blank before the colon"),
+        pytest.param(b"POST /post HTTP/1.1\r\n" + HOST + b"Content-Length: -1\r\n\r\n", id="a negative length"),
+        pytest.param(b"POST /post HTTP/1.1\r\n" + HOST + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\n", id="two lengths"),
+        pytest.param(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(64) + b"\r\n\r\n", id="tls to a plain server"),
+    ],
+)  # fmt: skip
+def test_d5_what_is_no_request_is_400(serve: Serve, said: bytes) -> None:
+    """And the connection ends."""
+    answer = serve().talk(said)
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert b"connection: close" in answer.lower()
+
+
+def test_d5_random_bytes_never_stop_the_server(serve: Serve) -> None:
+    """Whatever comes, the next honest client is answered, and nothing was logged as a mistake of ours."""
+    client = serve(request_seconds=0.5, linger_seconds=0.1)
+    for size in (1, 10, 100, 1000, 70_000):
+        for _ in range(5):
+            noise = client.connect()
+            noise.sendall(os.urandom(size))
+            noise.close()
+    assert client.ask().status == 200
+
+
+def test_d5_several_requests_on_one_connection(serve: Serve) -> None:
+    """Also when they come at once."""
+    one = b"GET /metrics HTTP/1.1\r\n" + HOST + b"\r\n"
+    last = b"GET /metrics HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n"
+    assert serve().talk(one + one + last).count(b"HTTP/1.1 200") == 3
+
+
+def test_d5_http_1_0_is_answered_and_closed(serve: Serve) -> None:
+    """Without a host, as it was then."""
+    answer = serve().talk(b"GET /metrics HTTP/1.0\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 200")
+    assert answer.endswith(b"\r\n\r\nhello GET\n")
+
+
+def test_d5_an_absolute_target_is_understood(serve: Serve) -> None:
+    """As proxies send it."""
+    said = b"GET http://x/metrics?a HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n"
+    assert serve().talk(said).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize(
+    ("accepted", "packed"),
+    [
+        pytest.param("gzip", True, id="gzip"),
+        pytest.param("deflate, gzip;q=0.5", True, id="among others"),
+        pytest.param("gzip;q=0", False, id="refused"),
+        pytest.param("gzip;q=0.0, identity", False, id="refused at length"),
+        pytest.param("identity", False, id="other"),
+        pytest.param("", False, id="none"),
+    ],
+)
+def test_a_long_answer_is_packed_for_those_who_take_it(serve: Serve, accepted: str, *, packed: bool) -> None:
+    """Unpacked it is the same."""
+    answer = serve().ask("/long", Accept_Encoding=accepted)
+    assert (answer.headers.get("content-encoding") == "gzip") == packed
+    assert answer.headers["vary"] == "Accept-Encoding"
+    body = gzip.decompress(answer.body) if packed else answer.body
+    assert body == b"a line of metrics\n" * 500
+
+
+def test_a_short_answer_is_not_packed(serve: Serve) -> None:
+    """It would only grow."""
+    assert "content-encoding" not in serve().ask(Accept_Encoding="gzip").headers
+
+
+def test_d5_nothing_that_a_client_sends_is_repeated_or_logged(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+    """Not in an answer, not in the log; and a page that fails is logged once."""
+    caplog.set_level(logging.DEBUG)
+    client = serve()
+    answers = [client.ask(f"/ZZPATIENT/{path}", method, ZZPATIENT="ZZPATIENT", body=b"ZZPATIENT") for path, method in
+               [("a", "GET"), ("b", "POST"), ("c", "TRACE"), ("c?ZZPATIENT", "PUT")]]  # fmt: skip
+    answers += [client.ask("/broken?ZZPATIENT") for _ in range(5)]
+    assert all(b"ZZPATIENT" not in answer.body and "ZZPATIENT" not in str(answer.headers) for answer in answers)
+    assert b"Traceback" not in answers[-1].body
+    assert client.talk(b"ZZPATIENT\r\n\r\n").count(b"ZZPATIENT") == 0
+    ours = [record for record in caplog.records if record.name == "cpcmon"]
+    assert [record.getMessage() for record in ours] == [
+        "web: expected an answer from the page /broken, found RuntimeError"
+    ]
+
+
+def test_requests_are_counted_by_class(serve: Serve) -> None:
+    """Every class is there from the start."""
+    client = serve()
+    assert client.server.counts().requests == {"2xx": 0, "3xx": 0, "4xx": 0, "5xx": 0}
+    for path in ("/metrics", "/metrics", "/nowhere", "/broken"):
+        client.ask(path)
+    assert client.server.counts().requests == {"2xx": 2, "3xx": 0, "4xx": 1, "5xx": 1}
+
+
+def test_a_client_that_leaves_in_the_middle_of_its_answer_harms_nobody(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also with a reset."""
+    client = serve()
+    for _ in range(5):
+        rude = client.connect(b"GET /huge HTTP/1.1\r\n" + HOST + b"\r\n")
+        rude.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00")
+        rude.recv(1000)
+        rude.close()
+    assert client.ask().status == 200
+    assert not [record for record in caplog.records if record.name == "cpcmon"]

@@ -1,0 +1,126 @@
+"""D7: passwords that are wrong, missing, or tried a thousand times."""
+
+import concurrent.futures
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import bcrypt
+import pytest
+
+from monitor.web.passwords import credentials_in
+from tests.web.clients import basic
+from tests.web.conftest import Serve
+
+Write = Callable[[str], Path]
+COST = 8
+
+
+@pytest.fixture(scope="module")
+def users() -> str:
+    """Two users of a web configuration; bob's password holds a colon and is not ASCII."""
+    alice, bob = (bcrypt.hashpw(word.encode(), bcrypt.gensalt(COST)).decode() for word in ("wonder", "bücher:2"))
+    # As htpasswd writes it.
+    return f"basic_auth_users:\n  alice: {alice.replace('$2b$', '$2y$')}\n  bob: {bob}\n"
+
+
+@pytest.mark.parametrize(
+    ("header", "status"),
+    [
+        pytest.param(basic("alice", "wonder"), 200, id="right"),
+        pytest.param(basic("alice", "wonder").replace("Basic", "bAsIc"), 200, id="right in other letters"),
+        pytest.param(basic("bob", "bücher:2"), 200, id="right with a colon"),
+        pytest.param(None, 401, id="missing"),
+        pytest.param("", 401, id="empty"),
+        pytest.param(basic("alice", "wrong"), 401, id="wrong password"),
+        pytest.param(basic("alice", ""), 401, id="no password"),
+        pytest.param(basic("alice", "bücher:2"), 401, id="another's password"),
+        pytest.param(basic("carol", "wonder"), 401, id="unknown user"),
+        pytest.param(basic("", ""), 401, id="nobody"),
+        pytest.param(basic("alice", "wonder\x00"), 401, id="a zero byte more"),
+        pytest.param(basic("alice", "x" * 2000), 401, id="very long"),
+        pytest.param("Basic YWxpY2U=", 401, id="no colon"),
+        pytest.param("Basic ?", 401, id="no base64"),
+        pytest.param("Basic /zr/", 401, id="no utf-8"),
+        pytest.param("Bearer wonder", 401, id="another scheme"),
+    ],
+)
+def test_d7_only_the_right_password_is_let_in(
+    serve: Serve, web_config: Write, users: str, header: str | None, status: int
+) -> None:
+    """To every page; the others are told how to ask."""
+    client = serve(web_config=web_config(users))
+    for path in ("/metrics", "/nowhere", "/metrics"):
+        answer = client.ask(path) if header is None else client.ask(path, Authorization=header)
+        expected = 404 if status == 200 and path == "/nowhere" else status
+        assert answer.status == expected
+        assert ("www-authenticate" in answer.headers) == (status == 401)
+
+
+def test_d7_a_thousand_wrong_tries_keep_no_known_scraper_out(serve: Serve, web_config: Write, users: str) -> None:
+    """They take one core at most, are told 401 or to come again, and a scraper that was let in before still is at once."""
+    client = serve(web_config=web_config(users), connections=256)
+    right = basic("alice", "wonder")
+    assert client.ask(Authorization=right).status == 200
+    begin, cpu = time.monotonic(), sum(os.times()[:2])
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        tries = [pool.submit(client.ask, Authorization=basic("alice", f"wrong {number}")) for number in range(1000)]
+        scrapes = [client.ask(Authorization=right) for _ in range(20)]
+        statuses = {one.result().status for one in tries}
+    elapsed, cpu = time.monotonic() - begin, sum(os.times()[:2]) - cpu
+    assert [scrape.status for scrape in scrapes] == [200] * 20
+    assert max(scrape.seconds for scrape in scrapes) < 2.0
+    assert statuses <= {401, 503}
+    # Hashing on one thread; clients and server share the interpreter and so another core at most.
+    assert cpu < 2.0 * elapsed + 1.0
+
+
+def test_d7_more_checks_than_may_wait_are_told_to_come_again(serve: Serve, web_config: Write) -> None:
+    """Nothing is queued without end."""
+    slow = bcrypt.hashpw(b"wonder", bcrypt.gensalt(13)).decode()
+    client = serve(web_config=web_config(f"basic_auth_users: {{alice: {slow}}}\n"), waiting_passwords=2)
+    with concurrent.futures.ThreadPoolExecutor(12) as pool:
+        answers = list(pool.map(lambda n: client.ask(Authorization=basic("alice", f"wrong {n}")), range(12)))
+    statuses = [answer.status for answer in answers]
+    assert set(statuses) == {401, 503}
+    assert all(answer.headers["retry-after"] == "1" for answer in answers if answer.status == 503)
+
+
+def test_d7_a_right_password_is_hashed_once(serve: Serve, web_config: Write) -> None:
+    """A wrong one each time; and an unknown name takes about as long as a wrong password."""
+    slow = bcrypt.hashpw(b"wonder", bcrypt.gensalt(12)).decode()
+    client = serve(web_config=web_config(f"basic_auth_users: {{alice: {slow}}}\n"))
+
+    def fastest(name: str, password: str, status: int) -> float:
+        answers = [client.ask(Authorization=basic(name, password)) for _ in range(3)]
+        assert {answer.status for answer in answers} == {status}
+        return min(answer.seconds for answer in answers)
+
+    known, wrong, nobody = fastest("alice", "wonder", 200), fastest("alice", "x", 401), fastest("carol", "x", 401)
+    assert known < wrong / 2.0
+    assert wrong / 2.0 < nobody < wrong * 2.0
+
+
+def test_d7_a_password_that_was_changed_is_no_longer_let_in(serve: Serve, web_config: Write, users: str) -> None:
+    """Though it was right before."""
+    client = serve(web_config=web_config(users))
+    assert client.ask(Authorization=basic("alice", "wonder")).status == 200
+    new = bcrypt.hashpw(b"land", bcrypt.gensalt(COST)).decode()
+    web_config(f"basic_auth_users:\n  alice: {new}\n")
+    assert client.ask(Authorization=basic("alice", "wonder")).status == 401
+    assert client.ask(Authorization=basic("alice", "land")).status == 200
+
+
+def test_d7_passwords_are_not_switched_off_by_a_file_without_them(serve: Serve, web_config: Write, users: str) -> None:
+    """Only a new start does."""
+    client = serve(web_config=web_config(users))
+    web_config("http_server_config: {http2: false}\n")
+    assert client.ask().status == 401
+    assert not client.server.web_config_ok
+
+
+def test_credentials_are_cut_at_the_first_colon() -> None:
+    """A password may hold others."""
+    assert credentials_in(basic("a", "b:c")) == ("a", b"b:c")
+    assert credentials_in("Digest x") is None

@@ -1,0 +1,166 @@
+"""The landing page: well-formed, escaped, and never an all-clear where nothing is known."""
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+
+from monitor.core.alerts import Phase
+from monitor.core.report import InputFacts
+from monitor.core.window_state import WindowState
+from monitor.web.landing import MOST_ROWS, landing_page
+from monitor.web.words import HEADINGS, STATES, Mood, ago, moment, mood_of
+from tests.web.sample_reports import NOW, estimated, low, segment, three_models
+
+_VOID = {"meta", "br"}
+
+
+class Reader(HTMLParser):
+    """Reads a page, and notes what is not well-formed."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.rows: list[list[str]] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self._cell: list[str] | None = None
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note a tag."""
+        self.tags.append((tag, dict(attrs)))
+        if tag not in _VOID:
+            self.open.append(tag)
+        if tag == "tr":
+            self.rows.append([])
+        if tag in {"td", "th"}:
+            self._cell = []
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note a tag without content."""
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        """Check that what ends is what began last."""
+        assert self.open.pop() == tag
+        if tag in {"td", "th"} and self._cell is not None:
+            self.rows[-1].append(" ".join("".join(self._cell).split()))
+            self._cell = None
+
+    def handle_data(self, data: str) -> None:
+        """Note a text."""
+        if self._cell is not None and "title" not in self.open:
+            self._cell.append(f"{data} ")
+
+
+def _read(**changes: object) -> tuple[str, Reader]:
+    text = landing_page(three_models(), version="1.2.3", now=NOW, **changes)  # type: ignore[arg-type]
+    return text, Reader(text)
+
+
+def test_what_somebody_should_look_at_comes_first() -> None:
+    """Models and segments alike."""
+    text, page = _read()
+    assert re.findall(r"<h2>(\w+)</h2>", text) == ["density", "nodules", "triage"]
+    body = [row for row in page.rows if row[0] != "Segment"]
+    assert [row[0] for row in body[:8]] == [
+        "site Bonn", "site Dresden", "site Fulda", "site Celle", "site Essen", "site Gera", "all records", "site Aachen"
+    ]  # fmt: skip
+    assert [row[1].split(" ", 1)[0] for row in body] == ["▲", "▲", "▲", "◆", "?", "?", "✓", "✓", "?", "–"]
+    assert "<title>▲ 3 firing – cpcmon</title>" in text
+
+
+def test_a_firing_site_shows_value_interval_threshold_and_since_when() -> None:
+    """In words, and drawn with a text for those who do not see it."""
+    _, page = _read()
+    bonn = next(row for row in page.rows if row[0] == "site Bonn")
+    assert bonn[1].startswith(
+        "▲ Alert accuracy_low (critical): upper end of the estimated accuracy, 77.2%, is under the threshold of 80.0%;"
+        " firing since 2025-11-16 12:03 UTC (90 minutes ago)"
+    )
+    assert bonn[2].startswith("74.2% 71.2% to 77.2%")
+    assert bonn[5] == "2025-11-16 13:32 UTC just now"
+    labels = [attributes["aria-label"] for tag, attributes in page.tags if tag == "svg" and "aria-label" in attributes]
+    assert labels[0] == ("estimated accuracy 74.2%, between 71.2% and 77.2%, reference 87.1%, alert threshold 80.0%")
+
+
+@pytest.mark.parametrize("state", [state for state in WindowState if state is not WindowState.OK])
+def test_where_nothing_can_be_said_there_is_no_all_clear_and_no_number(state: WindowState) -> None:
+    """Even if results were left in the report; why is said in words."""
+    report = three_models()["triage"]
+    unknown = segment("X", state, estimated(0.99), low(Phase.OK))
+    text = landing_page({"m": replace(report, segments=(unknown,))}, version="1", now=NOW)
+    row = Reader(text).rows[1]
+    assert mood_of(unknown) is Mood.UNKNOWN
+    assert row[1].startswith(HEADINGS[Mood.UNKNOWN])
+    assert STATES[state] in row[1]
+    assert row[2] == "none"
+    assert "99.0%" not in text
+    assert HEADINGS[Mood.FINE] not in text
+
+
+def test_everything_that_comes_from_outside_is_escaped() -> None:
+    """Names of models, segments, alerts and versions, and hints."""
+    evil = "<script>alert('\"&')</script>"
+    report = three_models()["density"]
+    assert report.reference is not None
+    spoilt = replace(
+        report,
+        model=evil,
+        reference=replace(report.reference, version=evil),
+        segments=(segment(evil, WindowState.OK, estimated(0.7), replace(low(Phase.FIRING), alert=evil)),),
+        input=InputFacts(hints=(evil,)),
+        errors={evil: 3},
+    )
+    text = landing_page({evil: spoilt}, version=evil, now=NOW, problems=[evil])
+    assert "<script" not in text
+    assert text.count("&lt;script&gt;") == 8
+    Reader(text)
+
+
+def test_nothing_is_loaded_from_elsewhere() -> None:
+    """No script, no address but our own, a refresh without JavaScript."""
+    text, page = _read(problems=["starting"])
+    names = {tag for tag, _ in page.tags}
+    assert names.isdisjoint({"script", "link", "img", "iframe", "object", "form"})
+    links = {value for _, attributes in page.tags for name, value in attributes.items() if name in {"href", "src"}}
+    assert links == {"/metrics", "/api/v1/status", "/-/healthy", "/-/ready"}
+    assert "url(" not in text
+    assert ("meta", {"http-equiv": "refresh", "content": "30"}) in page.tags
+    assert "cpcmon itself is not well" in text
+
+
+def test_very_many_segments_are_cut_after_the_urgent_ones() -> None:
+    """And what was left out is counted."""
+    report = three_models()["density"]
+    fine = tuple(segment(f"s{number}", WindowState.OK, estimated(0.87), low(Phase.OK)) for number in range(1000))
+    loud = segment("loud", WindowState.OK, estimated(0.7), low(Phase.FIRING, 0.72))
+    text = landing_page({"m": replace(report, segments=(*fine, loud))}, version="1", now=NOW)
+    rows = Reader(text).rows
+    assert len(rows) == MOST_ROWS + 1
+    assert rows[1][0] == "site loud"
+    assert f"and {1001 - MOST_ROWS} more segments" in text
+
+
+def test_no_model_yet_is_said() -> None:
+    """Right after the start."""
+    assert "No model has been evaluated yet." in landing_page({}, version="1", now=NOW)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(0, "just now"), (59, "just now"), (60, "1 minute ago"), (7199, "119 minutes ago"), (7200, "2 hours ago"),
+     (172_800, "2 days ago"), (-30, "just now"), (-120, "in the future")],
+)  # fmt: skip
+def test_times_are_said_as_people_do(seconds: float, said: str) -> None:
+    """Beside the absolute one."""
+    assert ago(seconds) == said
+    assert moment(NOW - seconds, NOW).endswith(f" UTC ({said})")
+
+
+def test_an_impossible_time_breaks_nothing() -> None:
+    """It came from outside."""
+    assert moment(1e300, NOW) == "an impossible time"

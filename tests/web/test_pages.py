@@ -1,0 +1,98 @@
+"""The pages that every cpcmon has, over HTTP."""
+
+import pytest
+
+from monitor.web.messages import Pages
+from monitor.web.pages import standard_pages
+from tests.web.conftest import Serve
+from tests.web.sample_reports import NOW, three_models
+
+
+class Daemon:
+    """What stands behind the pages."""
+
+    def __init__(self) -> None:
+        self.unhealthy: list[str] = []
+        self.waits: list[str] = []
+        self.problem: str | None = None
+        self.reloads = 0
+
+    def reload(self) -> str | None:
+        """Note that it was asked for."""
+        self.reloads += 1
+        return self.problem
+
+    def pages(self, *, lifecycle: bool) -> Pages:
+        """Return its pages."""
+        return standard_pages(
+            metrics=lambda: b"cpcmon_build_info 1\n",
+            healthy=lambda: self.unhealthy,
+            ready=lambda: self.waits,
+            reload=self.reload if lifecycle else None,
+            status=lambda: b"{}",
+            reports=three_models,
+            now=lambda: NOW,
+            version="1.2.3",
+        )
+
+
+@pytest.mark.parametrize(
+    ("path", "content_type", "body"),
+    [
+        ("/metrics", "text/plain; version=0.0.4; charset=utf-8", b"cpcmon_build_info 1\n"),
+        ("/-/healthy", "text/plain; charset=utf-8", b"cpcmon is healthy.\n"),
+        ("/-/ready", "text/plain; charset=utf-8", b"cpcmon is ready.\n"),
+        ("/api/v1/status", "application/json", b"{}"),
+    ],
+)
+def test_each_page_has_its_type(serve: Serve, path: str, content_type: str, body: bytes) -> None:
+    """Prometheus 3 refuses a scrape without the right one."""
+    answer = serve(Daemon().pages(lifecycle=False)).ask(path)
+    assert (answer.status, answer.headers["content-type"], answer.body) == (200, content_type, body)
+
+
+def test_health_and_readiness_say_what_is_wrong(serve: Serve) -> None:
+    """Each its own, as 503."""
+    daemon = Daemon()
+    client = serve(daemon.pages(lifecycle=False))
+    daemon.waits = ["starting", "density has not been evaluated yet"]
+    assert client.ask("/-/healthy").status == 200
+    ready = client.ask("/-/ready")
+    assert (ready.status, ready.body) == (503, b"starting\ndensity has not been evaluated yet\n")
+    daemon.unhealthy, daemon.waits = ["the scheduler stands still"], []
+    assert client.ask("/-/healthy").status == 503
+    assert client.ask("/-/ready").status == 200
+
+
+def test_reload_over_http_only_when_enabled(serve: Serve) -> None:
+    """In the words of Prometheus."""
+    daemon = Daemon()
+    answer = serve(daemon.pages(lifecycle=False)).ask("/-/reload", "POST")
+    assert answer.status == 403
+    assert answer.body == b"lifecycle API is not enabled: start with --web.enable-lifecycle\n"
+    assert daemon.reloads == 0
+
+
+def test_reload_answers_with_what_was_wrong(serve: Serve) -> None:
+    """POST and PUT reload, GET does not."""
+    daemon = Daemon()
+    client = serve(daemon.pages(lifecycle=True))
+    assert client.ask("/-/reload").status == 405
+    assert client.ask("/-/reload").headers["allow"] == "POST, PUT"
+    assert daemon.reloads == 0
+    assert [client.ask("/-/reload", method).status for method in ("POST", "PUT")] == [200, 200]
+    daemon.problem = "config.yaml:3: models: expected a list, found 5"
+    answer = client.ask("/-/reload", "POST")
+    assert (answer.status, answer.body) == (500, b"config.yaml:3: models: expected a list, found 5\n")
+    assert daemon.reloads == 3
+
+
+def test_the_landing_page_cannot_load_anything(serve: Serve) -> None:
+    """A browser is told so."""
+    daemon = Daemon()
+    daemon.unhealthy = ["the scheduler <stands> still"]
+    answer = serve(daemon.pages(lifecycle=False)).ask("/")
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert answer.headers["content-security-policy"].startswith("default-src 'none'; style-src 'unsafe-inline'")
+    assert b"the scheduler &lt;stands&gt; still" in answer.body
+    assert b"1.2.3" in answer.body

@@ -1,0 +1,124 @@
+"""The file of --web.config.file: what is accepted, promtool accepts too; the rest is refused with a reason."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from monitor.errors import ConfigError
+from monitor.web.web_config import ClientAuth, TlsVersion, read_web_config
+from tests.web.certificates import Authority
+from tests.web.conftest import TLS, Serve
+
+Write = Callable[[str], Path]
+HASH = "$2y$10$mDwo.lAisC94iLAyP81MCesa29IzH37oigHC/42V2pdJlUprsJPze"
+AUTH = "  client_auth_type: RequireAndVerifyClientCert\n  client_ca_file: ca.crt\n"
+GOOD = {
+    "tls": TLS,
+    "clients": TLS + AUTH,
+    "optional clients": TLS + AUTH.replace("RequireAndVerifyClientCert", "VerifyClientCertIfGiven"),
+    "versions": f"{TLS}  min_version: TLS12\n  max_version: TLS13\n",
+    "users": f"basic_auth_users:\n  alice: {HASH}\n  bob: '{HASH}'\n",
+    "both": f"{TLS}basic_auth_users: {{alice: {HASH}}}\n",
+    "headers": "http_server_config:\n  http2: false\n  headers:\n"
+    "    Content-Security-Policy: default-src 'none'\n    X-Frame-Options: deny\n"
+    "    X-Content-Type-Options: nosniff\n    Strict-Transport-Security: max-age=60\n    X-XSS-Protection: '0'\n",
+}
+
+
+@pytest.fixture(scope="module")
+def promtool() -> str:
+    """The command that says what Prometheus itself would accept."""
+    found = shutil.which("promtool")
+    if found is None:
+        if os.environ.get("CI") == "true":
+            pytest.fail("promtool is missing: what we accept is not compared with what Prometheus accepts")
+        pytest.skip("promtool is missing: what we accept is NOT compared with what Prometheus accepts")
+    return found
+
+
+@pytest.mark.parametrize("text", GOOD.values(), ids=GOOD)
+def test_promtool_accepts_what_we_accept(
+    promtool: str, web_config: Write, authority: Authority, tmp_path: Path, text: str
+) -> None:
+    """The same file serves other exporters."""
+    shutil.copy(authority.pair.cert, tmp_path / "ca.crt")
+    path = web_config(text)
+    read_web_config(path)
+    ran = subprocess.run([promtool, "check", "web-config", path], capture_output=True, check=False, text=True)
+    assert ran.returncode == 0, ran.stderr
+
+
+def test_every_setting_is_read(web_config: Write, tmp_path: Path) -> None:
+    """Files lie beside the file that names them."""
+    config = read_web_config(
+        web_config(
+            f"{TLS}{AUTH}  client_allowed_sans: [a.example, '10.0.0.1']\n  min_version: TLS13\n{GOOD['users']}{GOOD['headers']}"
+        )
+    )
+    assert config.tls is not None
+    assert (config.tls.cert_file, config.tls.key_file) == (tmp_path / "server.crt", tmp_path / "server.key")
+    assert (config.tls.client_auth, config.tls.client_ca_file) == (ClientAuth.REQUIRED, tmp_path / "ca.crt")
+    assert config.tls.client_allowed_sans == ("a.example", "10.0.0.1")
+    assert (config.tls.min_version, config.tls.max_version) == (TlsVersion.TLS13, TlsVersion.TLS13)
+    assert config.users == {"alice": HASH, "bob": HASH}
+    assert config.headers["X-XSS-Protection"] == "0"
+    assert HASH not in repr(config)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        pytest.param("", "web.yml:1: expected settings, found an empty file", id="empty"),
+        pytest.param("tls_server_config:\n  cert_file: a\n", "key_file: expected a file, since TLS needs both cert_file and key_file, found nothing", id="cert without key"),
+        pytest.param("tls_server_config:\n  key_file: a\n", "cert_file: expected a file, since TLS needs both", id="key without cert"),
+        pytest.param("tls_server_config: {}\n", "cert_file: expected a file, since TLS needs both", id="empty tls"),
+        pytest.param(f"{TLS}  client_ca_file: ca.crt\n", "client_auth_type: expected RequireAndVerifyClientCert or VerifyClientCertIfGiven, since there is a client_ca_file, found 'NoClientCert'", id="authority without asking"),
+        pytest.param(f"{TLS}  client_auth_type: RequireAndVerifyClientCert\n", "client_ca_file: expected a file, since client_auth_type is RequireAndVerifyClientCert, found nothing", id="asking without authority"),
+        pytest.param(f"{TLS}  client_auth_type: RequireAnyClientCert\n", "found 'RequireAnyClientCert': cpcmon asks for no certificate that it does not verify", id="unverified"),
+        pytest.param(f"{TLS}  client_allowed_sans: [a]\n", "client_auth_type: expected RequireAndVerifyClientCert, since there are client_allowed_sans", id="names without certificates"),
+        pytest.param(f"{TLS}{AUTH}  client_allowed_sans: []\n", "client_allowed_sans: expected a list of names, found an empty one", id="no names"),
+        pytest.param(f"{TLS}  min_version: TLS11\n", "web.yml:4: tls_server_config.min_version: expected one of TLS12, TLS13, found 'TLS11': it is broken", id="old version"),
+        pytest.param(f"{TLS}  min_version: TLS13\n  max_version: TLS12\n", "max_version: expected TLS13 or later, since that is the min_version", id="versions crossed"),
+        pytest.param(f"{TLS}  cipher_suites: [x]\n", "cipher_suites: expected no cipher_suites: OpenSSL chooses", id="ciphers"),
+        pytest.param(f"{TLS}  key: secret\n", "key: expected no key: name a file", id="key inline"),
+        pytest.param("rate_limit: {interval: 1s, burst: 20}\n", "rate_limit: expected no rate_limit: connections, time and password checks are bounded instead, found one", id="rate limit"),
+        pytest.param("http_server_config: {http2: true}\n", "http2: expected false: cpcmon speaks HTTP/1.1 only, found true", id="http2"),
+        pytest.param("http_server_config:\n  headers: {X-Other: a}\n", "http_server_config.headers: expected one of Content-Security-Policy", id="other header"),
+        pytest.param("http_server_config:\n  headers: {X-Frame-Options: allow}\n", "X-Frame-Options: expected one of deny, sameorigin, found 'allow'", id="bad header"),
+        pytest.param('http_server_config:\n  headers: {Content-Security-Policy: "a\\r\\nX: b"}\n', "Content-Security-Policy: expected a header's value", id="header with a newline"),
+        pytest.param("basic_auth_users: {bob: hunter2}\n", "basic_auth_users.bob: expected a bcrypt hash of a cost from 4 to 16, found something else, which is not shown", id="password itself"),
+        pytest.param(f"basic_auth_users: {{bob: {HASH.replace('$10$', '$31$')}}}\n", "expected a bcrypt hash of a cost from 4 to 16, found a cost of 31", id="cost of days"),
+        pytest.param("basic_auth_users: {}\n", "basic_auth_users: expected one name or more, found none", id="no users"),
+        pytest.param(f'basic_auth_users: {{"a:b": {HASH}}}\n', "expected names without a colon", id="colon in a name"),
+        pytest.param(f"basic_auth_users:\n  bob: {HASH}\n  bob: {HASH}\n", "expected each key once, found 'bob' again", id="user twice"),
+        pytest.param("tls_sever_config: {}\n", "expected a known setting, found 'tls_sever_config': did you mean tls_server_config?", id="unknown key"),
+        pytest.param("a: &x 1\nb: *x\n", "expected no anchor", id="alias"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_refused_with_a_sentence(web_config: Write, text: str, said: str) -> None:
+    """Nothing that looks like a protection is ever ignored, and no secret is shown."""
+    with pytest.raises(ConfigError) as raised:
+        read_web_config(web_config(text))
+    assert said in str(raised.value)
+    assert "hunter2" not in str(raised.value)
+    assert "secret" not in str(raised.value).replace("secrets in a file", "")
+
+
+def test_every_mistake_is_told_at_once(web_config: Write) -> None:
+    """One run is enough to mend the file."""
+    with pytest.raises(ConfigError) as raised:
+        read_web_config(web_config("tls_server_config: {min_version: TLS10}\nrate_limit: {}\nother: 1\n"))
+    assert str(raised.value).endswith("5 mistakes")
+
+
+def test_the_operators_headers_are_sent(serve: Serve, web_config: Write) -> None:
+    """With every answer, also one that says no."""
+    client = serve(web_config=web_config(GOOD["headers"]))
+    for path in ("/metrics", "/html", "/nowhere"):
+        headers = client.ask(path).headers
+        assert headers["x-frame-options"] == "deny"
+        assert headers["content-security-policy"] == "default-src 'none'"
