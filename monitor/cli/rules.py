@@ -1,0 +1,46 @@
+"""`cpcmon rules`: write the Prometheus rule file for a configuration."""
+
+import argparse
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from monitor.configuration.reading import read_config
+from monitor.errors import UsageError
+from monitor.schedule import cron_problem
+from monitor.sinks.alert_rules import DEFAULT_JOB, rule_file
+
+
+def register(commands: Any) -> None:  # noqa: ANN401  argparse's own type is private
+    """Add the command."""
+    parser = commands.add_parser(
+        "rules",
+        help="write the Prometheus rule file for a configuration",
+        description="Write the rule file with which Prometheus passes on exactly the alerts of a configuration, and"
+        " notices when cpcmon itself is down, stuck or cannot say. Write it anew whenever models or alerts change.",
+        epilog="example: cpcmon rules --config.file config.yaml --output /etc/prometheus/rules/cpcmon.yml",
+    )
+    parser.add_argument("--config.file", dest="config", type=Path, required=True, metavar="FILE")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="where to write it (default: standard output)")
+    parser.add_argument(
+        "--job",
+        default=DEFAULT_JOB,
+        metavar="REGEX",
+        help=f"the job under which Prometheus scrapes this cpcmon (default: {DEFAULT_JOB})",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Write the rules."""
+    try:
+        re.compile(options.job)
+    except re.error as error:
+        raise UsageError(f"--job: expected a regular expression, found {options.job!r} ({error})") from error
+    text = rule_file(read_config(options.config, cron_problem=cron_problem), options.job)
+    if options.output is None:
+        sys.stdout.write(text)
+    else:
+        options.output.write_text(text, encoding="utf-8")
+    return 0

@@ -1,0 +1,1 @@
+"""Where findings go: the metrics page, the rule file, the web of others."""

@@ -1,0 +1,197 @@
+"""Alerts on cpcmon itself: when it is down, stuck, or cannot say, no news would look like good news."""
+
+import re
+from collections.abc import Iterator
+
+from monitor.configuration.config import Config, ModelConfig
+from monitor.core.alert_rules import Kind, Severity
+from monitor.sinks.labels import label_value, quoted
+from monitor.sinks.prometheus_rule import PrometheusRule, duration
+
+_MINUTES, _HOURS = 60.0, 3600.0
+_LEAST_STALE_SECONDS = 5 * _MINUTES
+_MODEL, _WINDOW = "{{ $labels.model }}", "{{ $labels.model }}, {{ $labels.segment }}"
+
+
+def stale_rule(model: ModelConfig, longest_gap_seconds: float) -> PrometheusRule:
+    """Return the alert on a model that is no longer evaluated, or never was."""
+    name = label_value(model.name)
+    series = f"cpcmon_last_evaluation_timestamp_seconds{{model={quoted(name)}}}"
+    limit = max(2 * longest_gap_seconds, _LEAST_STALE_SECONDS)
+    return PrometheusRule(
+        "CpcmonEvaluationStale",
+        f"time() - {series} > {limit:g} or absent({series})",
+        Severity.CRITICAL,
+        "A model is no longer evaluated.",
+        f"{_MODEL}: no evaluation for more than {duration(limit)}, or never one. What is shown of it is of the past.",
+        "evaluation_stale.md",
+        5 * _MINUTES,
+        {"model": name},
+    )
+
+
+def refused_rule(model: ModelConfig) -> Iterator[PrometheusRule]:
+    """Yield the alert on refused records of a model, unless it has one of its own."""
+    if any(rule.kind is Kind.DEGRADED_INPUT for rule in model.alerts):
+        return
+    name = label_value(model.name)
+    yield PrometheusRule(
+        "CpcmonInputDegraded",
+        f"cpcmon_input_degraded{{model={quoted(name)}}} == 1",
+        Severity.WARNING,
+        "Many records of a model are refused.",
+        f"{_MODEL}: so many of the latest records are refused that its accuracy cannot be said.",
+        "degraded_input.md",
+        15 * _MINUTES,
+        {"model": name},
+    )
+
+
+def unruled_rule(config: Config, job: str) -> PrometheusRule:
+    """Return the alert on alerts of the daemon's that this file does not pass on."""
+    of_job = f"job=~{quoted(job)}"
+    models = "|".join(re.escape(label_value(model.name)) for model in config.models)
+    unknown = [f"cpcmon_alert_firing{{{of_job},model!~{quoted(models)}}}"]
+    for model in config.models:
+        names = "|".join(re.escape(label_value(rule.name)) for rule in model.alerts)
+        series = f"model={quoted(label_value(model.name))},alert!~{quoted(names)}"
+        unknown.append(f"cpcmon_alert_firing{{{of_job},{series}}}")
+    return PrometheusRule(
+        "CpcmonRulesOutdated",
+        f"count by (job, instance, model, alert) ({' or '.join(unknown)})",
+        Severity.WARNING,
+        "An alert of cpcmon is not passed on.",
+        f"{_MODEL}: {{{{ $labels.alert }}}} is configured, but Prometheus has no rule for it. Run `cpcmon rules` again.",
+        "rules_outdated.md",
+        15 * _MINUTES,
+    )
+
+
+def down_rule(job: str) -> PrometheusRule:
+    """Return the alert on a daemon that Prometheus cannot scrape."""
+    up = f"up{{job=~{quoted(job)}}}"
+    return PrometheusRule(
+        "CpcmonDown",
+        f"{up} == 0 or absent({up})",
+        Severity.CRITICAL,
+        "cpcmon cannot be scraped.",
+        "cpcmon{{ with $labels.instance }} at {{ . }}{{ end }} cannot be scraped: nothing is known of any model.",
+        "down.md",
+        5 * _MINUTES,
+    )
+
+
+WATCHDOG = PrometheusRule(
+    "CpcmonWatchdog",
+    "vector(1)",
+    Severity.INFO,
+    "Alerts are delivered.",
+    "This alert always fires. Let somebody outside notice when it stops coming.",
+    "watchdog.md",
+)
+
+FIXED = (
+    PrometheusRule(
+        "CpcmonEstimateInvalid",
+        '(cpcmon_estimate_valid == 0) unless ignoring (state) (cpcmon_window_state{state="warming"} == 1)',
+        Severity.INFO,
+        "The accuracy of a model cannot be said.",
+        f"{_WINDOW}: nothing can be said"
+        "{{ with query (printf `cpcmon_window_state{instance=%q,model=%q,segment=%q} == 1`"
+        " $labels.instance $labels.model $labels.segment) }}"
+        " ({{ . | first | label `state` }}){{ end }}. Alerts stay as they were.",
+        "estimate_invalid.md",
+        30 * _MINUTES,
+    ),
+    PrometheusRule(
+        "CpcmonStillWarming",
+        'cpcmon_window_state{segment="all",state="warming"} == 1',
+        Severity.INFO,
+        "A model has never had enough records.",
+        f"{_MODEL}: for a day, fewer records than are needed to say anything.",
+        "estimate_invalid.md",
+        24 * _HOURS,
+    ),
+    PrometheusRule(
+        "CpcmonEvaluationFailing",
+        "increase(cpcmon_evaluation_failures_total[15m]) > 0"
+        " or sum without (estimator) (increase(cpcmon_estimator_failures_total[15m])) > 0",
+        Severity.WARNING,
+        "Evaluations or estimators fail.",
+        f"{_MODEL}: evaluations, or single estimators, have failed for a while. The log says why.",
+        "evaluation_failing.md",
+        15 * _MINUTES,
+    ),
+    PrometheusRule(
+        "CpcmonInputOdd",
+        "cpcmon_input_one_hot == 1 or cpcmon_input_constant == 1",
+        Severity.WARNING,
+        "The outputs of a model do not look like probabilities.",
+        f"{_MODEL}: the latest outputs are all ones and zeros, or all the same. No estimate from them deserves trust.",
+        "input_odd.md",
+        15 * _MINUTES,
+    ),
+    PrometheusRule(
+        "CpcmonSegmentsDropped",
+        "increase(cpcmon_records_unstored_segment_total[1h]) > 0",
+        Severity.WARNING,
+        "Some segments of a model are not watched.",
+        f"{_MODEL}: there are more segments than the limit; the newest are counted in the whole only.",
+        "segments_dropped.md",
+    ),
+    PrometheusRule(
+        "CpcmonSourceNotReady",
+        "cpcmon_source_ready == 0",
+        Severity.WARNING,
+        "A source of records cannot be read.",
+        "{{ $labels.source }}: nothing can be read. /-/ready and the log say what it waits for.",
+        "source_not_ready.md",
+        10 * _MINUTES,
+    ),
+    PrometheusRule(
+        "CpcmonCatchingUp",
+        "cpcmon_catching_up == 1",
+        Severity.WARNING,
+        "cpcmon is far behind its sources.",
+        "For an hour so much has been unread that nothing is said of any model, and alerts stay as they were.",
+        "catching_up.md",
+        1 * _HOURS,
+    ),
+    PrometheusRule(
+        "CpcmonStatePaused",
+        "cpcmon_paused == 1",
+        Severity.CRITICAL,
+        "The state of cpcmon cannot be written.",
+        "The disk is full or read-only. Nothing is taken in until it can be written again.",
+        "state_paused.md",
+        5 * _MINUTES,
+    ),
+    PrometheusRule(
+        "CpcmonStateRecovered",
+        "sum without (from) (increase(cpcmon_state_recovered_total[1h])) > 0"
+        " or increase(cpcmon_state_damaged_chunks_total[1h]) > 0",
+        Severity.WARNING,
+        "The state of cpcmon was damaged.",
+        "A backup, an empty state, or the state without its damaged parts is in use. The log says which.",
+        "state_recovered.md",
+    ),
+    PrometheusRule(
+        "CpcmonReloadFailed",
+        "cpcmon_config_last_reload_successful == 0",
+        Severity.WARNING,
+        "The configuration could not be reloaded.",
+        "The configuration from before is still in use. `cpcmon check-config` says what is wrong with the new one.",
+        "reload_failed.md",
+        5 * _MINUTES,
+    ),
+    PrometheusRule(
+        "CpcmonTelemetryFailing",
+        "cpcmon_telemetry_errors > 0",
+        Severity.WARNING,
+        "A part of the metrics page of cpcmon is missing.",
+        "Series about cpcmon itself are missing, and the alerts on them cannot fire.",
+        "telemetry_failing.md",
+        5 * _MINUTES,
+    ),
+)
+"""Those that are the same for every configuration."""

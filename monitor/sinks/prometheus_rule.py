@@ -1,0 +1,61 @@
+"""One alert of Prometheus, as text of its rule file."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from monitor.core.alert_rules import Severity
+
+_NONE: Mapping[str, str] = MappingProxyType({})
+_UNITS = ((604_800, "w"), (86_400, "d"), (3600, "h"), (60, "m"), (1, "s"))
+
+
+@dataclass(frozen=True, slots=True)
+class PrometheusRule:
+    """What Prometheus evaluates, and what people then read."""
+
+    alert: str
+    expr: str
+    severity: Severity
+    summary: str
+    """A constant sentence."""
+    description: str
+    """A template of Prometheus's; it must say something sensible when series are absent."""
+    page: str
+    """Of the runbook."""
+    for_seconds: float = 0.0
+    labels: Mapping[str, str] = field(default_factory=lambda: _NONE)
+
+    def text(self, runbooks: str) -> str:
+        """Return the rule as YAML."""
+        labels = {"severity": str(self.severity), **{name: _literal(value) for name, value in self.labels.items()}}
+        runbook = _literal(runbooks + self.page)
+        notes = {"summary": self.summary, "description": self.description, "runbook_url": runbook}
+        lines = [f"- alert: {self.alert}", f"  expr: {_string(self.expr)}"]
+        if self.for_seconds:
+            lines.append(f"  for: {duration(self.for_seconds)}")
+        lines += ["  labels:", *(f"    {name}: {_string(value)}" for name, value in labels.items())]
+        lines += ["  annotations:", *(f"    {name}: {_string(value)}" for name, value in notes.items())]
+        return "".join(f"      {line}\n" for line in lines)
+
+
+def group_text(name: str, rules: Sequence[PrometheusRule], runbooks: str) -> str:
+    """Return a group of rules as YAML."""
+    return f"  - name: {_string(name)}\n    rules:\n" + "".join(rule.text(runbooks) for rule in rules)
+
+
+def duration(seconds: float) -> str:
+    """Return a time as Prometheus writes it: `90s`, `30m`."""
+    whole = max(1, round(seconds))
+    return next(f"{whole // size}{unit}" for size, unit in _UNITS if whole % size == 0)
+
+
+def _literal(text: str) -> str:
+    # Labels and annotations are templates, and what others wrote must not be one.
+    return text.replace("{{", '{{ "{{" }}')
+
+
+def _string(text: str) -> str:
+    # YAML reads every JSON string alike, as long as characters beyond ASCII are not written as halves of pairs.
+    return json.dumps(text, ensure_ascii=False)

@@ -1,0 +1,73 @@
+"""What the daemon knows of itself at the instant of a scrape."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from monitor.sources.base import Lag
+
+_NOTHING: Mapping[str, int] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFacts:
+    """One source."""
+
+    ready: bool
+    lag: Lag = field(default_factory=Lag)
+
+
+@dataclass(frozen=True, slots=True)
+class HttpFacts:
+    """The server that answers scrapes."""
+
+    connections: int = 0
+    """Open now."""
+    requests: Mapping[str, int] = field(default_factory=lambda: _NOTHING)
+    """Answered, by the class of their status: `2xx`."""
+    closed: Mapping[str, int] = field(default_factory=lambda: _NOTHING)
+    """Connections that the server closed, by reason: a closed list of its own."""
+    config_ok: bool = True
+    """Whether the web configuration is in force as its files stand."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryFacts:
+    """Something that is sent out: webhook messages, or heartbeats."""
+
+    sent: int = 0
+    failed: int = 0
+    """Attempts that failed, whether tried again or not."""
+    dropped: int = 0
+    """Given up."""
+    redirected: int = 0
+    """Attempts that were answered with a redirection, which is never followed."""
+    waiting: int = 0
+    """Not sent yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonFacts:
+    """Everything that is asked for, not told, when the metrics page is made."""
+
+    models: tuple[str, ...]
+    sources: Mapping[str, SourceFacts]
+    counters: Mapping[tuple[str, ...], int] | None
+    """A snapshot of `Ingestion.counters`, by name and labels; None before the state was read.
+
+    Then no counter is shown: a 0 that soon becomes what the state remembers would look like so many new events.
+    """
+    ready: bool = False
+    catching_up: bool = False
+    paused: bool = False
+    """Whether the state cannot be written for the moment."""
+    state_bytes: int = 0
+    backup_at: float | None = None
+    """When the state was last copied, in Unix seconds."""
+    last_commit_at: float | None = None
+    digest: str = ""
+    """Tells one configuration from another."""
+    http: HttpFacts = field(default_factory=HttpFacts)
+    webhook: DeliveryFacts | None = None
+    """None when none is configured."""
+    heartbeat: DeliveryFacts | None = None

@@ -1,0 +1,126 @@
+"""Reports, facts and configurations made by hand, with fixed times."""
+
+from pathlib import Path
+from types import MappingProxyType
+
+from monitor.configuration.config import Config, Cron, ModelConfig, Storage
+from monitor.core.alert_rules import Kind, Rule, Severity
+from monitor.core.alerts import AlertStatus, Phase
+from monitor.core.estimate import Estimate, Interval, NoEstimate, PredictionSets, Result, Why
+from monitor.core.report import InputFacts, ModelReport, ReferenceFacts, SegmentReport
+from monitor.core.segments import ALL, Segment
+from monitor.core.window_state import WindowState
+from monitor.sources.base import Lag
+from monitor.telemetry import DaemonFacts, DeliveryFacts, HttpFacts, SourceFacts
+
+NOW = 1_760_000_000.0
+
+REFERENCE = ReferenceFacts("2.1", "2025-10-01T00:00:00Z", "0123456789abcdef" * 4, ("a", "b", "c"), 2000, 0.91, 1.3)
+
+
+def estimate(accuracy: float, records: int = 500) -> Estimate:
+    """Return an estimate with everything that one can have."""
+    return Estimate(accuracy, records, Interval(accuracy - 0.03, accuracy + 0.03), PredictionSets(1.2, 0.01))
+
+
+def accuracy_low(phase: Phase = Phase.OK, *, held: bool = False, name: str = "accuracy_low") -> AlertStatus:
+    """Return an alert on accuracy."""
+    since = 0.0 if phase is Phase.OK else NOW - 600.0
+    return AlertStatus(name, Kind.ACCURACY, Severity.CRITICAL, phase, since, held, "consensus", 0.8, 0.77)
+
+
+def silent(phase: Phase = Phase.OK) -> AlertStatus:
+    """Return an alert on silence."""
+    return AlertStatus("silent", Kind.SILENT, Severity.WARNING, phase, 0.0, held=False)
+
+
+def window(
+    segment: Segment = ALL,
+    state: WindowState = WindowState.OK,
+    accuracy: float = 0.9,
+    alerts: tuple[AlertStatus, ...] = (),
+) -> SegmentReport:
+    """Return what is reported of a window: everything when it is valid, only what must not be missing when it is not."""
+    if state is not WindowState.OK:
+        return SegmentReport(segment, 20, state, last_record_at=NOW - 7200.0, last_valid_at=NOW - 3600.0, alerts=alerts)
+    results: dict[str, Result] = {"consensus": estimate(accuracy), "ac": Estimate(accuracy, 500)}
+    return SegmentReport(
+        segment, 500, state, MappingProxyType(results), 0.05, 0.08, (250, 150, 100), NOW - 5.0, NOW, alerts
+    )  # fmt: skip
+
+
+def report(*windows: SegmentReport, model: str = "density", at: float = NOW) -> ModelReport:
+    """Return a report on a model with a reference."""
+    return ModelReport(model, at, 0.01, REFERENCE, windows, InputFacts(rejected_share=0.002), 200)
+
+
+def density() -> ModelReport:
+    """Return a report that shows a window of each sort."""
+    broken: dict[str, Result] = {
+        "consensus": NoEstimate(Why.ERROR, 500),
+        "ac": estimate(0.88),
+        "cpc_acc": NoEstimate(Why.ALL_SETS_EMPTY, 500, PredictionSets(0.0, 1.0)),
+    }
+    failed = SegmentReport(
+        (("site", "C"),), 500, WindowState.ERROR, broken, None, None, (500, 0, 0), NOW - 1.0, NOW - 60.0,
+        (accuracy_low(Phase.RECOVERING, held=True),),
+    )  # fmt: skip
+    return report(
+        window(alerts=(accuracy_low(), silent())),
+        window((("site", "A"),), accuracy=0.74, alerts=(accuracy_low(Phase.FIRING), silent())),
+        window((("site", "A"), ("scanner", "2")), accuracy=0.79, alerts=(accuracy_low(Phase.PENDING),)),
+        window((("site", "B"),), WindowState.STALE, alerts=(accuracy_low(Phase.FIRING, held=True),)),
+        failed,
+        window((("site", "D"),), WindowState.WARMING, alerts=(accuracy_low(held=True),)),
+    )
+
+
+def fresh() -> ModelReport:
+    """Return a report on a model that has neither a reference nor records."""
+    return ModelReport("triage", NOW, 0.001, None, (SegmentReport(ALL, 0, WindowState.NO_REFERENCE),))
+
+
+def facts() -> DaemonFacts:
+    """Return facts of a daemon in the middle of its work."""
+    return DaemonFacts(
+        models=("density", "triage"),
+        sources={"results": SourceFacts(ready=True, lag=Lag(4096, 2, NOW - 30.0)), "late": SourceFacts(ready=False)},
+        counters={
+            ("records_total", "results", "density"): 12_345,
+            ("records_total", "elsewhere", "density"): 7,
+            ("records_rejected_total", "results", "bad_sum"): 3,
+            ("source_events_total", "results", "bytes_read"): 99_000_000,
+            ("records_late_total", "density"): 2,
+            ("records_evicted_total", "elsewhere"): 5,
+            ("state_recovered_total", "backup"): 1,
+        },
+        ready=True,
+        state_bytes=1 << 20,
+        backup_at=NOW - 1800.0,
+        last_commit_at=NOW - 2.0,
+        digest="0f1e2d3c4b5a",
+        http=HttpFacts(2, {"2xx": 40, "4xx": 1}, {"idle": 3}),
+        webhook=DeliveryFacts(5, 2, 1, 0, 4),
+        heartbeat=DeliveryFacts(60, 1),
+    )
+
+
+def config() -> Config:
+    """Return a configuration with an alert of each kind."""
+    density_alerts = (
+        Rule("accuracy_low", below=0.8, severity=Severity.CRITICAL),
+        Rule("accuracy_high", above=0.99, for_seconds=0.0),
+        Rule("apart", kind=Kind.DISAGREEMENT),
+        Rule("silent", kind=Kind.SILENT, after_seconds=7200.0),
+        Rule("refused", kind=Kind.DEGRADED_INPUT),
+    )
+    triage_alerts = (Rule("accuracy_low", drop=0.05, estimator="cpc_acc"),)
+    return Config(
+        Storage(Path("state")),
+        (),
+        (
+            ModelConfig("density", Path("density.ref"), alerts=density_alerts),
+            ModelConfig("triage", None, evaluate=Cron("0 3 * * *"), alerts=triage_alerts),
+        ),
+        runbooks="https://runbooks.example/cpcmon/",
+    )

@@ -1,0 +1,196 @@
+"""The whole chain with the real Prometheus and Alertmanager: a page is scraped, a rule fires, a message arrives."""
+
+import json
+import queue
+import re
+import socket
+import subprocess
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from monitor.core.alerts import Phase
+from monitor.sinks.alert_rules import rule_file
+from monitor.sinks.prometheus import PrometheusSink
+from tests.prometheus import reports
+from tests.servers import real_server
+
+_LIMIT_SECONDS = 30.0
+
+_PROMETHEUS = """
+global: {{scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}}
+rule_files: [rules.yml]
+scrape_configs:
+  - job_name: cpcmon
+    static_configs: [{{targets: ["127.0.0.1:{exporter}"]}}]
+alerting:
+  alertmanagers:
+    - static_configs: [{{targets: ["127.0.0.1:{alertmanager}"]}}]
+"""
+
+_ALERTMANAGER = """
+route: {{receiver: hook, group_by: ["..."], group_wait: 0s, group_interval: 1s, repeat_interval: 1h}}
+receivers:
+  - name: hook
+    webhook_configs: [{{url: "http://127.0.0.1:{hook}/", send_resolved: true}}]
+"""
+
+
+class _Exporter:
+    """Serves the pages of a sink, as the daemon would."""
+
+    def __init__(self) -> None:
+        self.sink = PrometheusSink()
+        self.port = _free_port()
+        self._server: ThreadingHTTPServer | None = None
+
+    def start(self) -> None:
+        """Answer scrapes."""
+        sink = self.sink
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                page = sink.page()
+                self.send_response(200)
+                self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+                self.send_header("Content-Length", str(len(page)))
+                self.end_headers()
+                self.wfile.write(page)
+
+            def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002  the library's own name
+                """Say nothing."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", self.port), Handler)
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+
+    def stop(self) -> None:
+        """Answer no more."""
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+            self._server = None
+
+
+class _Receiver:
+    """Takes in the messages of Alertmanager."""
+
+    def __init__(self) -> None:
+        messages: queue.Queue[tuple[str, str, str]] = queue.Queue()
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                for alert in body["alerts"]:
+                    labels = alert["labels"]
+                    messages.put((labels["alertname"], labels.get("segment", ""), alert["status"]))
+                self.send_response(200)
+                self.end_headers()
+
+            def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002  the library's own name
+                """Say nothing."""
+
+        self._messages = messages
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.port = self._server.server_address[1]
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+
+    def wait_for(self, *wanted: str) -> None:
+        """Wait for a message about an alert, a segment and a status; others may come before it."""
+        until = time.monotonic() + _LIMIT_SECONDS
+        seen = []
+        while True:
+            try:
+                seen.append(self._messages.get(timeout=max(0.0, until - time.monotonic())))
+            except queue.Empty:
+                pytest.fail(f"expected {wanted} within {_LIMIT_SECONDS:.0f} seconds, found {seen}")
+            if seen[-1] == wanted:
+                return
+
+    def close(self) -> None:
+        """Take in nothing more."""
+        self._server.shutdown()
+        self._server.server_close()
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+@contextmanager
+def _running(ready: str, log: Path, *command: object) -> Iterator[None]:
+    """Run a server until the end of the block, which begins when it is ready."""
+    with log.open("wb") as output:
+        process = subprocess.Popen([str(word) for word in command], stdout=output, stderr=output, cwd=log.parent)
+    try:
+        until = time.monotonic() + _LIMIT_SECONDS
+        while not _answers(ready):
+            assert process.poll() is None, log.read_text()
+            assert time.monotonic() < until, log.read_text()
+            time.sleep(0.05)
+        yield
+    finally:
+        process.terminate()
+        process.wait(_LIMIT_SECONDS)
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=1.0) as answer:  # noqa: S310  an address of our own
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+def test_e16_a_drop_fires_a_recovery_resolves_and_a_dead_exporter_is_noticed(tmp_path: Path) -> None:
+    """With the rules as they are written, but for their waits, which are a second or two."""
+    prometheus, alertmanager = real_server("prometheus"), real_server("prometheus-alertmanager")
+    exporter, receiver = _Exporter(), _Receiver()
+    ports = {"exporter": exporter.port, "hook": receiver.port, "alertmanager": _free_port(), "prometheus": _free_port()}
+    rules = re.sub(r"^( +for:) .*$", r"\1 2s", rule_file(reports.config()), flags=re.MULTILINE)
+    (tmp_path / "rules.yml").write_text(rules)
+    (tmp_path / "prometheus.yml").write_text(_PROMETHEUS.format(**ports))
+    (tmp_path / "alertmanager.yml").write_text(_ALERTMANAGER.format(**ports))
+    site = (("site", "A"),)
+
+    def publish(phase: Phase, accuracy: float) -> None:
+        one = reports.window(site, accuracy=accuracy, alerts=(reports.accuracy_low(phase),))
+        exporter.sink.publish(reports.report(reports.window(), one, at=time.time()))
+
+    publish(Phase.OK, 0.9)
+    exporter.start()
+    with ExitStack() as stack:
+        stack.callback(receiver.close)
+        stack.callback(exporter.stop)
+        stack.enter_context(
+            _running(
+                f"http://127.0.0.1:{ports['alertmanager']}/-/ready", tmp_path / "alertmanager.log", alertmanager,
+                "--config.file=alertmanager.yml", "--storage.path=alertmanager", "--cluster.listen-address=",
+                f"--web.listen-address=127.0.0.1:{ports['alertmanager']}",
+            )
+        )  # fmt: skip
+        stack.enter_context(
+            _running(
+                f"http://127.0.0.1:{ports['prometheus']}/-/ready", tmp_path / "prometheus.log", prometheus,
+                "--config.file=prometheus.yml", "--storage.tsdb.path=prometheus",
+                "--rules.alert.for-grace-period=0s", "--rules.alert.for-outage-tolerance=0s", "--rules.alert.resend-delay=1s",
+                f"--web.listen-address=127.0.0.1:{ports['prometheus']}",
+            )
+        )  # fmt: skip
+        receiver.wait_for("CpcmonWatchdog", "", "firing")
+        publish(Phase.FIRING, 0.74)
+        receiver.wait_for("CpcmonAccuracyLow", "site=A", "firing")
+        publish(Phase.RECOVERING, 0.82)
+        publish(Phase.OK, 0.9)
+        receiver.wait_for("CpcmonAccuracyLow", "site=A", "resolved")
+        exporter.stop()
+        receiver.wait_for("CpcmonDown", "", "firing")
+        exporter.start()
+        receiver.wait_for("CpcmonDown", "", "resolved")

@@ -1,0 +1,68 @@
+"""`cpcmon rules`, from a configuration file to a rule file that promtool takes."""
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Ran
+
+CONFIG = """
+storage: {path: state}
+sources:
+  - {name: results, type: directory, path: inbox}
+models:
+  - name: density
+    reference: density.ref
+    alerts:
+      - {name: accuracy_low, below: 0.8, severity: critical}
+      - {name: silent, after: 2h}
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """A configuration file whose reference and folders need not be there."""
+    path = tmp_path / "config.yaml"
+    path.write_text(CONFIG)
+    return path
+
+
+def test_it_writes_rules_that_promtool_takes(
+    cpcmon: Callable[..., Ran], config: Path, promtool: Path, tmp_path: Path
+) -> None:
+    """To a file, or to standard output the same."""
+    output = tmp_path / "rules.yml"
+    assert cpcmon("rules", "--config.file", config, "--output", output).code == 0
+    assert cpcmon("rules", "--config.file", config).out == output.read_text()
+    checked = subprocess.run(
+        [promtool, "check", "rules", "--lint=all", "--lint-fatal", output], capture_output=True, check=False
+    )
+    assert checked.returncode == 0, checked.stderr
+    assert 'alert=\\"silent\\"' in output.read_text()
+
+
+def test_a_bad_configuration_writes_nothing(cpcmon: Callable[..., Ran], config: Path, tmp_path: Path) -> None:
+    """Exit code 2, and the rules from before stay."""
+    config.write_text(CONFIG.replace("below: 0.8", "below: 80"))
+    output = tmp_path / "rules.yml"
+    output.write_text("before")
+    ran = cpcmon("rules", "--config.file", config, "--output", output)
+    assert ran.code == 2
+    assert "below" in ran.err
+    assert output.read_text() == "before"
+
+
+def test_a_job_that_is_no_regular_expression_is_refused(cpcmon: Callable[..., Ran], config: Path) -> None:
+    """Prometheus would refuse the whole file."""
+    ran = cpcmon("rules", "--config.file", config, "--job", "cpcmon(")
+    assert ran.code == 2
+    assert ran.err.startswith("cpcmon: --job: expected a regular expression, found 'cpcmon('")
+
+
+def test_a_folder_that_cannot_be_written_is_said(cpcmon: Callable[..., Ran], config: Path, tmp_path: Path) -> None:
+    """Exit code 1: it is not the configuration's fault."""
+    ran = cpcmon("rules", "--config.file", config, "--output", tmp_path / "nowhere" / "rules.yml")
+    assert ran.code == 1
+    assert "nowhere" in ran.err

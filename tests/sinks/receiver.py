@@ -1,0 +1,150 @@
+"""A real server on this machine that answers as it is told, and reports to send to it."""
+
+import json
+import queue
+import ssl
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Self
+
+from monitor.core.alerts import AlertStatus, Kind, Phase, Severity
+from monitor.core.report import ModelReport, SegmentReport
+from monitor.core.segments import ALL, Segment
+from monitor.core.window_state import WindowState
+
+AT = 1794834000.0
+"""2026-11-16T13:00:00Z."""
+LONG_SECONDS = 30.0
+"""Longer than anything here takes on a busy machine."""
+
+
+@dataclass(frozen=True)
+class Got:
+    """A request as it came."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """The body, which must be JSON."""
+        decoded = json.loads(self.body)
+        assert isinstance(decoded, dict)
+        return decoded
+
+
+Behaviour = Callable[[BaseHTTPRequestHandler], None]
+
+
+def status(code: int, **headers: str) -> Behaviour:
+    """Return a behaviour that answers with a status and nothing else."""
+
+    def behave(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(code)
+        for name, value in headers.items():
+            handler.send_header(name, value)
+        handler.send_header("Content-Length", "0")
+        handler.end_headers()
+
+    return behave
+
+
+class Receiver:
+    """A server that keeps what it got and behaves as told, the last behaviour for ever."""
+
+    def __init__(self, *behaviours: Behaviour, tls: ssl.SSLContext | None = None) -> None:
+        self.received: queue.Queue[Got] = queue.Queue()
+        self.stopped = threading.Event()
+        self._behaviours = list(behaviours or [status(204)])
+        self._lock = threading.Lock()
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def handle_one_request(self) -> None:
+                self.close_connection = True
+                self.raw_requestline = self.rfile.readline(65537)
+                if self.raw_requestline and self.parse_request():
+                    receiver.handle(self)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        class Server(ThreadingHTTPServer):
+            daemon_threads = True
+            stop = receiver.stopped
+
+            def handle_error(self, *_: object) -> None:
+                """Clients that hang up are what is tested."""
+
+        self._server = Server(("127.0.0.1", 0), Handler)
+        if tls is not None:
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
+        self.port = self._server.server_address[1]
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
+
+    def handle(self, handler: BaseHTTPRequestHandler) -> None:
+        """Keep a request, and answer it."""
+        body = handler.rfile.read(int(handler.headers.get("Content-Length", "0")))
+        headers = {name.lower(): value for name, value in handler.headers.items()}
+        self.received.put(Got(handler.command, handler.path, headers, body))
+        with self._lock:
+            behave = self._behaviours.pop(0) if len(self._behaviours) > 1 else self._behaviours[0]
+        behave(handler)
+
+    def url(self, path: str = "/hook", userinfo: str = "") -> str:
+        """Return its address."""
+        return f"http://{userinfo}127.0.0.1:{self.port}{path}"
+
+    def get(self) -> Got:
+        """Wait for the next request."""
+        return self.received.get(timeout=LONG_SECONDS)
+
+    def __enter__(self) -> Self:
+        """Start."""
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop, and let go whoever was kept waiting."""
+        self.stopped.set()
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+def eventually(holds: Callable[[], bool]) -> None:
+    """Wait until something that another thread does has been done."""
+    end = time.monotonic() + LONG_SECONDS
+    while not holds():
+        assert time.monotonic() < end, "it did not come about"
+        time.sleep(0.005)
+
+
+def alert(name: str = "accuracy_low", phase: Phase = Phase.FIRING, value: float | None = 0.71) -> AlertStatus:
+    """Return an alert as a report shows it."""
+    return AlertStatus(
+        alert=name,
+        kind=Kind.ACCURACY,
+        severity=Severity.CRITICAL,
+        phase=phase,
+        since=AT - 60.0,
+        held=False,
+        estimator="consensus",
+        threshold=0.8,
+        value=value,
+    )
+
+
+def segment(*alerts: AlertStatus, of: Segment = ALL, state: WindowState = WindowState.OK) -> SegmentReport:
+    """Return one window of a report."""
+    return SegmentReport(segment=of, records=5000, state=state, alerts=alerts)
+
+
+def report(*segments: SegmentReport, model: str = "density") -> ModelReport:
+    """Return a report of these windows."""
+    return ModelReport(model=model, at=AT, seconds=0.01, reference=None, segments=segments)
