@@ -18,6 +18,24 @@ _FIRST = 1_790_000_000
 """When the first of the records in the folder was made, in Unix seconds."""
 _OLDER = np.array([0.22, 0.48, 0.24, 0.06])
 
+_CONFIG = """\
+# cpcmon run --config.file config.yaml; every setting is in config.example.yaml.
+storage: {path: daemon-state}
+sources:
+  - {name: results, type: directory, path: inbox}
+models:
+  - name: density
+    version: "2.1"
+    reference: density.ref
+    window: {records: 1000}
+    segment_by: [[site]]
+    evaluate: {every: 5s}
+    alerts:
+      - {name: accuracy_low, drop: 0.05, for: 30m, severity: critical}
+      - {name: silent, after: 2h, severity: warning}
+"""
+"""The daemon's configuration for the folder that is watched."""
+
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
@@ -77,6 +95,8 @@ def write_example(directory: Path) -> dict[str, Path]:
         _write(files[f"{name}_labelled"], said, grades)
     files["inbox"] = directory / "inbox"
     _write_inbox(files["inbox"], [patients.draw(1500, _PREVALENCE, 1.0), patients.draw(1500, _OLDER, 0.7)], model)
+    files["config"] = directory / "config.yaml"
+    files["config"].write_text(_CONFIG, encoding="utf-8")
     return files
 
 

@@ -9,10 +9,10 @@ import os
 import sys
 from importlib.metadata import version
 
-from monitor.cli import calibrate, demo, estimate, evaluate, state, watch
-from monitor.errors import CpcmonError, StateInUse, StateLost, StatePaused
+from monitor.cli import calibrate, check_config, demo, estimate, evaluate, rules, run, state, watch
+from monitor.errors import CpcmonError
 
-_COMMANDS = (calibrate, estimate, evaluate, watch, state, demo)
+_COMMANDS = (calibrate, estimate, evaluate, run, check_config, rules, watch, state, demo)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -33,7 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
             sys.stdout.flush()
     except CpcmonError as error:
         print(f"cpcmon: {error}", file=sys.stderr)
-        return 3 if isinstance(error, StateInUse) else 1 if isinstance(error, StateLost | StatePaused) else 2
+        return error.exit_code
     except BrokenPipeError:
         # The reader of our output has seen enough (`cpcmon … | head`); leave nothing for Python to flush at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -63,5 +63,8 @@ def run(options: argparse.Namespace) -> int:
         print(f"\n{what}\n$ cpcmon {command}\n")
         if code := main(shlex.split(command)):
             return code
-    print(f"\nOpen {place}/site_b.html in a browser to see the last table drawn.")
+    print(
+        f"\nOpen {place}/site_b.html in a browser to see the last table drawn. For the daemon, with a page to look at:\n"
+        f"$ cpcmon run --config.file {place}/config.yaml\nand open http://127.0.0.1:9877/"
+    )
     return 0

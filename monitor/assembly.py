@@ -1,0 +1,68 @@
+"""From a configuration and a state to the parts that work: sources, windows, evaluators."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from monitor.configuration.config import Config, SourceConfig
+from monitor.configuration.references import model_options
+from monitor.decode.hints import IN_A_FILE_OF_SETTINGS
+from monitor.decode.record_format import ModelFormat
+from monitor.decode.stream import StreamDecoder
+from monitor.evaluation import Evaluator, key_of
+from monitor.pipeline import Ingestion
+from monitor.reference_file import Reference
+from monitor.sources.apart import identity_of
+from monitor.sources.base import Source
+from monitor.sources.crash_guard import CrashGuard
+from monitor.sources.directory import DirectorySource
+from monitor.state.store import State
+from monitor.watched_model import ModelOptions, WatchedModel
+
+References = Mapping[str, Reference | None]
+"""By the name of the model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assembly:
+    """The parts of one configuration, started by `Ingestion.start` and not before."""
+
+    config: Config
+    ingestion: Ingestion
+    evaluators: Mapping[str, Evaluator]
+
+
+def formats(source: SourceConfig, models: Sequence[ModelOptions]) -> list[ModelFormat]:
+    """Return what the records of a source may look like."""
+    return [model.format for model in models if not source.models or model.name in source.models]
+
+
+def assemble(config: Config, references: References, state: State) -> Assembly:
+    """Build the parts. Nothing is read or started yet."""
+    models = _with_reference(config, references)
+    sources = [_source(source, expected, state) for source in config.sources if (expected := formats(source, models))]
+    ingestion = Ingestion(state, [WatchedModel(model) for model in models], sources, config.ingest)
+    kept = state.kept()
+    evaluators = {}
+    for model in config.models:
+        evaluators[model.name] = Evaluator(model, references[model.name], ingestion)
+        evaluators[model.name].restore(kept.get(key_of(model.name)))
+    for name in kept:
+        kind, _, model_name = name.partition(":")
+        if kind in {"alerts", "health"} and model_name not in references:
+            ingestion.keep(name, None)
+    return Assembly(config, ingestion, evaluators)
+
+
+def _with_reference(config: Config, references: References) -> list[ModelOptions]:
+    found = ((model, references[model.name]) for model in config.models)
+    return [model_options(model, reference) for model, reference in found if reference is not None]
+
+
+def _source(config: SourceConfig, expected: list[ModelFormat], state: State) -> Source:
+    decoder = StreamDecoder(
+        expected, config.fields, hash_key=state.key, keep_raw=config.store_raw, wording=IN_A_FILE_OF_SETTINGS
+    )
+    # However it came there, by a link or a mount: what cpcmon writes it never reads as input.
+    options = replace(config.options, never=(identity_of(state.path),))
+    guard = CrashGuard(state.path / f"in_flight.{config.name}")
+    return DirectorySource(config.name, options, decoder, key=state.key, guard=guard)

@@ -1,0 +1,72 @@
+"""`cpcmon run`: the daemon."""
+
+import argparse
+import logging
+import sys
+from pathlib import Path
+from typing import Any
+
+from monitor.daemon import Daemon, RunOptions, read
+from monitor.errors import CpcmonError
+from monitor.logs import catch_strays, set_up
+
+log = logging.getLogger("cpcmon")
+
+DEFAULT_ADDRESS = "127.0.0.1:9877"
+
+
+def register(commands: Any) -> None:  # noqa: ANN401  argparse's own type is private
+    """Add the command."""
+    parser = commands.add_parser(
+        "run",
+        help="the daemon: watch, evaluate, serve /metrics, judge alerts",
+        description="Read the sources, keep windows, evaluate on schedule, serve /metrics and judge alerts, until told to stop."
+        " SIGHUP reloads the configuration, SIGTERM stops.",
+        epilog="example: cpcmon run --config.file config.yaml --web.listen-address 0.0.0.0:9877",
+    )
+    add_config_file(parser)
+    parser.add_argument("--config.check", dest="check", action="store_true", help="only check the configuration")
+    web = parser.add_argument_group("web")
+    web.add_argument(
+        "--web.listen-address", dest="address", default=DEFAULT_ADDRESS, metavar="HOST:PORT",
+        help=f"where to serve (default: {DEFAULT_ADDRESS})",
+    )  # fmt: skip
+    web.add_argument(
+        "--web.config.file", dest="web_config", type=Path, metavar="FILE",
+        help="TLS, client certificates and passwords, in the format of the exporter toolkit",
+    )  # fmt: skip
+    web.add_argument(
+        "--web.enable-lifecycle", dest="lifecycle", action="store_true", help="allow a reload by POST /-/reload"
+    )
+    logs = parser.add_argument_group("logs")
+    logs.add_argument("--log.level", dest="level", choices=["debug", "info", "warning", "error"], default="info")
+    logs.add_argument("--log.format", dest="format", choices=["logfmt", "json"], default="logfmt")
+    parser.set_defaults(run=run)
+
+
+def add_config_file(parser: argparse.ArgumentParser) -> None:
+    """Add the option that names the configuration."""
+    parser.add_argument(
+        "--config.file", dest="config", type=Path, required=True, metavar="FILE", help="the configuration"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run until told to stop."""
+    if options.check:
+        read(options.config)
+        print(f"{options.config}: fine")
+        return 0
+    set_up(options.level, options.format, sys.stderr)
+    catch_strays()
+    logging.captureWarnings(capture=True)
+    daemon = Daemon(RunOptions(options.config, options.address, options.web_config, options.lifecycle))
+    try:
+        daemon.run()
+    except CpcmonError as error:
+        log.error("%s", error)  # noqa: TRY400 - it was raised on purpose, and says all there is to say
+        return error.exit_code
+    except Exception as error:
+        log.exception("ended by a mistake in cpcmon: %s", type(error).__name__)
+        return 1
+    return 0

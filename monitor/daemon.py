@@ -1,0 +1,257 @@
+"""The daemon: builds the parts, starts them, stops them in order, reloads. The only file that knows them all."""
+
+import logging
+import os
+import queue
+import signal
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as TookTooLong
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from monitor.assembly import References, assemble
+from monitor.clocks import moment
+from monitor.configuration.config import Config
+from monitor.configuration.reading import read_config
+from monitor.configuration.references import load_models
+from monitor.errors import CpcmonError, StateError
+from monitor.schedule import cron_problem
+from monitor.sinks.addresses import check_targets
+from monitor.standing import Standing
+from monitor.state.store import State
+from monitor.systemd import Notifier
+from monitor.telemetry import DaemonFacts, HttpFacts, Telemetry
+from monitor.web.messages import Pages
+from monitor.web.pages import standard_pages
+from monitor.web.server import WebServer
+from monitor.work import Work
+
+log = logging.getLogger("cpcmon")
+
+_LOOK_SECONDS = 1.0
+_RELOAD_SECONDS = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """What the command line says."""
+
+    config_file: Path
+    listen_address: str
+    web_config_file: Path | None = None
+    enable_lifecycle: bool = False
+
+
+class _Stop:
+    """Asks the daemon's thread to end."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    """Tells the daemon's thread that it cannot go on."""
+
+    error: BaseException
+
+
+Wish = _Stop | _Failed | Future[str | None]
+"""What the daemon's thread is asked to do; a future asks for a reload, and gets what was wrong."""
+
+
+def read(path: Path) -> tuple[Config, References]:
+    """Read a configuration and open its references; raises ConfigError with every mistake."""
+    config = read_config(path, cron_problem=cron_problem)
+    check_targets(config)
+    return config, {model.name: reference for model, reference in load_models(config)}
+
+
+class Daemon:
+    """One run of cpcmon. Everything here happens on the thread that calls `run`, but for what the web server asks."""
+
+    def __init__(self, options: RunOptions) -> None:
+        self._options = options
+        config, self._references = read(options.config_file)
+        self._standing = Standing(config)
+        self._wishes: queue.SimpleQueue[Wish] = queue.SimpleQueue()
+        self._notifier = Notifier.from_environment()
+        self._telemetry = Telemetry(self._facts)
+        self._said = ""
+        self._server = WebServer(options.listen_address, self._pages(), options.web_config_file)
+
+    def run(self) -> None:
+        """Work until told to stop. Raises what ended it, when that was not a wish."""
+        storage = self._standing.config.storage
+        state = State.open(storage.path, allow_network=storage.allow_network)
+        try:
+            # Before the windows are rebuilt, which may take a while: whoever asks is told so.
+            self._server.start()
+            try:
+                self._standing.state = state
+                self._listen_to_signals()
+                self._serve(state)
+            finally:
+                self._server.stop()
+        finally:
+            state.close()
+
+    def _serve(self, state: State) -> None:
+        standing = self._standing
+        try:
+            self._begin(state, standing.config, self._references)
+            self._telemetry.reloaded(moment().now)
+            standing.busy = None
+            self._notifier.ready()
+            log.info("cpcmon %s is ready on %s", version("cpcmon"), self._server.url)
+            self._wait(state)
+        finally:
+            standing.busy = "stopping"
+            self._notifier.stopping()
+            try:
+                if standing.work is not None:
+                    standing.work.stop()
+            finally:
+                self._refuse_wishes()
+                standing.outward.close()
+            log.info("cpcmon has stopped")
+
+    def _wait(self, state: State) -> None:
+        """Do what is asked for, and look at the clocks in between."""
+        watchdog = self._notifier.watchdog_seconds
+        look = _LOOK_SECONDS if watchdog is None else min(_LOOK_SECONDS, watchdog / 3)
+        while True:
+            try:
+                wish = self._wishes.get(timeout=look)
+            except queue.Empty:
+                self._look()
+                continue
+            if isinstance(wish, _Stop):
+                log.info("asked to stop")
+                return
+            if isinstance(wish, _Failed):
+                raise wish.error
+            wish.set_result(self._reload(state))
+
+    def _look(self) -> None:
+        if self._standing.work is not None:
+            self._standing.work.look_at_the_clocks()
+        if not self._standing.unhealthy():
+            self._notifier.watchdog()
+        sentence = self._standing.sentence()
+        if sentence != self._said:
+            self._said = sentence
+            self._notifier.status(sentence)
+
+    # Configurations
+
+    def _begin(self, state: State, config: Config, references: References) -> None:
+        """Put a configuration to work."""
+        standing = self._standing
+        assembly = assemble(config, references, state)
+        for remark in config.remarks:
+            log.warning("%s", remark)
+        self._telemetry.configured(list(references))
+        standing.outward.configured(config, [one for judge in assembly.evaluators.values() for one in judge.told])
+        for name, model in assembly.ingestion.models.items():
+            log.info("%s: %s", name, model.windows.memory())
+        work = Work(
+            assembly,
+            self._telemetry,
+            standing.progress,
+            publish=standing.outward.publish,
+            retract=standing.outward.retract,
+            failed=lambda error: self._wishes.put(_Failed(error)),
+        )
+        # Known before it is started: should that fail half way, it is still stopped in order.
+        standing.work = work
+        work.start()
+        standing.config, self._references = config, references
+
+    def _reload(self, state: State) -> str | None:
+        """Take over the configuration file as it is now; return what is wrong with it, and go on as before."""
+        self._notifier.reloading()
+        problem = self._take_over(state)
+        self._standing.busy = None
+        self._notifier.ready()
+        if problem is None:
+            self._telemetry.reloaded(moment().now)
+            log.info("the configuration was taken over")
+        else:
+            self._telemetry.reload_failed()
+            log.error("the configuration was not taken over, the one of before stays: %s", problem)
+        return problem
+
+    def _take_over(self, state: State) -> str | None:
+        standing = self._standing
+        try:
+            config, references = read(self._options.config_file)
+        except CpcmonError as error:
+            return str(error)
+        if config.storage != standing.config.storage:
+            here, there = str(standing.config.storage.path), str(config.storage.path)
+            return f"storage: expected {here!r} as at the start, found {there!r}: restart cpcmon to move it"
+        before = standing.config, self._references
+        standing.busy = "reloading"
+        if standing.work is not None:
+            standing.work.stop()
+            standing.work = None
+        try:
+            self._begin(state, config, references)
+        except StateError:
+            raise
+        except CpcmonError as error:
+            if standing.work is not None:
+                standing.work.stop()
+            self._begin(state, *before)
+            return str(error)
+        return None
+
+    # What the web server asks, on its own threads
+
+    def _pages(self) -> Pages:
+        standing = self._standing
+        return standard_pages(
+            metrics=lambda: standing.outward.metrics() + self._telemetry.page(),
+            healthy=standing.unhealthy,
+            ready=standing.not_ready,
+            reload=self._ask_for_reload if self._options.enable_lifecycle else None,
+            status=standing.document,
+            reports=standing.outward.reports,
+            now=lambda: moment().now,
+            version=version("cpcmon"),
+        )
+
+    def _facts(self) -> DaemonFacts:
+        counts = self._server.counts()
+        closed = {str(why): count for why, count in counts.closed.items()}
+        return self._standing.facts(HttpFacts(counts.open, counts.requests, closed, self._server.web_config_ok))
+
+    def _ask_for_reload(self) -> str | None:
+        wish: Future[str | None] = Future()
+        self._wishes.put(wish)
+        try:
+            return wish.result(timeout=_RELOAD_SECONDS)
+        except TookTooLong:
+            return f"reload: expected an end within {_RELOAD_SECONDS:.0f} seconds, found it still under way"
+
+    def _refuse_wishes(self) -> None:
+        """Answer those who still wait for a reload."""
+        while not self._wishes.empty():
+            wish = self._wishes.get()
+            if isinstance(wish, Future):
+                wish.set_result("reload: expected cpcmon to go on, found it stopping")
+
+    # Signals
+
+    def _listen_to_signals(self) -> None:
+        asked = False
+
+        def stop(*_: object) -> None:
+            nonlocal asked
+            if asked:
+                os._exit(1)  # asked twice: at once. What is committed is safe, whatever the instant
+            asked = True
+            self._wishes.put(_Stop())
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, stop)
+        signal.signal(signal.SIGHUP, lambda *_: self._wishes.put(Future()))

@@ -1,0 +1,281 @@
+"""The stroke that judges: a snapshot of all windows of a model, estimators, alerts, and one immutable report.
+
+One object a model. Its owner calls it from one thread at a time; what it remembers between evaluations, and over
+restarts, it gives away as bytes.
+"""
+
+import logging
+import time
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Protocol
+
+from monitor.configuration.config import ModelConfig
+from monitor.core.alerts import AlertState, AlertStatus, Facts, Rule, status, step
+from monitor.core.estimate import Estimate
+from monitor.core.estimators.consensus import CONSENSUS
+from monitor.core.report import InputFacts, ModelReport, ReferenceFacts, SegmentReport
+from monitor.core.segments import ALL, Segment, name_of
+from monitor.core.window_state import WindowState
+from monitor.reference_file import Reference
+from monitor.remembered import Memory, Remembered, Versions
+from monitor.snapshot import ModelSnapshot, WindowSnapshot
+
+log = logging.getLogger("cpcmon")
+
+_LEAST_STALE_SECONDS = 3600.0
+_GAPS_UNTIL_STALE = 3.0
+_TIED_REFERENCE = 0.5
+"""Where so many records of the reference share their confidence, rounded outputs look one-hot and yet are meant."""
+
+
+class Snapshots(Protocol):
+    """Where an evaluation finds the windows; see `pipeline.Ingestion`."""
+
+    def snapshot(self, model: str, now: float) -> ModelSnapshot:
+        """Return all windows of a model at one instant."""
+        ...
+
+
+@dataclass(slots=True)
+class _Watched:
+    """What is remembered of a window while the process runs."""
+
+    kept: Remembered
+    entered: int = 0
+    base_seconds: float = 0.0
+    """How long it had been quiet when this object first saw it."""
+    stale_base_seconds: float = 0.0
+    first_seen: float = 0.0
+
+
+@dataclass(slots=True)
+class Evaluator:
+    """Judges one model."""
+
+    config: ModelConfig
+    reference: Reference | None
+    snapshots: Snapshots
+    told: tuple[tuple[str, str, str], ...] = ()
+    """Model, segment and name of the alerts that were firing before the start: people know of them."""
+    _windows: dict[Segment, _Watched] = field(default_factory=dict)
+    _restored: dict[Segment, Remembered] = field(default_factory=dict)
+    _versions: Versions = field(default_factory=Versions)
+    _counted: tuple[int, int] | None = None
+    _last: float | None = None
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        return self.config.name
+
+    def restore(self, content: bytes | None) -> None:
+        """Go on from what was remembered; bytes that cannot be understood are a fresh start."""
+        if content is None:
+            return
+        memory = Memory.from_bytes(content)
+        if memory is None:
+            log.warning("what was remembered of the alerts of %s cannot be read: they start anew", self.name)
+            return
+        self._versions = memory.versions
+        self._restored = {one.segment: one for one in memory.windows}
+        self.told = tuple((self.name, segment, alert) for segment, alert in memory.firing())
+
+    def remembered(self) -> bytes:
+        """Return what the next start needs."""
+        return Memory(self._versions, tuple(watched.kept for watched in self._windows.values())).to_bytes()
+
+    def evaluate(self, now: float, running: float) -> ModelReport:
+        """Judge all windows as of `now`, Unix time; `running` is the steady clock that the records' arrival was noted on."""
+        began = time.perf_counter()
+        if self.reference is None:
+            return ModelReport(self.name, now, time.perf_counter() - began, None, self._unjudged())
+        taken = self.snapshots.snapshot(self.name, now)
+        self._count_versions(taken)
+        look = replace(taken.input, degraded=self._degraded(taken.input, self.reference))
+        elapsed = 0.0 if self._last is None else max(0.0, running - self._last)
+        self._last = running
+        errors: Counter[str] = Counter()
+        gone = self._windows.keys() - taken.windows.keys()
+        for segment in gone:
+            del self._windows[segment]
+        segments = []
+        for segment, window in taken.windows.items():
+            view = _Look(window, taken.catching_up, self._versions.mismatch, look, now, running, elapsed)
+            segments.append(self._judge(segment, view, self.reference, errors))
+        return ModelReport(
+            self.name,
+            now,
+            time.perf_counter() - began,
+            _facts_of(self.reference),
+            tuple(segments),
+            look,
+            self.config.segmentation.most_segments if self.config.segmentation.split_by else 0,
+            MappingProxyType(dict(errors)),
+        )
+
+    def _unjudged(self) -> tuple[SegmentReport, ...]:
+        """Return windows of a model without a reference; what fired when it still had one is held."""
+        for segment in {ALL: None, **dict.fromkeys(self._restored)}:
+            self._windows.setdefault(segment, _Watched(self._restored.get(segment) or Remembered(segment)))
+        facts = Facts(WindowState.NO_REFERENCE, 0, 0, 0.0, 0.0, {})
+        return tuple(
+            SegmentReport(
+                segment,
+                0,
+                WindowState.NO_REFERENCE,
+                last_valid_at=watched.kept.last_valid_at,
+                alerts=self._statuses(watched.kept, facts),
+            )
+            for segment, watched in self._windows.items()
+        )
+
+    def _statuses(self, kept: Remembered, facts: Facts) -> tuple[AlertStatus, ...]:
+        """Return all alerts of a window as they are, none of which can be judged."""
+        return tuple(
+            replace(status(rule, kept.alerts.get(rule.name, AlertState()), facts), held=True)
+            for rule in self.config.alerts
+            if rule.applies_to(name_of(kept.segment))
+        )
+
+    def _judge(self, segment: Segment, look: "_Look", reference: Reference, errors: Counter[str]) -> SegmentReport:
+        watched = self._watched(segment, look)
+        window, kept = look.window, watched.kept
+        new = max(0, window.entered - watched.entered)
+        watched.entered = window.entered
+        quiet, stale = _quiet(watched, look)
+        kept.quiet_seconds = quiet
+        records = window.totals.records
+        kept.had_enough |= records >= self.config.minimum_records
+        state = self._state(look, kept, stale)
+        report = SegmentReport(segment, records, state, last_record_at=window.newest_at)
+        if state is WindowState.OK:
+            report = self._estimated(report, window, errors)
+        if report.state is WindowState.OK:
+            kept.last_valid_at = look.now
+        facts = Facts(
+            report.state,
+            records,
+            new,
+            quiet,
+            look.elapsed,
+            report.results,
+            report.disagreement,
+            report.chance_disagreement,
+            look.input.degraded,
+            reference.calibration.accuracy,
+        )
+        alerts = self._alerts(kept, facts, name_of(segment), look.now)
+        return replace(report, last_valid_at=kept.last_valid_at, alerts=alerts)
+
+    def _watched(self, segment: Segment, look: "_Look") -> _Watched:
+        if segment not in self._windows:
+            kept = self._restored.pop(segment, None) or Remembered(segment)
+            before = look.window.came_before
+            self._windows[segment] = _Watched(
+                kept,
+                base_seconds=kept.quiet_seconds,
+                stale_base_seconds=max(kept.quiet_seconds, 0.0 if before is None else look.now - before),
+                first_seen=look.running,
+            )
+        return self._windows[segment]
+
+    def _state(self, look: "_Look", kept: Remembered, stale_seconds: float) -> WindowState:
+        """Say whether a window can be judged; of several reasons why not, the one that explains the others."""
+        records = look.window.totals.records
+        stale_after = self.config.stale_after_seconds
+        if stale_after is None:
+            stale_after = max(_LEAST_STALE_SECONDS, _GAPS_UNTIL_STALE * look.window.usual_gap_seconds)
+        if look.catching_up:
+            return WindowState.CATCHING_UP
+        if look.version_mismatch:
+            return WindowState.VERSION_MISMATCH
+        if look.input.degraded:
+            return WindowState.DEGRADED_INPUT
+        if records < max(1, self.config.minimum_records):
+            return WindowState.TOO_FEW_RECORDS if kept.had_enough else WindowState.WARMING
+        if stale_seconds > stale_after:
+            return WindowState.STALE
+        return WindowState.OK
+
+    def _estimated(self, report: SegmentReport, window: WindowSnapshot, errors: Counter[str]) -> SegmentReport:
+        def failed(estimator: str, error: Exception) -> None:
+            if not errors[estimator]:
+                log.error("estimator %s of %s failed: %s: %s", estimator, self.name, type(error).__name__, error)
+            errors[estimator] += 1
+
+        try:
+            found = window.totals.estimate(self.config.variants, failed)
+        except Exception as error:  # noqa: BLE001 - one window that fails must not silence the others
+            failed(CONSENSUS, error)
+            return replace(report, state=WindowState.ERROR)
+        said = isinstance(found.estimators[CONSENSUS], Estimate)
+        return replace(
+            report,
+            state=WindowState.OK if said else WindowState.ERROR,
+            results=MappingProxyType(dict(found.estimators)),
+            disagreement=found.disagreement,
+            chance_disagreement=found.chance_disagreement,
+            predicted=tuple(window.totals.predicted.tolist()),
+        )
+
+    def _alerts(self, kept: Remembered, facts: Facts, segment: str, now: float) -> tuple[AlertStatus, ...]:
+        rules: list[Rule] = [rule for rule in self.config.alerts if rule.applies_to(segment)]
+        kept.alerts = {rule.name: step(rule, kept.alerts.get(rule.name, AlertState()), facts, now) for rule in rules}
+        return tuple(status(rule, kept.alerts[rule.name], facts) for rule in rules)
+
+    def _count_versions(self, taken: ModelSnapshot) -> None:
+        counted = taken.right_version, taken.other_version
+        if self._counted is not None:
+            self._versions.add(counted[0] - self._counted[0], counted[1] - self._counted[1])
+        self._counted = counted
+
+    @staticmethod
+    def _degraded(found: InputFacts, reference: Reference) -> bool:
+        # An argmax that was logged in place of probabilities would make every estimator that goes by confidence say 100%.
+        argmax = found.one_hot and reference.summary.tied_share < _TIED_REFERENCE
+        return found.degraded or found.constant or argmax
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """One look at one window."""
+
+    window: WindowSnapshot
+    catching_up: bool
+    version_mismatch: bool
+    input: InputFacts
+    now: float
+    running: float
+    elapsed: float
+
+
+def _quiet(watched: _Watched, look: _Look) -> tuple[float, float]:
+    """Return for how long no record has come: in running time, and as far as is known at all."""
+    if look.window.came_at is not None:
+        quiet = max(0.0, look.running - look.window.came_at)
+        return quiet, quiet
+    since = max(0.0, look.running - watched.first_seen)
+    return watched.base_seconds + since, watched.stale_base_seconds + since
+
+
+def _facts_of(reference: Reference) -> ReferenceFacts:
+    calibration = reference.calibration
+    return ReferenceFacts(
+        reference.version,
+        reference.created,
+        reference.fingerprint,
+        reference.classes,
+        calibration.records,
+        calibration.accuracy,
+        calibration.temperature,
+    )
+
+
+def key_of(model: str) -> str:
+    """Return under which name a model's alerts are kept."""
+    return f"alerts:{model}"
+
+
+__all__ = ["Evaluator", "Snapshots", "key_of"]

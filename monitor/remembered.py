@@ -1,0 +1,77 @@
+"""What an evaluation remembers of a model until the next one, and over restarts, as bytes."""
+
+from dataclasses import dataclass
+
+import msgspec
+
+from monitor.core.alerts import AlertState, Phase
+from monitor.core.segments import Segment, name_of
+
+_VERSION = 1
+_FEWEST_FOR_VERSION = 100
+_MOST_FOR_VERSION = 400
+"""Over how many records the share of other versions is taken, half of it at least."""
+
+
+class Remembered(msgspec.Struct, array_like=True):
+    """One window."""
+
+    segment: Segment
+    quiet_seconds: float = 0.0
+    """For how long no record had come, in running time."""
+    had_enough: bool = False
+    """Whether it ever held enough records to be judged."""
+    last_valid_at: float | None = None
+    alerts: dict[str, AlertState] = msgspec.field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Versions:
+    """How many of the latest records were of the right version."""
+
+    right: int = 0
+    other: int = 0
+
+    def add(self, right: int, other: int) -> None:
+        """Count records; the older ones fade."""
+        self.right, self.other = self.right + right, self.other + other
+        total = self.right + self.other
+        if total > _MOST_FOR_VERSION:
+            self.right = self.right * _MOST_FOR_VERSION // total
+            self.other = self.other * _MOST_FOR_VERSION // total
+
+    @property
+    def mismatch(self) -> bool:
+        """Whether most records are of another version."""
+        return self.right + self.other >= _FEWEST_FOR_VERSION and self.other > self.right
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """One model."""
+
+    versions: Versions
+    windows: tuple[Remembered, ...]
+    version: int = _VERSION
+
+    def to_bytes(self) -> bytes:
+        """Return what the next start needs."""
+        return msgspec.json.encode(self)
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> "Memory | None":
+        """Return what was remembered; None when it cannot be understood."""
+        try:
+            memory = msgspec.json.decode(content, type=Memory)
+        except (msgspec.DecodeError, ValueError):
+            return None
+        return memory if memory.version == _VERSION else None
+
+    def firing(self) -> list[tuple[str, str]]:
+        """Return segment and name of the alerts that were firing."""
+        return [
+            (name_of(window.segment), alert)
+            for window in self.windows
+            for alert, state in window.alerts.items()
+            if state.phase in {Phase.FIRING, Phase.RECOVERING}
+        ]

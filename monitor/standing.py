@@ -1,0 +1,88 @@
+"""How the daemon stands: what its pages and its metrics are told. Asked on the web server's threads."""
+
+import math
+from dataclasses import dataclass, field
+from importlib.metadata import version
+
+from monitor.clocks import moment
+from monitor.configuration.config import Config
+from monitor.outward import Outward
+from monitor.progress import Progress
+from monitor.sinks.status import status_document
+from monitor.sources.base import Lag
+from monitor.state.store import State
+from monitor.telemetry import DaemonFacts, HttpFacts, SourceFacts
+from monitor.work import Work
+
+
+@dataclass(slots=True)
+class Standing:
+    """What the daemon's own thread sets, one value at a time, and others read."""
+
+    config: Config
+    outward: Outward = field(default_factory=Outward)
+    progress: Progress = field(default_factory=Progress)
+    busy: str | None = "starting"
+    """What keeps it from being ready: starting, reloading, stopping."""
+    work: Work | None = None
+    state: State | None = None
+
+    def unhealthy(self) -> list[str]:
+        """Say what only a restart can mend."""
+        return self.progress.problems(moment().running)
+
+    def not_ready(self) -> list[str]:
+        """Say why it is not ready; nothing when it is."""
+        work = self.work
+        if self.busy is not None or work is None:
+            return [self.busy or "starting"]
+        problems = [f"{name} has not been evaluated yet" for name in work.unevaluated()]
+        problems += [f"{name} {waits}" for name, waits in work.ingestion.waiting_for().items() if waits is not None]
+        if work.ingestion.paused is not None:
+            problems.append(work.ingestion.paused)
+        return problems
+
+    def sentence(self) -> str:
+        """Say in one line how things are."""
+        reports = self.outward.reports().values()
+        firing = sum(alert.firing for report in reports for segment in report.segments for alert in segment.alerts)
+        windows = sum(len(report.segments) for report in reports)
+        problems = [*self.unhealthy(), *self.not_ready()]
+        return "; ".join(problems) or f"{windows} windows of {len(reports)} models, {firing} alerts firing"
+
+    def document(self) -> bytes:
+        """Return the last reports as JSON, with how the daemon itself is."""
+        problems = self.not_ready()
+        facts = {
+            "cpcmon": version("cpcmon"),
+            "config_digest": self.config.digest,
+            "ready": not problems,
+            "problems": [*self.unhealthy(), *problems],
+        }
+        return status_document(self.outward.reports(), facts)
+
+    def facts(self, http: HttpFacts) -> DaemonFacts:
+        """Return what the metrics page says of the daemon itself."""
+        models, work, state = tuple(model.name for model in self.config.models), self.work, self.state
+        if work is None or state is None:
+            return DaemonFacts(models, {}, None, digest=self.config.digest, http=http)
+        ingestion, now = work.ingestion, moment().now
+        lags, age = ingestion.lags(), state.backup_age(now)
+        return DaemonFacts(
+            models,
+            {
+                name: SourceFacts(waits is None, lags.get(name, Lag()))
+                for name, waits in ingestion.waiting_for().items()
+            },
+            ingestion.counters,
+            ready=not self.not_ready(),
+            catching_up=ingestion.catching_up(now),
+            paused=ingestion.paused is not None,
+            state_bytes=state.size,
+            backup_at=None if math.isinf(age) else now - age,
+            last_commit_at=ingestion.last_commit_at,
+            digest=self.config.digest,
+            http=http,
+            webhook=self.outward.webhook_facts(),
+            heartbeat=self.outward.heartbeat_facts(),
+        )

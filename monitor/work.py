@@ -1,0 +1,170 @@
+"""The parts of one configuration at work: a thread that takes records in, and a schedule that judges."""
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from monitor.assembly import Assembly
+from monitor.clocks import Moment, moment, surprise
+from monitor.configuration.config import Every
+from monitor.core.report import ModelReport, SegmentReport
+from monitor.core.segments import ALL
+from monitor.core.window_state import WindowState
+from monitor.evaluation import Evaluator, key_of
+from monitor.progress import Progress
+from monitor.schedule import Schedule
+from monitor.telemetry import Telemetry
+
+log = logging.getLogger("cpcmon")
+
+_FIRST_TICK_SECONDS = 10.0
+_BEAT = "the schedule itself"
+_BEAT_SECONDS = 5.0
+_LATE_PERIODS, _LATE_SECONDS = 5.0, 300.0
+
+
+class Work:
+    """One configuration at work. Made, started and stopped by the daemon's own thread."""
+
+    def __init__(
+        self,
+        assembly: Assembly,
+        telemetry: Telemetry,
+        progress: Progress,
+        publish: Callable[[ModelReport], None],
+        retract: Callable[[ModelReport], None],
+        failed: Callable[[BaseException], None],
+        clock: Callable[[], Moment] = moment,
+    ) -> None:
+        self.assembly = assembly
+        self.ingestion = assembly.ingestion
+        self._telemetry, self._progress = telemetry, progress
+        self._publish, self._retract, self._failed = publish, retract, failed
+        self._clock = clock
+        self._last_look = clock()
+        self._restored = False
+        """Whether the windows are those of the state: what was rebuilt in part must not be written back."""
+        self._stop = threading.Event()
+        self._ticked = threading.Event()
+        self._thread = threading.Thread(target=self._ingest, name="ingest", daemon=True)
+        self._schedule = Schedule(
+            missed=telemetry.missed, skipped=telemetry.skipped, failed=telemetry.evaluation_failed
+        )
+        self._reports: dict[str, ModelReport] = {}
+        self._evaluated: dict[str, float] = {}
+        self._lock = threading.Lock()
+
+    def start(self) -> None:
+        """Rebuild the windows, take in a first time, then judge and go on."""
+        self.ingestion.start(self._clock().now)
+        self._restored = True
+        self._thread.start()
+        # What is known before the first tick is of the past; but a slow disk must not keep the page away.
+        self._ticked.wait(_FIRST_TICK_SECONDS)
+        for name, evaluator in self.assembly.evaluators.items():
+            self._schedule.add(name, evaluator.config.evaluate, self._job(evaluator))
+        self._schedule.add(_BEAT, Every(_BEAT_SECONDS), self._beat)
+        self._beat()
+        self._schedule.start()
+
+    def stop(self) -> None:
+        """Finish what is running, write it down, close the sources. The state stays open."""
+        self._schedule.stop()
+        self._progress.end("evaluation")
+        self._stop.set()
+        if self._restored:
+            self._thread.join()
+            self._progress.end("ingestion")
+            self.ingestion.stop(self._clock().now)
+
+    def look_at_the_clocks(self) -> None:
+        """Put right what goes by the wall clock, when that was set; called about once a second."""
+        before, self._last_look = self._last_look, self._clock()
+        found = surprise(before, self._last_look)
+        if found.jumped_seconds:
+            log.warning("the clock was set by %+.0f seconds: windows and alerts go on as before", found.jumped_seconds)
+            self._telemetry.clock_jumped()
+            self.ingestion.clock_jumped(found.jumped_seconds)
+        elif found.suspended:
+            log.warning("this machine was suspended: nothing is judged before what is unread has been looked at")
+            self.ingestion.doubt()
+        if found.jumped_seconds or found.suspended:
+            self._schedule.run_all_now()
+        self._mark_late()
+
+    def unevaluated(self) -> list[str]:
+        """Return the models that have not been evaluated yet."""
+        with self._lock:
+            return [name for name in self.assembly.evaluators if name not in self._evaluated]
+
+    def reports(self) -> Mapping[str, ModelReport]:
+        """Return the last report of each model."""
+        with self._lock:
+            return dict(self._reports)
+
+    def _beat(self) -> None:
+        self._progress.moved("evaluation", self._clock().running)
+
+    def _ingest(self) -> None:
+        try:
+            while not self._stop.is_set():
+                began = self._clock()
+                self._progress.moved("ingestion", began.running)
+                self.ingestion.tick(began.now, began.running)
+                self._telemetry.ticked(self._clock().running - began.running)
+                self._ticked.set()
+                self._stop.wait(self.ingestion.next_poll_seconds())
+        except BaseException as error:  # noqa: BLE001 - whatever it was, nothing is taken in any more: end loudly
+            self._failed(error)
+
+    def _job(self, evaluator: Evaluator) -> Callable[[], None]:
+        def job() -> None:
+            began = self._clock()
+            try:
+                report = evaluator.evaluate(began.now, began.running)
+                self.ingestion.keep(key_of(evaluator.name), evaluator.remembered())
+            except Exception:
+                self._cannot_say(evaluator.name)
+                raise
+            with self._lock:
+                self._evaluated[evaluator.name] = began.running
+                self._reports[evaluator.name] = report
+                self._publish(report)
+            self._telemetry.evaluated(evaluator.name, report.seconds)
+            for estimator, count in report.errors.items():
+                self._telemetry.estimator_failed(evaluator.name, estimator, count)
+
+        return job
+
+    def _mark_late(self) -> None:
+        """Take back numbers that no evaluation has confirmed for long: a frozen one looks healthy for ever."""
+        running = self._clock().running
+        with self._lock:
+            evaluated = dict(self._evaluated)
+        for name, last in evaluated.items():
+            every = self.assembly.evaluators[name].config.evaluate
+            if isinstance(every, Every) and running - last > max(_LATE_PERIODS * every.seconds, _LATE_SECONDS):
+                self._cannot_say(name)
+
+    def _cannot_say(self, model: str) -> None:
+        """Show that a model's evaluation failed: its windows are in error, its alerts held."""
+        with self._lock:
+            last = self._reports.get(model)
+            if last is None:
+                last = ModelReport(model, 0.0, 0.0, None, (SegmentReport(ALL, 0, WindowState.ERROR),))
+            elif all(one.state is WindowState.ERROR and not one.results for one in last.segments):
+                return
+            self._reports[model] = replace(last, segments=tuple(map(_in_error, last.segments)))
+            self._retract(self._reports[model])
+
+
+def _in_error(segment: SegmentReport) -> SegmentReport:
+    return SegmentReport(
+        segment.segment,
+        segment.records,
+        WindowState.ERROR,
+        last_record_at=segment.last_record_at,
+        last_valid_at=segment.last_valid_at,
+        alerts=tuple(replace(alert, held=True) for alert in segment.alerts),
+    )

@@ -1,0 +1,176 @@
+"""The real process: started with a configuration, asked over HTTP, told by signals."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+from monitor.reference_file import Reference
+from tests.strategies import Integers, Singles, synthetic
+
+CLASSES = ("cat", "dog", "owl")
+LIMIT = 30.0
+"""How long anything may take on a machine that is busy with other tests."""
+
+
+def write_reference(folder: Path, name: str = "density", seed: int = 1) -> tuple[Reference, Singles, Integers]:
+    """Write a reference and return it with what it was made from."""
+    vectors, labels = synthetic(600, 3, seed=seed, sharpness=2.6)
+    reference = Reference.calibrate(vectors, labels, model=name, version="2.1", classes=CLASSES)
+    reference.save(folder / f"{name}.ref")
+    return reference, vectors, labels
+
+
+def write_records(path: Path, vectors: Singles, **fields: object) -> None:
+    """Append records to a file, as a gateway does; a list among the fields gives one value to each."""
+    with path.open("a", encoding="utf-8") as file:
+        for row, vector in enumerate(vectors):
+            own = {
+                name: value[row % len(value)] if isinstance(value, list) else value for name, value in fields.items()
+            }
+            file.write(json.dumps({"probs": [float(p) for p in vector], **own}) + "\n")
+
+
+class Process:
+    """One `cpcmon run`."""
+
+    def __init__(self, config: Path, *words: str, environment: dict[str, str] | None = None) -> None:
+        command = [sys.executable, "-m", "monitor", "run", "--config.file", str(config)]
+        self._process = subprocess.Popen(
+            [*command, "--web.listen-address", "127.0.0.1:0", *words],
+            stderr=subprocess.PIPE,
+            env={**os.environ, **(environment or {})},
+            text=True,
+            errors="backslashreplace",
+        )
+        self.lines: list[str] = []
+        self._heard = threading.Condition()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            with self._heard:
+                self.lines.append(line.rstrip("\n"))
+                self._heard.notify_all()
+
+    @property
+    def pid(self) -> int:
+        """The process's number."""
+        return self._process.pid
+
+    @property
+    def log(self) -> str:
+        """Everything it said."""
+        return "\n".join(self.lines)
+
+    def wait_for_line(self, text: str, count: int = 1) -> str:
+        """Wait until it says something, for the n-th time."""
+        deadline = time.monotonic() + LIMIT
+        with self._heard:
+            while len(found := [line for line in self.lines if text in line]) < count:
+                left = deadline - time.monotonic()
+                assert left > 0, f"never said {text!r}:\n{self.log}"
+                assert self._process.poll() is None or self._reader.is_alive(), f"ended:\n{self.log}"
+                self._heard.wait(min(left, 0.5))
+        return found[count - 1]
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        found = re.search(r"https?://[0-9.]+:[0-9]+", self.wait_for_line("is ready on"))
+        assert found is not None
+        return found.group()
+
+    def ask(self, path: str, method: str = "GET") -> tuple[int, str]:
+        """Return status and body."""
+        try:
+            with urlopen(Request(self.url + path, method=method), timeout=LIMIT) as answer:  # noqa: S310 - our own
+                return answer.status, answer.read().decode()
+        except HTTPError as error:
+            return error.code, error.read().decode()
+
+    def metrics(self) -> dict[str, float]:
+        """Return all series by name and labels."""
+        return series(self.ask("/metrics")[1])
+
+    def wait_for(self, name: str, value: float) -> dict[str, float]:
+        """Wait until a series has a value, and return all of that page."""
+        deadline = time.monotonic() + LIMIT
+        while (page := self.metrics()).get(name) != value:
+            assert time.monotonic() < deadline, f"{name} is {page.get(name)}, not {value}:\n{self.log}"
+            time.sleep(0.1)
+        return page
+
+    def tell(self, number: signal.Signals) -> None:
+        """Send a signal."""
+        self._process.send_signal(number)
+
+    def end(self) -> int:
+        """Wait for the end and return the exit code."""
+        code = self._process.wait(LIMIT)
+        self._reader.join(LIMIT)
+        if self._process.stderr is not None:
+            self._process.stderr.close()
+        return code
+
+    def stop(self) -> int:
+        """Ask it to stop, and return the exit code."""
+        self.tell(signal.SIGTERM)
+        return self.end()
+
+    def kill(self) -> None:
+        """End it without a word."""
+        self._process.kill()
+        self.end()
+
+
+@contextmanager
+def running(config: Path, *words: str, environment: dict[str, str] | None = None) -> Iterator[Process]:
+    """Run a process, and leave none behind."""
+    process = Process(config, *words, environment=environment)
+    try:
+        yield process
+    finally:
+        process.kill()
+
+
+def series(page: str) -> dict[str, float]:
+    """Return the samples of a metrics page by name and sorted labels, as they stand there."""
+    found = {}
+    for line in page.splitlines():
+        if line and not line.startswith("#"):
+            name, _, value = line.rpartition(" ")
+            found[name] = float(value)
+    return found
+
+
+def one(page: dict[str, float], name: str, **labels: str) -> float | None:
+    """Return the value of a series, whatever the order of its labels."""
+    wanted = {f'{label}="{value}"' for label, value in labels.items()}
+    for key, value in page.items():
+        if key.partition("{")[0] == name and wanted <= set(re.findall(r'\w+="[^"]*"', key)):
+            return value
+    return None
+
+
+def half_open(address: str, count: int) -> Sequence[socket.socket]:
+    """Open connections that send half a request and then nothing."""
+    host, _, port = address.rpartition("/")[2].rpartition(":")
+    found = []
+    for _ in range(count):
+        connection = socket.create_connection((host, int(port)), timeout=LIMIT)
+        connection.sendall(b"GET /metr")
+        found.append(connection)
+    return found

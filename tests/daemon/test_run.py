@@ -1,0 +1,287 @@
+"""`cpcmon run`, the real process on a watched directory, asked over HTTP."""
+
+import json
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from monitor.testing import Oracle
+from tests.daemon.conftest import Site
+from tests.daemon.process import LIMIT, Process, one, running, write_records, write_reference
+from tests.servers import real_server
+from tests.strategies import Singles, synthetic
+
+HEALTHY: Singles = synthetic(1000, 3, seed=5, sharpness=2.6)[0]
+POOR: Singles = synthetic(1000, 3, seed=6, sharpness=0.6)[0]
+ALL = {"model": "density", "segment": "all"}
+
+
+def records(count: int) -> tuple[str, float]:
+    """Name the series that says how many records the whole holds, with the number."""
+    return 'cpcmon_window_records{model="density",segment="all"}', float(count)
+
+
+def test_every_exported_estimate_equals_the_slow_oracle_on_the_same_records(site: Site) -> None:
+    """After many evictions, for the whole and for each site; and the page is one that promtool has no complaint of."""
+    sites = ["A", "B", "C"]
+    write_records(site.inbox / "a.jsonl", HEALTHY[:700], site=sites)
+    write_records(site.inbox / "b.jsonl", POOR[:500], site=sites)
+    with running(site.config) as process:
+        process.wait_for("cpcmon_records_total" + '{model="density",source="results"}', 1200.0)
+        page = process.wait_for(*records(300))
+        oracle = Oracle(site.reference_vectors.tolist(), site.labels.tolist(), site.temperature)
+        came = [*HEALTHY[:700], *POOR[:500]]
+        held = {"all": came[-300:]}
+        for place, name in enumerate(sites):
+            of_site = [*HEALTHY[:700][place::3], *POOR[:500][place::3]]
+            held[f"site={name}"] = of_site[-300:]
+        for segment, vectors in held.items():
+            expected = oracle.estimates([v.tolist() for v in vectors])
+            exported = {
+                found.group(1): value
+                for key, value in page.items()
+                if key.startswith("cpcmon_estimated_accuracy_ratio{")
+                and f'segment="{segment}"' in key
+                and (found := re.search(r'estimator="([^"]+)"', key))
+            }
+            assert len(exported) == 19
+            assert exported == pytest.approx({name: expected[name] for name in exported}, abs=1e-9)
+            assert one(page, "cpcmon_estimator_disagreement_ratio", segment=segment) == pytest.approx(
+                expected["disagreement"], abs=1e-9
+            )
+        text = process.ask("/metrics")[1]
+    checked = subprocess.run([real_server("promtool"), "check", "metrics"], input=text, text=True, capture_output=True)  # noqa: PLW1510
+    assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
+
+
+def test_it_is_ready_after_the_first_evaluation_and_shows_itself(site: Site) -> None:
+    write_records(site.inbox / "a.jsonl", HEALTHY[:400], site="A")
+    with running(site.config) as process:
+        process.wait_for(*records(300))
+        assert process.ask("/-/healthy") == (200, "cpcmon is healthy.\n")
+        assert process.ask("/-/ready") == (200, "cpcmon is ready.\n")
+        assert process.ask("/nope")[0] == 404
+        status, body = process.ask("/api/v1/status")
+        (model,) = json.loads(body)["models"]
+        assert (status, model["model"], model["segments"][0]["records"]) == (200, "density", 300)
+        assert 0.5 < model["segments"][0]["estimators"]["consensus"]["accuracy"] < 1.0
+        landing = process.ask("/")[1]
+        assert "density" in landing
+        assert "site" in landing
+        assert process.stop() == 0
+    assert "cpcmon has stopped" in process.log
+
+
+def test_a_directory_that_is_missing_makes_it_not_ready_and_nothing_else(site: Site) -> None:
+    site.inbox.rmdir()
+    with running(site.config) as process:
+        process.wait_for('cpcmon_source_ready{source="results"}', 0.0)
+        status, body = process.ask("/-/ready")
+        assert status == 503
+        assert "waits for its directory" in body
+        assert process.ask("/-/healthy")[0] == 200
+        site.inbox.mkdir()
+        process.wait_for('cpcmon_source_ready{source="results"}', 1.0)
+        assert process.ask("/-/ready")[0] == 200
+
+
+def test_a_poor_stream_fires_and_survives_a_kill(site: Site) -> None:
+    firing = 'cpcmon_alert_firing{alert="accuracy_low",model="density",segment="all",severity="critical"}'
+    site.configure(below=0.75)
+    write_records(site.inbox / "a.jsonl", POOR[:300])
+    with running(site.config) as process:
+        process.wait_for(*records(300))
+        # Time alone must not fire it: new records have to say the same.
+        for start in range(300, 1000, 50):
+            write_records(site.inbox / "a.jsonl", POOR[start : start + 50])
+            page = process.wait_for("cpcmon_records_total" + '{model="density",source="results"}', start + 50.0)
+            process.wait_for_line("", 1)
+            if one(page, "cpcmon_alert_firing", alert="accuracy_low", segment="all"):
+                break
+        since = process.wait_for(firing, 1.0)
+        committed = one(since, "cpcmon_last_commit_timestamp_seconds")
+        while one(process.metrics(), "cpcmon_last_commit_timestamp_seconds") == committed:
+            pass
+        process.kill()
+    with running(site.config) as process:
+        page = process.wait_for(firing, 1.0)
+        name = "cpcmon_alert_since_timestamp_seconds"
+        assert one(page, name, alert="accuracy_low") == one(since, name, alert="accuracy_low")
+
+
+def test_sighup_takes_over_a_good_configuration_and_keeps_the_old_one_when_it_is_bad(site: Site) -> None:
+    write_records(site.inbox / "a.jsonl", HEALTHY[:400], site="A")
+    with running(site.config, "--web.enable-lifecycle") as process:
+        page = process.wait_for(*records(300))
+        assert one(page, "cpcmon_accuracy_threshold_ratio", **ALL) == 0.5
+        site.configure(window=200, below=0.61)
+        process.tell(signal.SIGHUP)
+        process.wait_for_line("the configuration was taken over")
+        page = process.wait_for(*records(200))
+        assert one(page, "cpcmon_accuracy_threshold_ratio", **ALL) == 0.61
+        assert one(page, "cpcmon_config_last_reload_successful") == 1.0
+        assert one(page, "cpcmon_records_total", source="results") == 400.0
+
+        site.config.write_text(site.config.read_text("utf-8").replace("window:", "windw:"), encoding="utf-8")
+        process.tell(signal.SIGHUP)
+        process.wait_for_line("was not taken over")
+        page = process.wait_for("cpcmon_config_last_reload_successful", 0.0)
+        assert one(page, "cpcmon_accuracy_threshold_ratio", **ALL) == 0.61
+        status, body = process.ask("/-/reload", "POST")
+        assert status == 500
+        assert "windw" in body
+        assert "line" in body or re.search(r"config.yaml:\d+", body)
+        assert process.ask("/-/reload")[0] == 405
+
+        site.configure(window=100)
+        assert process.ask("/-/reload", "POST")[0] == 200
+        page = process.wait_for(*records(100))
+        assert one(page, "cpcmon_config_last_reload_successful") == 1.0
+        assert process.stop() == 0
+
+
+def test_a_reload_loses_and_repeats_nothing(site: Site) -> None:
+    """Reloaded again and again while records come."""
+    with running(site.config, "--web.enable-lifecycle") as process:
+        for start in range(0, 1000, 100):
+            write_records(
+                site.inbox / f"{start}.jsonl", HEALTHY[start : start + 100], id=[f"r{start + n}" for n in range(100)]
+            )
+            site.configure(window=300 + start)
+            assert process.ask("/-/reload", "POST")[0] == 200
+        page = process.wait_for("cpcmon_records_total" + '{model="density",source="results"}', 1000.0)
+        assert sum(value for key, value in page.items() if key.startswith("cpcmon_records_rejected_total")) == 0
+        process.wait_for(*records(1000))
+
+
+def test_a_model_that_is_no_longer_configured_vanishes_from_the_page(site: Site) -> None:
+    second = '  - {name: other, reference: density.ref, version: "2.1"}\n'
+    write_reference(site.folder, "other", seed=2)
+    site.configure(more=second.replace("density.ref", "other.ref"))
+    with running(site.config, "--web.enable-lifecycle") as process:
+        process.wait_for('cpcmon_estimate_valid{model="other",segment="all"}', 0.0)
+        site.configure()
+        assert process.ask("/-/reload", "POST")[0] == 200
+        assert not any('model="other"' in key for key in process.metrics())
+
+
+def test_reload_by_post_is_forbidden_unless_allowed(site: Site) -> None:
+    with running(site.config) as process:
+        assert process.ask("/-/reload", "POST")[0] == 403
+
+
+def test_another_place_for_the_state_needs_a_restart(site: Site) -> None:
+    with running(site.config, "--web.enable-lifecycle") as process:
+        process.wait_for_line("is ready on")
+        site.config.write_text(site.config.read_text("utf-8").replace("path: state", "path: other"), encoding="utf-8")
+        status, body = process.ask("/-/reload", "POST")
+        assert status == 500
+        assert "restart cpcmon" in body
+
+
+def test_exit_codes_tell_what_was_wrong(site: Site) -> None:
+    """2 for the configuration, 3 for a state in use, 1 for what happens while running."""
+    with running(site.config) as process:
+        port = process.url.rpartition(":")[2]
+        second = Process(site.config)
+        assert second.end() == 3
+        assert "no other cpcmon uses" in second.log
+        other = site.folder / "other.yaml"
+        other.write_text(site.config.read_text("utf-8").replace("path: state", "path: state2"), encoding="utf-8")
+        third = Process(other, "--web.listen-address", f"127.0.0.1:{port}")
+        assert third.end() == 1
+        assert "in use" in third.log
+    site.config.write_text("storage: {path: state}\nmodels: 3\n", encoding="utf-8")
+    bad = Process(site.config)
+    assert bad.end() == 2
+    assert "models: expected" in bad.log
+
+
+def test_a_second_sigterm_ends_it_at_once(site: Site) -> None:
+    with running(site.config) as process:
+        process.wait_for_line("is ready on")
+        process.tell(signal.SIGTERM)
+        process.tell(signal.SIGTERM)
+        assert process.end() in {0, 1}
+
+
+def test_systemd_hears_of_every_step(site: Site, tmp_path: Path) -> None:
+    path = tmp_path / "notify"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as heard:
+        heard.bind(str(path))
+        heard.settimeout(LIMIT)
+        environment = {"NOTIFY_SOCKET": str(path), "WATCHDOG_USEC": "1000000"}
+
+        def until(word: str) -> None:
+            while word not in heard.recv(4096).decode():
+                pass
+
+        with running(site.config, environment=environment) as process:
+            until("READY=1")
+            until("WATCHDOG=1")
+            until("STATUS=")
+            process.tell(signal.SIGHUP)
+            until("RELOADING=1")
+            until("READY=1")
+            process.tell(signal.SIGTERM)
+            until("STOPPING=1")
+            assert process.end() == 0
+
+
+def test_a_state_that_is_lost_while_running_ends_the_process_with_1(site: Site) -> None:
+    with running(site.config) as process:
+        process.wait_for_line("is ready on")
+        shutil.rmtree(site.folder / "state")
+        write_records(site.inbox / "a.jsonl", HEALTHY[:100])
+        assert process.end() == 1
+    assert "state" in process.lines[-1] or "state" in process.log
+
+
+@pytest.mark.parametrize("form", ["logfmt", "json"])
+def test_the_log_is_one_line_an_event(site: Site, form: str) -> None:
+    (site.inbox / "a\nlevel=error msg=forged.jsonl").write_text("not json\n", encoding="utf-8")
+    with running(site.config, "--log.format", form) as process:
+        process.wait_for("cpcmon_records_rejected_total" + '{reason="bad_json",source="results"}', 1.0)
+        process.stop()
+    for line in process.lines:
+        if form == "json":
+            assert {"ts", "level", "msg"} <= set(json.loads(line))
+        else:
+            assert re.match(r"ts=\S+ level=\w+ msg=", line), line
+    assert not any(line.startswith("level=error") for line in process.lines)
+
+
+def test_d1_no_patient_and_no_file_name_is_to_be_found_anywhere(site: Site) -> None:
+    """Ids, file names, other fields and refused values carry a canary; logs, pages and state are searched for it."""
+    canary = "ZZPATIENT"
+    write_records(
+        site.inbox / f"{canary}.jsonl", HEALTHY[:200], id=[f"{canary}-{n}" for n in range(200)], patient=canary
+    )
+    with (site.inbox / f"{canary}.jsonl").open("a") as file:
+        file.write(f'{{"probs": "{canary}"}}\n{{"probs": [1, 0, 0], "site": "{canary} <{canary}>"}}\n{canary}\n')
+    (site.inbox / f"{canary}.csv").write_text(f"{canary},b\n1,2\n")
+    (site.inbox / f"{canary}.txt").write_text(canary)
+    with running(site.config, "--log.level", "debug") as process:
+        process.wait_for(*records(200))
+        process.wait_for("cpcmon_records_rejected_total" + '{reason="bad_segment",source="results"}', 1.0)
+        shown = [process.ask(path)[1] for path in ("/metrics", "/api/v1/status", "/", "/-/ready", "/nope")]
+        assert process.stop() == 0
+    shown.append(process.log)
+    assert not any(canary in text for text in shown)
+    for kept in (site.folder / "state").iterdir():
+        assert canary.encode() not in kept.read_bytes(), kept.name
+        assert kept.stat().st_mode & 0o077 == 0
+
+
+def test_run_and_check_config_and_rules_agree_on_the_configuration(site: Site) -> None:
+    """The three commands that read it."""
+    for words in (["run", "--config.check", "--config.file"], ["check-config"], ["rules", "--config.file"]):
+        command = [sys.executable, "-m", "monitor", *words, str(site.config)]
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr

@@ -1,0 +1,69 @@
+"""Ten thousand series under load, clients that never finish, and a million records in the same memory."""
+
+import json
+import time
+from pathlib import Path
+
+from tests.daemon.conftest import Site
+from tests.daemon.process import Process, half_open, running
+from tests.strategies import synthetic
+
+SITES = 95
+FILES, LINES = 10, 100_000
+
+
+def write_files(inbox: Path) -> None:
+    """Write a million records of many sites, in ten files."""
+    vectors = synthetic(1000, 3, seed=5, sharpness=2.6)[0]
+    lines = [
+        json.dumps({"probs": [round(float(p), 7) for p in vector], "site": f"S{number % SITES}"}) + "\n"
+        for number, vector in enumerate(vectors)
+    ]
+    text = "".join(lines * (LINES // len(lines)))
+    for number in range(FILES):
+        (inbox / f"{number}.jsonl").write_text(text, encoding="utf-8")
+
+
+def resident(process: Process) -> int:
+    """Return the memory that a process holds, in bytes."""
+    status = Path(f"/proc/{process.pid}/status").read_text(encoding="ascii")
+    return int(next(line for line in status.splitlines() if line.startswith("VmRSS:")).split()[1]) * 1024
+
+
+def scraped(process: Process) -> tuple[float, dict[str, float]]:
+    """Return how long a scrape took, with the page."""
+    began = time.monotonic()
+    page = process.metrics()
+    return time.monotonic() - began, page
+
+
+def test_d4_ten_thousand_series_under_load_and_with_two_hundred_half_open_clients_answer_within_a_second(
+    site: Site,
+) -> None:
+    """And a million records leave memory where the first two hundred thousand had brought it."""
+    site.configure(window=500)
+    records = 'cpcmon_records_total{model="density",source="results"}'
+    write_files(site.inbox)
+    slowest, after_a_fifth, page = 0.0, 0, dict[str, float]()
+    with running(site.config) as process:
+        assert process.url
+        deadline = time.monotonic() + 240.0
+        while page.get(records) != FILES * LINES:
+            assert time.monotonic() < deadline, process.log
+            took, page = scraped(process)
+            slowest = max(slowest, took)
+            if not after_a_fifth and page.get(records, 0.0) >= FILES * LINES / 5:
+                after_a_fifth = resident(process)
+            time.sleep(0.1)
+        page = process.wait_for('cpcmon_estimate_valid{model="density",segment="site=S1"}', 1.0)
+        assert len(page) >= 10_000
+        assert slowest < 1.0
+        assert resident(process) - after_a_fifth < 48 << 20
+        clients = half_open(process.url, 200)
+        for _ in range(5):
+            took, page = scraped(process)
+            assert took < 1.0
+            assert len(page) >= 10_000
+        for client in clients:
+            client.close()
+        assert process.stop() == 0

@@ -1,0 +1,317 @@
+"""Group E of the scenarios, on the real state, pipeline and evaluation; time is passed by hand."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from monitor.clocks import Moment, Surprise, surprise
+from monitor.core.alerts import Kind, Phase, Rule
+from monitor.core.estimate import Estimate, NoEstimate
+from monitor.core.estimators.average_confidence import AverageConfidence
+from monitor.core.estimators.difference_of_confidences import DifferenceOfConfidences
+from monitor.core.window_state import WindowState
+from monitor.pipeline import IngestOptions
+from tests.evaluation.driver import HEALTHY, LOW, POOR, Monitor, alert, named, phase, whole
+
+HOUR = 3600.0
+SILENT = Rule("silent", kind=Kind.SILENT, after_seconds=2 * HOUR, for_seconds=0.0)
+DEGRADED = Rule("degraded", kind=Kind.DEGRADED_INPUT, for_seconds=600.0)
+
+
+@pytest.fixture
+def monitor(tmp_path: Path) -> Monitor:
+    """One that watches the whole for a drop of five points."""
+    return Monitor(tmp_path / "state", LOW)
+
+
+def test_e1_ten_poor_records_warm_the_window_and_fire_nothing(monitor: Monitor) -> None:
+    monitor.send(10, POOR)
+    for _ in range(120):
+        report = monitor.step()
+        assert whole(report).state is WindowState.WARMING
+        assert whole(report).results == {}
+        assert phase(report) is Phase.OK
+
+
+def test_e2_an_empty_window_says_nothing(monitor: Monitor) -> None:
+    report = monitor.step()
+    assert whole(report).records == 0
+    assert not whole(report).valid
+    assert whole(report).estimates() == {}
+    assert whole(report).last_record_at is None
+
+
+def test_a_window_that_once_held_enough_has_too_few_records_and_is_not_warming(tmp_path: Path) -> None:
+    monitor = Monitor(tmp_path / "state", window=300)
+    assert whole(monitor.run(30 * 60)).valid
+    monitor.restart(minimum_records=301)
+    assert whole(monitor.step()).state is WindowState.TOO_FEW_RECORDS
+
+
+def test_a_drop_fires_after_its_dwell_and_recovers_after_as_long(monitor: Monitor) -> None:
+    assert phase(monitor.run(2 * HOUR)) is Phase.OK
+    assert phase(monitor.run(25 * 60, POOR)) is Phase.PENDING
+    report = monitor.run(25 * 60, POOR)
+    assert phase(report) is Phase.FIRING
+    assert alert(report).threshold == pytest.approx(monitor.evaluator.reference.calibration.accuracy - 0.05)  # type: ignore[union-attr]
+    monitor.run(HOUR, HEALTHY)
+    assert phase(monitor.run(HOUR, HEALTHY)) is Phase.OK
+
+
+def test_e6_silence_makes_the_window_stale_and_leaves_the_accuracy_alert_as_it_is(tmp_path: Path) -> None:
+    monitor = Monitor(tmp_path / "state", LOW, SILENT)
+    monitor.run(2 * HOUR)
+    before = monitor.run(2 * HOUR, POOR)
+    assert [one.phase for one in whole(before).alerts] == [Phase.FIRING, Phase.OK]
+    for minute in range(4 * 60):
+        report = monitor.step()
+        low, silent = whole(report).alerts
+        assert (low.phase, low.since) == (Phase.FIRING, whole(before).alerts[0].since)
+        assert silent.firing == (minute + 1 > 120)
+        if minute >= 60:
+            assert whole(report).state is WindowState.STALE
+            assert whole(report).estimates() == {}
+            assert low.held
+    monitor.send(1)
+    low, silent = whole(monitor.step()).alerts
+    assert not silent.firing
+    assert low.firing
+
+
+def test_e7_silence_while_pending_never_fires(monitor: Monitor) -> None:
+    monitor.run(2 * HOUR)
+    assert phase(monitor.run(25 * 60, POOR)) is Phase.PENDING
+    for _ in range(6 * 60):
+        assert phase(monitor.step()) is Phase.PENDING
+
+
+@pytest.mark.parametrize(
+    ("minutes", "expected"),
+    [
+        pytest.param(0, Phase.OK, id="ok"),
+        pytest.param(25, Phase.PENDING, id="pending"),
+        pytest.param(100, Phase.FIRING, id="firing"),
+    ],
+)
+def test_e8_a_kill_changes_nothing(tmp_path: Path, minutes: int, expected: Phase) -> None:
+    """The twin that was never killed says the same, minute by minute: the dwell goes on where it was."""
+    killed, twin = (Monitor(tmp_path / name, LOW) for name in ("killed", "twin"))
+    for one in (killed, twin):
+        one.run(2 * HOUR)
+        if minutes:
+            one.run(minutes * 60, POOR)
+    killed.restart(away=0.0)
+    first, twins = killed.step(), twin.step()
+    assert phase(first) is phase(twins) is expected
+    assert alert(first).since == alert(twins).since
+    fired = [[phase(one.run(60, POOR)) for _ in range(90)].index(Phase.FIRING) for one in (killed, twin)]
+    # Of the dwell only the time between the last evaluation and the first after the start is not counted.
+    assert 0 <= fired[0] - fired[1] <= 1
+
+
+def test_e8_being_away_for_a_day_fires_nothing(tmp_path: Path) -> None:
+    monitor = Monitor(tmp_path / "state", LOW, SILENT)
+    monitor.run(2 * HOUR)
+    monitor.run(25 * 60, POOR)
+    monitor.restart(away=86_400.0)
+    first = whole(monitor.step())
+    assert [one.phase for one in first.alerts] == [Phase.PENDING, Phase.OK]
+    assert first.state is WindowState.STALE
+
+
+def test_e9_a_start_with_empty_state_warms_up_and_fires_nothing(tmp_path: Path) -> None:
+    monitor = Monitor(tmp_path / "state", LOW, SILENT)
+    first = whole(monitor.step())
+    assert first.state is WindowState.WARMING
+    assert not any(one.firing for one in first.alerts)
+
+
+def test_e10_a_backlog_of_old_bad_records_freezes_alerts_and_the_newest_decide(tmp_path: Path) -> None:
+    monitor = Monitor(tmp_path / "state", LOW, options=IngestOptions(catching_up_bytes=1000))
+    monitor.run(2 * HOUR)
+    lag = monitor.source.lag
+    monitor.source.lag = lambda: replace(lag(), bytes=2000)  # type: ignore[method-assign]
+    for _ in range(120):
+        monitor.send(10, POOR)
+        report = monitor.step()
+        assert whole(report).state is WindowState.CATCHING_UP
+        assert whole(report).estimates() == {}
+        assert (phase(report), alert(report).held) == (Phase.OK, True)
+    monitor.send(500, HEALTHY)
+    monitor.source.lag = lag  # type: ignore[method-assign]
+    report = monitor.step()
+    assert whole(report).valid
+    assert phase(report) is Phase.OK
+
+
+def test_e10_nothing_is_judged_before_the_first_look_at_what_is_unread(monitor: Monitor) -> None:
+    monitor.run(2 * HOUR)
+    monitor.restart()
+    assert whole(monitor.evaluate()).state is WindowState.CATCHING_UP
+    monitor.tick()
+    assert whole(monitor.evaluate()).valid
+
+
+@pytest.mark.parametrize("days", [1.0, -1.0])
+def test_e11_a_clock_that_is_set_by_a_day_evicts_and_fires_nothing(tmp_path: Path, days: float) -> None:
+    monitor = Monitor(tmp_path / "state", LOW, SILENT, split=True, forget=HOUR)
+    monitor.run(2 * HOUR, site="A")
+    before = Moment(monitor.now, monitor.running, monitor.running)
+    monitor.now += 86_400.0 * days
+    found = surprise(before, Moment(monitor.now, monitor.running, monitor.running))
+    assert found.jumped_seconds == pytest.approx(86_400.0 * days)
+    monitor.ingestion.clock_jumped(found.jumped_seconds)
+    for _ in range(10):
+        report = monitor.step()
+        assert [one.records for one in report.segments] == [500, 500]
+        assert whole(report).valid
+        assert not any(one.phase is not Phase.OK for segment in report.segments for one in segment.alerts)
+
+
+def test_e12_after_a_suspension_nothing_is_judged_before_what_is_unread_was_read(tmp_path: Path) -> None:
+    monitor = Monitor(tmp_path / "state", LOW, SILENT)
+    monitor.run(2 * HOUR)
+    before = Moment(monitor.now, monitor.running, monitor.running)
+    monitor.now, monitor.running = monitor.now + 3 * HOUR, monitor.running + 3 * HOUR
+    assert surprise(before, Moment(monitor.now, monitor.running, before.awake)) == Surprise(0.0, suspended=True)
+    monitor.ingestion.doubt()
+    held = whole(monitor.evaluate())
+    assert held.state is WindowState.CATCHING_UP
+    assert not any(one.firing for one in held.alerts)
+    monitor.tick()
+    assert whole(monitor.evaluate()).state is WindowState.STALE
+    monitor.send(5)
+    assert whole(monitor.step()).valid
+
+
+@pytest.mark.parametrize(
+    ("time", "accepted"),
+    [
+        pytest.param("2026-10-25T02:30:00+02:00", True, id="in the hour that comes twice"),
+        pytest.param("2016-12-31T23:59:60Z", False, id="leap second"),
+        pytest.param("2026-10-25T02:30:00", False, id="without a zone"),
+    ],
+)
+def test_e13_odd_times_have_no_effect_or_are_refused(monitor: Monitor, time: str, *, accepted: bool) -> None:
+    """A leap second that was smeared or refused is one record; none changes what the others say."""
+    monitor.run(HOUR)
+    monitor.send(1)
+    monitor.lines[-1] = monitor.lines[-1].replace(f"{monitor.now}".encode(), f'"{time}"'.encode())
+    report = monitor.step()
+    counters = monitor.ingestion.counters
+    rejected = sum(count for name, count in counters.items() if name[0] == "records_rejected_total")
+    assert rejected == (0 if accepted else 1)
+    assert whole(report).valid
+
+
+@pytest.mark.parametrize("broken", ["raises", "nan"])
+def test_e15_an_estimator_that_fails_silences_nobody_else(
+    monitor: Monitor, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    """One that the consensus does not hear is missing; the window stays valid."""
+    monitor.run(HOUR)
+
+    def estimate(*_: object) -> Estimate:
+        if broken == "raises":
+            raise ZeroDivisionError("as if")
+        return Estimate(float("nan"), 500)
+
+    monkeypatch.setattr(AverageConfidence, "estimate", estimate)
+    report = monitor.step()
+    assert whole(report).valid
+    assert report.errors == {"ac": 1, "ac_ts": 1}
+    assert isinstance(whole(report).results["ac"], NoEstimate)
+    assert len(whole(report).estimates()) == len(whole(report).results) - 2
+
+
+def test_e15_without_one_of_its_voices_the_consensus_is_an_error_and_the_others_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rules on other estimators are still judged; those on the consensus are held."""
+    monitor = Monitor(tmp_path / "state", LOW, replace(LOW, name="atc", estimator="atc_mc_ts"))
+    monitor.run(2 * HOUR)
+    monitor.run(25 * 60, POOR)
+
+    def estimate(*_: object) -> Estimate:
+        raise ZeroDivisionError("as if")
+
+    monkeypatch.setattr(DifferenceOfConfidences, "estimate", estimate)
+    report = monitor.run(HOUR, POOR)
+    assert whole(report).state is WindowState.ERROR
+    assert set(whole(report).results) - set(whole(report).estimates()) == {"doc", "doc_ts", "consensus"}
+    on_consensus, on_atc = whole(report).alerts
+    assert (on_consensus.phase, on_consensus.held) == (Phase.PENDING, True)
+    assert (on_atc.phase, on_atc.held) == (Phase.FIRING, False)
+
+
+def test_e17_a_segment_that_vanished_is_forgotten_with_its_alerts(tmp_path: Path) -> None:
+    monitor = Monitor(tmp_path / "state", LOW, split=True, forget=6 * HOUR)
+    monitor.run(2 * HOUR, site="A")
+    report = monitor.run(2 * HOUR, POOR, site="B")
+    assert [one.name for one in report.segments] == ["all", "site=A", "site=B"]
+    assert phase(report, "site=B") is Phase.FIRING
+    monitor.run(5 * HOUR, site="A")
+    report = monitor.run(2 * HOUR, site="A")
+    assert [one.name for one in report.segments] == ["all", "site=A"]
+    monitor.restart()
+    report = monitor.run(60, site="A")
+    assert [one.name for one in report.segments] == ["all", "site=A"]
+    assert phase(monitor.run(60, site="B"), "site=B") is Phase.OK
+
+
+def test_e18_a_lowered_threshold_takes_effect_and_the_dwell_begins_anew(monitor: Monitor) -> None:
+    monitor.run(2 * HOUR)
+    assert phase(monitor.run(25 * 60, POOR)) is Phase.PENDING
+    monitor.restart(away=0.0, alerts=(replace(LOW, drop=0.04),))
+    for _ in range(30):
+        assert phase(monitor.run(60, POOR)) is Phase.PENDING
+    assert phase(monitor.run(5 * 60, POOR)) is Phase.FIRING
+    monitor.restart(away=0.0, alerts=(replace(LOW, drop=None, below=0.1),))
+    assert phase(monitor.step()) is Phase.OK
+
+
+def test_e20_refused_records_raise_their_own_alert_and_none_on_accuracy(tmp_path: Path) -> None:
+    monitor = Monitor(tmp_path / "state", LOW, DEGRADED)
+    monitor.run(2 * HOUR)
+    for _ in range(60):
+        monitor.send(47, POOR)
+        monitor.lines.extend([b'{"probs": [0.5, 0.5]}\n'] * 3)
+        report = monitor.step()
+    low, degraded = whole(report).alerts
+    assert report.input.rejected_share == pytest.approx(0.06)
+    assert whole(report).state is WindowState.DEGRADED_INPUT
+    assert whole(report).estimates() == {}
+    assert low.phase is not Phase.FIRING
+    assert low.held
+    assert degraded.firing
+
+
+def test_an_argmax_in_place_of_probabilities_says_nothing_rather_than_one(monitor: Monitor) -> None:
+    """Every estimator that goes by confidence would say 100%: a wrong all-clear."""
+    monitor.run(HOUR)
+    for number in range(600):
+        monitor.lines.append(b'{"probs": [1, 0, 0]}\n' if number % 3 else b'{"probs": [0, 1, 0]}\n')
+    report = monitor.step()
+    assert report.input.one_hot
+    assert whole(report).state is WindowState.DEGRADED_INPUT
+
+
+def test_records_of_another_version_say_so_and_not_that_all_is_well(monitor: Monitor) -> None:
+    monitor.run(HOUR, version="2.1")
+    report = monitor.run(HOUR, version="2.2")
+    assert whole(report).state is WindowState.VERSION_MISMATCH
+    assert whole(report).estimates() == {}
+    report = monitor.run(HOUR, version="2.1")
+    assert whole(report).valid
+
+
+def test_a_segment_says_what_its_own_window_holds(tmp_path: Path) -> None:
+    monitor = Monitor(tmp_path / "state", LOW, split=True)
+    for _ in range(60):
+        monitor.send(5, HEALTHY, site="A")
+        monitor.send(5, POOR, site="B")
+        report = monitor.step()
+    good, bad = named(report, "site=A"), named(report, "site=B")
+    assert good.estimates()["consensus"].accuracy - bad.estimates()["consensus"].accuracy > 0.15
+    assert sum(good.predicted) == good.records == 300

@@ -1,0 +1,127 @@
+"""The schedule, on the real APScheduler."""
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from monitor.configuration.config import Cron, Every
+from monitor.schedule import Schedule, cron_problem
+
+LIMIT = 20.0
+
+
+class Heard:
+    """What a schedule tells, counted; can be waited for."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self.counts: Counter[str] = Counter()
+
+    def __call__(self, what: str) -> None:
+        """Count something."""
+        with self._changed:
+            self.counts[what] += 1
+            self._changed.notify_all()
+
+    def wait_for(self, what: str, count: int) -> None:
+        """Wait until something happened so often."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: self.counts[what] >= count, LIMIT), self.counts
+
+
+@pytest.fixture
+def heard() -> Heard:
+    """What is told."""
+    return Heard()
+
+
+@pytest.fixture
+def schedule(heard: Heard) -> Iterator[Schedule]:
+    """A schedule that is stopped in the end."""
+    schedule = Schedule(
+        missed=lambda name: heard(f"missed {name}"),
+        skipped=lambda name: heard(f"skipped {name}"),
+        failed=lambda name: heard(f"failed {name}"),
+    )
+    yield schedule
+    schedule.stop()
+
+
+@pytest.mark.parametrize("when", [Every(3600.0), Cron("0 0 1 1 *")], ids=["interval", "cron"])
+def test_a_job_runs_at_once_and_not_only_after_its_first_period(
+    schedule: Schedule, heard: Heard, when: Every | Cron
+) -> None:
+    schedule.add("density", when, lambda: heard("ran"))
+    schedule.start()
+    heard.wait_for("ran", 1)
+
+
+def test_e14_runs_that_are_due_while_one_is_running_are_skipped_counted_and_never_queued(
+    schedule: Schedule, heard: Heard
+) -> None:
+    go_on = threading.Event()
+
+    def slow() -> None:
+        heard("ran")
+        go_on.wait(LIMIT)
+
+    schedule.add("density", Every(0.05), slow)
+    schedule.start()
+    heard.wait_for("skipped density", 5)
+    assert heard.counts["ran"] == 1
+    go_on.set()
+    heard.wait_for("ran", 3)
+    assert heard.counts["missed density"] == 0
+
+
+def test_a_slow_model_does_not_hold_up_another(schedule: Schedule, heard: Heard) -> None:
+    go_on = threading.Event()
+
+    def slow() -> None:
+        go_on.wait(LIMIT)
+
+    schedule.add("slow", Every(0.1), slow)
+    schedule.add("quick", Every(0.05), lambda: heard("quick"))
+    schedule.start()
+    heard.wait_for("quick", 5)
+    go_on.set()
+
+
+def test_a_job_that_raises_is_counted_and_runs_again(schedule: Schedule, heard: Heard) -> None:
+    def job() -> None:
+        raise ZeroDivisionError("as if")
+
+    schedule.add("density", Every(0.05), job)
+    schedule.start()
+    heard.wait_for("failed density", 3)
+
+
+def test_e11_after_the_clock_was_set_back_everything_runs_now_and_not_in_a_day(
+    schedule: Schedule, heard: Heard
+) -> None:
+    """APScheduler waits for the wall clock; told that it was set, it does not."""
+    schedule.add("density", Every(86_400.0), lambda: heard("ran"))
+    schedule.start()
+    heard.wait_for("ran", 1)
+    schedule.run_all_now()
+    heard.wait_for("ran", 2)
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        pytest.param("*/5 * * * *", None, id="every five minutes"),
+        pytest.param("0 6 * * mon-fri", None, id="in the morning"),
+        pytest.param("61 * * * *", "59", id="no such minute"),
+        pytest.param("* * * *", "4", id="four fields"),
+        pytest.param("0 0 30 2 *", "never", id="never"),
+        pytest.param("", "0", id="nothing"),
+    ],
+)
+def test_a_crontab_line_is_checked(line: str, problem: str | None) -> None:
+    found = cron_problem(line)
+    assert (
+        (found is None) if problem is None else (found is not None and problem in found.lower().replace("zero", "0"))
+    ), found
