@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: run test lint bench torture lock clean
+.PHONY: run test lint bench torture lock sbom clean
 
 run: $(READY)
 	@$(BIN)/cpcmon demo
@@ -39,6 +39,11 @@ $(READY): requirements-dev.lock pyproject.toml
 
 lock: $(READY)
 	$(BIN)/pip-compile --quiet --upgrade --extra dev --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --output-file requirements-dev.lock pyproject.toml
+	$(BIN)/pip-compile --quiet --upgrade --generate-hashes --constraint requirements-dev.lock --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --output-file requirements.lock pyproject.toml
+
+# What an installation from requirements.lock consists of, in CycloneDX JSON.
+sbom: $(READY)
+	@$(BIN)/python deploy/sbom.py requirements.lock
 
 clean:
 	rm -rf .venv .demo .bench build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
