@@ -21,6 +21,7 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks.speed
 	$(BIN)/python -m benchmarks.windows
 	$(BIN)/python -m benchmarks.ingest
+	$(BIN)/python -m benchmarks.serve
 	$(BIN)/python -m benchmarks.coverage
 
 # A thousand kills, every system call, long random histories, fuzzing. Less: make torture TORTURE="--kills 100 --points 5"

@@ -3,7 +3,9 @@
 import os
 import re
 import subprocess
+import time
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
@@ -24,6 +26,32 @@ def run(command: list[str], folder: Path) -> str:
     return ran.stdout
 
 
+def watch_the_daemon(folder: Path) -> None:
+    """Start the daemon as the README says, on a port that is free, and see what it says of site B."""
+    (console,) = blocks("console")
+    command = console.removeprefix("$ ").split()
+    with subprocess.Popen(
+        [*command, "--web.listen-address", "127.0.0.1:0"], cwd=folder, stderr=subprocess.PIPE, text=True
+    ) as daemon:
+        assert daemon.stderr is not None
+        try:
+            line = next(line for line in daemon.stderr if "is ready on" in line)
+            (url,) = re.findall(r"http://[^/]+/", line)
+            deadline = time.monotonic() + 60.0
+            while 'estimator="consensus",model="density",segment="site=B"' not in (page := _read(f"{url}metrics")):
+                assert time.monotonic() < deadline, page
+                time.sleep(0.2)
+            assert "site" in _read(url)
+        finally:
+            daemon.terminate()
+        assert daemon.wait(30) == 0
+
+
+def _read(url: str) -> str:
+    with urlopen(url, timeout=30) as answer:  # noqa: S310 - our own
+        return str(answer.read().decode())
+
+
 def test_every_command_of_the_readme_works_from_a_fresh_clone(fresh: Path) -> None:
     """`make run` first, then calibrate, estimate and evaluate on its example, then the three lines of Python."""
     shell = blocks("sh")
@@ -34,7 +62,10 @@ def test_every_command_of_the_readme_works_from_a_fresh_clone(fresh: Path) -> No
     assert "consensus" in printed[2]
     assert "| `consensus` |" in printed[3]
     assert "density site=B: 1,500 records, estimated accuracy" in printed[4]
+    assert "1 model" in printed[5]
+    assert "CpcmonAccuracyLow" in (fresh / ".demo/rules.yml").read_text(encoding="utf-8")
     assert (fresh / ".demo/errors.svg").stat().st_size > 2000
+    watch_the_daemon(fresh)
     (python,) = blocks("python")
     assert len([line for line in python.splitlines() if line]) == 3
     assert "Estimate(accuracy=" in run([str(fresh / ".venv/bin/python"), "-c", python], fresh)

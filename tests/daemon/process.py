@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.error import HTTPError
@@ -31,7 +31,7 @@ def write_reference(folder: Path, name: str = "density", seed: int = 1) -> tuple
     return reference, vectors, labels
 
 
-def write_records(path: Path, vectors: Singles, **fields: object) -> None:
+def write_records(path: Path, vectors: Iterable[Sequence[float]] | Singles, **fields: object) -> None:
     """Append records to a file, as a gateway does; a list among the fields gives one value to each."""
     with path.open("a", encoding="utf-8") as file:
         for row, vector in enumerate(vectors):

@@ -285,3 +285,19 @@ def test_run_and_check_config_and_rules_agree_on_the_configuration(site: Site) -
         command = [sys.executable, "-m", "monitor", *words, str(site.config)]
         done = subprocess.run(command, check=False, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
+
+
+def test_b16_a_stop_under_load_finishes_the_batch_and_loses_nothing(site: Site) -> None:
+    """Stopped while it reads, it exits 0; started again it reads the rest, and no record twice."""
+    counter = 'cpcmon_records_total{model="density",source="results"}'
+    for number in range(20):
+        write_records(site.inbox / f"{number}.jsonl", [*HEALTHY] * 20, id=[f"{number}-{n}" for n in range(20_000)])
+    seen = 0.0
+    with running(site.config) as process:
+        while not seen:
+            seen = process.metrics().get(counter, 0.0)
+        assert process.stop() == 0
+    with running(site.config) as process:
+        page = process.wait_for(counter, 400_000.0)
+        assert sum(value for key, value in page.items() if key.startswith("cpcmon_records_rejected_total")) == 0
+        assert process.stop() == 0

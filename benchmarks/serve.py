@@ -1,0 +1,122 @@
+"""What a scrape costs: the page against the library's writer, and the server against a bare copy over loopback."""
+
+import socket
+import statistics
+import threading
+import time
+from collections.abc import Callable
+from urllib.request import urlopen
+
+from prometheus_client import CollectorRegistry, Gauge, generate_latest
+
+from benchmarks.windows import gauge_of, outputs
+from monitor.core.report import ModelReport, ReferenceFacts, SegmentReport
+from monitor.core.segments import ALL, Segment
+from monitor.core.totals import totals_of
+from monitor.core.window_state import WindowState
+from monitor.sinks.prometheus import PrometheusSink
+from monitor.web.messages import Page, Response
+from monitor.web.server import WebServer
+
+ROUNDS = 9
+SEGMENTS = 80
+
+
+def report() -> ModelReport:
+    """Return a report of about ten thousand series."""
+    gauge = gauge_of(10)
+    found = totals_of(gauge, outputs(1000, 10, 2)[0]).estimate()
+    segments: list[Segment] = [ALL, *((("site", f"S{number}"),) for number in range(SEGMENTS))]
+    facts = ReferenceFacts("1", "", "", tuple(f"class {n}" for n in range(10)), 1000, 0.8, 1.0)
+    windows = tuple(
+        SegmentReport(
+            segment,
+            1000,
+            WindowState.OK,
+            found.estimators,
+            found.disagreement,
+            predicted=(100,) * 10,
+            last_record_at=1.0,
+        )
+        for segment in segments
+    )
+    return ModelReport("model", 1.0, 0.0, facts, windows)
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """Return how long something takes."""
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def library_page(page: bytes) -> Callable[[], bytes]:
+    """Return what makes a page of as many series with the library's own gauges, set anew each time."""
+    registry = CollectorRegistry()
+    gauge = Gauge("cpcmon_estimated_accuracy_ratio", "x", ["model", "segment", "estimator"], registry=registry)
+    series = sum(1 for line in page.splitlines() if not line.startswith(b"#"))
+
+    def make() -> bytes:
+        for number in range(series):
+            gauge.labels("model", f"site=S{number // 100}", f"estimator{number % 100}").set(0.5)
+        return generate_latest(registry)
+
+    return make
+
+
+def bare_copy(page: bytes) -> Callable[[], None]:
+    """Return what sends the same bytes over a loopback connection, with nothing around them."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        while True:
+            connection, _ = listener.accept()
+            with connection:
+                connection.sendall(page)
+
+    threading.Thread(target=serve, daemon=True).start()
+
+    def copy() -> None:
+        with socket.create_connection(listener.getsockname()) as connection:
+            while connection.recv(1 << 16):
+                pass
+
+    return copy
+
+
+def show(name: str, bar: str, rounds: list[float], *, holds: bool | None) -> None:
+    """Print a ratio."""
+    verdict = "" if holds is None else "holds" if holds else "missed"
+    span = f"{min(rounds):.3g} to {max(rounds):.3g}"
+    print(f"{name:72} {statistics.median(rounds):8.3g}  {span:18} {bar:8} {verdict}")
+
+
+def main() -> None:
+    """Measure."""
+    found = report()
+    sink = PrometheusSink()
+
+    def ours() -> bytes:
+        sink.publish(found)
+        return sink.page()
+
+    page = ours()
+    library, copy = library_page(page), bare_copy(page)
+    server = WebServer("127.0.0.1:0", {"/metrics": Page(lambda _: Response(sink.page()))}, None)
+    server.start()
+
+    def scrape() -> None:
+        with urlopen(f"{server.url}metrics") as answer:  # noqa: S310 - our own
+            answer.read()
+
+    lines = sum(1 for line in page.splitlines() if not line.startswith(b"#"))
+    print(f"{lines:,} series, {len(page) / 1e6:.2f} MB; publishing and writing them: {seconds(ours) * 1e3:.1f} ms")
+    rounds = [seconds(library) / seconds(ours) for _ in range(ROUNDS)]
+    show("the library's gauges over our page, as many series", ">= 5", rounds, holds=statistics.median(rounds) >= 5)
+    rounds = [seconds(scrape) / seconds(copy) for _ in range(ROUNDS)]
+    show("a scrape over HTTP over a bare copy of the same bytes", "", rounds, holds=None)
+    server.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,181 @@
+"""One configuration at work, on the real schedule and ingestion; only the clock is ours."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from monitor.assembly import Assembly
+from monitor.clocks import Moment
+from monitor.configuration.config import Config, Every, Storage
+from monitor.core.report import ModelReport
+from monitor.core.window_state import WindowState
+from monitor.progress import Progress
+from monitor.telemetry import DaemonFacts, Telemetry
+from monitor.work import Work
+from tests.evaluation.driver import LOW, Monitor
+
+LIMIT = 20.0
+
+
+class Clock:
+    """Clocks that stand still until they are set."""
+
+    def __init__(self, monitor: Monitor) -> None:
+        self.moment = Moment(monitor.now, monitor.running, monitor.running)
+
+    def __call__(self) -> Moment:
+        """Read them."""
+        return self.moment
+
+    def forward(self, seconds: float) -> None:
+        """Let time pass."""
+        now, running, awake = self.moment.now, self.moment.running, self.moment.awake
+        self.moment = Moment(now + seconds, running + seconds, awake + seconds)
+
+
+class Site:
+    """Work on a model, and what came of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.monitor = Monitor(folder / "state", LOW)
+        self.monitor.config = replace(self.monitor.config, evaluate=Every(0.1))
+        self.monitor.evaluator.config = self.monitor.config
+        self.monitor.send(400)
+        self.clock = Clock(self.monitor)
+        self.progress = Progress()
+        self.telemetry = Telemetry(lambda: DaemonFacts(("density",), {}, None))
+        self.telemetry.configured(["density"])
+        self.published: list[ModelReport] = []
+        self.retracted: list[ModelReport] = []
+        self.failures: list[BaseException] = []
+        assembly = Assembly(
+            Config(Storage(folder), (), (self.monitor.config,)),
+            self.monitor.ingestion,
+            {"density": self.monitor.evaluator},
+        )
+        # The driver has started it already; a second start would count what is stored twice.
+        self.monitor.ingestion.start = lambda now: None  # type: ignore[method-assign]  # noqa: ARG005
+        self.work = Work(
+            assembly,
+            self.telemetry,
+            self.progress,
+            publish=self.published.append,
+            retract=self.retracted.append,
+            failed=self.failures.append,
+            clock=self.clock,
+        )
+
+    def counted(self, name: str) -> float:
+        """Return a counter of the daemon's own."""
+        lines = self.telemetry.page().decode().splitlines()
+        lines = [line for line in lines if line.startswith((f"{name} ", f"{name}{{"))]
+        return sum(float(line.rpartition(" ")[2]) for line in lines)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    """Work that is stopped in the end."""
+    site = Site(tmp_path)
+    yield site
+    site.work.stop()
+    site.monitor.state.close()
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    """Wait until something has happened on another thread."""
+    deadline = time.monotonic() + LIMIT
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_first_look_at_the_sources_comes_before_the_first_evaluation(site: Site) -> None:
+    site.work.start()
+    wait_for(lambda: site.published)
+    assert site.published[0].segments[0].records == 400
+    assert site.published[0].segments[0].valid
+    assert site.work.unevaluated() == []
+
+
+def test_an_evaluation_that_raises_takes_its_numbers_back_and_is_tried_again(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.work.start()
+    wait_for(lambda: site.published)
+    evaluate = type(site.monitor.evaluator).evaluate
+
+    def broken(*_: object) -> ModelReport:
+        raise ZeroDivisionError("as if")
+
+    monkeypatch.setattr(type(site.monitor.evaluator), "evaluate", broken)
+    wait_for(lambda: site.counted("cpcmon_evaluation_failures_total") >= 3)
+    (taken_back,) = site.retracted
+    (whole,) = taken_back.segments
+    assert (whole.state, dict(whole.results), whole.records) == (WindowState.ERROR, {}, 400)
+    assert all(alert.held for alert in whole.alerts)
+    assert taken_back.at == site.published[-1].at
+    before = len(site.published)
+    monkeypatch.setattr(type(site.monitor.evaluator), "evaluate", evaluate)
+    wait_for(lambda: len(site.published) > before)
+    assert site.published[-1].segments[0].valid
+
+
+def test_numbers_that_no_evaluation_confirms_are_taken_back(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An evaluation that hangs: a frozen number would look healthy for ever."""
+    go_on = threading.Event()
+    site.work.start()
+    wait_for(lambda: site.published)
+    evaluate = type(site.monitor.evaluator).evaluate
+
+    def hanging(*arguments: object) -> ModelReport:
+        go_on.wait(LIMIT)
+        return evaluate(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(type(site.monitor.evaluator), "evaluate", hanging)
+    wait_for(lambda: site.counted("cpcmon_scheduler_skipped_total"))
+    site.clock.forward(299.0)
+    site.work.look_at_the_clocks()
+    assert site.retracted == []
+    site.clock.forward(2.0)
+    site.work.look_at_the_clocks()
+    site.work.look_at_the_clocks()
+    (taken_back,) = site.retracted
+    assert taken_back.segments[0].state is WindowState.ERROR
+    go_on.set()
+
+
+def test_e11_a_clock_that_is_set_is_counted_and_everything_is_judged_again(site: Site) -> None:
+    site.work.start()
+    wait_for(lambda: site.published)
+    moment = site.clock.moment
+    site.clock.moment = replace(moment, now=moment.now - 86_400.0)
+    site.work.look_at_the_clocks()
+    assert site.counted("cpcmon_clock_jumps_total") == 1.0
+    wait_for(lambda: site.published[-1].at < moment.now - 86_000.0)
+    wait_for(lambda: site.published[-1].segments[0].valid)
+    assert site.published[-1].segments[0].records == 400
+
+
+def test_intake_that_fails_is_told_and_not_hidden(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("as if")
+
+    site.work.start()
+    monkeypatch.setattr(site.monitor.ingestion, "tick", broken)
+    wait_for(lambda: site.failures)
+    assert isinstance(site.failures[0], ZeroDivisionError)
+
+
+def test_a_stroke_that_does_not_move_is_unhealthy() -> None:
+    progress = Progress(stuck_seconds=120.0)
+    assert progress.problems(0.0) == []
+    progress.moved("ingestion", 0.0)
+    progress.moved("evaluation", 50.0)
+    assert progress.problems(120.0) == []
+    assert progress.problems(121.0) == ["ingestion has not moved for 121 seconds"]
+    progress.end("ingestion")
+    assert progress.problems(130.0) == []
