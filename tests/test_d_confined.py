@@ -113,6 +113,7 @@ done
 cd /
 exec setpriv --reuid "$SOMEBODY" --regid "$SOMEBODY" --clear-groups --no-new-privs --inh-caps=-all --bounding-set=-all \
   env -i PATH=/usr/bin:/bin LANG=C.UTF-8 PYTHONPATH="$here/app:$here/site" PYTHONHOME="$here/python" \
+  LD_LIBRARY_PATH="$here/python/lib" \
   sh -euc 'cd "$1"; shift; "$@"' confined "$here" "$@"
 """
 

@@ -33,7 +33,8 @@ class Poisoned(LineDecoder):
             yield piece
 
 folder, state = Path(sys.argv[1]), Path(sys.argv[2])
-inbox = Inbox(folder, guard=CrashGuard(state / "guard"))
+inbox = Inbox(folder)
+inbox.guard = CrashGuard(state / "guard")
 inbox.decoder = Poisoned()
 if (state / "positions").exists():
     inbox.committed, inbox.lines, inbox.counted = pickle.loads((state / "positions").read_bytes())
