@@ -191,19 +191,21 @@ class Daemon:
             return f"storage: expected {here!r} as at the start, found {there!r}: restart cpcmon to move it"
         before = standing.config, self._references
         standing.busy = "reloading"
-        if standing.work is not None:
-            standing.work.stop()
-            standing.work = None
+        self._stop_work()
         try:
             self._begin(state, config, references)
         except StateError:
             raise
         except CpcmonError as error:
-            if standing.work is not None:
-                standing.work.stop()
+            self._stop_work()
             self._begin(state, *before)
             return str(error)
         return None
+
+    def _stop_work(self) -> None:
+        work, self._standing.work = self._standing.work, None
+        if work is not None:
+            work.stop()
 
     # What the web server asks, on its own threads
 
