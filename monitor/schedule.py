@@ -5,6 +5,7 @@ out and counted, never queued. The scheduler follows the wall clock, so after th
 """
 
 import logging
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -19,6 +20,7 @@ from apscheduler.events import (
 from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.jobstores.base import JobLookupError
 from apscheduler.schedulers.background import BackgroundScheduler
+from apscheduler.triggers.base import BaseTrigger
 from apscheduler.triggers.cron import CronTrigger
 from apscheduler.triggers.interval import IntervalTrigger
 
@@ -44,8 +46,7 @@ class Schedule:
 
     def add(self, name: str, when: Every | Cron, job: Callable[[], None]) -> None:
         """Run a job now, and then on time."""
-        trigger = IntervalTrigger(seconds=when.seconds) if isinstance(when, Every) else _cron(when.line)
-        self._scheduler.add_job(job, trigger, id=name, next_run_time=datetime.now(UTC))
+        self._scheduler.add_job(job, _trigger(when), id=name, next_run_time=datetime.now(UTC))
 
     def start(self) -> None:
         """Begin."""
@@ -72,8 +73,49 @@ class Schedule:
             self._failed(event.job_id)
 
 
+class _NoBacklog(BaseTrigger):  # type: ignore[misc]  # APScheduler has no types
+    """Another trigger, in which all times that have passed are one.
+
+    APScheduler lists every run that was missed, and only then takes the last. A machine that starts in 1970 and asks a
+    time server later would list fifty years of them, and run out of memory.
+    """
+
+    def __init__(self, trigger: BaseTrigger) -> None:
+        self._trigger = trigger
+
+    def get_next_fire_time(self, previous: datetime | None, now: datetime) -> datetime | None:
+        """Return when to run after `previous`, not before `now`."""
+        found: datetime | None = self._trigger.get_next_fire_time(previous, now)
+        return found if found is None else max(found, now)
+
+
+def _trigger(when: Every | Cron) -> BaseTrigger:
+    return _NoBacklog(
+        IntervalTrigger(seconds=when.seconds, timezone=UTC) if isinstance(when, Every) else _cron(when.line)
+    )
+
+
+_CRON_FIELDS = 5
+_WEEK = ("sun", "mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_NUMBERED_DAYS = re.compile(r"(?:(?P<every>[*])|(?P<first>[0-7])(?:-(?P<last>[0-7]))?)(?:/(?P<step>[1-9]))?")
+
+
 def _cron(line: str) -> CronTrigger:
-    return CronTrigger.from_crontab(line, timezone=UTC)
+    fields = line.split()
+    if len(fields) == _CRON_FIELDS:
+        fields[-1] = ",".join(_named_days(part) for part in fields[-1].split(","))
+    return CronTrigger.from_crontab(" ".join(fields), timezone=UTC)
+
+
+def _named_days(part: str) -> str:
+    """Return days of the week by name. In a crontab 0 and 7 are Sunday; for APScheduler 0 is Monday."""
+    found = _NUMBERED_DAYS.fullmatch(part)
+    if found is None or part == "*":
+        return part
+    first = int(found["first"] or 0)
+    last = int(found["last"] or (6 if found["every"] or found["step"] else first))
+    # An empty list would be every day; what cannot be is left for APScheduler to refuse.
+    return ",".join(_WEEK[first : last + 1 : int(found["step"] or 1)]) or part
 
 
 def cron_problem(line: str) -> str | None:
@@ -82,6 +124,10 @@ def cron_problem(line: str) -> str | None:
         trigger = _cron(line)
     except ValueError as error:
         return str(error)
+    _, _, day, _, day_of_the_week = line.split()
+    if not day.startswith("*") and not day_of_the_week.startswith("*"):
+        # Cron runs when either fits, APScheduler when both do.
+        return "it names days of the month and days of the week: leave one of them *"
     if trigger.get_next_fire_time(None, datetime.now(UTC)) is None:
         return "it never comes true"
     return None

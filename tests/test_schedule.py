@@ -3,11 +3,12 @@
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from monitor.configuration.config import Cron, Every
-from monitor.schedule import Schedule, cron_problem
+from monitor.schedule import Schedule, _trigger, cron_problem
 
 LIMIT = 20.0
 
@@ -118,6 +119,10 @@ def test_e11_after_the_clock_was_set_back_everything_runs_now_and_not_in_a_day(
         pytest.param("* * * *", "4", id="four fields"),
         pytest.param("0 0 30 2 *", "never", id="never"),
         pytest.param("", "0", id="nothing"),
+        pytest.param("0 6 * * 1-5", None, id="days by number"),
+        pytest.param("0 6 * * 8", "8", id="no such day"),
+        pytest.param("0 6 * * 5-2", "higher", id="days backwards"),
+        pytest.param("0 6 1 * mon", "leave one of them *", id="two kinds of days"),
     ],
 )
 def test_a_crontab_line_is_checked(line: str, problem: str | None) -> None:
@@ -125,3 +130,37 @@ def test_a_crontab_line_is_checked(line: str, problem: str | None) -> None:
     assert (
         (found is None) if problem is None else (found is not None and problem in found.lower().replace("zero", "0"))
     ), found
+
+
+@pytest.mark.parametrize(
+    ("days", "expected"),
+    [
+        pytest.param("0", "Sun", id="0 is Sunday"),
+        pytest.param("7", "Sun", id="7 is Sunday too"),
+        pytest.param("1-5", "Mon Tue Wed Thu Fri", id="the working week"),
+        pytest.param("5-7", "Fri Sat Sun", id="up to Sunday"),
+        pytest.param("0-1", "Mon Sun", id="from Sunday"),
+        pytest.param("1,3", "Mon Wed", id="two days"),
+        pytest.param("*/2", "Tue Thu Sat Sun", id="every other day"),
+        pytest.param("1-5/2", "Mon Wed Fri", id="every other day of some"),
+        pytest.param("4/2", "Thu Sat", id="every other day from one on"),
+        pytest.param("mon-fri", "Mon Tue Wed Thu Fri", id="by name"),
+        pytest.param("*", "Mon Tue Wed Thu Fri Sat Sun", id="every day"),
+    ],
+)
+def test_days_of_the_week_are_counted_as_crontab_counts_them(days: str, expected: str) -> None:
+    """APScheduler counts from Monday: `1-5` would leave Mondays without an evaluation."""
+    trigger, at, found = _trigger(Cron(f"0 6 * * {days}")), datetime(2026, 11, 16, tzinfo=UTC), []  # a Monday
+    while (at := trigger.get_next_fire_time(None, at)) < datetime(2026, 11, 23, tzinfo=UTC):
+        found.append(f"{at:%a}")
+        at += timedelta(seconds=1)
+    assert " ".join(found) == expected
+
+
+@pytest.mark.parametrize("when", [Every(1.0), Cron("* * * * *")], ids=["interval", "cron"])
+def test_e11_fifty_years_of_missed_runs_are_not_listed(when: Every | Cron) -> None:
+    """A machine whose clock starts in 1970 and is set later: APScheduler would list every second since then."""
+    now = datetime(2026, 11, 16, tzinfo=UTC)
+    trigger = _trigger(when)
+    assert trigger.get_next_fire_time(datetime(1970, 1, 1, tzinfo=UTC), now) == now
+    assert now < trigger.get_next_fire_time(now, now) <= now + timedelta(minutes=1)
