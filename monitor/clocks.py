@@ -36,6 +36,11 @@ class Surprise:
     suspended: bool = False
     """Whether the machine slept."""
 
+    @property
+    def any(self) -> bool:
+        """Whether anything happened."""
+        return self.suspended or self.jumped_seconds != 0.0
+
 
 def surprise(before: Moment, after: Moment) -> Surprise:
     """Compare two looks at the clocks. What a time server slews is no surprise."""

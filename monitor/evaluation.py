@@ -33,7 +33,7 @@ _TIED_REFERENCE = 0.5
 class Snapshots(Protocol):
     """Where an evaluation finds the windows; see `pipeline.Ingestion`."""
 
-    def snapshot(self, model: str, now: float) -> ModelSnapshot:
+    def snapshot(self, model: str, now: float, running: float) -> ModelSnapshot:
         """Return all windows of a model at one instant."""
         ...
 
@@ -91,7 +91,7 @@ class Evaluator:
         began = time.perf_counter()
         if self.reference is None:
             return ModelReport(self.name, now, time.perf_counter() - began, None, self._unjudged())
-        taken = self.snapshots.snapshot(self.name, now)
+        taken = self.snapshots.snapshot(self.name, now, running)
         self._count_versions(taken)
         look = replace(taken.input, degraded=self._degraded(taken.input, self.reference))
         elapsed = 0.0 if self._last is None else max(0.0, running - self._last)

@@ -91,8 +91,10 @@ class Ingestion:
         self._arrivals = Arrivals()
         self._to_keep: dict[str, bytes | None] = {}
         self._monotonic = 0.0
-        self._doubtful = True
-        """Whether it is not known how much is unread: before the first tick, and after a suspension."""
+        self._doubts, self._dispelled = 1, 0
+        """How often it was doubted that what is unread is known, and how many of these doubts a tick has dispelled."""
+        self._look_due: float | None = None
+        """When the sources should be looked at again, on the steady clock."""
         self._pause = Pause()
         self._next_backup: float | None = None
         self._last_commit_at: float | None = None
@@ -134,12 +136,12 @@ class Ingestion:
             self._to_keep[name] = value
 
     def doubt(self) -> None:
-        """Take nothing for current until the next tick is over: this machine was suspended, or its clock was set."""
-        self._doubtful = True
+        """Take nothing for current until a tick that begins after this is over; may be called by any thread."""
+        with self._lock:
+            self._doubts += 1
 
     def clock_jumped(self, seconds: float) -> None:
-        """Go on as before, though this machine's clock was set forward, or back, by so much."""
-        self._doubtful = True
+        """Go on as before, though this machine's clock was set by so much since the last tick; called before the next."""
         with self._lock:
             for model in self._models.values():
                 model.windows.clock_jumped(seconds)
@@ -148,10 +150,17 @@ class Ingestion:
         """Return how far behind each source is."""
         return dict(self._lags)
 
-    def catching_up(self, now: float) -> bool:
-        """Tell whether so much is unread that estimates are of the past."""
+    def catching_up(self, now: float, running: float | None = None) -> bool:
+        """Tell whether so much is unread, or may be, that estimates are of the past; `running` is the clock of ticks."""
         options = self._options
-        return self._doubtful or any(
+        if self._dispelled != self._doubts:
+            return True
+        if running is not None and self._look_due is not None:
+            overdue = running - self._look_due
+            # Nobody has looked for so long: intake is paused, or hangs. What is unread by now may be as old.
+            if overdue > options.catching_up_age_seconds:
+                return True
+        return any(
             lag.bytes > options.catching_up_bytes
             or lag.files > options.catching_up_files
             or (lag.oldest_unread is not None and now - lag.oldest_unread > options.catching_up_age_seconds)
@@ -163,7 +172,7 @@ class Ingestion:
         with self._lock:
             return self._models[model].windows.totals()
 
-    def snapshot(self, model: str, now: float) -> ModelSnapshot:
+    def snapshot(self, model: str, now: float, running: float) -> ModelSnapshot:
         """Return all that an evaluation needs of a model; may be called by any thread."""
         with self._lock:
             watched = self._models[model]
@@ -175,7 +184,7 @@ class Ingestion:
                     n for key, n in self._counters.items() if key[0] == "records_total" and key[2] == model
                 ),
                 other_version=self._counters["records_other_version_total", model],
-                catching_up=self.catching_up(now),
+                catching_up=self.catching_up(now, running),
             )
 
     def _window_snapshot(self, model: WatchedModel, segment: Segment) -> WindowSnapshot:
@@ -219,12 +228,15 @@ class Ingestion:
             return Tick()
         before = self._counters.copy()
         commits = 0
+        doubts = self._doubts
         self._monotonic = monotonic
         try:
             for source in self._sources:
                 commits += self._drain(source, now)
                 self._lags[source.name] = source.lag()
-            self._doubtful = False
+            # Not those that came in the meantime: the machine may have slept since the sources were looked at.
+            self._dispelled = doubts
+            self._look_due = monotonic + min((source.next_poll_seconds() for source in self._sources), default=1.0)
             if self._pause.reason is not None:
                 self._resume(now)
             commits += self._write_what_is_left(now)

@@ -66,7 +66,8 @@ class Standing:
         models, work, state = tuple(model.name for model in self.config.models), self.work, self.state
         if work is None or state is None:
             return DaemonFacts(models, {}, None, digest=self.config.digest, http=http)
-        ingestion, now = work.ingestion, moment().now
+        ingestion, at = work.ingestion, moment()
+        now = at.now
         lags, age = ingestion.lags(), state.backup_age(now)
         return DaemonFacts(
             models,
@@ -76,7 +77,7 @@ class Standing:
             },
             ingestion.counters,
             ready=not self.not_ready(),
-            catching_up=ingestion.catching_up(now),
+            catching_up=ingestion.catching_up(now, at.running),
             paused=ingestion.paused is not None,
             state_bytes=state.size,
             backup_at=None if math.isinf(age) else now - age,

@@ -42,7 +42,7 @@ class Work:
         self._telemetry, self._progress = telemetry, progress
         self._publish, self._retract, self._failed = publish, retract, failed
         self._clock = clock
-        self._last_look = clock()
+        self._last_look = self._last_tick = clock()
         self._restored = False
         """Whether the windows are those of the state: what was rebuilt in part must not be written back."""
         self._stop = threading.Event()
@@ -57,7 +57,8 @@ class Work:
 
     def start(self) -> None:
         """Rebuild the windows, take in a first time, then judge and go on."""
-        self.ingestion.start(self._clock().now)
+        self._last_tick = self._clock()
+        self.ingestion.start(self._last_tick.now)
         self._restored = True
         self._thread.start()
         # What is known before the first tick is of the past; but a slow disk must not keep the page away.
@@ -80,16 +81,18 @@ class Work:
 
     def look_at_the_clocks(self) -> None:
         """Put right what goes by the wall clock, when that was set; called about once a second."""
-        before, self._last_look = self._last_look, self._clock()
-        found = surprise(before, self._last_look)
+        seen = self._clock()
+        found = surprise(self._last_look, seen)
         if found.jumped_seconds:
             log.warning("the clock was set by %+.0f seconds: windows and alerts go on as before", found.jumped_seconds)
             self._telemetry.clock_jumped()
-            self.ingestion.clock_jumped(found.jumped_seconds)
         elif found.suspended:
             log.warning("this machine was suspended: nothing is judged before what is unread has been looked at")
+        if found.any:
             self.ingestion.doubt()
-        if found.jumped_seconds or found.suspended:
+        # After the doubt: an evaluation compares with this look, too.
+        self._last_look = seen
+        if found.any:
             self._schedule.run_all_now()
         self._mark_late()
 
@@ -109,8 +112,11 @@ class Work:
     def _ingest(self) -> None:
         try:
             while not self._stop.is_set():
-                began = self._clock()
+                before, began = self._last_tick, self._clock()
+                self._last_tick = began
                 self._progress.moved("ingestion", began.running)
+                # On this thread: a tick that saw the new time first would find every segment silent since long.
+                self.ingestion.clock_jumped(surprise(before, began).jumped_seconds)
                 self.ingestion.tick(began.now, began.running)
                 self._telemetry.ticked(self._clock().running - began.running)
                 self._ticked.set()
@@ -121,6 +127,9 @@ class Work:
     def _job(self, evaluator: Evaluator) -> Callable[[], None]:
         def job() -> None:
             began = self._clock()
+            if surprise(self._last_look, began).any:
+                # The daemon's thread looks once a second, and this may come first.
+                self.ingestion.doubt()
             try:
                 report = evaluator.evaluate(began.now, began.running)
                 self.ingestion.keep(key_of(evaluator.name), evaluator.remembered())

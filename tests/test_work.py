@@ -41,10 +41,10 @@ class Site:
     """Work on a model, and what came of it."""
 
     def __init__(self, folder: Path) -> None:
-        self.monitor = Monitor(folder / "state", LOW)
+        self.monitor = Monitor(folder / "state", LOW, split=True, forget=30 * 86_400.0)
         self.monitor.config = replace(self.monitor.config, evaluate=Every(0.1))
         self.monitor.evaluator.config = self.monitor.config
-        self.monitor.send(400)
+        self.monitor.send(400, site="A")
         self.clock = Clock(self.monitor)
         self.progress = Progress()
         self.telemetry = Telemetry(lambda: DaemonFacts(("density",), {}, None))
@@ -114,7 +114,7 @@ def test_an_evaluation_that_raises_takes_its_numbers_back_and_is_tried_again(
     monkeypatch.setattr(type(site.monitor.evaluator), "evaluate", broken)
     wait_for(lambda: site.counted("cpcmon_evaluation_failures_total") >= 3)
     (taken_back,) = site.retracted
-    (whole,) = taken_back.segments
+    whole, _ = taken_back.segments
     assert (whole.state, dict(whole.results), whole.records) == (WindowState.ERROR, {}, 400)
     assert all(alert.held for alert in whole.alerts)
     assert taken_back.at == site.published[-1].at
@@ -158,6 +158,33 @@ def test_e11_a_clock_that_is_set_is_counted_and_everything_is_judged_again(site:
     wait_for(lambda: site.published[-1].at < moment.now - 86_000.0)
     wait_for(lambda: site.published[-1].segments[0].valid)
     assert site.published[-1].segments[0].records == 400
+
+
+@pytest.mark.parametrize("days", [40.0, -40.0])
+def test_e11_intake_that_sees_the_new_time_first_forgets_no_segment(site: Site, days: float) -> None:
+    """The daemon's thread looks at the clocks once a second; a tick may come before that, or in the middle of it."""
+    site.work.start()
+    wait_for(lambda: site.published)
+    moment = site.clock.moment
+    site.clock.moment = replace(moment, now=moment.now + 86_400.0 * days)
+    ticks = site.counted("cpcmon_tick_duration_seconds_count")
+    wait_for(lambda: site.counted("cpcmon_tick_duration_seconds_count") > ticks + 1)
+    site.work.look_at_the_clocks()
+    ticks = site.counted("cpcmon_tick_duration_seconds_count")
+    wait_for(lambda: site.counted("cpcmon_tick_duration_seconds_count") > ticks + 1)
+    assert set(site.monitor.ingestion.totals("density")) == {(), (("site", "A"),)}
+
+
+def test_e12_an_evaluation_that_comes_first_after_a_suspension_judges_nothing(site: Site) -> None:
+    """Before the daemon's thread has noticed, or intake has looked at anything."""
+    site.work.start()
+    wait_for(lambda: site.published)
+    site.monitor.ingestion.tick = lambda *_: None  # type: ignore[method-assign, assignment]
+    moment = site.clock.moment
+    site.clock.moment = replace(moment, now=moment.now + 300.0, running=moment.running + 300.0)
+    wait_for(lambda: site.published[-1].at > moment.now)
+    judged = [one for one in site.published if one.at > moment.now]
+    assert {one.segments[0].state for one in judged} == {WindowState.CATCHING_UP}
 
 
 def test_intake_that_fails_is_told_and_not_hidden(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

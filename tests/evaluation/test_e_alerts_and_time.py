@@ -1,5 +1,6 @@
 """Group E of the scenarios, on the real state, pipeline and evaluation; time is passed by hand."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,10 @@ from monitor.core.estimate import Estimate, NoEstimate
 from monitor.core.estimators.average_confidence import AverageConfidence
 from monitor.core.estimators.difference_of_confidences import DifferenceOfConfidences
 from monitor.core.window_state import WindowState
+from monitor.errors import StatePaused
 from monitor.pipeline import IngestOptions
+from monitor.sources.base import Delivery
+from monitor.state.window_table import Committed
 from tests.evaluation.driver import HEALTHY, LOW, POOR, Monitor, alert, named, phase, whole
 
 HOUR = 3600.0
@@ -162,6 +166,7 @@ def test_e11_a_clock_that_is_set_by_a_day_evicts_and_fires_nothing(tmp_path: Pat
     found = surprise(before, Moment(monitor.now, monitor.running, monitor.running))
     assert found.jumped_seconds == pytest.approx(86_400.0 * days)
     monitor.ingestion.clock_jumped(found.jumped_seconds)
+    monitor.ingestion.doubt()
     for _ in range(10):
         report = monitor.step()
         assert [one.records for one in report.segments] == [500, 500]
@@ -183,6 +188,45 @@ def test_e12_after_a_suspension_nothing_is_judged_before_what_is_unread_was_read
     assert whole(monitor.evaluate()).state is WindowState.STALE
     monitor.send(5)
     assert whole(monitor.step()).valid
+
+
+def test_e12_a_tick_that_began_before_a_suspension_says_nothing_of_what_came_since(tmp_path: Path) -> None:
+    monitor = Monitor(tmp_path / "state", LOW, SILENT)
+    monitor.run(2 * HOUR)
+    poll = monitor.source.poll
+
+    def asleep(now: float) -> Iterator[Delivery]:
+        yield from poll(now)
+        monitor.ingestion.doubt()
+
+    monitor.source.poll = asleep  # type: ignore[method-assign]
+    monitor.tick()
+    monitor.source.poll = poll  # type: ignore[method-assign]
+    assert whole(monitor.evaluate()).state is WindowState.CATCHING_UP
+    monitor.tick()
+    assert whole(monitor.evaluate()).valid
+
+
+def test_while_intake_is_paused_its_silence_is_not_taken_for_the_sources(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk: records come and cannot be taken in. Numbers are taken back, and no alert says that none came."""
+    monitor = Monitor(tmp_path / "state", LOW, SILENT)
+    monitor.run(2 * HOUR)
+    commit = monitor.state.commit
+
+    def full(*_: object) -> Committed:
+        raise StatePaused("as if")
+
+    monkeypatch.setattr(monitor.state, "commit", full)
+    for minute in range(4 * 60):
+        monitor.send(10)
+        report = monitor.step()
+        assert whole(report).valid == (minute < 10)
+        assert not any(one.firing for one in whole(report).alerts)
+    assert whole(report).state is WindowState.CATCHING_UP
+    monkeypatch.setattr(monitor.state, "commit", commit)
+    assert whole(monitor.run(60)).valid
 
 
 @pytest.mark.parametrize(
