@@ -160,6 +160,7 @@ class Daemon:
             publish=standing.outward.publish,
             retract=standing.outward.retract,
             failed=lambda error: self._wishes.put(_Failed(error)),
+            shown=standing.outward.reports(),
         )
         # Known before it is started: should that fail half way, it is still stopped in order.
         standing.work = work

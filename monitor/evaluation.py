@@ -115,21 +115,22 @@ class Evaluator:
             MappingProxyType(dict(errors)),
         )
 
+    def not_evaluated(self) -> ModelReport:
+        """Return what is known before the first evaluation, should that fail: what fired before the start is held."""
+        segments = {ALL: None, **dict.fromkeys(self._restored)}
+        kept = (self._restored.get(segment) or Remembered(segment) for segment in segments)
+        return ModelReport(self.name, 0.0, 0.0, None, tuple(self._held(one, WindowState.ERROR) for one in kept))
+
     def _unjudged(self) -> tuple[SegmentReport, ...]:
         """Return windows of a model without a reference; what fired when it still had one is held."""
         for segment in {ALL: None, **dict.fromkeys(self._restored)}:
             self._windows.setdefault(segment, _Watched(self._restored.get(segment) or Remembered(segment)))
-        facts = Facts(WindowState.NO_REFERENCE, 0, 0, 0.0, 0.0, {})
-        return tuple(
-            SegmentReport(
-                segment,
-                0,
-                WindowState.NO_REFERENCE,
-                last_valid_at=watched.kept.last_valid_at,
-                alerts=self._statuses(watched.kept, facts),
-            )
-            for segment, watched in self._windows.items()
-        )
+        return tuple(self._held(watched.kept, WindowState.NO_REFERENCE) for watched in self._windows.values())
+
+    def _held(self, kept: Remembered, state: WindowState) -> SegmentReport:
+        """Return a window of which nothing is known but what was remembered."""
+        alerts = self._statuses(kept, Facts(state, 0, 0, 0.0, 0.0, {}))
+        return SegmentReport(kept.segment, 0, state, last_valid_at=kept.last_valid_at, alerts=alerts)
 
     def _statuses(self, kept: Remembered, facts: Facts) -> tuple[AlertStatus, ...]:
         """Return all alerts of a window as they are, none of which can be judged."""

@@ -73,6 +73,18 @@ class Schedule:
             self._failed(event.job_id)
 
 
+def seconds_of_runs(when: Every | Cron, count: int, now: float) -> float:
+    """Return how long it is from `now`, Unix time, until so many runs are due."""
+    if isinstance(when, Every):
+        return count * when.seconds
+    trigger = _cron(when.line)
+    last = datetime.fromtimestamp(now, UTC)
+    for _ in range(count):
+        # A line may run out: there is a last February 29th that datetime knows.
+        last = trigger.get_next_fire_time(last, last) or last
+    return last.timestamp() - now
+
+
 class _NoBacklog(BaseTrigger):  # type: ignore[misc]  # APScheduler has no types
     """Another trigger, in which all times that have passed are one.
 

@@ -4,16 +4,16 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 from monitor.assembly import Assembly
 from monitor.clocks import Moment, moment, surprise
 from monitor.configuration.config import Every
 from monitor.core.report import ModelReport, SegmentReport
-from monitor.core.segments import ALL
 from monitor.core.window_state import WindowState
 from monitor.evaluation import Evaluator, key_of
 from monitor.progress import Progress
-from monitor.schedule import Schedule
+from monitor.schedule import Schedule, seconds_of_runs
 from monitor.telemetry import Telemetry
 
 log = logging.getLogger("cpcmon")
@@ -21,7 +21,10 @@ log = logging.getLogger("cpcmon")
 _FIRST_TICK_SECONDS = 10.0
 _BEAT = "the schedule itself"
 _BEAT_SECONDS = 5.0
-_LATE_PERIODS, _LATE_SECONDS = 5.0, 300.0
+_LATE_PERIODS, _LATE_SECONDS = 5, 300.0
+
+
+_NOTHING_SHOWN: Mapping[str, ModelReport] = MappingProxyType({})
 
 
 class Work:
@@ -35,8 +38,10 @@ class Work:
         publish: Callable[[ModelReport], None],
         retract: Callable[[ModelReport], None],
         failed: Callable[[BaseException], None],
+        shown: Mapping[str, ModelReport] = _NOTHING_SHOWN,
         clock: Callable[[], Moment] = moment,
     ) -> None:
+        """Put the parts together; `shown` are reports from before, which stay on the page until there are new ones."""
         self.assembly = assembly
         self.ingestion = assembly.ingestion
         self._telemetry, self._progress = telemetry, progress
@@ -51,8 +56,11 @@ class Work:
         self._schedule = Schedule(
             missed=telemetry.missed, skipped=telemetry.skipped, failed=telemetry.evaluation_failed
         )
-        self._reports: dict[str, ModelReport] = {}
-        self._evaluated: dict[str, float] = {}
+        self._unshown = {name: evaluator.not_evaluated() for name, evaluator in assembly.evaluators.items()}
+        self._reports = {name: report for name, report in shown.items() if name in assembly.evaluators}
+        self._evaluated: set[str] = set()
+        self._late_at: dict[str, float] = {}
+        """Until when each model must have been evaluated, on the steady clock."""
         self._lock = threading.Lock()
 
     def start(self) -> None:
@@ -64,6 +72,7 @@ class Work:
         # What is known before the first tick is of the past; but a slow disk must not keep the page away.
         self._ticked.wait(_FIRST_TICK_SECONDS)
         for name, evaluator in self.assembly.evaluators.items():
+            self._late_at[name] = self._late_after(evaluator, self._clock())
             self._schedule.add(name, evaluator.config.evaluate, self._job(evaluator))
         self._schedule.add(_BEAT, Every(_BEAT_SECONDS), self._beat)
         self._beat()
@@ -101,11 +110,6 @@ class Work:
         with self._lock:
             return [name for name in self.assembly.evaluators if name not in self._evaluated]
 
-    def reports(self) -> Mapping[str, ModelReport]:
-        """Return the last report of each model."""
-        with self._lock:
-            return dict(self._reports)
-
     def _beat(self) -> None:
         self._progress.moved("evaluation", self._clock().running)
 
@@ -137,7 +141,8 @@ class Work:
                 self._cannot_say(evaluator.name)
                 raise
             with self._lock:
-                self._evaluated[evaluator.name] = began.running
+                self._evaluated.add(evaluator.name)
+                self._late_at[evaluator.name] = self._late_after(evaluator, began)
                 self._reports[evaluator.name] = report
                 self._publish(report)
             self._telemetry.evaluated(evaluator.name, report.seconds)
@@ -150,18 +155,21 @@ class Work:
         """Take back numbers that no evaluation has confirmed for long: a frozen one looks healthy for ever."""
         running = self._clock().running
         with self._lock:
-            evaluated = dict(self._evaluated)
-        for name, last in evaluated.items():
-            every = self.assembly.evaluators[name].config.evaluate
-            if isinstance(every, Every) and running - last > max(_LATE_PERIODS * every.seconds, _LATE_SECONDS):
-                self._cannot_say(name)
+            late = [name for name, until in self._late_at.items() if running > until]
+        for name in late:
+            self._cannot_say(name)
+
+    @staticmethod
+    def _late_after(evaluator: Evaluator, at: Moment) -> float:
+        """Return when a model's numbers are too old to be shown, unless it is evaluated again."""
+        return at.running + max(seconds_of_runs(evaluator.config.evaluate, _LATE_PERIODS, at.now), _LATE_SECONDS)
 
     def _cannot_say(self, model: str) -> None:
         """Show that a model's evaluation failed: its windows are in error, its alerts held."""
         with self._lock:
             last = self._reports.get(model)
             if last is None:
-                last = ModelReport(model, 0.0, 0.0, None, (SegmentReport(ALL, 0, WindowState.ERROR),))
+                last = self._unshown[model]
             elif all(one.state is WindowState.ERROR and not one.results for one in last.segments):
                 return
             self._reports[model] = replace(last, segments=tuple(map(_in_error, last.segments)))

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from monitor.configuration.config import Cron, Every
-from monitor.schedule import Schedule, _trigger, cron_problem
+from monitor.schedule import Schedule, _trigger, cron_problem, seconds_of_runs
 
 LIMIT = 20.0
 
@@ -164,3 +164,17 @@ def test_e11_fifty_years_of_missed_runs_are_not_listed(when: Every | Cron) -> No
     trigger = _trigger(when)
     assert trigger.get_next_fire_time(datetime(1970, 1, 1, tzinfo=UTC), now) == now
     assert now < trigger.get_next_fire_time(now, now) <= now + timedelta(minutes=1)
+
+
+@pytest.mark.parametrize(
+    ("when", "hours"),
+    [
+        pytest.param(Every(3600.0), 5.0, id="interval"),
+        pytest.param(Cron("30 * * * *"), 4.5, id="every hour"),
+        pytest.param(Cron("0 6 * * mon-fri"), 6.0 + 4 * 24.0, id="over no weekend"),
+        pytest.param(Cron("0 6 * * 6,0"), 19 * 24.0 + 6.0, id="two days a week"),
+    ],
+)
+def test_how_long_five_runs_take(when: Every | Cron, hours: float) -> None:
+    monday = datetime(2026, 11, 16, tzinfo=UTC).timestamp()
+    assert seconds_of_runs(when, 5, monday) == hours * 3600.0

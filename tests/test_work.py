@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,13 +10,13 @@ import pytest
 
 from monitor.assembly import Assembly
 from monitor.clocks import Moment
-from monitor.configuration.config import Config, Every, Storage
+from monitor.configuration.config import Config, Cron, Every, Storage
 from monitor.core.report import ModelReport
 from monitor.core.window_state import WindowState
 from monitor.progress import Progress
 from monitor.telemetry import DaemonFacts, Telemetry
 from monitor.work import Work
-from tests.evaluation.driver import LOW, Monitor
+from tests.evaluation.driver import LOW, POOR, Monitor
 
 LIMIT = 20.0
 
@@ -59,13 +59,19 @@ class Site:
         )
         # The driver has started it already; a second start would count what is stored twice.
         self.monitor.ingestion.start = lambda now: None  # type: ignore[method-assign]  # noqa: ARG005
-        self.work = Work(
-            assembly,
+        self.assembly = assembly
+        self.work = self.made()
+
+    def made(self, shown: Sequence[ModelReport] = ()) -> Work:
+        """Return work on the same parts, made anew as by a reload; what is on the page stays there."""
+        return Work(
+            self.assembly,
             self.telemetry,
             self.progress,
             publish=self.published.append,
             retract=self.retracted.append,
             failed=self.failures.append,
+            shown={report.model: report for report in shown},
             clock=self.clock,
         )
 
@@ -146,6 +152,55 @@ def test_numbers_that_no_evaluation_confirms_are_taken_back(site: Site, monkeypa
     (taken_back,) = site.retracted
     assert taken_back.segments[0].state is WindowState.ERROR
     go_on.set()
+
+
+@pytest.mark.parametrize("before", ["a reload", "a start"])
+def test_a_first_evaluation_that_hangs_leaves_no_number_from_before(
+    site: Site, monkeypatch: pytest.MonkeyPatch, before: str
+) -> None:
+    """What the last configuration found stays on the page until there is something new, but not for ever."""
+    site.monitor.run(7200.0)
+    firing = site.monitor.run(7200.0, POOR)
+    assert firing.segments[0].alerts[0].firing
+    site.monitor.restart()
+    site.assembly = replace(
+        site.assembly, ingestion=site.monitor.ingestion, evaluators={"density": site.monitor.evaluator}
+    )
+    site.monitor.ingestion.start = lambda now: None  # type: ignore[method-assign]  # noqa: ARG005
+    go_on, hangs = threading.Event(), threading.Event()
+
+    def hanging(*_: object) -> ModelReport:
+        hangs.set()
+        go_on.wait(LIMIT)
+        raise ZeroDivisionError("as if")
+
+    monkeypatch.setattr(type(site.monitor.evaluator), "evaluate", hanging)
+    site.work = site.made([firing] if before == "a reload" else [])
+    site.work.start()
+    assert hangs.wait(LIMIT)
+    site.clock.forward(301.0)
+    site.work.look_at_the_clocks()
+    (taken_back,) = site.retracted
+    go_on.set()
+    assert taken_back.segments[0].state is WindowState.ERROR
+    assert not taken_back.segments[0].results
+    (alert,) = taken_back.segments[0].alerts
+    assert alert.firing
+    assert alert.held
+    assert site.work.unevaluated() == ["density"]
+
+
+def test_numbers_of_a_cron_line_are_taken_back_too(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.monitor.evaluator.config = replace(site.monitor.config, evaluate=Cron("0 * * * *"))
+    site.work.start()
+    wait_for(lambda: site.published)
+    monkeypatch.setattr(type(site.monitor.evaluator), "evaluate", lambda *_: threading.Event().wait(LIMIT))
+    site.clock.forward(4 * 3600.0 - 300.0)
+    site.work.look_at_the_clocks()
+    assert site.retracted == []
+    site.clock.forward(3600.0 + 301.0)
+    site.work.look_at_the_clocks()
+    assert len(site.retracted) == 1
 
 
 def test_e11_a_clock_that_is_set_is_counted_and_everything_is_judged_again(site: Site) -> None:
