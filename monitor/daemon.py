@@ -4,6 +4,7 @@ import logging
 import os
 import queue
 import signal
+from collections.abc import Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as TookTooLong
 from dataclasses import dataclass
@@ -65,14 +66,26 @@ def read(path: Path) -> tuple[Config, References]:
     return config, {model.name: reference for model, reference in load_models(config)}
 
 
+_STOPPING = "reload: expected cpcmon to go on, found it stopping"
+
+
+def _answer(reloads: Sequence[Future[str | None]], problem: str | None) -> None:
+    """Tell what was wrong to those who asked for a reload and were not told yet."""
+    for wish in reloads:
+        if not wish.done():
+            wish.set_result(problem)
+
+
 class Daemon:
     """One run of cpcmon. Everything here happens on the thread that calls `run`, but for what the web server asks."""
 
     def __init__(self, options: RunOptions) -> None:
         self._options = options
+        self._wishes: queue.SimpleQueue[Wish] = queue.SimpleQueue()
+        # First of all: to whom does not listen, the signal is the end, and systemd takes that end for a wanted one.
+        signal.signal(signal.SIGHUP, lambda *_: self._wishes.put(Future()))
         config, self._references = read(options.config_file)
         self._standing = Standing(config)
-        self._wishes: queue.SimpleQueue[Wish] = queue.SimpleQueue()
         self._notifier = Notifier.from_environment()
         self._telemetry = Telemetry(self._facts)
         self._said = ""
@@ -87,7 +100,7 @@ class Daemon:
             self._server.start()
             try:
                 self._standing.state = state
-                self._listen_to_signals()
+                self._stop_when_told()
                 self._serve(state)
             finally:
                 self._server.stop()
@@ -107,8 +120,7 @@ class Daemon:
             standing.busy = "stopping"
             self._notifier.stopping()
             try:
-                if standing.work is not None:
-                    standing.work.stop()
+                self._end()
             finally:
                 self._refuse_wishes()
                 standing.outward.close()
@@ -119,17 +131,32 @@ class Daemon:
         watchdog = self._notifier.watchdog_seconds
         look = _LOOK_SECONDS if watchdog is None else min(_LOOK_SECONDS, watchdog / 3)
         while True:
+            wishes = self._wished(look)
+            reloads = [wish for wish in wishes if isinstance(wish, Future)]
             try:
-                wish = self._wishes.get(timeout=look)
-            except queue.Empty:
-                self._look()
-                continue
-            if isinstance(wish, _Stop):
-                log.info("asked to stop")
-                return
-            if isinstance(wish, _Failed):
-                raise wish.error
-            wish.set_result(self._reload(state))
+                for wish in wishes:
+                    if isinstance(wish, _Failed):
+                        raise wish.error
+                # Before any reload: whoever asks to stop must not wait for a thousand of them.
+                if any(isinstance(wish, _Stop) for wish in wishes):
+                    log.info("asked to stop")
+                    return
+                if reloads:
+                    # One for all: they ask for the file as it is now.
+                    _answer(reloads, self._reload(state))
+            finally:
+                _answer(reloads, _STOPPING)
+            self._look()
+
+    def _wished(self, seconds: float) -> list[Wish]:
+        """Return all that is asked for by now; wait so long for something to be."""
+        wishes: list[Wish] = []
+        try:
+            wishes.append(self._wishes.get(timeout=seconds))
+            while True:
+                wishes.append(self._wishes.get_nowait())
+        except queue.Empty:
+            return wishes
 
     def _look(self) -> None:
         if self._standing.work is not None:
@@ -167,6 +194,12 @@ class Daemon:
         work.start()
         standing.config, self._references = config, references
 
+    def _end(self) -> None:
+        """Let what is at work finish, and write it down."""
+        if self._standing.work is not None:
+            self._standing.work.stop()
+            self._standing.work = None
+
     def _reload(self, state: State) -> str | None:
         """Take over the configuration file as it is now; return what is wrong with it, and go on as before."""
         self._notifier.reloading()
@@ -192,21 +225,16 @@ class Daemon:
             return f"storage: expected {here!r} as at the start, found {there!r}: restart cpcmon to move it"
         before = standing.config, self._references
         standing.busy = "reloading"
-        self._stop_work()
+        self._end()
         try:
             self._begin(state, config, references)
         except StateError:
             raise
         except CpcmonError as error:
-            self._stop_work()
+            self._end()
             self._begin(state, *before)
             return str(error)
         return None
-
-    def _stop_work(self) -> None:
-        work, self._standing.work = self._standing.work, None
-        if work is not None:
-            work.stop()
 
     # What the web server asks, on its own threads
 
@@ -238,14 +266,11 @@ class Daemon:
 
     def _refuse_wishes(self) -> None:
         """Answer those who still wait for a reload."""
-        while not self._wishes.empty():
-            wish = self._wishes.get()
-            if isinstance(wish, Future):
-                wish.set_result("reload: expected cpcmon to go on, found it stopping")
+        _answer([wish for wish in self._wished(0.0) if isinstance(wish, Future)], _STOPPING)
 
     # Signals
 
-    def _listen_to_signals(self) -> None:
+    def _stop_when_told(self) -> None:
         asked = False
 
         def stop(*_: object) -> None:
@@ -257,4 +282,3 @@ class Daemon:
 
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, stop)
-        signal.signal(signal.SIGHUP, lambda *_: self._wishes.put(Future()))

@@ -83,7 +83,8 @@ class Ingestion:
         self._sources = sources
         self._options = options or IngestOptions()
         self._lock = threading.Lock()
-        self._counters: Counts = Counter()
+        # From the first instant: a page that shows them at 0 until the windows are rebuilt looks as if all came again.
+        self._counters: Counts = Counter(state.counters())
         self._unsaved: set[tuple[str, ...]] = set()
         self._describe: Callable[[], None] | None = None
         self._rejected = RejectedFile(state.path)
@@ -202,7 +203,6 @@ class Ingestion:
 
     def start(self, now: float) -> None:
         """Rebuild everything from the state; called once, before the first tick."""
-        self._counters.update(self._state.counters())
         restored = restore(self._state, self._models, now)
         self._arrivals.restore(restored.last_arrivals)
         for event in restored.events:

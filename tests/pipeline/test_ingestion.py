@@ -13,7 +13,7 @@ from monitor.core.window import Bounds
 from monitor.decode.record_format import RecordFields
 from monitor.decode.records import Kind
 from monitor.errors import StatePaused
-from monitor.pipeline import IngestOptions
+from monitor.pipeline import Ingestion, IngestOptions
 from monitor.reference_file import Reference
 from monitor.sources.base import Lag
 from monitor.state import window_log
@@ -47,6 +47,15 @@ def test_after_a_restart_the_windows_are_the_same(tmp_path: Path, *, orderly: bo
     process.tick()
     assert process.counted("records_total", "lines", "density") == 61
     process.kill()
+
+
+def test_counters_are_known_before_the_windows_are_rebuilt(tmp_path: Path) -> None:
+    """A page that is asked meanwhile would show 0, and Prometheus would count every record a second time."""
+    process = Process(tmp_path, [line(n) for n in range(20)])
+    process.tick()
+    process.stop()
+    with closing(State.open(tmp_path)) as state:
+        assert Ingestion(state, [], []).counters["records_total", "lines", "density"] == 20
 
 
 def test_a_commit_that_fails_changes_nothing_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

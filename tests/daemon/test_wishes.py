@@ -1,0 +1,81 @@
+"""What the daemon's own thread is asked to do: reloads, stops, and both at once. In this process, by real signals."""
+
+import signal
+from collections.abc import Iterator
+from concurrent.futures import Future
+
+import pytest
+
+from monitor.daemon import Daemon, RunOptions
+from monitor.errors import StateLost
+from tests.daemon.conftest import Site
+
+
+@pytest.fixture
+def daemon(site: Site) -> Iterator[Daemon]:
+    """One that was made and does not run yet; afterwards this process listens to signals as before."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT)}
+    yield Daemon(RunOptions(site.config, "127.0.0.1:0"))
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+class Reloads:
+    """Takes the place of a reload: counts, and asks for a stop."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.count = 0
+        self._error = error
+
+    def __call__(self, _: object) -> None:
+        """Be asked for a reload."""
+        self.count += 1
+        if self._error is not None:
+            raise self._error
+        signal.raise_signal(signal.SIGTERM)
+
+
+def test_a_reload_that_is_asked_for_during_the_start_follows_it(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To a process that does not listen yet, SIGHUP is the end; systemd would not start it again."""
+    signal.raise_signal(signal.SIGHUP)
+    monkeypatch.setattr(daemon, "_reload", reloads := Reloads())
+    daemon.run()
+    assert reloads.count == 1
+
+
+def test_a_storm_of_signals_is_one_reload(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    for _ in range(1000):
+        signal.raise_signal(signal.SIGHUP)
+    monkeypatch.setattr(daemon, "_reload", reloads := Reloads())
+    daemon.run()
+    assert reloads.count == 1
+
+
+def test_a_stop_does_not_wait_for_reloads_that_were_asked_for_before(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Future[str | None]] = [Future() for _ in range(3)]
+    begin = daemon._begin  # noqa: SLF001 - the instant between the start and the first wish
+
+    def begun(*arguments: object) -> None:
+        begin(*arguments)  # type: ignore[arg-type]
+        for wish in asked:
+            daemon._wishes.put(wish)  # noqa: SLF001
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(daemon, "_begin", begun)
+    monkeypatch.setattr(daemon, "_reload", reloads := Reloads())
+    daemon.run()
+    assert reloads.count == 0
+    assert {wish.result(0) for wish in asked} == {"reload: expected cpcmon to go on, found it stopping"}
+
+
+def test_whoever_asked_for_a_reload_that_ends_cpcmon_is_told(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: Future[str | None] = Future()
+    daemon._wishes.put(asked)  # noqa: SLF001
+    monkeypatch.setattr(daemon, "_reload", Reloads(StateLost("as if")))
+    with pytest.raises(StateLost, match="as if"):
+        daemon.run()
+    assert asked.result(0) == "reload: expected cpcmon to go on, found it stopping"
