@@ -61,14 +61,23 @@ class Evaluator:
     """Model, segment and name of the alerts that were firing before the start: people know of them."""
     _windows: dict[Segment, _Watched] = field(default_factory=dict)
     _restored: dict[Segment, Remembered] = field(default_factory=dict)
-    _versions: Versions = field(default_factory=Versions)
+    _versions: Versions = field(init=False)
     _counted: tuple[int, int] | None = None
     _last: float | None = None
+
+    def __post_init__(self) -> None:
+        """Begin to count versions."""
+        self._versions = Versions(of=self._version)
 
     @property
     def name(self) -> str:
         """The model's name."""
         return self.config.name
+
+    @property
+    def _version(self) -> str:
+        """Which version records must be of; empty when any will do."""
+        return "" if self.reference is None or self.config.versions_alike else self.reference.version
 
     def restore(self, content: bytes | None) -> None:
         """Go on from what was remembered; bytes that cannot be understood are a fresh start."""
@@ -78,7 +87,9 @@ class Evaluator:
         if memory is None:
             log.warning("what was remembered of the alerts of %s cannot be read: they start anew", self.name)
             return
-        self._versions = memory.versions
+        if memory.versions.of == self._version:
+            # Otherwise what was another version then may be the right one now.
+            self._versions = memory.versions
         self._restored = {one.segment: one for one in memory.windows}
         self.told = tuple((self.name, segment, alert) for segment, alert in memory.firing())
 

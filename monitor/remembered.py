@@ -31,6 +31,8 @@ class Versions:
 
     right: int = 0
     other: int = 0
+    of: str = ""
+    """Which version is the right one; empty when any is."""
 
     def add(self, right: int, other: int) -> None:
         """Count records; the older ones fade."""

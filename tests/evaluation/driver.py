@@ -82,9 +82,10 @@ class Monitor:
         """Die without a word."""
         self.state.close()
 
-    def restart(self, away: float = 5.0, **changes: object) -> None:
-        """Be killed, and be back after a while, perhaps with another configuration."""
+    def restart(self, away: float = 5.0, reference: Reference | None = None, **changes: object) -> None:
+        """Be killed, and be back after a while, perhaps with another configuration, or another reference."""
         self.kill()
+        self._reference = reference or self._reference
         self.config = replace(self.config, **changes)  # type: ignore[arg-type]
         self.now += away
         self.running = 50.0  # another boot, another steady clock

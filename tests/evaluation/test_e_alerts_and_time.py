@@ -16,7 +16,7 @@ from monitor.errors import StatePaused
 from monitor.pipeline import IngestOptions
 from monitor.sources.base import Delivery
 from monitor.state.window_table import Committed
-from tests.evaluation.driver import HEALTHY, LOW, POOR, Monitor, alert, named, phase, whole
+from tests.evaluation.driver import HEALTHY, LOW, POOR, REFERENCE, Monitor, alert, named, phase, whole
 
 HOUR = 3600.0
 SILENT = Rule("silent", kind=Kind.SILENT, after_seconds=2 * HOUR, for_seconds=0.0)
@@ -348,6 +348,22 @@ def test_records_of_another_version_say_so_and_not_that_all_is_well(monitor: Mon
     assert whole(report).estimates() == {}
     report = monitor.run(HOUR, version="2.1")
     assert whole(report).valid
+
+
+@pytest.mark.parametrize("mended", ["reference", "configuration"])
+def test_a_reference_of_the_new_version_ends_the_mismatch_at_once(monitor: Monitor, mended: str) -> None:
+    """What was another version until now is the right one; or any is."""
+    monitor.run(HOUR, version="2.1")
+    assert whole(monitor.run(2 * HOUR, version="2.2")).state is WindowState.VERSION_MISMATCH
+    if mended == "reference":
+        monitor.restart(reference=replace(REFERENCE, version="2.2"))
+    else:
+        monitor.restart(versions_alike=True)
+    report = monitor.run(60, version="2.2")
+    assert whole(report).state is WindowState.TOO_FEW_RECORDS
+    assert whole(monitor.run(HOUR, version="2.2")).valid
+    monitor.restart()
+    assert whole(monitor.run(60, version="2.2")).valid
 
 
 def test_a_segment_says_what_its_own_window_holds(tmp_path: Path) -> None:
