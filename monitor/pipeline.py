@@ -358,10 +358,12 @@ class Ingestion:
         numbers = iter(committed.chunks)
         with self._lock:
             for batch in batches:
+                name, windows = batch.model.name, batch.model.windows
+                before = {part.segment: windows.entered(part.segment) for part in batch.admitted.parts}
                 taken = batch.enter(numbers)
-                name = batch.model.name
                 self._arrivals.forget((name, segment) for segment in batch.admitted.forgotten)
-                filled = (part.segment for part in batch.admitted.parts if len(part.at))
+                # An archive that is played in does not make a window look alive: its records are too old to enter.
+                filled = (segment for segment, count in before.items() if windows.entered(segment) > count)
                 self._arrivals.note(((name, segment) for segment in filled), self._monotonic)
                 # Only known now, so they are on disk with the next batch: after a kill they may lag by one.
                 self._count_later(("records_late_total", batch.model.name), taken.added.late)

@@ -18,7 +18,7 @@ class WindowSnapshot:
     usual_gap_seconds: float
     """Mean time between its records; 0 when it holds fewer than two."""
     entered: int
-    """Records that came to it since the process, or this configuration, started."""
+    """Records that entered it since the process, or this configuration, started."""
     came_at: float | None
     """When the last of them came, on the steady clock; None when none has."""
     came_before: float | None

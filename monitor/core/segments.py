@@ -237,11 +237,14 @@ class ModelWindows:
         for part in admitted.parts:
             if not len(part.at):
                 continue  # even an empty batch would take a clock that went back at its word
-            self._entered[part.segment] += len(part.at)
+            window = self._windows[ALL] if part.segment == ALL else self._window(part.segment, admitted.now)
+            became = window.add(part.vectors, part.at, admitted.now)
+            # Without the late ones: what the window does not hold can confirm nothing about it.
+            self._entered[part.segment] += became.entered
             if part.segment == ALL:
-                added = self._windows[ALL].add(part.vectors, part.at, admitted.now)
+                added = became
             else:
-                in_segments += self._window(part.segment, admitted.now).add(part.vectors, part.at, admitted.now)
+                in_segments += became
         return Taken(added, admitted.other_version, in_segments, admitted.unstored_segments)
 
     def place(self, segment: Segment, seen: float) -> SlidingWindow:
@@ -249,7 +252,7 @@ class ModelWindows:
         return self._windows[ALL] if segment == ALL else self._window(segment, seen)
 
     def entered(self, segment: Segment) -> int:
-        """Return how many records came to a segment since it was made or built again."""
+        """Return how many records entered a segment's window since it was made or built again."""
         return self._entered[segment]
 
     def silent(self, now: float) -> list[Segment]:

@@ -366,6 +366,22 @@ def test_a_reference_of_the_new_version_ends_the_mismatch_at_once(monitor: Monit
     assert whole(monitor.run(60, version="2.2")).valid
 
 
+def test_records_that_are_too_old_for_the_window_confirm_and_refresh_nothing(tmp_path: Path) -> None:
+    """An archive that is played in while the live feed is dead: the window stays what it was, and must not look alive."""
+    monitor = Monitor(tmp_path / "state", LOW, SILENT)
+    monitor.run(2 * HOUR)
+    before = monitor.run(25 * 60, POOR)
+    assert whole(before).alerts[0].phase is Phase.PENDING
+    for minute in range(3 * 60):
+        monitor.send(10, at=monitor.now - 40 * 86_400.0)
+        report = monitor.step()
+        low, silent = whole(report).alerts
+        assert low.phase is Phase.PENDING
+        assert silent.firing == (minute + 1 > 120)
+        assert whole(report).valid == (minute + 1 <= 60)
+    assert whole(monitor.run(60)).valid
+
+
 def test_a_segment_says_what_its_own_window_holds(tmp_path: Path) -> None:
     monitor = Monitor(tmp_path / "state", LOW, split=True)
     for _ in range(60):
