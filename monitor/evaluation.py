@@ -45,8 +45,7 @@ class _Watched:
     kept: Remembered
     entered: int = 0
     base_seconds: float = 0.0
-    """How long it had been quiet when this object first saw it."""
-    stale_base_seconds: float = 0.0
+    """How long no record had come when this object first saw it, as far as is known at all."""
     first_seen: float = 0.0
 
 
@@ -97,16 +96,20 @@ class Evaluator:
         """Return what the next start needs."""
         return Memory(self._versions, tuple(watched.kept for watched in self._windows.values())).to_bytes()
 
-    def evaluate(self, now: float, running: float) -> ModelReport:
-        """Judge all windows as of `now`, Unix time; `running` is the steady clock that the records' arrival was noted on."""
+    def evaluate(self, now: float, running: float, awake: float) -> ModelReport:
+        """Judge all windows as of `now`, Unix time.
+
+        `running` is the steady clock that the records' arrival was noted on, and `awake` the one that stands still while
+        the machine sleeps: alerts wait by it, since nobody could have sent anything meanwhile.
+        """
         began = time.perf_counter()
         if self.reference is None:
             return ModelReport(self.name, now, time.perf_counter() - began, None, self._unjudged())
         taken = self.snapshots.snapshot(self.name, now, running)
         self._count_versions(taken)
         look = replace(taken.input, degraded=self._degraded(taken.input, self.reference))
-        elapsed = 0.0 if self._last is None else max(0.0, running - self._last)
-        self._last = running
+        elapsed = 0.0 if self._last is None else max(0.0, awake - self._last)
+        self._last = awake
         errors: Counter[str] = Counter()
         gone = self._windows.keys() - taken.windows.keys()
         for segment in gone:
@@ -156,11 +159,14 @@ class Evaluator:
         window, kept = look.window, watched.kept
         new = max(0, window.entered - watched.entered)
         watched.entered = window.entered
-        quiet, stale = _quiet(watched, look)
+        without_records = _without_records(watched, look)
+        quiet = kept.quiet_seconds + look.elapsed
+        if window.came_at is not None:
+            quiet = min(quiet, without_records)
         kept.quiet_seconds = quiet
         records = window.totals.records
         kept.had_enough |= records >= self.config.minimum_records
-        state = self._state(look, kept, stale)
+        state = self._state(look, kept, without_records)
         report = SegmentReport(segment, records, state, last_record_at=window.newest_at)
         if state is WindowState.OK:
             report = self._estimated(report, window, errors)
@@ -187,8 +193,7 @@ class Evaluator:
             before = look.window.came_before
             self._windows[segment] = _Watched(
                 kept,
-                base_seconds=kept.quiet_seconds,
-                stale_base_seconds=max(kept.quiet_seconds, 0.0 if before is None else look.now - before),
+                base_seconds=max(kept.quiet_seconds, 0.0 if before is None else look.now - before),
                 first_seen=look.running,
             )
         return self._windows[segment]
@@ -263,13 +268,11 @@ class _Look:
     elapsed: float
 
 
-def _quiet(watched: _Watched, look: _Look) -> tuple[float, float]:
-    """Return for how long no record has come: in running time, and as far as is known at all."""
+def _without_records(watched: _Watched, look: _Look) -> float:
+    """Return for how long no record has come, as far as is known at all: asleep or not, running or not."""
     if look.window.came_at is not None:
-        quiet = max(0.0, look.running - look.window.came_at)
-        return quiet, quiet
-    since = max(0.0, look.running - watched.first_seen)
-    return watched.base_seconds + since, watched.stale_base_seconds + since
+        return max(0.0, look.running - look.window.came_at)
+    return watched.base_seconds + max(0.0, look.running - watched.first_seen)
 
 
 def _facts_of(reference: Reference) -> ReferenceFacts:

@@ -135,7 +135,7 @@ class Work:
                 # The daemon's thread looks once a second, and this may come first.
                 self.ingestion.doubt()
             try:
-                report = evaluator.evaluate(began.now, began.running)
+                report = evaluator.evaluate(began.now, began.running, began.awake)
                 self.ingestion.keep(key_of(evaluator.name), evaluator.remembered())
             except Exception:
                 self._cannot_say(evaluator.name)

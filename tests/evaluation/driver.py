@@ -61,7 +61,7 @@ class Monitor:
             alerts=rules,
         )
         self._reference, self._options = reference, options
-        self.now, self.running = START, 1000.0
+        self.now, self.running, self.slept = START, 1000.0, 0.0
         self.lines: list[bytes] = []
         self._numbers = itertools.count()
         self.start()
@@ -91,6 +91,10 @@ class Monitor:
         self.running = 50.0  # another boot, another steady clock
         self.start()
 
+    def sleep(self, seconds: float) -> None:
+        """Let time pass while the machine sleeps."""
+        self.now, self.running, self.slept = self.now + seconds, self.running + seconds, self.slept + seconds
+
     def send(self, count: int, pool: Singles = HEALTHY, *, at: float | None = None, **fields: object) -> None:
         """Let records wait to be read."""
         for _ in range(count):
@@ -104,7 +108,7 @@ class Monitor:
 
     def evaluate(self) -> ModelReport:
         """Judge, and have it written down."""
-        report = self.evaluator.evaluate(self.now, self.running)
+        report = self.evaluator.evaluate(self.now, self.running, self.running - self.slept)
         self.ingestion.keep(key_of("density"), self.evaluator.remembered())
         return report
 

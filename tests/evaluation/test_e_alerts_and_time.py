@@ -178,16 +178,32 @@ def test_e12_after_a_suspension_nothing_is_judged_before_what_is_unread_was_read
     monitor = Monitor(tmp_path / "state", LOW, SILENT)
     monitor.run(2 * HOUR)
     before = Moment(monitor.now, monitor.running, monitor.running)
-    monitor.now, monitor.running = monitor.now + 3 * HOUR, monitor.running + 3 * HOUR
+    monitor.sleep(3 * HOUR)
     assert surprise(before, Moment(monitor.now, monitor.running, before.awake)) == Surprise(0.0, suspended=True)
     monitor.ingestion.doubt()
     held = whole(monitor.evaluate())
     assert held.state is WindowState.CATCHING_UP
     assert not any(one.firing for one in held.alerts)
     monitor.tick()
-    assert whole(monitor.evaluate()).state is WindowState.STALE
+    asleep = whole(monitor.evaluate())
+    assert asleep.state is WindowState.STALE
+    assert not any(one.firing for one in asleep.alerts)
     monitor.send(5)
     assert whole(monitor.step()).valid
+
+
+def test_e12_sleep_is_no_time_that_alerts_waited(tmp_path: Path) -> None:
+    """Even when intake was quicker than the first evaluation, so that nothing is held."""
+    monitor = Monitor(tmp_path / "state", LOW, SILENT)
+    monitor.run(2 * HOUR)
+    assert whole(monitor.run(22 * 60, POOR)).alerts[0].phase is Phase.PENDING
+    monitor.sleep(3 * HOUR)
+    low, silent = whole(monitor.run(60, POOR, a_minute=200)).alerts
+    assert (low.phase, silent.phase) == (Phase.PENDING, Phase.OK)
+    monitor.sleep(3 * HOUR)
+    for minute in range(150):
+        _, silent = whole(monitor.step()).alerts
+        assert silent.firing == (minute + 1 > 120)
 
 
 def test_e12_a_tick_that_began_before_a_suspension_says_nothing_of_what_came_since(tmp_path: Path) -> None:
