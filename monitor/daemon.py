@@ -11,12 +11,15 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from monitor.assembly import References, assemble
+from monitor.assembly import Assembly, References, assemble
 from monitor.clocks import moment
 from monitor.configuration.config import Config
 from monitor.configuration.reading import read_config
 from monitor.configuration.references import load_models
+from monitor.core.report import ModelReport
 from monitor.errors import CpcmonError, StateError
+from monitor.pipeline import Ingestion
+from monitor.remembered import TOLD, Told, told_as_bytes, told_from_bytes
 from monitor.schedule import cron_problem
 from monitor.sinks.addresses import check_targets
 from monitor.standing import Standing
@@ -64,6 +67,14 @@ def read(path: Path) -> tuple[Config, References]:
     config = read_config(path, cron_problem=cron_problem)
     check_targets(config)
     return config, {model.name: reference for model, reference in load_models(config)}
+
+
+def _told(state: State, assembly: Assembly) -> list[Told]:
+    """Return the alerts of which people were told before the start."""
+    kept = state.kept().get(TOLD)
+    if kept is not None:
+        return told_from_bytes(kept)
+    return [one for judge in assembly.evaluators.values() for one in judge.told]
 
 
 _STOPPING = "reload: expected cpcmon to go on, found it stopping"
@@ -177,14 +188,14 @@ class Daemon:
         for remark in config.remarks:
             log.warning("%s", remark)
         self._telemetry.configured(list(references))
-        standing.outward.configured(config, [one for judge in assembly.evaluators.values() for one in judge.told])
+        standing.outward.configured(config, _told(state, assembly))
         for name, model in assembly.ingestion.models.items():
             log.info("%s: %s", name, model.windows.memory())
         work = Work(
             assembly,
             self._telemetry,
             standing.progress,
-            publish=standing.outward.publish,
+            publish=lambda report: self._publish(report, assembly.ingestion),
             retract=standing.outward.retract,
             failed=lambda error: self._wishes.put(_Failed(error)),
             shown=standing.outward.reports(),
@@ -194,9 +205,19 @@ class Daemon:
         work.start()
         standing.config, self._references = config, references
 
+    def _publish(self, report: ModelReport, ingestion: Ingestion) -> None:
+        self._standing.outward.publish(report)
+        self._keep_told(ingestion)
+
+    def _keep_told(self, ingestion: Ingestion) -> None:
+        """Write down what the webhook has delivered: a message that waits when we are killed is sent after the start."""
+        told = self._standing.outward.told()
+        ingestion.keep(TOLD, None if told is None else told_as_bytes(told))
+
     def _end(self) -> None:
         """Let what is at work finish, and write it down."""
         if self._standing.work is not None:
+            self._keep_told(self._standing.work.ingestion)
             self._standing.work.stop()
             self._standing.work = None
 

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 
 from monitor.configuration.config import Config, Heartbeat, Webhook
 from monitor.core.report import ModelReport
@@ -57,6 +58,14 @@ class Outward:
         """Return the last report of each model."""
         with self._lock:
             return dict(self._reports)
+
+    def told(self) -> AbstractSet[tuple[str, str, str]] | None:
+        """Return the alerts of which somebody was told that they fire, and not yet that they ended; None when nobody is told.
+
+        A message that still waits has told nothing: what it says will have to be said after a restart.
+        """
+        with self._lock:
+            return None if self._webhook is None else self._webhook.firing ^ self._webhook.undelivered()
 
     def metrics(self) -> bytes:
         """Return the part of the metrics page that comes from reports."""

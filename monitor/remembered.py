@@ -1,5 +1,6 @@
 """What an evaluation remembers of a model until the next one, and over restarts, as bytes."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import msgspec
@@ -11,6 +12,26 @@ _VERSION = 1
 _FEWEST_FOR_VERSION = 100
 _MOST_FOR_VERSION = 400
 """Over how many records the share of other versions is taken, half of it at least."""
+
+
+Told = tuple[str, str, str]
+"""Model, segment and name of an alert."""
+
+TOLD = "told"
+"""Under which name it is kept which alerts somebody was told of."""
+
+
+def told_as_bytes(told: Iterable[Told]) -> bytes:
+    """Return alerts that somebody was told of as bytes."""
+    return msgspec.json.encode(sorted(told))
+
+
+def told_from_bytes(content: bytes) -> list[Told]:
+    """Return alerts that somebody was told of; none when it cannot be understood, so that they are told again."""
+    try:
+        return msgspec.json.decode(content, type=list[Told])
+    except (msgspec.DecodeError, ValueError):
+        return []
 
 
 class Remembered(msgspec.Struct, array_like=True):

@@ -15,6 +15,7 @@ from monitor.testing import Oracle
 from tests.daemon.conftest import Site
 from tests.daemon.process import LIMIT, Process, one, running, write_records, write_reference
 from tests.servers import real_server
+from tests.sinks.receiver import Receiver, status
 from tests.strategies import Singles, synthetic
 
 HEALTHY: Singles = synthetic(1000, 3, seed=5, sharpness=2.6)[0]
@@ -113,6 +114,35 @@ def test_a_poor_stream_fires_and_survives_a_kill(site: Site) -> None:
         page = process.wait_for(firing, 1.0)
         name = "cpcmon_alert_since_timestamp_seconds"
         assert one(page, name, alert="accuracy_low") == one(since, name, alert="accuracy_low")
+
+
+@pytest.mark.parametrize("end", ["killed", "stopped"])
+def test_an_alert_that_nobody_could_be_told_of_is_told_after_a_restart(site: Site, end: str) -> None:
+    """The receiver was down when it fired. That it fires is remembered; that nobody knows must be, too."""
+    firing = 'cpcmon_alert_firing{alert="silent",model="density",segment="all",severity="warning"}'
+    with Receiver(status(503)) as down, Receiver() as up:
+
+        def configured(url: str) -> None:
+            site.configure(more=f"notify: {{webhook: {{url: '{url}', allow_http: true}}}}")
+            site.config.write_text(site.config.read_text("utf-8").replace("after: 2h", "after: 1s"), encoding="utf-8")
+
+        configured(down.url())
+        with running(site.config) as process:
+            page = process.wait_for(firing, 1.0)
+            assert down.get().json["status"] == "firing"
+            committed = one(page, "cpcmon_last_commit_timestamp_seconds")
+            while one(process.metrics(), "cpcmon_last_commit_timestamp_seconds") == committed:
+                pass
+            if end == "stopped":
+                assert process.stop() == 0
+        configured(up.url())
+        with running(site.config) as process:
+            assert up.get().json["status"] == "firing"
+            process.wait_for("cpcmon_webhook_sent_total", 1.0)
+            assert process.stop() == 0
+        with running(site.config) as process:
+            process.wait_for(firing, 1.0)
+            assert up.received.empty()
 
 
 def test_sighup_takes_over_a_good_configuration_and_keeps_the_old_one_when_it_is_bad(site: Site) -> None:
