@@ -18,6 +18,7 @@ from monitor.web.settings import InForce
 from monitor.web.tls import lets_in
 
 _READ = 16 << 10
+_WRITE = 64 << 10
 _NO_HEADERS: Mapping[str, str] = {}
 
 
@@ -60,7 +61,7 @@ class Connection:
         try:
             await self._open(in_force())
             while await self._serve_one():
-                pass
+                await _others_turn()
             await self._close()
         except Gone as gone:
             if gone.why is not None:
@@ -92,8 +93,9 @@ class Connection:
         except OSError as error:
             raise Gone(None if context is None else Closed.HANDSHAKE_FAILED) from error
         self._writer = asyncio.StreamWriter(transport, protocol, self._reader, self._loop)
-        # Waiting for what was written then means: until the last byte has left.
-        transport.set_write_buffer_limits(high=0)
+        # Waiting for what was written then means: until the last byte has left. Under TLS asyncio holds back at the
+        # mark itself: one of 0 would hold back when nothing is left, until the client happens to say something more.
+        transport.set_write_buffer_limits(high=0 if context is None else 1, low=0)
         encrypted = transport.get_extra_info("ssl_object")
         if tls is not None and isinstance(encrypted, ssl.SSLObject) and not lets_in(tls, encrypted):
             raise Gone(Closed.HANDSHAKE_FAILED)
@@ -159,6 +161,8 @@ class Connection:
             return too_long
         if self._http.they_are_waiting_for_100_continue:
             await self._write(self._http.send(h11.InformationalResponse(status_code=100, headers=[])))
+            # It is the client's turn again, however long it takes.
+            self.phase = Phase.WAITING
         while not isinstance(event := await self._event(), h11.EndOfMessage):
             if isinstance(event, h11.Data):
                 left -= len(event.data)
@@ -199,8 +203,10 @@ class Connection:
         self.phase, self.writing_since = Phase.WRITING, self._loop.time()
         try:
             async with asyncio.timeout(self._limits.writing(len(data))):
-                self._writer.write(data)
-                await self._writer.drain()
+                # Under TLS whatever is written at once counts as gone, however much: so it is written in pieces.
+                for start in range(0, len(data), _WRITE):
+                    self._writer.write(data[start : start + _WRITE])
+                    await self._writer.drain()
         except TimeoutError as error:
             raise Gone(Closed.WRITE_TIMEOUT) from error
 
@@ -208,10 +214,16 @@ class Connection:
         """End orderly, as far as the client takes part in time."""
         if self._writer is None:
             return
+        self.phase = Phase.WAITING
         self._writer.close()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._limits.linger_seconds):
                 await self._writer.wait_closed()
+
+
+async def _others_turn() -> None:
+    """Let other connections go on: with requests that lie ready one behind the other, nothing else here ever waits."""
+    await asyncio.sleep(0)
 
 
 def _refused(error: h11.RemoteProtocolError) -> Response:

@@ -1,16 +1,20 @@
 """D4: clients that connect and say nothing, half of something, or one byte at a time; and those that do not read."""
 
+import asyncio
 import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
-from monitor.web.counts import Closed
+from monitor.web.connection import Connection
+from monitor.web.counts import Closed, Counting
+from monitor.web.limits import WebLimits
 from monitor.web.messages import Page, Response
+from monitor.web.settings import WebSettings
 from tests.web.clients import everything, still_open
 from tests.web.conftest import TLS, Serve
 
@@ -88,6 +92,43 @@ def test_d4_a_client_that_does_not_read_is_given_up(serve: Serve) -> None:
     assert client.ask().status == 200
 
 
+def test_d4_a_client_that_does_not_read_is_given_up_under_tls_too(
+    serve: Serve, web_config: Callable[[str], Path], trusting: ssl.SSLContext
+) -> None:
+    """What was encrypted and has not left is not taken for sent."""
+    client = serve(web_config=web_config(TLS), write_seconds=0.5, write_bytes_per_second=1 << 30)
+    deaf = trusting.wrap_socket(client.connect(), server_hostname="localhost")
+    client.sockets.append(deaf)
+    deaf.sendall(b"GET /huge HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert client.wait_for_closed(Closed.WRITE_TIMEOUT) == 1
+    assert client.ask(tls=trusting).status == 200
+
+
+def test_d4_a_slow_reader_gets_the_whole_page_under_tls(
+    serve: Serve, web_config: Callable[[str], Path], trusting: ssl.SSLContext
+) -> None:
+    """The time to say goodbye begins when the page has been sent, not when it has been encrypted."""
+    client = serve(web_config=web_config(TLS), linger_seconds=0.3)
+    with trusting.wrap_socket(client.connect(), server_hostname="localhost") as slow:
+        slow.sendall(b"GET /huge HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        time.sleep(1.0)
+        head, _, body = everything(slow).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200")
+    assert len(body) == 32 << 20
+
+
+def test_an_answer_under_tls_is_over_when_it_was_sent(
+    serve: Serve, web_config: Callable[[str], Path], trusting: ssl.SSLContext
+) -> None:
+    """The connection then waits for another request, and is not taken for one of a client that does not read."""
+    client = serve(web_config=web_config(TLS), idle_seconds=0.3, write_seconds=5.0)
+    with trusting.wrap_socket(client.connect(), server_hostname="localhost") as kept:
+        kept.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert kept.recv(12) == b"HTTP/1.1 200"
+        assert client.wait_for_closed(Closed.IDLE) == 1
+    assert client.server.counts().closed[Closed.WRITE_TIMEOUT] == 0
+
+
 def test_d4_clients_that_do_not_read_make_room_for_one_that_does(serve: Serve) -> None:
     """When every connection is being written to, the slowest reader goes first."""
     client = serve(connections=4, stalled_seconds=0.2)
@@ -103,6 +144,59 @@ def test_d4_clients_that_do_not_read_make_room_for_one_that_does(serve: Serve) -
             # None has been slow for long enough yet: the newcomer is turned away.
             continue
     assert status == 200
+
+
+def test_d4_clients_that_announce_a_body_and_send_none_make_room(serve: Serve) -> None:
+    """Who was told to go on and does not is waited for like anybody else, and so are those who do not hang up."""
+    client = serve(connections=4, stalled_seconds=60.0)
+    for _ in range(4):
+        announced = client.connect(
+            b"POST /post HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n"
+        )
+        assert announced.recv(100).startswith(b"HTTP/1.1 100")
+    assert client.ask().status == 200
+
+
+def test_d4_clients_that_do_not_hang_up_make_room(
+    serve: Serve, web_config: Callable[[str], Path], trusting: ssl.SSLContext
+) -> None:
+    """Over TLS both sides say goodbye; who has the answer and does not say it holds up nobody."""
+    client = serve(web_config=web_config(TLS), connections=4, stalled_seconds=60.0, linger_seconds=60.0)
+    for _ in range(4):
+        lingering = trusting.wrap_socket(client.connect(), server_hostname="localhost", suppress_ragged_eofs=False)
+        client.sockets.append(lingering)
+        lingering.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        assert lingering.recv(12) == b"HTTP/1.1 200"
+    assert client.ask(tls=trusting).status == 200
+
+
+def test_d4_many_requests_in_one_go_let_others_have_their_turn() -> None:
+    """A client that does not wait for answers, and so never lets the loop wait for it, is one among others."""
+    asked: list[str] = []
+
+    class Noting:
+        """Answers, and notes who asked."""
+
+        async def answer(self, _: str, target: str, __: Mapping[str, str]) -> Response:
+            asked.append(target)
+            return Response(b"")
+
+    async def serve_both(requests: Mapping[str, int]) -> None:
+        clients, connections = [], []
+        for target, count in requests.items():
+            here, there = socket.socketpair()
+            here.setblocking(False)
+            there.sendall(f"GET {target} HTTP/1.1\r\nHost: x\r\n\r\n".encode() * count)
+            there.shutdown(socket.SHUT_WR)
+            clients.append(there)
+            connections.append(Connection(here, Noting(), Counting(), WebLimits()))  # type: ignore[arg-type]
+        await asyncio.gather(*(one.serve(WebSettings(None).current) for one in connections))
+        for client in clients:
+            client.close()
+
+    asyncio.run(serve_both({"/many": 100, "/one": 1}))
+    assert asked.count("/many") == 100
+    assert asked.index("/one") < 50
 
 
 def test_a_connection_between_requests_is_closed_after_a_while(serve: Serve) -> None:
