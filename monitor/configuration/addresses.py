@@ -3,6 +3,7 @@
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from monitor.configuration.plain_file import open_file
 from monitor.configuration.section import Section
 from monitor.configuration.text_kinds import Secret
 
@@ -58,7 +59,7 @@ def _in_file(section: Section, file: Path) -> str | None:
     """Return what stands in a file."""
     expected = "a file that holds an address"
     try:
-        with file.open("rb") as opened:
+        with open_file(file) as opened:
             raw = opened.read(_MOST_BYTES + 1)
         text = raw.decode("utf-8").strip()
     except UnicodeDecodeError:

@@ -4,6 +4,7 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
+from monitor.configuration.plain_file import open_file
 from monitor.configuration.problems import Problem, raise_problems
 from monitor.configuration.section import Findings, Section
 from monitor.configuration.yaml_text import MOST_BYTES, Settings, Unreadable, compose, shown
@@ -47,7 +48,7 @@ def open_document(file: Path) -> Document:
 
 def _content(file: Path) -> bytes:
     try:
-        with file.open("rb") as opened:
+        with open_file(file) as opened:
             # One byte more tells that there is more; the rest of a huge file is never read.
             return opened.read(MOST_BYTES + 1)
     except (OSError, ValueError) as error:

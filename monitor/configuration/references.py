@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from monitor.configuration.config import Config, ModelConfig
 from monitor.configuration.directory_source import parted
 from monitor.configuration.number_kinds import Size
+from monitor.configuration.plain_file import problem_of
 from monitor.configuration.problems import Problem, raise_problems
 from monitor.decode.record_format import ModelFormat, check_formats
 from monitor.errors import InvalidReference, UsageError
@@ -57,6 +58,10 @@ class _Loading:
         if model.reference is None:
             return None
         path = f"models[{place}]"
+        wrong = problem_of(model.reference)
+        if wrong is not None:
+            self._tell(f"{path}.reference", "a reference file", f"{wrong} in {str(model.reference)!r}")
+            return None
         try:
             reference = Reference.load(model.reference)
         except InvalidReference as error:

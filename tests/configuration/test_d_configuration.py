@@ -1,6 +1,8 @@
 """Group D of the scenarios, as far as they concern the configuration: hostile files, values that YAML bends, secrets."""
 
+import os
 import re
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -8,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from monitor.configuration.reading import read_config
+from monitor.configuration.references import load_models
 from monitor.errors import ConfigError
 from tests.configuration.conftest import BASE, Write
 
@@ -170,3 +173,33 @@ def test_d2_a_secret_is_not_in_what_is_shown_of_a_configuration(write: Write) ->
     assert (config.webhook.url, config.heartbeat.url) == (f"https://a/{CANARY}", f"https://b/{CANARY}")
     assert CANARY not in repr(config)
     assert len(config.remarks) == 1
+
+
+@pytest.mark.parametrize(
+    ("piped", "expected"),
+    [
+        pytest.param("config.yaml", "config.yaml: expected a file of settings, found a pipe or a device", id="itself"),
+        pytest.param(
+            "secret", "notify.webhook.url_file: expected a file that holds an address, found a pipe", id="url"
+        ),
+        pytest.param("density.ref", "models[0].reference: expected a reference file, found a pipe", id="reference"),
+    ],
+)
+def test_a_pipe_is_refused_and_nobody_waits_for_its_writer(write: Write, piped: str, expected: str) -> None:
+    """At a reload it would be the daemon that waits, and could no longer be stopped."""
+    file = write("notify:\n  webhook: {url_file: secret}\n")
+    (file.parent / "secret").write_text("https://hook.example/")
+    (file.parent / piped).unlink()
+    os.mkfifo(file.parent / piped)
+    told: list[str] = []
+
+    def read() -> None:
+        try:
+            load_models(read_config(file))
+        except ConfigError as error:
+            told.append(str(error))
+
+    reading = threading.Thread(target=read, daemon=True)
+    reading.start()
+    reading.join(20.0)
+    assert expected in "".join(told)
