@@ -1,5 +1,6 @@
 """Addresses that may hold a token: written in the configuration, or better in a file of their own; never shown."""
 
+import re
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -8,6 +9,8 @@ from monitor.configuration.section import Section
 from monitor.configuration.text_kinds import Secret
 
 _MOST_BYTES = 64 << 10
+_VISIBLE = re.compile(r"[!-~]+")
+_HOST = re.compile(r"[A-Za-z0-9._:-]+")
 
 
 def read_address(section: Section, folder: Path) -> str | None:
@@ -36,15 +39,20 @@ def read_address(section: Section, folder: Path) -> str | None:
 
 
 def check_address(section: Section, key: str, address: str, *, allow_http: bool) -> None:
-    """Note a mistake in an address, without showing it."""
+    """Note a mistake in an address, without showing it. What passes here, whoever calls the address can use."""
     try:
         parts = urlsplit(address)
-        host, _ = parts.hostname, parts.port
+        host, port = parts.hostname, parts.port
     except ValueError:
         section.tell(key, "an address such as https://host/path", "one that cannot be read, and is not shown")
         return
-    if parts.scheme not in {"http", "https"} or not host or not address.isascii() or " " in address:
+    if parts.scheme not in {"http", "https"} or not host or not _VISIBLE.fullmatch(address):
         section.tell(key, "an address such as https://host/path", "something else, which is not shown")
+    elif not _HOST.fullmatch(host) or port == 0:
+        expected = "an address with a host of letters, digits, dots and dashes, and a port above 0 if any"
+        section.tell(key, expected, "another, which is not shown")
+    elif parts.fragment:
+        section.tell(key, "an address without a part after #, which is never sent", "one with it")
     elif parts.scheme == "http" and not allow_http:
         section.tell(key, "an address that begins with https://, or allow_http: true beside it", "one with http://")
 

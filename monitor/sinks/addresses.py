@@ -75,7 +75,10 @@ class Target:
 
 
 def check_targets(config: Config) -> None:
-    """Refuse addresses that could not be called; asked before anything that calls them is replaced."""
+    """Refuse addresses that could not be called; asked before anything that calls them is replaced.
+
+    A configuration that was read from a file holds none: there they are mistakes with a line, told with all the others.
+    """
     for name, one in (("webhook", config.webhook), ("heartbeat", config.heartbeat)):
         if one is not None:
             try:
