@@ -116,7 +116,11 @@ def _doubt(rule: Rule, accuracy: float | None) -> str | None:
 def _about_source(source: SourceConfig) -> str:
     """Say where records come from, and whether it is there: a directory may be mounted later."""
     path = source.options.path
-    there = "" if path.is_dir() else ": not there now; it will be waited for"
+    try:
+        there = "" if path.is_dir() else ": not there now; it will be waited for"
+    except OSError as error:
+        # Who checks may see less than the daemon does.
+        there = f": cannot be looked at from here ({error.strerror}); it will be waited for"
     return f"source {source.name}: directory {path}{there}"
 
 

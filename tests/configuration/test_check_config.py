@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from monitor.reference_file import Reference
-from tests.configuration.conftest import Write
+from tests.configuration.conftest import BASE, Write
 from tests.conftest import Ran
 
 MORE = """\
@@ -101,3 +101,12 @@ def test_a_crontab_line_that_never_comes_true_is_a_mistake(cpcmon: Callable[...,
 def test_the_help_has_an_example(cpcmon: Callable[..., Ran]) -> None:
     """As every command's has."""
     assert "example: cpcmon check-config config.yaml" in cpcmon("check-config", "--help").out
+
+
+def test_a_directory_that_cannot_be_looked_at_is_no_mistake(cpcmon: Callable[..., Ran], write: Write) -> None:
+    """Whoever checks may have fewer rights than the daemon, and is told all the rest."""
+    file = write(base=BASE.replace("path: inbox", f"path: {'x' * 300}"))
+    ran = cpcmon("check-config", file)
+    assert (ran.code, ran.err) == (0, "")
+    assert ": cannot be looked at from here (File name too long); it will be waited for" in ran.out
+    assert ran.out.endswith("no mistakes\n")
