@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
-from monitor.configuration.yaml_text import Items, Node, Scalar, Settings, shown
+from monitor.configuration.yaml_text import Items, Node, Scalar, Settings, kept_back, shown
 
 T = TypeVar("T")
 
@@ -139,7 +139,7 @@ class ByName(Kind[dict[str, T]], Generic[T]):
     def read(self, node: Node) -> dict[str, T]:
         """Return the values by their names."""
         if not isinstance(node, Settings):
-            raise unfit(node, self.what)
+            raise Unfit(Fault(self.what, kept_back(node), node.line))
         values, faults = dict[str, T](), list[Fault]()
         for name, entry in node.entries.items():
             try:

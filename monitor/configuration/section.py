@@ -7,7 +7,7 @@ from typing import Any, TypeVar, overload
 
 from monitor.configuration.kinds import Kind, Unfit, is_nothing
 from monitor.configuration.problems import Problem
-from monitor.configuration.yaml_text import Items, Settings, shown
+from monitor.configuration.yaml_text import Items, Settings, kept_back
 
 T = TypeVar("T")
 
@@ -122,7 +122,7 @@ class Section:
         elif entry is not None and isinstance(entry.node, Settings):
             settings = entry.node
         elif entry is not None:
-            self.tell(key, "a group of settings", _what(shown(entry.node)))
+            self.tell(key, "a group of settings", kept_back(entry.node))
             settings = None
         return Section(self.findings, self.at(key), settings, self.line(key), self)
 
@@ -137,7 +137,7 @@ class Section:
             return []
         self.findings.lines[self.at(key)] = entry.line
         if not isinstance(entry.node, Items):
-            found = _what(shown(entry.node))
+            found = kept_back(entry.node)
             self.tell(key, expected, f"{found}: write [] for none" if found == "nothing" and not least else found)
         elif not least <= len(entry.node.nodes) <= most:
             self.tell(key, expected, f"{len(entry.node.nodes):,}")
@@ -182,7 +182,7 @@ class Section:
             if isinstance(node, Settings):
                 yield Section(self.findings, path, node, node.line, self)
             else:
-                self._note(Problem(node.line, path, "a group of settings", _what(shown(node))))
+                self._note(Problem(node.line, path, "a group of settings", kept_back(node)))
 
     def _note(self, problem: Problem) -> None:
         self.findings.problems.append(problem)
@@ -192,8 +192,3 @@ class Section:
         self.clean = False
         if self._above is not None:
             self._above._spoil()  # noqa: SLF001  of its own kind
-
-
-def _what(found: str) -> str:
-    """Say what stands in place of a group, without showing it: it may be a secret that belongs one level lower."""
-    return found if found in {"nothing", "a list", "a group of settings"} else "a single value"

@@ -170,6 +170,11 @@ def shown(node: Node) -> str:
     return repr(node.text if len(node.text) <= 40 else f"{node.text[:40]}…")
 
 
+def kept_back(node: Node) -> str:
+    """Say what stands in place of a group, without showing it: it may be a secret that belongs one level lower."""
+    return "a single value" if isinstance(node, Scalar) and shown(node) != "nothing" else shown(node)
+
+
 def _is_name(key: Scalar) -> bool:
     return key.text != "" and key.text.isprintable() and (not key.plain or not key.text[0].isdecimal())
 
