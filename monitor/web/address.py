@@ -44,7 +44,7 @@ def listen(address: Address) -> socket.socket:
     """Return a socket that listens there and never blocks; raises ServerError with a sentence."""
     try:
         listener = _bound(address)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
         raise ServerError(_sentence(address, error)) from error
     listener.setblocking(False)
     return listener
@@ -64,7 +64,9 @@ def _bound(address: Address) -> socket.socket:
         return socket.create_server(("", address.port), family=socket.AF_INET, backlog=_BACKLOG)
 
 
-def _sentence(address: Address, error: OSError) -> str:
+def _sentence(address: Address, error: OSError | UnicodeError) -> str:
+    if isinstance(error, UnicodeError):
+        return f"web: expected {address} to be an address of this machine, found a name that no machine can have"
     if error.errno == errno.EADDRINUSE:
         return f"web: expected {address} to be free, found it in use"
     if error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):

@@ -51,6 +51,9 @@ def test_an_address_of_another_machine_is_said(monkeypatch: pytest.MonkeyPatch) 
     """As is one that nobody knows."""
     with pytest.raises(CpcmonError, match=r"expected 192\.0\.2\.1:0 to be an address of this machine"):
         listen(Address("192.0.2.1", 0))
+    for host in ("..", "a" * 64):
+        with pytest.raises(CpcmonError, match=r"to be an address of this machine, found a name that no machine can"):
+            listen(Address(host, 0))
     monkeypatch.setattr(socket, "getaddrinfo", _unknown)
     with pytest.raises(CpcmonError, match="expected nowhere:0 to be an address of this machine"):
         listen(Address("nowhere", 0))
