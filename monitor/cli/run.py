@@ -8,7 +8,8 @@ from typing import Any
 
 from monitor.daemon import Daemon, RunOptions, read
 from monitor.errors import CpcmonError
-from monitor.logs import catch_strays, set_up
+from monitor.logs import LEVELS, catch_strays, set_up
+from monitor.web.settings import WebSettings
 
 log = logging.getLogger("cpcmon")
 
@@ -25,7 +26,12 @@ def register(commands: Any) -> None:  # noqa: ANN401  argparse's own type is pri
         epilog="example: cpcmon run --config.file config.yaml --web.listen-address 0.0.0.0:9877",
     )
     add_config_file(parser)
-    parser.add_argument("--config.check", dest="check", action="store_true", help="only check the configuration")
+    parser.add_argument(
+        "--config.check",
+        dest="check",
+        action="store_true",
+        help="only check the configuration, and the web configuration if one is named",
+    )
     web = parser.add_argument_group("web")
     web.add_argument(
         "--web.listen-address", dest="address", default=DEFAULT_ADDRESS, metavar="HOST:PORT",
@@ -39,7 +45,7 @@ def register(commands: Any) -> None:  # noqa: ANN401  argparse's own type is pri
         "--web.enable-lifecycle", dest="lifecycle", action="store_true", help="allow a reload by POST /-/reload"
     )
     logs = parser.add_argument_group("logs")
-    logs.add_argument("--log.level", dest="level", choices=["debug", "info", "warning", "error"], default="info")
+    logs.add_argument("--log.level", dest="level", choices=list(LEVELS), default="info")
     logs.add_argument("--log.format", dest="format", choices=["logfmt", "json"], default="logfmt")
     parser.set_defaults(run=run)
 
@@ -56,15 +62,19 @@ def run(options: argparse.Namespace) -> int:
     if options.check:
         read(options.config)
         print(f"{options.config}: fine")
+        if options.web_config is not None:
+            WebSettings(options.web_config)
+            print(f"{options.web_config}: fine")
         return 0
     set_up(options.level, options.format, sys.stderr)
     catch_strays()
     logging.captureWarnings(capture=True)
-    daemon = Daemon(RunOptions(options.config, options.address, options.web_config, options.lifecycle))
     try:
-        daemon.run()
+        Daemon(RunOptions(options.config, options.address, options.web_config, options.lifecycle)).run()
     except CpcmonError as error:
-        log.error("%s", error)  # noqa: TRY400 - it was raised on purpose, and says all there is to say
+        # One event for each mistake of a configuration: whoever reads the log has one a line.
+        for sentence in str(error).splitlines():
+            log.error("%s", sentence)  # noqa: TRY400 - it was raised on purpose, and says all there is to say
         return error.exit_code
     except Exception as error:
         log.exception("ended by a mistake in cpcmon: %s", type(error).__name__)

@@ -1,0 +1,46 @@
+"""`cpcmon run` before it runs: what it refuses, and how it says so."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.configuration.conftest import BASE
+
+
+def run(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run the command to its end."""
+    command = [sys.executable, "-m", "monitor", "run", *map(str, words)]
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+
+
+def test_mistakes_in_the_configuration_are_events_like_others(tmp_path: Path) -> None:
+    """One line each, in the format that was asked for: what collects the log understands every one."""
+    file = tmp_path / "config.yaml"
+    file.write_text("colour: red\nmodels: []\n")
+    ran = run("--config.file", file, "--log.format", "json", "--log.level", "warn")
+    events = [json.loads(line) for line in ran.stderr.splitlines()]
+    assert ran.returncode == 2
+    assert {event["level"] for event in events} == {"error"}
+    assert events[0]["msg"].startswith(f"{file}:1: expected one of ")
+    assert events[-1]["msg"] == f"{file}: {len(events) - 1} mistakes"
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "said"),
+    [
+        pytest.param("http_server_config: {http2: false}\n", 0, "web.yml: fine", id="good"),
+        pytest.param(
+            "http_server_config: {http2: true}\n", 2, "web.yml:1: http_server_config.http2: expected", id="bad"
+        ),
+    ],
+)
+def test_a_check_is_of_the_web_configuration_too(tmp_path: Path, text: str, code: int, said: str) -> None:
+    """Of whatever the daemon would refuse to start with."""
+    config, web = tmp_path / "config.yaml", tmp_path / "web.yml"
+    config.write_text(BASE.replace("    reference: density.ref\n", ""))
+    web.write_text(text)
+    ran = run("--config.check", "--config.file", config, "--web.config.file", web)
+    assert (ran.returncode, said in ran.stdout + ran.stderr) == (code, True)
