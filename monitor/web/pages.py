@@ -12,6 +12,7 @@ from monitor.web.messages import HTML, JSON, Page, Pages, Request, Response
 METRICS = "text/plain; version=0.0.4; charset=utf-8"
 """What Prometheus wants to read; version 3 refuses a scrape without it."""
 NOT_ENABLED = "lifecycle API is not enabled: start with --web.enable-lifecycle"
+NOT_FOR_BROWSERS = "reload: expected a program that asks, found a page in a browser: use curl -X POST, or SIGHUP"
 _RELOAD_SECONDS = 330.0
 # Strict enough that not even a mistake in escaping could make a browser fetch or run anything.
 _CSP = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -70,7 +71,10 @@ def _reload_page(reload: Callable[[], str | None] | None) -> Page:
     if reload is None:
         return Page(refuse, ("POST", "PUT"))
 
-    def answer(_: Request) -> Response:
+    def answer(request: Request) -> Response:
+        # Browsers send it with every POST, programs never: any page that somebody on this machine looks at could ask.
+        if "origin" in request.headers:
+            return Response(f"{NOT_FOR_BROWSERS}\n".encode(), status=HTTPStatus.FORBIDDEN)
         problem = reload()
         if problem is not None:
             return Response(f"{problem}\n".encode(), status=HTTPStatus.INTERNAL_SERVER_ERROR)

@@ -96,3 +96,12 @@ def test_the_landing_page_cannot_load_anything(serve: Serve) -> None:
     assert answer.headers["content-security-policy"].startswith("default-src 'none'; style-src 'unsafe-inline'")
     assert b"the scheduler &lt;stands&gt; still" in answer.body
     assert b"1.2.3" in answer.body
+
+
+@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1:9877"])
+def test_no_page_in_a_browser_reloads(serve: Serve, origin: str) -> None:
+    """Any page that somebody on this machine looks at could ask for it, and browsers say so."""
+    daemon = Daemon()
+    answer = serve(daemon.pages(lifecycle=True)).ask("/-/reload", "POST", Origin=origin)
+    assert (answer.status, daemon.reloads) == (403, 0)
+    assert answer.body.startswith(b"reload: expected a program that asks, found a page in a browser")
