@@ -10,6 +10,7 @@ from monitor.configuration.number_kinds import Duration
 from monitor.configuration.reading import read_config
 from monitor.configuration.references import load_models, model_options, window_costs
 from monitor.core.alerts import Kind, Rule
+from monitor.core.recent_ids import bytes_at_most
 from monitor.errors import CpcmonError
 from monitor.reference_file import Reference
 from monitor.schedule import cron_problem
@@ -50,6 +51,8 @@ def run(options: argparse.Namespace) -> int:
         print(f"remark: {remark}")
     total = sum(cost for _, cost in window_costs(loaded))
     print(f"all windows: {total / 1e6:.1f} MB at most, of {config.limits.window_bytes / 1e6:.1f} MB that they may take")
+    ids = sum(bytes_at_most(model.most_ids) for model, reference in loaded if reference is not None)
+    print(f"all ids that are known again: {ids / 1e6:.1f} MB at most, beside the windows")
     print(f"{options.file}: {_counts(config)}, no mistakes")
     return 0
 

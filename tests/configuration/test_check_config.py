@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from monitor.core.recent_ids import bytes_at_most
 from monitor.reference_file import Reference
 from tests.configuration.conftest import BASE, Write
 from tests.conftest import Ran
@@ -61,7 +62,11 @@ def test_it_tells_what_a_configuration_means(cpcmon: Callable[..., Ran], write: 
     assert lines[18].startswith("remark: notify.webhook.url: ")
     assert lines[19].startswith("all windows: ")
     assert lines[19].endswith(" MB at most, of 536.9 MB that they may take")
-    assert lines[20:] == [f"{file}: 1 source, 2 models, 7 alerts, no mistakes"]
+    assert (
+        lines[20]
+        == f"all ids that are known again: {bytes_at_most(1_000_000) / 1e6:.1f} MB at most, beside the windows"
+    )
+    assert lines[21:] == [f"{file}: 1 source, 2 models, 7 alerts, no mistakes"]
     assert "ZZPATIENT" not in ran.out
 
 
