@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import socket
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, auto
 from http import HTTPStatus
 
@@ -16,6 +16,7 @@ from monitor.web.limits import WebLimits
 from monitor.web.messages import Response
 from monitor.web.settings import InForce
 from monitor.web.tls import lets_in
+from monitor.web.unsent import Unsent
 
 _READ = 16 << 10
 _WRITE = 64 << 10
@@ -42,10 +43,13 @@ class Gone(Exception):
 class Connection:
     """A client. Lives on the server's loop; whoever cancels `serve` ends it at once."""
 
-    def __init__(self, client: socket.socket, answering: Answering, counting: Counting, limits: WebLimits) -> None:
+    def __init__(
+        self, client: socket.socket, answering: Answering, counting: Counting, unsent: Unsent, limits: WebLimits
+    ) -> None:
         self._socket = client
         self._answering = answering
         self._counting = counting
+        self._unsent = unsent
         self._limits = limits
         self._loop = asyncio.get_running_loop()
         self._deadline = self._loop.time() + limits.request_seconds
@@ -160,7 +164,7 @@ class Connection:
         if len(length) > 18 or int(length) > left:
             return too_long
         if self._http.they_are_waiting_for_100_continue:
-            await self._write(self._http.send(h11.InformationalResponse(status_code=100, headers=[])))
+            await self._write([self._http.send(h11.InformationalResponse(status_code=100, headers=[]))])
             # It is the client's turn again, however long it takes.
             self.phase = Phase.WAITING
         while not isinstance(event := await self._event(), h11.EndOfMessage):
@@ -195,18 +199,27 @@ class Connection:
         parts = [self._http.send(event) for event in (start, *body, h11.EndOfMessage())]
         self._counting.answered(response.status)
         self._deadline = 0.0
-        await self._write(b"".join(part for part in parts if part))
+        self._unsent.hold(self, len(response.body), self.cut)
+        try:
+            await self._write(parts)
+        finally:
+            self._unsent.let_go(self)
 
-    async def _write(self, data: bytes | None) -> None:
-        if self._writer is None or not data:
+    async def _write(self, parts: Sequence[bytes | None]) -> None:
+        """Write what h11 made. Only what is small is joined first: a page may be large, its clients many and slow."""
+        if self._writer is None:
             return
         self.phase, self.writing_since = Phase.WRITING, self._loop.time()
+        views = [memoryview(part) for part in parts if part]
+        if sum(map(len, views)) <= _WRITE:
+            views = [memoryview(b"".join(views))]
         try:
-            async with asyncio.timeout(self._limits.writing(len(data))):
+            async with asyncio.timeout(self._limits.writing(sum(map(len, views)))):
                 # Under TLS whatever is written at once counts as gone, however much: so it is written in pieces.
-                for start in range(0, len(data), _WRITE):
-                    self._writer.write(data[start : start + _WRITE])
-                    await self._writer.drain()
+                for view in views:
+                    for start in range(0, len(view), _WRITE):
+                        self._writer.write(bytes(view[start : start + _WRITE]))
+                        await self._writer.drain()
         except TimeoutError as error:
             raise Gone(Closed.WRITE_TIMEOUT) from error
 

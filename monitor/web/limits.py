@@ -19,6 +19,8 @@ class WebLimits:
     write_bytes_per_second: int = 100_000
     stalled_seconds: float = 1.0
     """After how long without an end a client that reads slowly makes room, when nobody else can."""
+    unsent_bytes: int = 256 << 20
+    """The most that answers take together that their clients have not read yet; past it, the slowest makes room."""
     head_bytes: int = 64 << 10
     """The most of a request's line and headers."""
     body_bytes: int = 64 << 10

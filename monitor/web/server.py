@@ -14,6 +14,7 @@ from monitor.web.counts import Closed, Counting, WebCounts
 from monitor.web.limits import WebLimits
 from monitor.web.messages import Pages
 from monitor.web.settings import WebSettings
+from monitor.web.unsent import Unsent
 
 __all__ = ["WebServer", "parse_address", "problem_of"]
 
@@ -33,6 +34,7 @@ class WebServer:
         self._settings = WebSettings(web_config)
         self._answering = Answering(pages, self._settings, self._limits)
         self._counting = Counting()
+        self._unsent = Unsent(self._limits.unsent_bytes, self._counting)
         # In the order in which they came.
         self._connections: dict[Connection, asyncio.Task[None]] = {}
         self._listener: socket.socket | None = None
@@ -127,7 +129,7 @@ class WebServer:
 
     def _take(self, client: socket.socket) -> None:
         client.setblocking(False)
-        connection = Connection(client, self._answering, self._counting, self._limits)
+        connection = Connection(client, self._answering, self._counting, self._unsent, self._limits)
         task = asyncio.create_task(connection.serve(self._settings.current))
         self._connections[connection] = task
         self._counting.set_open(len(self._connections))

@@ -15,6 +15,7 @@ from monitor.web.counts import Closed, Counting
 from monitor.web.limits import WebLimits
 from monitor.web.messages import Page, Response
 from monitor.web.settings import WebSettings
+from monitor.web.unsent import Unsent
 from tests.web.clients import everything, still_open
 from tests.web.conftest import TLS, Serve
 
@@ -146,6 +147,35 @@ def test_d4_clients_that_do_not_read_make_room_for_one_that_does(serve: Serve) -
     assert status == 200
 
 
+@pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "tls"])
+def test_d4_answers_that_nobody_reads_take_a_bounded_memory(
+    serve: Serve, web_config: Callable[[str], Path], trusting: ssl.SSLContext, *, encrypted: bool
+) -> None:
+    """Of three large pages only two fit in: the client that has been reading for longest is cut, the others are not."""
+    client = serve(web_config=web_config(TLS) if encrypted else None, unsent_bytes=80 << 20)
+    deaf = []
+    for _ in range(3):
+        one = client.connect()
+        if encrypted:
+            one = trusting.wrap_socket(one, server_hostname="localhost")
+            client.sockets.append(one)
+        one.sendall(b"GET /huge HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        # The answer is on its way.
+        assert one.recv(12) == b"HTTP/1.1 200"
+        deaf.append(one)
+    assert client.wait_for_closed(Closed.CAP) == 1
+    with pytest.raises((OSError, AssertionError)):
+        assert len(everything(deaf[0])) >= 32 << 20
+    assert [len(everything(one)) >= 32 << 20 for one in deaf[1:]] == [True, True]
+
+
+def test_d4_a_page_larger_than_that_memory_is_still_served(serve: Serve) -> None:
+    """The bound is on what comes together."""
+    client = serve(unsent_bytes=1 << 20)
+    assert len(client.ask("/huge").body) == 32 << 20
+    assert client.server.counts().closed[Closed.CAP] == 0
+
+
 def test_d4_clients_that_announce_a_body_and_send_none_make_room(serve: Serve) -> None:
     """Who was told to go on and does not is waited for like anybody else, and so are those who do not hang up."""
     client = serve(connections=4, stalled_seconds=60.0)
@@ -189,7 +219,9 @@ def test_d4_many_requests_in_one_go_let_others_have_their_turn() -> None:
             there.sendall(f"GET {target} HTTP/1.1\r\nHost: x\r\n\r\n".encode() * count)
             there.shutdown(socket.SHUT_WR)
             clients.append(there)
-            connections.append(Connection(here, Noting(), Counting(), WebLimits()))  # type: ignore[arg-type]
+            counting = Counting()
+            unsent = Unsent(1 << 20, counting)
+            connections.append(Connection(here, Noting(), counting, unsent, WebLimits()))  # type: ignore[arg-type]
         await asyncio.gather(*(one.serve(WebSettings(None).current) for one in connections))
         for client in clients:
             client.close()
