@@ -81,6 +81,16 @@ def down_rule(job: str) -> PrometheusRule:
     )
 
 
+def _risen(counter: str) -> str:
+    """Return what a counter that is kept in the state has risen by within an hour, a break before it included.
+
+    What damages a state often keeps the machine down for longer than the hour, and `increase` knows nothing of before a
+    break. Nor does the counter always rise: an empty state counts from 1 again.
+    """
+    before = f"last_over_time({counter}[1w] offset 1h)"
+    return f"increase({counter}[1h]) > 0 or ({counter} > 0 and {counter} != {before})"
+
+
 WATCHDOG = PrometheusRule(
     "CpcmonWatchdog",
     "vector(1)",
@@ -168,8 +178,8 @@ FIXED = (
     ),
     PrometheusRule(
         "CpcmonStateRecovered",
-        "sum without (from) (increase(cpcmon_state_recovered_total[1h])) > 0"
-        " or increase(cpcmon_state_damaged_chunks_total[1h]) > 0",
+        f"sum without (from) ({_risen('cpcmon_state_recovered_total')})"
+        f" or {_risen('cpcmon_state_damaged_chunks_total')}",
         Severity.WARNING,
         "The state of cpcmon was damaged.",
         "A backup, an empty state, or the state without its damaged parts is in use. The log says which.",

@@ -194,6 +194,29 @@ def test_what_is_wrong_with_cpcmon_itself_is_told(
     assert late == {alert: 1, "CpcmonWatchdog": 1}
 
 
+@pytest.mark.parametrize(
+    ("shape", "fires"),
+    [
+        pytest.param("0x5 _x90 1x60", True, id="down for longer than an hour"),
+        pytest.param("3x5 _x90 1x60", True, id="an empty state counts anew"),
+        pytest.param("1x5 _x90 1x60", False, id="it was long ago"),
+        pytest.param("1x5 _x90 0x60", False, id="begun anew on purpose"),
+    ],
+)
+@pytest.mark.parametrize("series", ['cpcmon_state_recovered_total{from="empty"}', "cpcmon_state_damaged_chunks_total"])
+def test_a_damaged_state_is_told_after_a_long_break_too(rules: Rules, series: str, shape: str, fires: bool) -> None:  # noqa: FBT001
+    """A power cut often lasts longer than the rule looks back."""
+    begun, hour_later = rules.firing({series: shape}, 98, 155)
+    assert begun["CpcmonStateRecovered"] == fires
+    assert hour_later["CpcmonStateRecovered"] == fires
+
+
+def test_a_damaged_state_is_told_for_an_hour(rules: Rules) -> None:
+    """It is an event: nobody can undo it."""
+    (found,) = rules.firing({'cpcmon_state_recovered_total{from="empty"}': "0x5 _x90 1x120"}, 165)
+    assert found["CpcmonStateRecovered"] == 0
+
+
 def test_e1_a_window_that_warms_up_is_not_called_invalid(rules: Rules) -> None:
     """It is no fault, and would be told at every new segment."""
     state = f'cpcmon_window_state{{{TARGET},model="density",segment="site=A",state="warming"}}'
