@@ -6,7 +6,15 @@ from monitor.configuration.config import Config, Every, ModelConfig
 from monitor.core.alert_rules import Kind, On, Rule
 from monitor.sinks.cron_gap import longest_gap_seconds
 from monitor.sinks.labels import label_value, quoted
-from monitor.sinks.operational_rules import FIXED, WATCHDOG, down_rule, refused_rule, stale_rule, unruled_rule
+from monitor.sinks.operational_rules import (
+    FIXED,
+    WATCHDOG,
+    down_rule,
+    failing_rule,
+    refused_rule,
+    stale_rule,
+    unruled_rule,
+)
 from monitor.sinks.prometheus_rule import PrometheusRule, duration, group_text
 
 DEFAULT_JOB = ".*cpcmon.*"
@@ -53,7 +61,7 @@ def rule_file(config: Config, job: str = DEFAULT_JOB) -> str:
 def _of_model(model: ModelConfig) -> list[PrometheusRule]:
     gap = model.evaluate.seconds if isinstance(model.evaluate, Every) else longest_gap_seconds(model.evaluate.line)
     configured = [_passed_on(label_value(model.name), rule) for rule in model.alerts]
-    return [*configured, stale_rule(model, gap), *refused_rule(model)]
+    return [*configured, stale_rule(model, gap), failing_rule(model, gap), *refused_rule(model)]
 
 
 def _passed_on(model: str, rule: Rule) -> PrometheusRule:

@@ -10,6 +10,7 @@ from monitor.sinks.prometheus_rule import PrometheusRule, duration
 
 _MINUTES, _HOURS = 60.0, 3600.0
 _LEAST_STALE_SECONDS = 5 * _MINUTES
+_FAILING_SECONDS = 15 * _MINUTES
 _MODEL, _WINDOW = "{{ $labels.model }}", "{{ $labels.model }}, {{ $labels.segment }}"
 
 
@@ -26,6 +27,37 @@ def stale_rule(model: ModelConfig, longest_gap_seconds: float) -> PrometheusRule
         f"{_MODEL}: no evaluation for more than {duration(limit)}, or never one. What is shown of it is of the past.",
         "evaluation_stale.md",
         5 * _MINUTES,
+        {"model": name},
+    )
+
+
+def failing_rule(model: ModelConfig, longest_gap_seconds: float) -> PrometheusRule:
+    """Return the alert on evaluations, or single estimators, that fail."""
+    name = label_value(model.name)
+    failures = f"cpcmon_evaluation_failures_total{{model={quoted(name)}}}"
+    of_estimators = f"cpcmon_estimator_failures_total{{model={quoted(name)}}}"
+    lately = duration(_FAILING_SECONDS)
+    found = [
+        f"increase({failures}[{lately}]) > 0",
+        f"sum without (estimator) (increase({of_estimators}[{lately}])) > 0",
+    ]
+    if 1.5 * longest_gap_seconds > _FAILING_SECONDS:
+        # A model that is evaluated once a night would fail unnoticed: most quarters of an hour see no evaluation at all.
+        # Where a crontab line evaluates often and then rests, one failure among many is no news for so long.
+        span = duration(1.5 * longest_gap_seconds)
+        half = f"increase(cpcmon_evaluations_total{{model={quoted(name)}}}[{span}]) / 2"
+        found += [
+            f"(increase({failures}[{span}]) > 0) >= {half}",
+            f"(sum without (estimator) (increase({of_estimators}[{span}])) > 0) >= {half}",
+        ]
+    return PrometheusRule(
+        "CpcmonEvaluationFailing",
+        " or ".join(found),
+        Severity.WARNING,
+        "Evaluations or estimators fail.",
+        f"{_MODEL}: evaluations, or single estimators, have failed for a while. The log says why.",
+        "evaluation_failing.md",
+        _FAILING_SECONDS,
         {"model": name},
     )
 
@@ -121,16 +153,6 @@ FIXED = (
         f"{_MODEL}: for a day, fewer records than are needed to say anything.",
         "estimate_invalid.md",
         24 * _HOURS,
-    ),
-    PrometheusRule(
-        "CpcmonEvaluationFailing",
-        "increase(cpcmon_evaluation_failures_total[15m]) > 0"
-        " or sum without (estimator) (increase(cpcmon_estimator_failures_total[15m])) > 0",
-        Severity.WARNING,
-        "Evaluations or estimators fail.",
-        f"{_MODEL}: evaluations, or single estimators, have failed for a while. The log says why.",
-        "evaluation_failing.md",
-        15 * _MINUTES,
     ),
     PrometheusRule(
         "CpcmonInputOdd",

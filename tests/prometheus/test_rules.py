@@ -217,6 +217,37 @@ def test_a_damaged_state_is_told_for_an_hour(rules: Rules) -> None:
     assert found["CpcmonStateRecovered"] == 0
 
 
+@pytest.mark.parametrize(
+    "failed",
+    [
+        pytest.param('cpcmon_evaluation_failures_total{model="density"}', id="evaluations"),
+        pytest.param('cpcmon_estimator_failures_total{model="density",estimator="ac"}', id="an estimator"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("when", "evaluated", "failing", "fires"),
+    [
+        pytest.param(Every(3600.0), "0x59 1x59 2x59 3x59", "0x59 1x59 2x59 3x59", True, id="every hour"),
+        pytest.param(Cron("0 6 * * *"), "0x59 1x180", "0x59 1x180", True, id="every night"),
+        pytest.param(Cron("* 8-18 * * mon-fri"), "0+1x240", "0x59 1x180", False, id="once among many"),
+        pytest.param(Cron("* 8-18 * * mon-fri"), "0+1x240", "0x59 1+1x180", True, id="all of a working day"),
+    ],
+)
+def test_failures_are_told_however_seldom_a_model_is_evaluated(
+    rules: Rules,
+    when: Every | Cron,
+    evaluated: str,
+    failing: str,
+    fires: bool,  # noqa: FBT001
+    failed: str,
+) -> None:
+    """Once a night is seldom within a quarter of an hour."""
+    config = replace(rules.config, models=(ModelConfig("density", None, evaluate=when),))
+    series = {failed: failing, 'cpcmon_evaluations_total{model="density"}': evaluated}
+    (found,) = replace(rules, config=config).firing(series, 170)
+    assert found["CpcmonEvaluationFailing"] == fires
+
+
 def test_e1_a_window_that_warms_up_is_not_called_invalid(rules: Rules) -> None:
     """It is no fault, and would be told at every new segment."""
     state = f'cpcmon_window_state{{{TARGET},model="density",segment="site=A",state="warming"}}'
