@@ -37,11 +37,11 @@ class DeliveryFacts:
 
     sent: int = 0
     failed: int = 0
-    """Attempts that failed, whether tried again or not."""
+    """Given up: refused, or tried for too long."""
     dropped: int = 0
-    """Given up."""
+    """Given up because too many waited, or at a stop."""
     redirected: int = 0
-    """Attempts that were answered with a redirection, which is never followed."""
+    """Given up because the answer was a redirection, which is never followed."""
     waiting: int = 0
     """Not sent yet."""
 

@@ -88,9 +88,11 @@ def _http(http: HttpFacts) -> Iterator[Metric]:
 
 def _webhook(webhook: DeliveryFacts) -> Iterator[Metric]:
     yield _counter("cpcmon_webhook_sent", "Messages of alerts sent.", webhook.sent)
-    yield _counter("cpcmon_webhook_failures", "Attempts to send a message that failed.", webhook.failed)
-    yield _counter("cpcmon_webhook_dropped", "Messages given up.", webhook.dropped)
-    yield _counter("cpcmon_webhook_redirects", "Attempts that were redirected, and not followed.", webhook.redirected)
+    yield _counter("cpcmon_webhook_failures", "Messages given up: refused, or tried for too long.", webhook.failed)
+    yield _counter(
+        "cpcmon_webhook_dropped", "Messages given up because too many waited, or at a stop.", webhook.dropped
+    )
+    yield _counter("cpcmon_webhook_redirects", "Messages given up because they were redirected.", webhook.redirected)
     yield _gauge("cpcmon_webhook_waiting", "Messages that wait to be sent.", webhook.waiting)
 
 
