@@ -135,7 +135,9 @@ WATCHDOG = PrometheusRule(
 FIXED = (
     PrometheusRule(
         "CpcmonEstimateInvalid",
-        '(cpcmon_estimate_valid == 0) unless ignoring (state) (cpcmon_window_state{state="warming"} == 1)',
+        # The other states have alerts of their own: one fault would be told once more for each segment.
+        "(cpcmon_estimate_valid == 0) unless ignoring (state)"
+        ' (cpcmon_window_state{state=~"warming|catching_up|version_mismatch|degraded_input"} == 1)',
         Severity.INFO,
         "The accuracy of a model cannot be said.",
         f"{_WINDOW}: nothing can be said"
@@ -153,6 +155,17 @@ FIXED = (
         f"{_MODEL}: for a day, fewer records than are needed to say anything.",
         "estimate_invalid.md",
         24 * _HOURS,
+    ),
+    PrometheusRule(
+        # A night or a small site cannot make it so, and it does not pass by itself: more than information.
+        "CpcmonVersionMismatch",
+        'cpcmon_window_state{segment="all",state="version_mismatch"} == 1',
+        Severity.WARNING,
+        "Nobody watches a model since it was updated.",
+        f"{_MODEL}: most records are of another version than the reference. Its accuracy cannot be said, and no alert on"
+        " it can fire, until a reference for the new version is there.",
+        "version_mismatch.md",
+        30 * _MINUTES,
     ),
     PrometheusRule(
         "CpcmonInputOdd",
@@ -215,6 +228,26 @@ FIXED = (
         "The configuration from before is still in use. `cpcmon check-config` says what is wrong with the new one.",
         "reload_failed.md",
         5 * _MINUTES,
+    ),
+    PrometheusRule(
+        "CpcmonWebConfigFailed",
+        "cpcmon_web_config_last_reload_successful == 0",
+        Severity.WARNING,
+        "The web configuration of cpcmon cannot be read.",
+        "The certificates and passwords from before are still in use, also when they run out or were withdrawn."
+        " The log says what is wrong.",
+        "web_config.md",
+        5 * _MINUTES,
+    ),
+    PrometheusRule(
+        "CpcmonWebhookFailing",
+        "cpcmon_webhook_waiting > 0 or increase(cpcmon_webhook_failures_total[1h]) > 0"
+        " or increase(cpcmon_webhook_dropped_total[1h]) > 0 or increase(cpcmon_webhook_redirects_total[1h]) > 0",
+        Severity.WARNING,
+        "The webhook of cpcmon does not deliver.",
+        "Messages of alerts wait, or were given up. Whoever is told by the webhook alone does not know of them.",
+        "webhook.md",
+        15 * _MINUTES,
     ),
     PrometheusRule(
         "CpcmonTelemetryFailing",

@@ -176,6 +176,12 @@ def test_another_job_can_be_named(rules: Rules) -> None:
         pytest.param({'cpcmon_state_recovered_total{from="empty"}': "0x5 1x60"}, 7, "CpcmonStateRecovered", id="recovered"),
         pytest.param({"cpcmon_state_damaged_chunks_total": "0x5 1x60"}, 7, "CpcmonStateRecovered", id="damaged"),
         pytest.param({"cpcmon_config_last_reload_successful": "0x60"}, 6, "CpcmonReloadFailed", id="reload"),
+        pytest.param({'cpcmon_window_state{model="density",segment="all",state="version_mismatch"}': "1x60"}, 31, "CpcmonVersionMismatch", id="version"),
+        pytest.param({"cpcmon_web_config_last_reload_successful": "0x60"}, 6, "CpcmonWebConfigFailed", id="web configuration"),
+        pytest.param({"cpcmon_webhook_waiting": "1x60"}, 16, "CpcmonWebhookFailing", id="messages wait"),
+        pytest.param({"cpcmon_webhook_failures_total": "0x5 1x60"}, 22, "CpcmonWebhookFailing", id="messages failed"),
+        pytest.param({"cpcmon_webhook_dropped_total": "0x5 1x60"}, 22, "CpcmonWebhookFailing", id="messages dropped"),
+        pytest.param({"cpcmon_webhook_redirects_total": "0x5 1x60"}, 22, "CpcmonWebhookFailing", id="messages redirected"),
         pytest.param({"cpcmon_telemetry_errors": "1x60"}, 6, "CpcmonTelemetryFailing", id="telemetry"),
         pytest.param({_alert(name="newer"): "0x60"}, 16, "CpcmonRulesOutdated", id="an alert without a rule"),
         pytest.param({_alert().replace("density", "newer"): "0x60"}, 16, "CpcmonRulesOutdated", id="a model without rules"),
@@ -253,6 +259,15 @@ def test_e1_a_window_that_warms_up_is_not_called_invalid(rules: Rules) -> None:
     state = f'cpcmon_window_state{{{TARGET},model="density",segment="site=A",state="warming"}}'
     series = WELL | {f'cpcmon_estimate_valid{{{TARGET},model="density",segment="site=A"}}': "0x120", state: "1x120"}
     (found,) = rules.firing(series, 60)
+    assert set(found) == {"CpcmonWatchdog"}
+
+
+@pytest.mark.parametrize("state", ["catching_up", "version_mismatch", "degraded_input"])
+def test_a_fault_of_the_whole_is_not_told_for_each_segment_too(rules: Rules, state: str) -> None:
+    """It has an alert of its own, and fifty sites would make fifty more."""
+    window = f'{TARGET},model="density",segment="site=A"'
+    series = {f"cpcmon_estimate_valid{{{window}}}": "0x60", f'cpcmon_window_state{{{window},state="{state}"}}': "1x60"}
+    (found,) = rules.firing(WELL | series, 45)
     assert set(found) == {"CpcmonWatchdog"}
 
 
