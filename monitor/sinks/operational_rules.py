@@ -71,8 +71,8 @@ def refused_rule(model: ModelConfig) -> Iterator[PrometheusRule]:
         "CpcmonInputDegraded",
         f"cpcmon_input_degraded{{model={quoted(name)}}} == 1",
         Severity.WARNING,
-        "Many records of a model are refused.",
-        f"{_MODEL}: so many of the latest records are refused that its accuracy cannot be said.",
+        "Many records of a model are refused or look odd.",
+        f"{_MODEL}: so many of the latest records are refused, or look so odd, that its accuracy cannot be said.",
         "degraded_input.md",
         15 * _MINUTES,
         {"model": name},
@@ -169,7 +169,8 @@ FIXED = (
     ),
     PrometheusRule(
         "CpcmonInputOdd",
-        "cpcmon_input_one_hot == 1 or cpcmon_input_constant == 1",
+        # Where they look so odd that nothing is said, another alert tells of it.
+        "(cpcmon_input_one_hot == 1 or cpcmon_input_constant == 1) unless cpcmon_input_degraded == 1",
         Severity.WARNING,
         "The outputs of a model do not look like probabilities.",
         f"{_MODEL}: the latest outputs are all ones and zeros, or all the same. No estimate from them deserves trust.",

@@ -9,7 +9,7 @@ import pytest
 from apscheduler.triggers.cron import CronTrigger
 
 from monitor.configuration.config import Config, Cron, Every, ModelConfig, Storage
-from monitor.core.alert_rules import Kind, Severity
+from monitor.core.alert_rules import Kind, Rule, Severity
 from monitor.sinks.alert_rules import alert_name, rule_file
 from monitor.sinks.cron_gap import longest_gap_seconds
 from tests.prometheus import reports
@@ -291,14 +291,48 @@ def test_a_description_tells_the_estimate_and_its_interval(rules: Rules) -> None
         _accuracy(): "0.742x60",
         _accuracy("lower_"): "0.71x60",
         _accuracy("upper_"): "0.77x60",
+        _alert(series="since_timestamp_seconds"): f"{reports.NOW:.0f}x60",
     }
     said = rules.described(series, 10, "CpcmonAccuracyLow")
     assert 'segment="all"' in said
     assert 'severity="critical"' in said
-    assert "density, all: the upper bound of the accuracy by consensus stayed under 0.8 for 30m" in said
-    assert "Estimated now: 74.2%, from 71% to 77%." in said
+    assert (
+        "density, all: estimated accuracy 74.2%, from 71% to 77%, by consensus. Its upper bound stayed under 80%"
+        in said
+    )
+    assert " for 30m and over enough new records. Firing since 2025-10-09 08:53:20 +0000 UTC. Tell whoever" in said
     assert 'runbook_url="https://runbooks.example/cpcmon/accuracy.md"' in said
     assert "cannot be judged" not in said
+
+
+def test_a_description_names_the_threshold_that_a_drop_comes_to(rules: Rules) -> None:
+    """Nobody who is woken has the accuracy on the reference in mind."""
+    dropped = Rule("accuracy_low", drop=0.05)
+    config = replace(rules.config, models=(ModelConfig("density", None, alerts=(dropped,)),))
+    series = {_alert(severity="warning"): "1x60"}
+    of_threshold = _alert(severity="warning").replace(
+        "cpcmon_alert_firing{", 'cpcmon_accuracy_threshold_ratio{estimator="consensus",'
+    )
+    bare, numbered = (
+        replace(rules, config=config).described(one, 10, "CpcmonAccuracyLow")
+        for one in (series, series | {of_threshold: "0.8428x60"})
+    )
+    assert "stayed under the accuracy on the reference less 5 points, for 30m" in bare
+    assert "stayed under 84.28%, the accuracy on the reference less 5 points, for 30m" in numbered
+
+
+def test_refused_records_are_not_claimed_where_records_look_odd(rules: Rules) -> None:
+    """A model that is stuck is degraded input without a single refusal."""
+    share = f'cpcmon_input_rejected_ratio{{{TARGET},model="density"}}'
+    said = rules.described(WELL | {_alert(name="refused"): "1x60", share: "0x60"}, 10, "CpcmonRefused")
+    assert "too many of the latest records are refused or look odd (refused: 0%)" in said
+
+
+def test_odd_records_are_told_once(rules: Rules) -> None:
+    """Where they make the input degraded, that is what is told."""
+    odd = {f'cpcmon_input_{one}{{{TARGET},model="triage"}}': "1x60" for one in ("constant", "degraded")}
+    (found,) = rules.firing(WELL | odd, 30)
+    assert found == {"CpcmonInputDegraded": 1, "CpcmonWatchdog": 1}
 
 
 @pytest.mark.parametrize("name", ["accuracy_low", "accuracy_high", "apart", "silent", "refused"])
