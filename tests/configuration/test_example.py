@@ -29,7 +29,7 @@ def test_the_example_can_be_used_as_it_is(tmp_path: Path, reference: Reference) 
     reference.save(tmp_path / "density.ref")
     config = read_config(file)
     (model,) = config.models
-    assert [rule.kind for rule in model.alerts] == [Kind.ACCURACY, Kind.ACCURACY, *list(Kind)[1:]]
+    assert [rule.kind for rule in model.alerts] == [*[Kind.ACCURACY] * 3, *list(Kind)[1:]]
     assert load_models(config) == [(model, reference)]
     plain = ModelConfig(
         "density",
