@@ -1,4 +1,7 @@
-"""The last reports as JSON, for programs that would rather not read a metrics page: `/api/v1/status`."""
+"""The last reports as JSON, for programs that would rather not read a metrics page: `/api/v1/status`.
+
+`docs/status.md` lists every key. They are all always there, as null where there is nothing to say.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -43,6 +46,8 @@ def _model(report: ModelReport) -> dict[str, Any]:
             "constant": look.constant,
             "hints": look.hints,
         },
+        "failed_estimators": dict(report.errors),
+        "segments_limit": report.most_segments,
         "segments": [_segment(one) for one in report.segments],
     }
 
@@ -66,12 +71,14 @@ def _segment(report: SegmentReport) -> dict[str, Any]:
 
 def _result(result: Result) -> dict[str, Any]:
     sets = result.prediction_sets
-    found: dict[str, Any] = {"set_size": sets.mean_size, "empty_sets": sets.empty_share} if sets else {}
+    found = {
+        "set_size": None if sets is None else sets.mean_size,
+        "empty_sets": None if sets is None else sets.empty_share,
+    }
     if isinstance(result, Estimate):
-        interval = result.interval
-        bounds = {"lower": None, "upper": None} if interval is None else interval._asdict()
-        return {"accuracy": result.accuracy, **bounds, **found}
-    return {"accuracy": None, "reason": result.why, **found}
+        bounds = {"lower": None, "upper": None} if result.interval is None else result.interval._asdict()
+        return {"accuracy": result.accuracy, **bounds, "reason": None, **found}
+    return {"accuracy": None, "lower": None, "upper": None, "reason": result.why, **found}
 
 
 def _alert(alert: AlertStatus) -> dict[str, Any]:
