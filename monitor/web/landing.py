@@ -3,11 +3,25 @@
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from monitor.core.alerts import Kind, Phase
+from monitor.core.alerts import Kind
 from monitor.core.report import InputFacts, ModelReport, SegmentReport
 from monitor.web.bar import Scale, bar
 from monitor.web.landing_style import CSS
-from monitor.web.words import HEADINGS, STATES, Mood, ago, alert_words, consensus_of, moment, mood_of, per_cent, place
+from monitor.web.words import (
+    HEADINGS,
+    STATES,
+    Mood,
+    ago,
+    alert_words,
+    consensus_of,
+    loud_alerts,
+    moment,
+    mood_of,
+    per_cent,
+    place,
+    urgency_of,
+    worst_severity,
+)
 
 MOST_ROWS = 200
 """Of one model; those that somebody should look at come first."""
@@ -40,8 +54,8 @@ accuracy on the reference
 <line class="threshold" x1="7" x2="7" y1="4" y2="20"/></svg> threshold of an alert</p>"""
 
 
-def _worst(report: ModelReport) -> Mood:
-    return min((mood_of(segment) for segment in report.segments), default=Mood.UNKNOWN)
+def _worst(report: ModelReport) -> tuple[Mood, int]:
+    return min((urgency_of(segment) for segment in report.segments), default=(Mood.UNKNOWN, 0))
 
 
 def _title(reports: Sequence[ModelReport]) -> str:
@@ -70,7 +84,7 @@ def _overview(reports: Sequence[ModelReport]) -> str:
 
 
 def _model(report: ModelReport, now: float) -> str:
-    ranked = sorted(report.segments, key=mood_of)
+    ranked = sorted(report.segments, key=urgency_of)
     shown, reference = ranked[:MOST_ROWS], report.reference
     scale = _scale(shown, None if reference is None else reference.accuracy)
     facts = [f"evaluated {moment(report.at, now)}"]
@@ -133,15 +147,16 @@ def _row(segment: SegmentReport, report: ModelReport, scale: Scale, now: float) 
 
 
 def _says(segment: SegmentReport, mood: Mood, now: float) -> str:
-    lines = [f'<b class="mood">{HEADINGS[mood]}</b>']
+    severity = worst_severity(segment)
+    of = f", {severity}" if severity is not None and mood in {Mood.ALERT, Mood.PENDING} else ""
+    told = [f'<b class="mood">{HEADINGS[mood]}{of}</b>']
     if consensus_of(segment) is None:
         why = STATES[segment.state]
         if segment.last_valid_at is not None:
             why += f"; last estimate {ago(now - segment.last_valid_at)}"
-        lines.append(escape(f"{why}."))
-    loud = [alert for alert in segment.alerts if alert.phase is not Phase.OK]
-    lines += [escape(alert_words(alert, consensus_of(segment), now)) for alert in loud]
-    return "<br>".join(lines)
+        told.append(escape(f"{why}."))
+    told += [escape(alert_words(alert, consensus_of(segment), now)) for alert in loud_alerts(segment)]
+    return "".join(f'<p class="told">{one}</p>' for one in told)
 
 
 def _estimate(segment: SegmentReport, report: ModelReport, scale: Scale) -> str:

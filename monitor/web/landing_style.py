@@ -17,7 +17,7 @@ th,td{padding:.5rem .75rem;text-align:left;vertical-align:top;border-top:1px sol
 font-variant-numeric:tabular-nums}
 thead th{border:0;color:var(--soft);font-weight:normal;white-space:nowrap}
 tbody th{overflow-wrap:anywhere;min-width:7rem;border-left:.35rem solid transparent}
-td:nth-child(2){min-width:14rem}td:nth-child(3){min-width:264px}td:nth-child(6){white-space:nowrap}small,.none{color:var(--soft)}
+td:nth-child(2){min-width:14rem}td:nth-child(3){min-width:264px}td:nth-child(6){white-space:nowrap}.told{margin:0 0 .4rem}small,.none{color:var(--soft)}
 tr.alert th{border-left-color:var(--alert)}tr.pending th{border-left-color:var(--pending)}
 tr.unknown th{border-left-color:var(--unknown)}
 .alert .mood,li.alert{color:var(--alert)}.pending .mood,li.pending{color:var(--pending)}

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from enum import IntEnum
 
-from monitor.core.alerts import CONSENSUS, AlertStatus, Kind, Phase
+from monitor.core.alerts import CONSENSUS, AlertStatus, Kind, Phase, Severity
 from monitor.core.estimate import Estimate
 from monitor.core.report import SegmentReport
 from monitor.core.window_state import WindowState
@@ -25,6 +25,8 @@ _KINDS = {
     Kind.SILENT: "no new records",
     Kind.DEGRADED_INPUT: "records refused or odd",
 }
+
+_SEVERITIES = (Severity.CRITICAL, Severity.WARNING, Severity.INFO)
 
 
 class Mood(IntEnum):
@@ -64,6 +66,26 @@ def mood_of(segment: SegmentReport) -> Mood:
     if not segment.alerts:
         return Mood.UNWATCHED
     return Mood.PENDING if Phase.PENDING in phases else Mood.FINE
+
+
+def urgency_of(segment: SegmentReport) -> tuple[Mood, int]:
+    """Return what to sort by: among windows that fire, or wait to, a critical alert comes before an informative one."""
+    mood = mood_of(segment)
+    worst = worst_severity(segment)
+    return mood, len(_SEVERITIES) if worst is None else _SEVERITIES.index(worst)
+
+
+def worst_severity(segment: SegmentReport) -> Severity | None:
+    """Return the highest severity of what fires; of what is pending when nothing fires; None when all is quiet."""
+    firing = {alert.severity for alert in segment.alerts if alert.firing}
+    found = firing or {alert.severity for alert in segment.alerts if alert.phase is Phase.PENDING}
+    return next((one for one in _SEVERITIES if one in found), None)
+
+
+def loud_alerts(segment: SegmentReport) -> list[AlertStatus]:
+    """Return the alerts that are not quiet, those that fire first, and of them the most severe."""
+    loud = [alert for alert in segment.alerts if alert.phase is not Phase.OK]
+    return sorted(loud, key=lambda alert: (not alert.firing, _SEVERITIES.index(alert.severity)))
 
 
 def alert_words(alert: AlertStatus, estimate: Estimate | None, now: float) -> str:

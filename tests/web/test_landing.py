@@ -6,11 +6,11 @@ from html.parser import HTMLParser
 
 import pytest
 
-from monitor.core.alerts import Phase
+from monitor.core.alerts import Phase, Severity
 from monitor.core.report import InputFacts
 from monitor.core.window_state import WindowState
 from monitor.web.landing import MOST_ROWS, landing_page
-from monitor.web.words import HEADINGS, STATES, Mood, ago, moment, mood_of
+from monitor.web.words import HEADINGS, STATES, Mood, ago, moment, mood_of, worst_severity
 from tests.web.sample_reports import NOW, estimated, low, segment, three_models
 
 _VOID = {"meta", "br"}
@@ -67,7 +67,7 @@ def test_what_somebody_should_look_at_comes_first() -> None:
     assert re.findall(r"<h2>(\w+)</h2>", text) == ["density", "nodules", "triage"]
     body = [row for row in page.rows if row[0] != "Segment"]
     assert [row[0] for row in body[:8]] == [
-        "site Bonn", "site Dresden", "site Fulda", "site Celle", "site Essen", "site Gera", "all records", "site Aachen"
+        "site Bonn", "site Fulda", "site Dresden", "site Celle", "site Essen", "site Gera", "all records", "site Aachen"
     ]  # fmt: skip
     assert [row[1].split(" ", 1)[0] for row in body] == ["▲", "▲", "▲", "◆", "?", "?", "✓", "✓", "?", "–"]
     assert "<title>▲ 3 firing – cpcmon</title>" in text
@@ -78,7 +78,7 @@ def test_a_firing_site_shows_value_interval_threshold_and_since_when() -> None:
     _, page = _read()
     bonn = next(row for row in page.rows if row[0] == "site Bonn")
     assert bonn[1].startswith(
-        "▲ Alert accuracy_low (critical): upper end of the estimated accuracy, 77.2%, is under the threshold of 80.0%;"
+        "▲ Alert, critical accuracy_low (critical): upper end of the estimated accuracy, 77.2%, is under the threshold of 80.0%;"
         " firing since 2025-11-16 12:03 UTC (90 minutes ago)"
     )
     assert bonn[2].startswith("74.2% 71.2% to 77.2%")
@@ -164,3 +164,21 @@ def test_times_are_said_as_people_do(seconds: float, said: str) -> None:
 def test_an_impossible_time_breaks_nothing() -> None:
     """It came from outside."""
     assert moment(1e300, NOW) == "an impossible time"
+
+
+def test_critical_alerts_come_before_informative_ones() -> None:
+    """Or one site that fails would stand behind two hundred on which the estimators merely disagree."""
+    info = replace(low(Phase.FIRING, 0.77), alert="unsure", severity=Severity.INFO)
+    crowd = [segment(f"S{number:03}", WindowState.OK, estimated(0.86), info) for number in range(MOST_ROWS)]
+    failing = segment("Zwolle", WindowState.OK, estimated(0.75), info, low(Phase.FIRING, 0.77))
+    density = replace(three_models()["density"], segments=(*crowd, failing))
+    name, said, *_ = Reader(landing_page({"density": density}, version="1", now=NOW)).rows[1]
+    assert name == "site Zwolle"
+    assert said.startswith("▲ Alert, critical accuracy_low (critical)")
+
+
+def test_a_critical_alert_that_waits_does_not_pass_for_one_that_fires() -> None:
+    """The severity beside the heading is of what fires."""
+    info = replace(low(Phase.FIRING, 0.77), alert="unsure", severity=Severity.INFO)
+    mixed = segment("A", WindowState.OK, estimated(0.86), low(Phase.PENDING, 0.79), info)
+    assert worst_severity(mixed) is Severity.INFO
