@@ -38,7 +38,15 @@ def run(options: argparse.Namespace) -> int:
         re.compile(options.job)
     except re.error as error:
         raise UsageError(f"--job: expected a regular expression, found {options.job!r} ({error})") from error
-    text = rule_file(read_config(options.config, cron_problem=cron_problem), options.job)
+    config = read_config(options.config, cron_problem=cron_problem)
+    if not config.runbooks.startswith(("https://", "http://")):
+        # The rules work, so it is no mistake; but who is woken by one would have a link that opens nothing.
+        print(
+            f"{options.config}: runbooks: expected an address that people on call can open, such as"
+            f" https://wiki.example/cpcmon/, found {config.runbooks!r}: links in messages will not open",
+            file=sys.stderr,
+        )
+    text = rule_file(config, options.job)
     if options.output is None:
         sys.stdout.write(text)
     else:

@@ -66,3 +66,15 @@ def test_a_folder_that_cannot_be_written_is_said(cpcmon: Callable[..., Ran], con
     ran = cpcmon("rules", "--config.file", config, "--output", tmp_path / "nowhere" / "rules.yml")
     assert ran.code == 1
     assert "nowhere" in ran.err
+
+
+def test_links_that_nobody_can_open_are_remarked_on(cpcmon: Callable[..., Ran], config: Path) -> None:
+    """The rules are written all the same: alerts without links are better than none."""
+    ran = cpcmon("rules", "--config.file", config)
+    assert ran.code == 0
+    assert "runbooks: expected an address that people on call can open" in ran.err
+    assert "found 'docs/runbooks/'" in ran.err
+    config.write_text(f"runbooks: https://wiki.example/cpcmon/\n{CONFIG}")
+    linked = cpcmon("rules", "--config.file", config)
+    assert (linked.code, linked.err) == (0, "")
+    assert 'runbook_url: "https://wiki.example/cpcmon/accuracy.md"' in linked.out
