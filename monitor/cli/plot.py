@@ -6,7 +6,6 @@ One pair of sets is drawn as a row for each estimator, several as a panel for ea
 
 import io
 import math
-import tempfile
 import textwrap
 import warnings
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from monitor.cli.output_file import write_whole
 from monitor.cli.plot_page import HEADING, forms, page
 from monitor.errors import UsageError
 from monitor.offline import Evaluation
@@ -73,10 +73,7 @@ def draw(evaluations: Sequence[Evaluation], names: Sequence[str], path: Path, *,
     content = _render(evaluations, names, titles, "png" if suffix == ".png" else "svg")
     if suffix == ".html":
         content = page(content.decode(), evaluations, names, titles).encode()
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".plot-") as private:
-        whole = Path(private, path.name)
-        whole.write_bytes(content)
-        whole.replace(path)
+    write_whole(path, content)
 
 
 def _printable(text: str) -> str:

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from monitor.cli.output_file import write_whole
 from monitor.configuration.reading import read_config
 from monitor.errors import UsageError
 from monitor.schedule import cron_problem
@@ -50,5 +51,6 @@ def run(options: argparse.Namespace) -> int:
     if options.output is None:
         sys.stdout.write(text)
     else:
-        options.output.write_text(text, encoding="utf-8")
+        # Prometheus does not start with half a rule file.
+        write_whole(options.output, text.encode())
     return 0

@@ -1,6 +1,8 @@
 """`cpcmon rules`, from a configuration file to a rule file that promtool takes."""
 
+import resource
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -78,3 +80,20 @@ def test_links_that_nobody_can_open_are_remarked_on(cpcmon: Callable[..., Ran], 
     linked = cpcmon("rules", "--config.file", config)
     assert (linked.code, linked.err) == (0, "")
     assert 'runbook_url: "https://wiki.example/cpcmon/accuracy.md"' in linked.out
+
+
+def test_rules_that_cannot_be_written_to_their_end_leave_those_of_before(config: Path, tmp_path: Path) -> None:
+    """A full disk; here, a limit on the size of files. Prometheus does not start with half a rule file."""
+    output = tmp_path / "rules.yml"
+    output.write_text("before")
+    ran = subprocess.run(
+        [sys.executable, "-m", "monitor", "rules", "--config.file", config, "--output", output],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 1
+    assert "File too large" in ran.stderr
+    assert output.read_text() == "before"
+    assert {path.name for path in tmp_path.iterdir()} == {"config.yaml", "rules.yml"}
