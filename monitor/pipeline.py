@@ -25,6 +25,7 @@ from monitor.sources.base import Delivery, Lag, Source
 from monitor.state.change import Change, WindowName
 from monitor.state.rejected_file import RejectedFile
 from monitor.state.store import State
+from monitor.unread import Unread
 from monitor.watched_model import WatchedModel
 
 log = logging.getLogger("cpcmon")
@@ -88,14 +89,11 @@ class Ingestion:
         self._unsaved: set[tuple[str, ...]] = set()
         self._describe: Callable[[], None] | None = None
         self._rejected = RejectedFile(state.path)
-        self._lags: dict[str, Lag] = {}
+        limits = self._options
+        self._unread = Unread(limits.catching_up_bytes, limits.catching_up_files, limits.catching_up_age_seconds)
         self._arrivals = Arrivals()
         self._to_keep: dict[str, bytes | None] = {}
         self._monotonic = 0.0
-        self._doubts, self._dispelled = 1, 0
-        """How often it was doubted that what is unread is known, and how many of these doubts a tick has dispelled."""
-        self._look_due: float | None = None
-        """When the sources should be looked at again, on the steady clock."""
         self._pause = Pause()
         self._next_backup: float | None = None
         self._last_commit_at: float | None = None
@@ -138,8 +136,7 @@ class Ingestion:
 
     def doubt(self) -> None:
         """Take nothing for current until a tick that begins after this is over; may be called by any thread."""
-        with self._lock:
-            self._doubts += 1
+        self._unread.doubt()
 
     def clock_jumped(self, seconds: float) -> None:
         """Go on as before, though this machine's clock was set by so much since the last tick; called before the next."""
@@ -149,24 +146,11 @@ class Ingestion:
 
     def lags(self) -> Mapping[str, Lag]:
         """Return how far behind each source is."""
-        return dict(self._lags)
+        return self._unread.lags()
 
     def catching_up(self, now: float, running: float | None = None) -> bool:
         """Tell whether so much is unread, or may be, that estimates are of the past; `running` is the clock of ticks."""
-        options = self._options
-        if self._dispelled != self._doubts:
-            return True
-        if running is not None and self._look_due is not None:
-            overdue = running - self._look_due
-            # Nobody has looked for so long: intake is paused, or hangs. What is unread by now may be as old.
-            if overdue > options.catching_up_age_seconds:
-                return True
-        return any(
-            lag.bytes > options.catching_up_bytes
-            or lag.files > options.catching_up_files
-            or (lag.oldest_unread is not None and now - lag.oldest_unread > options.catching_up_age_seconds)
-            for lag in list(self._lags.values())
-        )
+        return self._unread.too_much(now, running)
 
     def totals(self, model: str) -> dict[Segment, WindowTotals]:
         """Return a snapshot of a model's windows; may be called by any thread."""
@@ -228,15 +212,14 @@ class Ingestion:
             return Tick()
         before = self._counters.copy()
         commits = 0
-        doubts = self._doubts
+        doubts = self._unread.begin()
         self._monotonic = monotonic
         try:
             for source in self._sources:
                 commits += self._drain(source, now)
-                self._lags[source.name] = source.lag()
-            # Not those that came in the meantime: the machine may have slept since the sources were looked at.
-            self._dispelled = doubts
-            self._look_due = monotonic + min((source.next_poll_seconds() for source in self._sources), default=1.0)
+                self._unread.found(source.name, source.lag())
+            next_poll = min((source.next_poll_seconds() for source in self._sources), default=1.0)
+            self._unread.end(doubts, monotonic + next_poll)
             if self._pause.reason is not None:
                 self._resume(now)
             commits += self._write_what_is_left(now)
