@@ -88,6 +88,10 @@ class _Handler(logging.StreamHandler[TextIO]):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write one event; a stream that is gone or full is nobody's error."""
+        stream: TextIO | None = self.stream
+        if stream is None:
+            # There was no standard error from the start: cpcmon … 2>&-
+            return
         try:
             line = self.format(record) + self.terminator
             try:

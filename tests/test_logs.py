@@ -171,6 +171,14 @@ def test_a_stream_that_knows_few_characters_gets_escapes() -> None:
     assert b'msg="Z\\xfcrich"\n' in raw.getvalue()
 
 
+def test_a_standard_error_that_was_closed_before_is_nobodys_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever starts a daemon with `2>&-` gets a daemon, without a log."""
+    started()
+    monkeypatch.setattr(sys, "stderr", None)
+    logs.set_up("info", "logfmt", sys.stderr)
+    log.info("nobody hears it")
+
+
 def test_a_stream_that_is_gone_is_nobodys_error() -> None:
     """Standard error may be closed."""
     stream = started()
