@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from monitor.configuration.config import Config, SourceConfig
 from monitor.configuration.references import model_options
@@ -17,6 +18,8 @@ from monitor.sources.crash_guard import CrashGuard
 from monitor.sources.directory import DirectorySource
 from monitor.state.store import State
 from monitor.watched_model import ModelOptions, WatchedModel
+
+_NOTHING: Mapping[str, bytes | None] = MappingProxyType({})
 
 References = Mapping[str, Reference | None]
 """By the name of the model."""
@@ -36,12 +39,19 @@ def formats(source: SourceConfig, models: Sequence[ModelOptions]) -> list[ModelF
     return [model.format for model in models if not source.models or model.name in source.models]
 
 
-def assemble(config: Config, references: References, state: State) -> Assembly:
-    """Build the parts. Nothing is read or started yet."""
+def assemble(
+    config: Config, references: References, state: State, unwritten: Mapping[str, bytes | None] = _NOTHING
+) -> Assembly:
+    """Build the parts. Nothing is read or started yet.
+
+    `unwritten` is what the parts of before wanted to be kept, where the disk had no room for it.
+    """
     models = _with_reference(config, references)
     sources = [_source(source, expected, state) for source in config.sources if (expected := formats(source, models))]
     ingestion = Ingestion(state, [WatchedModel(model) for model in models], sources, config.ingest)
-    kept = state.kept()
+    for name, value in unwritten.items():
+        ingestion.keep(name, value)
+    kept = {**state.kept(), **unwritten}
     evaluators = {}
     for model in config.models:
         evaluators[model.name] = Evaluator(model, references[model.name], ingestion)

@@ -100,6 +100,8 @@ class Daemon:
         self._notifier = Notifier.from_environment()
         self._telemetry = Telemetry(self._facts)
         self._said = ""
+        self._unwritten: dict[str, bytes | None] = {}
+        """What the last work wanted to be kept, while the disk was full: the next one goes on from it."""
         self._server = WebServer(options.listen_address, self._pages(), options.web_config_file)
 
     def run(self) -> None:
@@ -184,7 +186,7 @@ class Daemon:
     def _begin(self, state: State, config: Config, references: References) -> None:
         """Put a configuration to work."""
         standing = self._standing
-        assembly = assemble(config, references, state)
+        assembly = assemble(config, references, state, self._unwritten)
         for remark in config.remarks:
             log.warning("%s", remark)
         self._telemetry.configured(list(references))
@@ -219,6 +221,7 @@ class Daemon:
         if self._standing.work is not None:
             self._keep_told(self._standing.work.ingestion)
             self._standing.work.stop()
+            self._unwritten = self._standing.work.ingestion.unwritten()
             self._standing.work = None
 
     def _reload(self, state: State) -> str | None:

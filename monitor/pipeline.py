@@ -134,6 +134,11 @@ class Ingestion:
         with self._lock:
             self._to_keep[name] = value
 
+    def unwritten(self) -> dict[str, bytes | None]:
+        """Return what was to be kept and could not be written yet, as on a full disk."""
+        with self._lock:
+            return dict(self._to_keep)
+
     def doubt(self) -> None:
         """Take nothing for current until a tick that begins after this is over; may be called by any thread."""
         self._unread.doubt()

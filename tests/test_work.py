@@ -8,15 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from monitor.assembly import Assembly
+from monitor.assembly import Assembly, assemble
 from monitor.clocks import Moment
 from monitor.configuration.config import Config, Cron, Every, Storage
+from monitor.core.alerts import AlertState, Phase
 from monitor.core.report import ModelReport
+from monitor.core.segments import ALL
 from monitor.core.window_state import WindowState
+from monitor.errors import StatePaused
+from monitor.evaluation import key_of
 from monitor.progress import Progress
+from monitor.remembered import Memory, Remembered, Versions
 from monitor.telemetry import DaemonFacts, Telemetry
 from monitor.work import Work
-from tests.evaluation.driver import LOW, POOR, Monitor
+from tests.evaluation.driver import LOW, POOR, REFERENCE, Monitor
 
 LIMIT = 20.0
 
@@ -261,3 +266,25 @@ def test_a_stroke_that_does_not_move_is_unhealthy() -> None:
     assert progress.problems(121.0) == ["ingestion has not moved for 121 seconds"]
     progress.end("ingestion")
     assert progress.problems(130.0) == []
+
+
+def test_what_could_not_be_written_before_a_reload_is_not_forgotten(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a full disk an alert fires, then somebody reloads to make room: it must not end for that."""
+    state, config = site.monitor.state, site.assembly.config
+
+    def full(*_: object) -> None:
+        raise StatePaused("full")
+
+    firing = {"accuracy_low": AlertState(Phase.FIRING, site.clock().now)}
+    remembered = Memory(Versions(), (Remembered(ALL, alerts=firing),)).to_bytes()
+    before = assemble(config, {"density": REFERENCE}, state)
+    with monkeypatch.context() as patch:
+        patch.setattr(state, "commit", full)
+        before.ingestion.keep(key_of("density"), remembered)
+        before.ingestion.stop(site.clock().now)
+    assert before.ingestion.unwritten() == {key_of("density"): remembered}
+    after = assemble(config, {"density": REFERENCE}, state, before.ingestion.unwritten())
+    assert after.evaluators["density"].told == (("density", "all", "accuracy_low"),)
+    assert after.ingestion.unwritten() == {key_of("density"): remembered}

@@ -8,10 +8,10 @@ Key = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long a message is worth trying."""
+    """How long a message is worth trying: a night in which the receiver is down must not swallow a page."""
 
-    attempts: int = 60
-    age_seconds: float = 3600.0
+    attempts: int = 1500
+    age_seconds: float = 86_400.0
     first_wait_seconds: float = 1.0
     most_wait_seconds: float = 60.0
 

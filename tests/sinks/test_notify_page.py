@@ -31,8 +31,8 @@ def test_the_page_gives_the_limits_as_they_are() -> None:
     """Numbers in words and in code agree."""
     patience = Patience()
     assert f"of this format: {VERSION}." in PAGE
-    assert f"up to {patience.attempts} attempts or one hour" in PAGE
-    assert (patience.age_seconds, patience.first_wait_seconds, patience.most_wait_seconds) == (3600.0, 1.0, 60.0)
+    assert f"up to {patience.attempts} attempts or one day" in PAGE
+    assert (patience.age_seconds, patience.first_wait_seconds, patience.most_wait_seconds) == (86_400.0, 1.0, 60.0)
     assert "again after 1, 2, 4 … 60 seconds" in PAGE
     assert f"At most {CAPACITY} wait" in PAGE
     assert (CLOSE_SECONDS, CONNECT_SECONDS) == (2.0, 5.0)
