@@ -150,12 +150,15 @@ PARTS = st.sampled_from(
 @given(lines=st.lists(st.binary(max_size=12) | st.lists(PARTS, max_size=6).map(b"".join), max_size=60))
 def test_any_bytes_are_accepted_rejected_or_blank(lines: list[bytes], tmp_path_factory: pytest.TempPathFactory) -> None:
     """No line of a text file is lost, and none stops the reading."""
-    content = b"x\n" + b"\n".join(line.replace(b"\n", b" ") for line in lines)
+    # Longer than what is looked at to tell UTF-16 and UTF-32, which are refused as a whole.
+    content = b"none\n" + b"\n".join(line.replace(b"\n", b" ") for line in lines)
     decoded = read_bytes(tmp_path_factory.getbasetemp(), "fuzz.jsonl", content)
     filled = [line for line in content.split(b"\n") if line and not line.isspace()]
     assert len(decoded.batch.probabilities) + decoded.rejections.total == len(filled)
     columns = read_bytes(tmp_path_factory.getbasetemp(), "fuzz.csv", b"probs\n" + content)
-    assert len(columns.batch.probabilities) + columns.rejections.total <= len(filled)
+    # A carriage return within a line is no blank to CSV.
+    written = [line for line in content.split(b"\n") if line]
+    assert len(columns.batch.probabilities) + columns.rejections.total <= len(written)
 
 
 def test_a_file_that_would_fill_the_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,7 +36,7 @@ def test_d4_two_hundred_half_open_clients_keep_nobody_out(
     *,
     encrypted: bool,
 ) -> None:
-    """An honest scrape answers within a second, threads stay few, and all of them are closed within ten seconds."""
+    """An honest scrape is answered before any of them is closed for its slowness, threads stay few, and all are closed."""
     client = serve(web_config=web_config(TLS) if encrypted else None)
     context = trusting if encrypted else None
     client.ask(tls=context)
@@ -44,7 +44,8 @@ def test_d4_two_hundred_half_open_clients_keep_nobody_out(
     half_open = [client.connect(said) for _ in range(200)]
     answers = [client.ask(tls=context, timeout=10.0) for _ in range(3)]
     assert [answer.status for answer in answers] == [200] * 3
-    assert max(answer.seconds for answer in answers) < 1.0
+    # It takes milliseconds here. Who waited for them would wait until they are closed.
+    assert max(answer.seconds for answer in answers) < WebLimits().request_seconds / 2
     assert _web_threads() <= 32
     assert still_open(half_open, begin + 10.0 - time.monotonic()) == 0
     closed = client.server.counts().closed
