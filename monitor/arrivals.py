@@ -14,7 +14,7 @@ class Arrivals:
 
     def restore(self, before: Mapping[WindowName, float]) -> None:
         """Take over when records came before the start, in Unix seconds."""
-        self._before = dict(before)
+        self._before.update(before)
 
     def note(self, windows: Iterable[WindowName], running: float) -> None:
         """Records came to these windows now, on the steady clock."""
@@ -26,10 +26,10 @@ class Arrivals:
             self._since.pop(name, None)
             self._before.pop(name, None)
 
-    def since_start(self, window: WindowName) -> float | None:
-        """Return when a record last came since the start, on the steady clock; None when none has."""
-        return self._since.get(window)
+    def since_start(self, windows: Iterable[WindowName]) -> float | None:
+        """Return when a record last came to any of these since the start, on the steady clock; None when none has."""
+        return max((self._since[name] for name in windows if name in self._since), default=None)
 
-    def before_start(self, window: WindowName) -> float | None:
+    def before_start(self, windows: Iterable[WindowName]) -> float | None:
         """Return when the last record before the start came, in Unix seconds; None when there was none."""
-        return self._before.get(window)
+        return max((self._before[name] for name in windows if name in self._before), default=None)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from monitor.core.input_health import InputHealth
+from monitor.core.scores import Singles
 from monitor.core.segments import Admitted, Part, Taken, joined
 from monitor.decode.arrived import NO_ID, Hashes, ModelRecords
 from monitor.decode.rejections import Reason
@@ -57,7 +58,7 @@ class ModelBatch:
 
     def describe(self, change: Change) -> None:
         """Say what is to be written; nothing changes in memory."""
-        name, now = self.model.name, self.admitted.now
+        name, now = self.model.stored_as, self.admitted.now
         change.chunks.extend(Chunk((name, part.segment), now, part.at, part.vectors) for part in self._filled)
         change.forgotten.extend((name, segment) for segment in self.admitted.forgotten)
         if self.hashes is not None and len(self.hashes):
@@ -117,7 +118,9 @@ def looked_at(
     models: Mapping[str, WatchedModel], deliveries: list[Delivery], batches: list[ModelBatch]
 ) -> dict[str, InputHealth]:
     """Return how the input of each model looks with these deliveries; nothing changes yet."""
-    vectors = {batch.model.name: batch.admitted.parts[0].vectors for batch in batches}
+    vectors: dict[str, list[Singles]] = {}
+    for batch in batches:
+        vectors.setdefault(batch.model.name, []).append(batch.admitted.parts[0].vectors)
     rejected: Counter[str] = Counter()
     for delivery in deliveries:
         for (whose, _), count in delivery.arrived.rejected.items():
@@ -128,7 +131,7 @@ def looked_at(
         model = models[name]
         looked_at[name] = InputHealth.from_bytes(model.health.to_bytes())
         nothing = np.empty((0, len(model.options.reference.classes)), dtype=np.float32)
-        looked_at[name].add(vectors.get(name, nothing), rejected[name])
+        looked_at[name].add(np.concatenate(vectors.get(name, [nothing])), rejected[name])
     return looked_at
 
 

@@ -7,7 +7,7 @@ loses nothing and counts nothing twice: before the commit the same records are r
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -17,13 +17,15 @@ from monitor.core.report import InputFacts
 from monitor.core.segments import Segment
 from monitor.core.totals import WindowTotals
 from monitor.errors import StatePaused
+from monitor.holdings import Holdings, by_segment, together
 from monitor.ingest_batch import Counts, Group, ModelBatch, count, looked_at, model_batches
 from monitor.pause import RETRY_SECONDS, Pause
-from monitor.restore import restore
+from monitor.restore import restore, restore_shard
 from monitor.snapshot import ModelSnapshot, WindowSnapshot
 from monitor.sources.base import Delivery, Lag, Source
 from monitor.state.change import Change, WindowName
 from monitor.state.rejected_file import RejectedFile
+from monitor.state.shard import COMMON, Shard
 from monitor.state.store import State
 from monitor.unread import Unread
 from monitor.watched_model import WatchedModel
@@ -81,6 +83,7 @@ class Ingestion:
     ) -> None:
         self._state = state
         self._models = {model.name: model for model in models}
+        self._holdings = Holdings(self._models)
         self._sources = sources
         self._options = options or IngestOptions()
         self._lock = threading.Lock()
@@ -146,7 +149,7 @@ class Ingestion:
     def clock_jumped(self, seconds: float) -> None:
         """Go on as before, though this machine's clock was set by so much since the last tick; called before the next."""
         with self._lock:
-            for model in self._models.values():
+            for model in self._holdings:
                 model.windows.clock_jumped(seconds)
 
     def lags(self) -> Mapping[str, Lag]:
@@ -160,15 +163,18 @@ class Ingestion:
     def totals(self, model: str) -> dict[Segment, WindowTotals]:
         """Return a snapshot of a model's windows; may be called by any thread."""
         with self._lock:
-            return self._models[model].windows.totals()
+            shards = by_segment(self._holdings.of(model))
+            return {segment: together(one.windows[segment] for one in some) for segment, some in shards.items()}
 
     def snapshot(self, model: str, now: float, running: float) -> ModelSnapshot:
         """Return all that an evaluation needs of a model; may be called by any thread."""
         with self._lock:
             watched = self._models[model]
             health = watched.health
+            self._holdings.expire(model)
+            shards = by_segment(self._holdings.of(model))
             return ModelSnapshot(
-                {segment: self._window_snapshot(watched, segment) for segment in watched.windows},
+                {segment: self._window_snapshot(some, segment) for segment, some in shards.items()},
                 InputFacts(health.rejected_share, health.degraded, health.one_hot, health.constant, watched.hints),
                 right_version=sum(
                     n for key, n in self._counters.items() if key[0] == "records_total" and key[2] == model
@@ -177,22 +183,25 @@ class Ingestion:
                 catching_up=self.catching_up(now, running),
             )
 
-    def _window_snapshot(self, model: WatchedModel, segment: Segment) -> WindowSnapshot:
-        window, name = model.windows[segment], (model.name, segment)
-        times = window.times
-        gap = float(times[-1] - times[0]) / (len(times) - 1) if len(times) > 1 else 0.0
+    def _window_snapshot(self, shards: Sequence[WatchedModel], segment: Segment) -> WindowSnapshot:
+        windows, names = [one.windows[segment] for one in shards], [(one.stored_as, segment) for one in shards]
+        totals = together(windows)
+        times = [window.times for window in windows if len(window)]
+        newest = max((float(some[-1]) for some in times), default=None)
+        span = 0.0 if newest is None else newest - min(float(some[0]) for some in times)
         return WindowSnapshot(
-            window.totals(),
-            float(times[-1]) if len(times) else None,
-            gap,
-            model.windows.entered(segment),
-            self._arrivals.since_start(name),
-            self._arrivals.before_start(name),
+            totals,
+            newest,
+            span / max(1, totals.records - 1),
+            sum(one.windows.entered(segment) for one in shards),
+            self._arrivals.since_start(names),
+            self._arrivals.before_start(names),
         )
 
     def start(self, now: float) -> None:
         """Rebuild everything from the state; called once, before the first tick."""
-        restored = restore(self._state, self._models, now)
+        sharded = {source.name for source in self._sources if source.sharded}
+        restored = restore(self._state, self._models, now, sharded)
         self._arrivals.restore(restored.last_arrivals)
         for event in restored.events:
             log.warning("%s", event)
@@ -251,16 +260,16 @@ class Ingestion:
         """Write what others want to be kept, and forget segments that fell silent, where no records took it along."""
         change = Change()
         with self._lock:
-            silent = {model.name: model.windows.silent(now) for model in self._models.values()}
-        change.forgotten = [(name, segment) for name, segments in silent.items() for segment in segments]
+            silent = [(model, model.windows.silent(now)) for model in self._holdings]
+        change.forgotten = [(model.stored_as, segment) for model, segments in silent for segment in segments]
         if not change.forgotten and not self._to_keep:
             return 0
         self._commit(change, now)
         with self._lock:
-            for name, segments in silent.items():
-                self._models[name].windows.forget(segments)
+            for model, segments in silent:
+                model.windows.forget(segments)
                 for segment in segments:
-                    self._models[name].forget_log(segment)
+                    model.forget_log(segment)
             self._arrivals.forget(change.forgotten)
         return 1
 
@@ -269,6 +278,12 @@ class Ingestion:
         group = Group()
         try:
             for delivery in source.poll(now):
+                if delivery.reset or (delivery.owned is not None and delivery.owned != self._owned(source)):
+                    # What came before is of the shards as they were.
+                    if group.deliveries:
+                        self._take(source, group.deliveries, now)
+                        group, commits = Group(), commits + 1
+                    self._change_shards(source, delivery, now)
                 group.add(delivery)
                 if group.is_full:
                     self._take(source, group.deliveries, now)
@@ -281,12 +296,50 @@ class Ingestion:
             raise
         return commits
 
+    def _owned(self, source: Source) -> frozenset[str]:
+        return frozenset(self._holdings.shards_of(source.name))
+
+    def _change_shards(self, source: Source, delivery: Delivery, now: float) -> None:
+        """Let go of shards that are no longer ours, load those that are now, and empty one that means nothing any more."""
+        wanted, held = delivery.owned, self._owned(source)
+        for name in () if wanted is None else sorted(held - wanted):
+            self._let_go((source.name, name))
+        for name in () if wanted is None else sorted(wanted - held):
+            shard = (source.name, name)
+            models = self._holdings.empty(shard)
+            restored = restore_shard(self._state, models)
+            if restored.dropped:
+                self._commit(Change(forgotten=restored.dropped), now)
+            with self._lock:
+                self._holdings.hold(shard, models)
+                self._arrivals.restore(restored.last_arrivals)
+        if delivery.reset:
+            self._reset((source.name, delivery.shard), now)
+
+    def _let_go(self, shard: Shard) -> None:
+        with self._lock:
+            self._arrivals.forget(_window_names(self._holdings[shard].values()))
+            self._holdings.let_go(shard)
+
+    def _reset(self, shard: Shard, now: float) -> None:
+        """Delete what is kept of a shard. Its position follows with its first records, which do not stand on the old ones."""
+        models = self._holdings[shard].values()
+        change = Change(forgotten=_window_names(models))
+        change.ids_needed = {model.stored_as: model.ids.next_batch for model in models}
+        self._commit(change, now)
+        with self._lock:
+            self._arrivals.forget(change.forgotten)
+            self._holdings.hold(shard, self._holdings.empty(shard))
+
     def _take(self, source: Source, deliveries: list[Delivery], now: float) -> None:
         """Commit deliveries, and only then let them change anything in memory."""
         counted: Counts = Counter()
-        batches = model_batches(self._models.values(), source.name, deliveries, counted, now)
+        batches = []
+        for shard in dict.fromkeys(_shard(source, delivery) for delivery in deliveries):
+            some = [delivery for delivery in deliveries if _shard(source, delivery) == shard]
+            batches += model_batches(self._holdings[shard].values(), source.name, some, counted, now)
         change = Change(positions={source.name: {k: v for one in deliveries for k, v in one.positions.items()}})
-        self._tidy(change, without={(b.model.name, segment) for b in batches for segment in b.admitted.forgotten})
+        self._tidy(change, without={(b.model.stored_as, segment) for b in batches for segment in b.admitted.forgotten})
         for batch in batches:
             batch.describe(change)
         for delivery in deliveries:
@@ -296,7 +349,7 @@ class Ingestion:
         health = looked_at(self._models, deliveries, batches)
         change.kept = {f"health:{name}": one.to_bytes() for name, one in health.items()}
         self._commit(change, now, batches, counted)
-        source.acknowledge()
+        source.acknowledge(self._holdings.oldest(source.name))
         for name, one in health.items():
             self._models[name].health = one
         self._say(source.name, deliveries)
@@ -306,17 +359,17 @@ class Ingestion:
         """Put into a change what keeps the chunks on disk in order: windows and disk agree now."""
         with self._lock:  # asking for totals measures, and others may be asking too
             self._tidy_windows(change, without, stopping=stopping)
-        for model in self._models.values():
+        for model in self._holdings:
             batches = model.ids.next_batch
             if batches and batches % _MERGED_BATCHES == 0:
-                change.ids_merged[model.name] = (batches - _MERGED_BATCHES, batches - 1)
+                change.ids_merged[model.stored_as] = (batches - _MERGED_BATCHES, batches - 1)
             if model.ids.first_needed:
-                change.ids_needed[model.name] = model.ids.first_needed
+                change.ids_needed[model.stored_as] = model.ids.first_needed
 
     def _tidy_windows(self, change: Change, without: AbstractSet[WindowName], *, stopping: bool) -> None:
-        for model in self._models.values():
+        for model in self._holdings:
             for segment in model.windows:
-                if (model.name, segment) not in without:
+                if (model.stored_as, segment) not in without:
                     model.log(segment).tidy(model.windows[segment], change, stopping=stopping)
 
     def _commit(
@@ -340,13 +393,13 @@ class Ingestion:
             written = {name for name, value in keep.items() if self._to_keep[name] is value}
             self._to_keep = {name: value for name, value in self._to_keep.items() if name not in written}
         self._unsaved.clear()
-        for model in self._models.values():
+        for model in self._holdings:
             for segment in model.windows:
                 model.log(segment).tidied(change, committed)
         numbers = iter(committed.chunks)
         with self._lock:
             for batch in batches:
-                name, windows = batch.model.name, batch.model.windows
+                name, windows = batch.model.stored_as, batch.model.windows
                 before = {part.segment: windows.entered(part.segment) for part in batch.admitted.parts}
                 taken = batch.enter(numbers)
                 self._arrivals.forget((name, segment) for segment in batch.admitted.forgotten)
@@ -401,3 +454,11 @@ class Ingestion:
                 for hint in set(hints) - set(model.hints):
                     log.warning("%s: records of %s: %s", source, name, hint)
                 model.hints = hints
+
+
+def _shard(source: Source, delivery: Delivery) -> Shard:
+    return (source.name, delivery.shard) if source.sharded else COMMON
+
+
+def _window_names(models: Iterable[WatchedModel]) -> list[WindowName]:
+    return [(model.stored_as, segment) for model in models for segment in model.windows]

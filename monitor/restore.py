@@ -1,7 +1,7 @@
 """From what is on disk to windows in memory: what fits is rebuilt exactly, what does not is dropped and said."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -12,6 +12,7 @@ from monitor.core.segments import ALL, Segment, name_of
 from monitor.core.totals import WindowTotals
 from monitor.core.window import SlidingWindow
 from monitor.state.change import WindowName
+from monitor.state.shard import COMMON, parted, told
 from monitor.state.store import State
 from monitor.state.window_table import StoredChunk, StoredWindow
 from monitor.watched_model import Shape, WatchedModel
@@ -32,28 +33,24 @@ class Restored:
     """When the last record came to each window that was restored, in Unix seconds."""
 
 
-def restore(state: State, models: Mapping[str, WatchedModel], now: float) -> Restored:
-    """Fill the models' memory from the state."""
-    dropped = _what_does_not_fit(state, models)
-    last_arrivals: dict[WindowName, float] = {}
-    for stored in state.windows():
-        model, segment = stored.name
-        if stored.name not in dropped and _of_other_classes(stored, models[model]):
-            dropped[stored.name] = "its records are of another number of classes"
-        if stored.name in dropped:
-            continue
-        _rebuild(models[model].windows.place(segment, _last_arrival(stored)), stored)
-        if stored.chunks:
-            last_arrivals[stored.name] = _last_arrival(stored)
-        log = models[model].log(segment)
-        for one in stored.chunks:
-            log.added(one.number, one.newest, len(one.chunk.at), one.chunk.arrived)
-        log.since_totals = sum(len(one.chunk.at) for one in stored.chunks if one.number > stored.through)
-        log.has_totals = stored.totals is not None
-        log.restamped = not _in_order(stored.chunks)
-    for batch in state.ids():
-        if batch.model in models:
-            models[batch.model].ids.remember(batch.hashes, batch.number)
+@dataclass(frozen=True, slots=True)
+class RestoredShard:
+    """What was found of a shard."""
+
+    dropped: list[WindowName]
+    """Windows that do not fit, and are to be forgotten."""
+    last_arrivals: Mapping[WindowName, float]
+
+
+def restore(
+    state: State, models: Mapping[str, WatchedModel], now: float, sharded: Container[str] = frozenset()
+) -> Restored:
+    """Fill the memory of the models of the common shard from the state.
+
+    Other shards, of the sources named as sharded, are only looked at: which of them are ours is not known yet.
+    """
+    dropped = _what_does_not_fit(state, models, sharded)
+    last_arrivals = _fill(state, models.values(), dropped)
     for name, value in state.kept().items():
         kind, _, model = name.partition(":")
         if kind == "health" and model in models:
@@ -62,22 +59,59 @@ def restore(state: State, models: Mapping[str, WatchedModel], now: float) -> Res
     events = [
         *state.events,
         *(
-            f"dropped the stored window {name_of(segment)} of {model}: {why}"
-            for (model, segment), why in dropped.items()
+            f"dropped the stored window {name_of(segment)} of {told(stored)}: {why}"
+            for (stored, segment), why in dropped.items()
         ),
     ]
     return Restored(events, lambda: state.describe_models(shapes, list(dropped), events, now), last_arrivals)
 
 
-def _what_does_not_fit(state: State, models: Mapping[str, WatchedModel]) -> dict[WindowName, str]:
+def restore_shard(state: State, models: Mapping[str, WatchedModel]) -> RestoredShard:
+    """Fill the memory of a shard's models from the state; what does not fit the configuration is gone since the start."""
+    dropped: dict[WindowName, str] = {}
+    last_arrivals = _fill(state, models.values(), dropped)
+    return RestoredShard(list(dropped), last_arrivals)
+
+
+def _fill(state: State, models: Iterable[WatchedModel], dropped: dict[WindowName, str]) -> dict[WindowName, float]:
+    """Fill windows and ids; returns when the last record came to each. Adds to what is dropped, and why."""
+    last_arrivals: dict[WindowName, float] = {}
+    named = {model.stored_as: model for model in models}
+    for stored in state.windows(named):
+        name, segment = stored.name
+        model = named[name]
+        if stored.name not in dropped and _of_other_classes(stored, model):
+            dropped[stored.name] = "its records are of another number of classes"
+        if stored.name in dropped:
+            continue
+        _rebuild(model.windows.place(segment, _last_arrival(stored)), stored)
+        if stored.chunks:
+            last_arrivals[stored.name] = _last_arrival(stored)
+        log = model.log(segment)
+        for one in stored.chunks:
+            log.added(one.number, one.newest, len(one.chunk.at), one.chunk.arrived)
+        log.since_totals = sum(len(one.chunk.at) for one in stored.chunks if one.number > stored.through)
+        log.has_totals = stored.totals is not None
+        log.restamped = not _in_order(stored.chunks)
+    for batch in state.ids(named):
+        named[batch.model].ids.remember(batch.hashes, batch.number)
+    return last_arrivals
+
+
+def _what_does_not_fit(
+    state: State, models: Mapping[str, WatchedModel], sharded: Container[str]
+) -> dict[WindowName, str]:
     """Return the stored windows that cannot be used any more, and why."""
     reasons = _reasons(state, models)
     dropped, segments = dict[WindowName, str](), Counter[str]()
     for name in state.window_names():
-        model, segment = name
-        reason = reasons.get(model) or _reason_for_window(segment, models.get(model), segments[model])
+        stored, segment = name
+        model, shard = parted(stored)
+        reason = reasons.get(model) or _reason_for_window(segment, models.get(model), segments[stored])
+        if shard != COMMON and shard[0] not in sharded:
+            reason = f"the source {shard[0]} is no longer configured"
         if reason is None:
-            segments[model] += segment != ALL
+            segments[stored] += segment != ALL
         else:
             dropped[name] = reason
     return dropped

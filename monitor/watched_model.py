@@ -12,6 +12,7 @@ from monitor.core.window import Bounds
 from monitor.decode.layout import Kind
 from monitor.decode.record_format import ModelFormat
 from monitor.reference_file import Reference
+from monitor.state.shard import COMMON, Shard, stored_as
 from monitor.state.window_log import WindowLog
 
 
@@ -60,11 +61,13 @@ class ModelOptions:
 
 
 class WatchedModel:
-    """A model's windows, what it remembers of ids, and how its input looks."""
+    """A model's windows of one shard, what it remembers of ids, and how its input looks."""
 
-    def __init__(self, options: ModelOptions) -> None:
+    def __init__(self, options: ModelOptions, shard: Shard = COMMON, gauge: Gauge | None = None) -> None:
         self.options = options
-        self.gauge = Gauge(options.reference.calibration)
+        self.stored_as = stored_as(options.name, shard)
+        """Its name in the state."""
+        self.gauge = gauge or Gauge(options.reference.calibration)
         self.windows = ModelWindows(
             self.gauge,
             options.bounds,
@@ -82,6 +85,10 @@ class WatchedModel:
         """The model's name."""
         return self.options.name
 
+    def in_shard(self, shard: Shard) -> "WatchedModel":
+        """Return the same model without any record, for another shard."""
+        return WatchedModel(self.options, shard, self.gauge)
+
     def holds(self, segment: Segment) -> bool:
         """Tell whether the configuration has a window for such a segment."""
         names = tuple(name for name, _ in segment)
@@ -90,7 +97,7 @@ class WatchedModel:
     def log(self, segment: Segment) -> WindowLog:
         """Return the list of a window's chunks."""
         if segment not in self._logs:
-            self._logs[segment] = WindowLog((self.name, segment))
+            self._logs[segment] = WindowLog((self.stored_as, segment))
         return self._logs[segment]
 
     def forget_log(self, segment: Segment) -> None:

@@ -13,6 +13,7 @@ from monitor.decode.arrived import Pointer
 from monitor.errors import UsageError
 from monitor.sources.ledger import called, key_of
 from monitor.state.folder import key_in
+from monitor.state.shard import told
 from monitor.state.store import State
 
 _FILE = re.compile(r"file#[0-9a-f]{8}")
@@ -66,7 +67,7 @@ def _show_windows(state: State) -> None:
         model, segment = window.name
         records = sum(len(one.chunk.at) for one in window.chunks)
         times = f", newest {_clock(max(one.newest for one in window.chunks))}" if window.chunks else ""
-        print(f"  {model} {name_of(segment)}: {records:,} records in {len(window.chunks):,} chunks{times}")
+        print(f"  {told(model)} {name_of(segment)}: {records:,} records in {len(window.chunks):,} chunks{times}")
 
 
 def _list_files(options: argparse.Namespace) -> int:

@@ -132,6 +132,13 @@ class SlidingWindow:
         self.clock = clock
         return Added(len(at) - late, late, future + restamped, evicted)
 
+    def expire(self, clock: float) -> int:
+        """Let go of what is too old by a clock that is ahead of the window's own; returns how many records went."""
+        self.clock = max(self.clock, clock)
+        expired, _ = self._beyond_age(self.times[:0], self.clock)
+        self._evict(expired)
+        return expired
+
     def would_restamp(self, now: float) -> bool:
         """Tell whether a batch that comes at `now` would change the times of records that are in the window."""
         return self.clock > now + self.bounds.tolerance_seconds

@@ -30,6 +30,16 @@ class Delivery:
     """Sentences for the log: ordinary news."""
     warnings: tuple[str, ...] = ()
     """Sentences for the log that somebody should read: what failed, was refused, or is not as it was."""
+    shard: str = ""
+    """Of which of the source's shards the records are; always empty for a source without shards."""
+    owned: frozenset[str] | None = None
+    """The shards that are ours from this delivery on; None while that does not change.
+
+    What came before is committed, then the windows of other shards leave memory, and those of new ones are loaded from
+    the state. Nothing of those that leave is written: whoever has them now knows better.
+    """
+    reset: bool = False
+    """Whether all that is kept of this shard means nothing any more: its windows and ids are deleted first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +54,14 @@ class Lag:
 
 
 class Source(Protocol):
-    """Where records come from."""
+    """Where records come from.
+
+    A source may have shards, such as the partitions of a topic, which can move to another process at any time. Records
+    and ids are then kept for each shard by itself, and its deliveries say which shards are ours.
+    """
 
     name: str
+    sharded: bool
 
     def restore(self, positions: Mapping[bytes, bytes]) -> None:
         """Take over the positions that were committed; called once, before the first poll."""
@@ -57,8 +72,12 @@ class Source(Protocol):
         A later delivery stands on the earlier ones, committed or not. Whoever polls may stop in the middle.
         """
 
-    def acknowledge(self) -> None:
-        """Everything delivered so far has been committed: files may be archived, offsets reported."""
+    def acknowledge(self, oldest: Mapping[str, float]) -> None:
+        """Everything delivered so far has been committed: files may be archived, offsets reported.
+
+        `oldest` has for each of the source's shards the time of the oldest record that a window holds, infinity where
+        none does.
+        """
 
     def roll_back(self) -> None:
         """What was delivered since the last acknowledgement could not be committed: deliver it again."""

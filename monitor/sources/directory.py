@@ -40,6 +40,8 @@ _STARTED = Row(VERSION, Format.JSONL, State.COMPLETE, 0, 0, 0, 0)
 class DirectorySource:
     """Reads a directory. See `Source` for who calls what; all of it on one thread, and none of it waits."""
 
+    sharded = False
+
     def __init__(
         self,
         name: str,
@@ -109,7 +111,7 @@ class DirectorySource:
             self._owes = True
             yield rest
 
-    def acknowledge(self) -> None:
+    def acknowledge(self, oldest: Mapping[str, float]) -> None:  # noqa: ARG002 - it has no shards
         """Everything delivered so far has been committed: files that are done with may be archived or deleted."""
         self._ledger.commit()
         self._last_committed = self._last_served

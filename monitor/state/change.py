@@ -8,7 +8,7 @@ from monitor.core.segments import Segment
 from monitor.decode.arrived import Hashes, Pointer
 
 WindowName = tuple[str, Segment]
-"""A model and a segment."""
+"""A model, by the name under which a shard's records of it are kept (see `shard.stored_as`), and a segment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +25,10 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class IdBatch:
-    """Hashes of ids of one model that were remembered together."""
+    """Hashes of ids of one model and shard that were remembered together."""
 
     model: str
+    """By the name under which it is kept."""
     number: int
     """Rises with every batch of the model; see `RecentIds`."""
     hashes: Hashes

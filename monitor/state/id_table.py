@@ -1,8 +1,7 @@
 """The table of id hashes: a row for each batch that was remembered, small ones put together now and then."""
 
 import sqlite3
-from collections.abc import Iterator
-from itertools import groupby
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -13,12 +12,12 @@ from monitor.state.checksum import checksum
 _BYTES_AT_ONCE = 1 << 19
 
 
-def read_ids(connection: sqlite3.Connection) -> Iterator[IdBatch]:
-    """Yield the remembered hashes in the order they were remembered, small batches put together."""
-    rows = connection.execute("SELECT model, batch, content FROM ids ORDER BY model, batch")
-    for model, batches in groupby(rows, key=lambda row: row[0]):
+def read_ids(connection: sqlite3.Connection, models: Iterable[str]) -> Iterator[IdBatch]:
+    """Yield the remembered hashes of some models in the order they were remembered, small batches put together."""
+    for model in sorted(models):
+        rows = connection.execute("SELECT batch, content FROM ids WHERE model = ? ORDER BY batch", (model,))
         number, gathered = 0, bytearray()
-        for _, number, content in batches:
+        for number, content in rows:
             gathered += content
             if len(gathered) >= _BYTES_AT_ONCE:
                 yield IdBatch(model, number, _as_hashes(gathered))

@@ -1,7 +1,7 @@
 """Everything that survives a restart, behind one object: read at the start, then one transaction a change."""
 
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
@@ -113,9 +113,12 @@ class State:
         """Return which windows there are, those that records came to last first."""
         return self._windows.names()
 
-    def windows(self) -> Iterator[StoredWindow]:
-        """Yield each window with its chunks, in the order they came; damaged ones are left out, counted and deleted."""
-        for window in self._windows.read():
+    def windows(self, models: Container[str] | None = None) -> Iterator[StoredWindow]:
+        """Yield each window of some models, by their names here, or of all of them, with its chunks in the order they came.
+
+        Damaged chunks are left out, counted and deleted.
+        """
+        for window in self._windows.read(models):
             if window.damaged:
                 damaged = len(window.damaged)
                 self.damaged_chunks += damaged
@@ -128,9 +131,9 @@ class State:
                         self._windows.forget_damaged(window)
             yield window
 
-    def ids(self) -> Iterator[IdBatch]:
-        """Yield the remembered hashes in the order they were remembered."""
-        return read_ids(self._connection)
+    def ids(self, models: Iterable[str]) -> Iterator[IdBatch]:
+        """Yield the remembered hashes of some models in the order they were remembered."""
+        return read_ids(self._connection, models)
 
     def positions(self, source: str) -> dict[bytes, bytes]:
         """Return where a source stood."""

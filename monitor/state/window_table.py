@@ -3,7 +3,7 @@
 import sqlite3
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 
 import msgspec
@@ -68,9 +68,11 @@ class WindowTable:
         )
         return [(model, _segment(segment)) for model, segment, _ in rows]
 
-    def read(self) -> Iterator[StoredWindow]:
-        """Yield each window with its chunks, without the damaged ones."""
+    def read(self, models: Container[str] | None = None) -> Iterator[StoredWindow]:
+        """Yield each window of some models, or of all, with its chunks, without the damaged ones."""
         for name, number in sorted(self._numbers.items()):
+            if models is not None and name[0] not in models:
+                continue
             window = StoredWindow(name)
             rows = self._connection.execute(
                 "SELECT id, arrived, newest, records, crc, content FROM chunks WHERE window = ? ORDER BY id", (number,)

@@ -34,6 +34,8 @@ def line(number: int, **fields: object) -> bytes:
 class LinesSource:
     """Lines in memory as a source; its position is the number of lines that were delivered."""
 
+    sharded = False
+
     def __init__(self, lines: list[bytes], decoder: Decoder, *, at_once: int = 7, name: str = "lines") -> None:
         self.name = name
         self.lines = lines
@@ -54,8 +56,9 @@ class LinesSource:
             self._delivered += len(some)
             yield Delivery("file#1", arrived, {b"next": str(self._delivered).encode()})
 
-    def acknowledge(self) -> None:
+    def acknowledge(self, oldest: Mapping[str, float]) -> None:
         """All of it is on disk."""
+        del oldest
         self._committed = self._delivered
 
     def roll_back(self) -> None:

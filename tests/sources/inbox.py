@@ -137,7 +137,7 @@ class Inbox:
             self.warnings += delivery.warnings
         self.deliveries += deliveries
         self.lines += came
-        self.source.acknowledge()
+        self.source.acknowledge({})
         return came
 
     def polls(self, times: int, seconds: float = 2.0) -> list[str]:
