@@ -83,7 +83,8 @@ class Ingestion:
     ) -> None:
         self._state = state
         self._models = {model.name: model for model in models}
-        self._holdings = Holdings(self._models)
+        self.holdings = Holdings(self._models)
+        """The windows by shard; only for the thread that ticks."""
         self._sources = sources
         self._options = options or IngestOptions()
         self._lock = threading.Lock()
@@ -149,7 +150,7 @@ class Ingestion:
     def clock_jumped(self, seconds: float) -> None:
         """Go on as before, though this machine's clock was set by so much since the last tick; called before the next."""
         with self._lock:
-            for model in self._holdings:
+            for model in self.holdings:
                 model.windows.clock_jumped(seconds)
 
     def lags(self) -> Mapping[str, Lag]:
@@ -163,7 +164,7 @@ class Ingestion:
     def totals(self, model: str) -> dict[Segment, WindowTotals]:
         """Return a snapshot of a model's windows; may be called by any thread."""
         with self._lock:
-            shards = by_segment(self._holdings.of(model))
+            shards = by_segment(self.holdings.of(model))
             return {segment: together(one.windows[segment] for one in some) for segment, some in shards.items()}
 
     def snapshot(self, model: str, now: float, running: float) -> ModelSnapshot:
@@ -171,8 +172,8 @@ class Ingestion:
         with self._lock:
             watched = self._models[model]
             health = watched.health
-            self._holdings.expire(model)
-            shards = by_segment(self._holdings.of(model))
+            self.holdings.expire(model)
+            shards = by_segment(self.holdings.of(model))
             return ModelSnapshot(
                 {segment: self._window_snapshot(some, segment) for segment, some in shards.items()},
                 InputFacts(health.rejected_share, health.degraded, health.one_hot, health.constant, watched.hints),
@@ -260,7 +261,7 @@ class Ingestion:
         """Write what others want to be kept, and forget segments that fell silent, where no records took it along."""
         change = Change()
         with self._lock:
-            silent = [(model, model.windows.silent(now)) for model in self._holdings]
+            silent = [(model, model.windows.silent(now)) for model in self.holdings]
         change.forgotten = [(model.stored_as, segment) for model, segments in silent for segment in segments]
         if not change.forgotten and not self._to_keep:
             return 0
@@ -297,7 +298,7 @@ class Ingestion:
         return commits
 
     def _owned(self, source: Source) -> frozenset[str]:
-        return frozenset(self._holdings.shards_of(source.name))
+        return frozenset(self.holdings.shards_of(source.name))
 
     def _change_shards(self, source: Source, delivery: Delivery, now: float) -> None:
         """Let go of shards that are no longer ours, load those that are now, and empty one that means nothing any more."""
@@ -306,38 +307,38 @@ class Ingestion:
             self._let_go((source.name, name))
         for name in () if wanted is None else sorted(wanted - held):
             shard = (source.name, name)
-            models = self._holdings.empty(shard)
+            models = self.holdings.empty(shard)
             restored = restore_shard(self._state, models)
             if restored.dropped:
                 self._commit(Change(forgotten=restored.dropped), now)
             with self._lock:
-                self._holdings.hold(shard, models)
+                self.holdings.hold(shard, models)
                 self._arrivals.restore(restored.last_arrivals)
         if delivery.reset:
             self._reset((source.name, delivery.shard), now)
 
     def _let_go(self, shard: Shard) -> None:
         with self._lock:
-            self._arrivals.forget(_window_names(self._holdings[shard].values()))
-            self._holdings.let_go(shard)
+            self._arrivals.forget(_window_names(self.holdings[shard].values()))
+            self.holdings.let_go(shard)
 
     def _reset(self, shard: Shard, now: float) -> None:
         """Delete what is kept of a shard. Its position follows with its first records, which do not stand on the old ones."""
-        models = self._holdings[shard].values()
+        models = self.holdings[shard].values()
         change = Change(forgotten=_window_names(models))
         change.ids_needed = {model.stored_as: model.ids.next_batch for model in models}
         self._commit(change, now)
         with self._lock:
             self._arrivals.forget(change.forgotten)
-            self._holdings.hold(shard, self._holdings.empty(shard))
+            self.holdings.hold(shard, self.holdings.empty(shard))
 
     def _take(self, source: Source, deliveries: list[Delivery], now: float) -> None:
         """Commit deliveries, and only then let them change anything in memory."""
         counted: Counts = Counter()
         batches = []
-        for shard in dict.fromkeys(_shard(source, delivery) for delivery in deliveries):
+        for shard in dict.fromkeys(_shard(source, delivery) for delivery in deliveries if delivery.arrived.models):
             some = [delivery for delivery in deliveries if _shard(source, delivery) == shard]
-            batches += model_batches(self._holdings[shard].values(), source.name, some, counted, now)
+            batches += model_batches(self.holdings[shard].values(), source.name, some, counted, now)
         change = Change(positions={source.name: {k: v for one in deliveries for k, v in one.positions.items()}})
         self._tidy(change, without={(b.model.stored_as, segment) for b in batches for segment in b.admitted.forgotten})
         for batch in batches:
@@ -349,7 +350,7 @@ class Ingestion:
         health = looked_at(self._models, deliveries, batches)
         change.kept = {f"health:{name}": one.to_bytes() for name, one in health.items()}
         self._commit(change, now, batches, counted)
-        source.acknowledge(self._holdings.oldest(source.name))
+        source.acknowledge(self.holdings.oldest(source.name))
         for name, one in health.items():
             self._models[name].health = one
         self._say(source.name, deliveries)
@@ -359,7 +360,7 @@ class Ingestion:
         """Put into a change what keeps the chunks on disk in order: windows and disk agree now."""
         with self._lock:  # asking for totals measures, and others may be asking too
             self._tidy_windows(change, without, stopping=stopping)
-        for model in self._holdings:
+        for model in self.holdings:
             batches = model.ids.next_batch
             if batches and batches % _MERGED_BATCHES == 0:
                 change.ids_merged[model.stored_as] = (batches - _MERGED_BATCHES, batches - 1)
@@ -367,7 +368,7 @@ class Ingestion:
                 change.ids_needed[model.stored_as] = model.ids.first_needed
 
     def _tidy_windows(self, change: Change, without: AbstractSet[WindowName], *, stopping: bool) -> None:
-        for model in self._holdings:
+        for model in self.holdings:
             for segment in model.windows:
                 if (model.stored_as, segment) not in without:
                     model.log(segment).tidy(model.windows[segment], change, stopping=stopping)
@@ -393,7 +394,7 @@ class Ingestion:
             written = {name for name, value in keep.items() if self._to_keep[name] is value}
             self._to_keep = {name: value for name, value in self._to_keep.items() if name not in written}
         self._unsaved.clear()
-        for model in self._holdings:
+        for model in self.holdings:
             for segment in model.windows:
                 model.log(segment).tidied(change, committed)
         numbers = iter(committed.chunks)
