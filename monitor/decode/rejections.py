@@ -32,7 +32,7 @@ class Reason(StrEnum):
     NOT_A_VECTOR = "not_a_vector"
     """There is a single number, or numbers nested too deep, where a vector belongs."""
     EMPTY = "empty"
-    """The vector holds nothing."""
+    """The vector, or the message, holds nothing."""
     WRONG_TYPE = "wrong_type"
     """A value is a text, a truth value, null or something else that is no number."""
     MISSING_FIELD = "missing_field"
@@ -64,7 +64,7 @@ class Reason(StrEnum):
     PICKLE = "pickle"
     """The array holds Python objects, and reading those may run code."""
     TOO_LARGE = "too_large"
-    """The file would need absurdly much memory."""
+    """The file or message would need absurdly much memory."""
     UNKNOWN_MODEL = "unknown_model"
     """The record names a model that is not configured."""
     BAD_SEGMENT = "bad_segment"
@@ -75,6 +75,10 @@ class Reason(StrEnum):
     """A record with this id was counted before."""
     PARTIAL_TAIL = "partial_tail"
     """The last line of a file has had no newline for a long time; it is read as soon as it gets one."""
+    BAD_BASE64 = "bad_base64"
+    """Packed numbers are no base64."""
+    BAD_BATCH = "bad_batch"
+    """A column of a batch of records has another length than the batch."""
 
 
 @dataclass(frozen=True, slots=True)
