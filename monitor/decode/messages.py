@@ -9,6 +9,7 @@ from monitor.decode.arrived import Arrived
 from monitor.decode.gathering import ModelRules
 from monitor.decode.hints import IN_A_FILE_OF_SETTINGS, Wording
 from monitor.decode.labels import Indices
+from monitor.decode.line_blocks import BLOCK_BYTES
 from monitor.decode.line_pointers import Shape
 from monitor.decode.message_forms import MessageForms
 from monitor.decode.message_gathering import MessageGathering
@@ -22,9 +23,6 @@ from monitor.decode.times import TimeRules
 from monitor.decode.vectors import Floats
 
 MAX_MESSAGE_BYTES = 8 << 20
-
-JUDGED_TOGETHER = 1 << 12
-"""Records after which the rules are applied to those that wait."""
 
 # Decoded objects of so many bytes stay in a core's cache until they have become columns.
 _TOGETHER_BYTES = 3 << 15
@@ -70,7 +68,7 @@ class MessageDecoder:
         """Decode messages; never raises, whatever they hold."""
         gathering = MessageGathering(where, self._rules)
         counts: list[Indices] = []
-        number = judged = 0
+        number = waiting = 0
         for some, size in _groups(messages.values):
             fits = size <= self._max_bytes or max(map(len, some)) <= self._max_bytes
             if fits and self._lines.take_plain(some, number, gathering):
@@ -80,9 +78,10 @@ class MessageDecoder:
                 each = self._taken_apart(some, number, gathering)
                 counts.append(np.array(each, dtype=np.int64))
                 number += sum(each)
-            if number - judged >= JUDGED_TOGETHER:
+            waiting += size
+            if waiting >= BLOCK_BYTES:
                 gathering.end_block()
-                judged = number
+                waiting = 0
         gathering.end_block()
         ends: Indices = np.cumsum(np.concatenate(counts)) if counts else np.zeros(0, dtype=np.int64)
         pointers = MessagePointers(self._pointers, messages.values, messages.offsets, ends, self._forms.texts)

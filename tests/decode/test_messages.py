@@ -150,6 +150,14 @@ def test_fields_beside_records_stand_for_those_that_do_not_say_them() -> None:
         assert ids.tolist() == [0, *hash_ids(["x"], KEY).tolist(), 0]
 
 
+def test_a_field_that_holds_the_id_too_is_not_shared() -> None:
+    """Else all records would have one id, and count once."""
+    fields = RecordFields(id="meta.id", version="meta.version")
+    value = {"meta": {"id": "batch", "version": "7"}, "records": [{"probs": GOOD}, {"probs": GOOD}]}
+    one = receive(message(value), decoder=receiver(fields=fields)).models["density"]
+    assert (len(one), one.ids, one.records.versions) == (2, None, None)
+
+
 def test_records_inside_records_are_not_looked_for() -> None:
     inner = {"records": [RECORD]}
     for value in ({"records": inner}, {"records": [inner]}, [inner], {"records": None}, {"records": "x"}):
@@ -234,6 +242,9 @@ def test_models_with_different_outputs_are_told_apart() -> None:
     arrived = receive(*values, *[message(chest)] * 3, decoder=receiver(*TWO))
     assert {name: len(one) for name, one in arrived.models.items()} == {"density": 2, "chest": 7}
     assert reasons_of([arrived]) == {("chest", "missing_field"): 1}
+    for batch in ({"records": [chest, chest]}, {"model": "chest", "logits_f32": "AAAAAAAAAAAAAAAAAAAAAA=="}):
+        arrived = receive(message(RECORD), message(batch), message(chest), decoder=receiver(*TWO))
+        assert {name: len(one) for name, one in arrived.models.items()} == {"density": 1, "chest": 3}
 
 
 def test_nested_fields_and_class_columns_are_found_in_batches() -> None:
