@@ -12,6 +12,8 @@ from monitor.decode.message_values import Text
 from monitor.decode.record_format import ModelFormat, RecordFields
 from monitor.decode.stream_json import JsonLines
 
+_OPEN = ord("{")
+
 
 class MessageLines(JsonLines):
     """Decodes texts of one record each."""
@@ -22,21 +24,27 @@ class MessageLines(JsonLines):
         self._all_have_outputs = len({fields.output_paths(model) for model in models}) == 1
 
     def take_plain(self, messages: Sequence[bytes], first: int, piece: MessageGathering) -> bool:
-        """Hand messages over if each is one record without a newline inside; else do nothing, and say so."""
+        """Take messages if each is one object on one line, and a record if anything; else do nothing, and say so."""
         if not messages[0].startswith(b"{") or _looks_other(messages[0]):
             return False
         text = b"\n".join((*messages, b""))
         if not self._all_have_outputs and _looks_other(text):
             return False
         blocks = list(line_blocks(text))
-        if len(blocks) != 1 or len(blocks[0]) != len(messages) or not blocks[0].braced().all():
+        if len(blocks) != 1 or len(blocks[0]) != len(messages):
             return False
+        (block,) = blocks
         piece.is_ascii = text.isascii()
-        records = self._decoded_together(blocks[0], 0, len(messages), piece)
-        if records is None:
-            return False
         piece.first = first
-        self._route(np.arange(len(messages)), records, blocks[0], piece)
+        together = self._decoded_together(block, 0, len(block), piece) if block.braced().all() else None
+        if together is not None:
+            self._route(np.arange(len(block)), together, block, piece)
+            return True
+        # A bad record is no reason to look for other forms where there can be none.
+        if not (np.frombuffer(block.text, np.uint8)[block.starts] == _OPEN).all() or _looks_other(text):
+            return False
+        self._verdicts.clear()
+        self._take_one_by_one(range(len(block)), block, piece, None)
         return True
 
     def take_texts(self, texts: Sequence[Text], first: int, piece: MessageGathering) -> None:
