@@ -1,0 +1,69 @@
+"""Real brokers for tests: one for the whole run, three for tests that kill them; skipped loudly where there are none."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.kafka.broker import Cluster
+from tests.kafka.jars import NoBroker, broker_jars, locked
+from tests.kafka.mock import MockCluster
+from tests.kafka.shared import SecuredBroker, shared_broker
+from tests.kafka.topics import Topics
+from tests.servers import real_server
+
+
+@pytest.fixture(scope="session")
+def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that all workers of this run share, and no other run."""
+    own = tmp_path_factory.getbasetemp()
+    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "kafka"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def real_kafka() -> None:
+    """Skip where a broker cannot be run; in CI, fail."""
+    real_server("java")
+    try:
+        broker_jars()
+    except NoBroker as error:
+        message = f"NO KAFKA BROKER: what it would show is not shown. {error}"
+        if os.environ.get("CI") == "true":
+            pytest.fail(message)
+        pytest.skip(message)
+
+
+@pytest.fixture(scope="session")
+def secured_kafka(real_kafka: None, run_folder: Path) -> Iterator[SecuredBroker]:  # noqa: ARG001, a condition
+    """One real broker for all workers, with TLS and SASL beside its open door."""
+    with shared_broker(run_folder) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def kafka(request: pytest.FixtureRequest) -> Topics:
+    """One real broker for all workers, or the one that KAFKA_BOOTSTRAP names."""
+    named = os.environ.get("KAFKA_BOOTSTRAP")
+    if not named:
+        broker: SecuredBroker = request.getfixturevalue("secured_kafka")
+        return broker
+    if not Topics(named).settled(1):
+        pytest.fail("KAFKA_BOOTSTRAP: expected the address of a broker that answers, found none; unset it or start one")
+    return Topics(named)
+
+
+@pytest.fixture
+def cluster_of_three(real_kafka: None, run_folder: Path, tmp_path: Path) -> Iterator[Cluster]:  # noqa: ARG001
+    """Three brokers of the test's own, which it may kill; one such cluster at a time, for the machine's sake."""
+    with locked(run_folder / "three"), Cluster(tmp_path / "three", 3) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def mock_kafka() -> Iterator[MockCluster]:
+    """The protocol mock of librdkafka with three brokers, which fails on demand and needs no Java."""
+    with MockCluster(3) as cluster:
+        yield cluster

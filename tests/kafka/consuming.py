@@ -1,0 +1,110 @@
+"""Reading topics with kafka-python, as the product does."""
+
+import gc
+import logging
+import time
+import warnings
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from kafka import KafkaConsumer, TopicPartition
+from kafka.errors import KafkaError
+
+from tests.kafka.producing import Truth
+
+_LIMIT_SECONDS = 60.0
+
+
+@contextmanager
+def consumer(bootstrap: str, **settings: Any) -> Iterator[KafkaConsumer]:
+    """Open a consumer that commits nothing by itself and starts at the beginning."""
+    defaults = {"enable_auto_commit": False, "auto_offset_reset": "earliest", "fetch_max_wait_ms": 50}
+    opened = KafkaConsumer(bootstrap_servers=bootstrap, **(defaults | settings))
+    try:
+        yield opened
+    finally:
+        opened.close(autocommit=False)
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """What kafka-python raised instead of connecting, and what it logged: only there it says why."""
+
+    kind: type[KafkaError]
+    text: str
+    reasons: str
+    """Its warnings and errors, each once."""
+    everything: str
+    """All that it logged, down to what only developers look at."""
+
+
+class _Log(logging.Handler):
+    """Keeps what kafka-python logs."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.DEBUG)
+        self.kept: list[tuple[int, str]] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.kept.append((record.levelno, record.getMessage()))
+
+    def lines(self, level: int) -> str:
+        """Return the messages of at least a level, each once."""
+        return "\n".join(dict.fromkeys(text for at, text in self.kept if at >= level))
+
+
+@contextmanager
+def _logged() -> Iterator[_Log]:
+    logger, log = logging.getLogger("kafka"), _Log()
+    before = logger.level
+    logger.addHandler(log)
+    logger.setLevel(logging.DEBUG)
+    try:
+        yield log
+    finally:
+        logger.setLevel(before)
+        logger.removeHandler(log)
+
+
+def refusal(bootstrap: str, **settings: Any) -> Refusal:
+    """Return how a consumer fails that cannot connect; fails when it can."""
+    with _logged() as log:
+        try:
+            KafkaConsumer(bootstrap_servers=bootstrap, **({"bootstrap_timeout_ms": 1500} | settings)).close()
+        except KafkaError as error:
+            kind, text = type(error), str(error)
+        else:
+            pytest.fail("expected that the broker refuses the connection, it let the consumer in")
+    # kafka-python leaves the sockets of a failed start to the collector, which would warn in the midst of another test.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
+    return Refusal(kind, text, log.lines(logging.WARNING), log.lines(logging.DEBUG))
+
+
+def read(opened: KafkaConsumer, records: int) -> Truth:
+    """Return that many records, by partition and offset; fails when they do not come."""
+    found: Truth = defaultdict(dict)
+    deadline = time.monotonic() + _LIMIT_SECONDS
+    while sum(map(len, found.values())) < records:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"expected {records} records, got {sum(map(len, found.values()))}")
+        take(opened, found)
+    return found
+
+
+def take(opened: KafkaConsumer, found: Truth) -> None:
+    """Poll once, and add what comes."""
+    for partition, records in opened.poll(200).items():
+        for record in records:
+            assert record.offset not in found[partition.partition]
+            found[partition.partition][record.offset] = record.value
+
+
+def partitions(topic: str, count: int) -> list[TopicPartition]:
+    """Return the partitions of a topic."""
+    return [TopicPartition(topic, number) for number in range(count)]

@@ -1,0 +1,145 @@
+"""A producer that never pauses: a process of its own that writes at a rate, and its truth into a file."""
+
+import argparse
+import base64
+import importlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TextIO
+
+from confluent_kafka import KafkaError, Message, Producer
+
+from tests.kafka.producing import Truth
+
+_ROOT = Path(__file__).resolve().parents[2]
+_TICK_SECONDS = 0.01
+_STOP_SECONDS = 120.0
+
+
+def example(number: int) -> bytes:
+    """Return the payload of a number: the outputs of a model with three classes, the same each time."""
+    chance = random.Random(number)  # noqa: S311, no secret
+    weights = [chance.random() for _ in range(3)]
+    return json.dumps({"id": f"r{number}", "probs": [weight / sum(weights) for weight in weights]}).encode()
+
+
+class EndlessProducer:
+    """Writes payload 0, 1, 2 … to the partitions in turn while its context lasts.
+
+    Idempotent and patient: brokers may fail and come back, and every payload is there once. `payloads` names the
+    function that makes them, as `module:function`.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        partitions: int,
+        rate: float,
+        folder: Path,
+        payloads: str = "tests.kafka.endless:example",
+    ) -> None:
+        self._truth = folder / "truth.txt"
+        self._log = folder / "endless.log"
+        words = {"bootstrap": bootstrap, "topic": topic, "partitions": partitions, "rate": rate, "payloads": payloads}
+        self._command = [sys.executable, "-m", "tests.kafka.endless", "--truth", str(self._truth)]
+        self._command += [f"--{name}={value}" for name, value in words.items()]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        """Start, and return when the first records are acknowledged."""
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(self._command, cwd=_ROOT, stdout=log, stderr=log)
+        deadline = time.monotonic() + _STOP_SECONDS
+        while self.written() == 0:
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                self._process.kill()
+                raise RuntimeError(f"the endless producer wrote nothing: {self._log.read_text()[-2000:]}")
+            time.sleep(0.05)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """End the process, whatever became of it."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
+    def written(self) -> int:
+        """Return how many bytes of truth there are by now: whether it still goes on."""
+        return self._truth.stat().st_size if self._truth.exists() else 0
+
+    def stop(self) -> Truth:
+        """Write no more, wait until the brokers have everything, and return what they have."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+        if self._process.wait(_STOP_SECONDS) != 0:
+            raise RuntimeError(f"the endless producer failed: {self._log.read_text()[-2000:]}")
+        return self.truth()
+
+    def truth(self) -> Truth:
+        """Return what is acknowledged by now."""
+        found: Truth = defaultdict(dict)
+        for line in self._truth.read_text().splitlines(keepends=True):
+            # The last line of a running producer may be half written.
+            if line.endswith("\n"):
+                partition, offset, payload = line.split()
+                assert int(offset) not in found[int(partition)]
+                found[int(partition)][int(offset)] = base64.b64decode(payload)
+        return found
+
+
+def _produce(words: argparse.Namespace, truth: TextIO) -> None:
+    module, _, function = words.payloads.partition(":")
+    payload_of = getattr(importlib.import_module(module), function)
+    stopping = False
+
+    def stop(*_: object) -> None:
+        nonlocal stopping
+        stopping = True
+
+    def delivered(error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            sys.exit(f"a record was not delivered: {error}")
+        value = message.value()
+        assert isinstance(value, bytes)
+        truth.write(f"{message.partition()} {message.offset()} {base64.b64encode(value).decode()}\n")
+
+    signal.signal(signal.SIGTERM, stop)
+    # Without an end to retries, nothing is given up while brokers fail over.
+    patience = {"message.timeout.ms": 0, "enable.idempotence": True, "linger.ms": 5, "log_level": 0}
+    producer = Producer({"bootstrap.servers": words.bootstrap, **patience})
+    started, sent, parent = time.monotonic(), 0, os.getppid()
+    # Another parent means that the test was killed.
+    while not stopping and os.getppid() == parent:
+        due = int((time.monotonic() - started) * words.rate)
+        while sent < due and not stopping:
+            try:
+                producer.produce(
+                    words.topic, payload_of(sent), partition=sent % words.partitions, on_delivery=delivered
+                )
+            except BufferError:
+                break
+            sent += 1
+        producer.poll(_TICK_SECONDS)
+        truth.flush()
+    left = producer.flush(_STOP_SECONDS / 2)
+    if left:
+        sys.exit(f"{left} records were not delivered before the end")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    for name, kind in {"bootstrap": str, "topic": str, "payloads": str, "partitions": int, "rate": float}.items():
+        parser.add_argument(f"--{name}", type=kind, required=True)
+    parser.add_argument("--truth", type=Path, required=True)
+    given = parser.parse_args()
+    with given.truth.open("w") as file:
+        _produce(given, file)
