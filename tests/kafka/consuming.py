@@ -17,6 +17,7 @@ from kafka.errors import KafkaError
 from tests.kafka.producing import Truth
 
 _LIMIT_SECONDS = 60.0
+_HASTE = {"bootstrap_timeout_ms": 1500, "reconnect_backoff_ms": 10, "reconnect_backoff_max_ms": 20}
 
 
 @contextmanager
@@ -38,15 +39,15 @@ class Refusal:
     text: str
     reasons: str
     """Its warnings and errors, each once."""
-    everything: str
-    """All that it logged, down to what only developers look at."""
+    log: str
+    """All that it logged at INFO and above."""
 
 
 class _Log(logging.Handler):
     """Keeps what kafka-python logs."""
 
     def __init__(self) -> None:
-        super().__init__(logging.DEBUG)
+        super().__init__(logging.INFO)
         self.kept: list[tuple[int, str]] = []
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -62,7 +63,7 @@ def _logged() -> Iterator[_Log]:
     logger, log = logging.getLogger("kafka"), _Log()
     before = logger.level
     logger.addHandler(log)
-    logger.setLevel(logging.DEBUG)
+    logger.setLevel(logging.INFO)
     try:
         yield log
     finally:
@@ -74,7 +75,7 @@ def refusal(bootstrap: str, **settings: Any) -> Refusal:
     """Return how a consumer fails that cannot connect; fails when it can."""
     with _logged() as log:
         try:
-            KafkaConsumer(bootstrap_servers=bootstrap, **({"bootstrap_timeout_ms": 1500} | settings)).close()
+            KafkaConsumer(bootstrap_servers=bootstrap, **(_HASTE | settings)).close()
         except KafkaError as error:
             kind, text = type(error), str(error)
         else:
@@ -83,7 +84,7 @@ def refusal(bootstrap: str, **settings: Any) -> Refusal:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         gc.collect()
-    return Refusal(kind, text, log.lines(logging.WARNING), log.lines(logging.DEBUG))
+    return Refusal(kind, text, log.lines(logging.WARNING), log.lines(logging.INFO))
 
 
 def read(opened: KafkaConsumer, records: int) -> Truth:

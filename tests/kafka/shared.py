@@ -28,10 +28,12 @@ _DOORS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 class SecuredBroker(Topics):
     """A broker with an open door for tests themselves, and guarded ones for what they test."""
 
-    def __init__(self, addresses: dict[str, str], security: Security) -> None:
+    def __init__(self, addresses: dict[str, str], security: Security, log: Path) -> None:
         super().__init__(addresses["PLAINTEXT"])
         self.addresses = addresses
         self.security = security
+        self.log = log
+        """What the broker itself says, for instance of those that it refuses."""
 
 
 @contextmanager
@@ -69,29 +71,36 @@ def _keep(folder: Path, users: IO[str]) -> None:
     own.mkdir()
     with Cluster(own, secured=True) as cluster:
         assert cluster.security is not None
-        _write(address, {door: cluster.address(door) for door in _DOORS}, cluster.security)
+        addresses = {door: cluster.address(door) for door in _DOORS}
+        _write(address, SecuredBroker(addresses, cluster.security, cluster.nodes[1].log))
         fcntl.flock(users, fcntl.LOCK_EX)
         address.unlink()
 
 
-def _write(path: Path, addresses: dict[str, str], security: Security) -> None:
-    pairs = {name: [str(pair.cert), str(pair.key)] for name, pair in _pairs(security).items()}
-    document = {"addresses": addresses, "authority": str(security.authority), "pairs": pairs}
+def _write(path: Path, broker: SecuredBroker) -> None:
+    security = broker.security
+    document = {
+        "addresses": broker.addresses,
+        "log": str(broker.log),
+        "authority": str(security.authority),
+        "pairs": {"client": _names(security.client), "stranger": _names(security.stranger)},
+        "login": {"user": security.user, "password": security.password},
+    }
     fresh = path.with_suffix(".new")
     fresh.touch(mode=0o600)
-    fresh.write_text(json.dumps(document | {"user": security.user, "password": security.password}))
+    fresh.write_text(json.dumps(document))
     fresh.replace(path)
 
 
-def _pairs(security: Security) -> dict[str, Pair]:
-    return {"client": security.client, "stranger": security.stranger}
+def _names(pair: Pair) -> list[str]:
+    return [str(pair.cert), str(pair.key)]
 
 
 def _read(path: Path) -> SecuredBroker:
     document = json.loads(path.read_text())
     pairs = {name: Pair(Path(cert), Path(key)) for name, (cert, key) in document["pairs"].items()}
-    security = Security(Path(document["authority"]), user=document["user"], password=document["password"], **pairs)
-    return SecuredBroker(document["addresses"], security)
+    security = Security(Path(document["authority"]), pairs["client"], pairs["stranger"], **document["login"])
+    return SecuredBroker(document["addresses"], security, Path(document["log"]))
 
 
 if __name__ == "__main__":
