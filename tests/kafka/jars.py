@@ -54,6 +54,8 @@ def _fetch(folder: Path) -> None:
         command += ["-Dkafka3"] if version().startswith("3.") else []
         try:
             ran = subprocess.run(command, capture_output=True, text=True, timeout=_LIMIT_SECONDS, check=False)
+        except FileNotFoundError as error:
+            raise NoBroker("mvn is not installed, and no jars are in the cache") from error
         except subprocess.TimeoutExpired as error:
             raise NoBroker(f"Kafka {version()} was not fetched by Maven in {_LIMIT_SECONDS} s") from error
         if ran.returncode != 0 or not any(jars.glob("kafka_2.13-*.jar")):

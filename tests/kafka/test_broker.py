@@ -1,5 +1,6 @@
 """What tests may rely on: a real broker takes, keeps and gives back what kafka-python asks for."""
 
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -144,8 +145,10 @@ def _poll_until(holds: Any, *members: KafkaConsumer) -> None:
             member.poll(50)
 
 
-def test_nobody_there_is_a_timeout() -> None:
+def test_nobody_there_is_a_timeout_and_leaves_no_thread_behind() -> None:
+    threads = threading.active_count()
     assert refusal("127.0.0.1:1", bootstrap_timeout_ms=300).kind is KafkaTimeoutError
+    assert threading.active_count() == threads
 
 
 def test_a_start_that_fails_says_why(real_kafka: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ARG001
