@@ -4,15 +4,22 @@ A source delivers records together with the positions that make them read. Whoev
 transaction and then acknowledges. So a crash before the commit reads the same records again, and a crash after it
 reads on: none is lost and none counted twice.
 
+A source with shards (the partitions of a topic) shares them with other processes. Rows and position of a shard belong
+together and move together: what a delivery says of ownership decides which of them are in memory here.
+
 All methods are called by one thread, the one that ingests.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from types import MappingProxyType
+from typing import ClassVar, Protocol
 
 from monitor.decode.arrived import Arrived
+
+NOTHING_HELD: Mapping[str, float] = MappingProxyType({})
+"""Of sources without shards, nobody asks how old the records in windows are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +38,12 @@ class Delivery:
     warnings: tuple[str, ...] = ()
     """Sentences for the log that somebody should read: what failed, was refused, or is not as it was."""
     shard: str = ""
-    """Of which of the source's shards the records are; always empty for a source without shards."""
+    """The shard that all of its records belong to: `topic/3`. Empty for sources without shards."""
     owned: frozenset[str] | None = None
-    """The shards that are ours from this delivery on; None while that does not change.
-
-    What came before is committed, then the windows of other shards leave memory, and those of new ones are loaded from
-    the state. Nothing of those that leave is written: whoever has them now knows better.
-    """
+    """None: as before. Else exactly these shards are ours from here on: what came before is committed first, then the
+    windows of others leave memory without being written, and those of new ones are loaded from the state."""
     reset: bool = False
-    """Whether all that is kept of this shard means nothing any more: its windows and ids are deleted first."""
+    """Whether what is stored of this shard is of another log: windows and ids go in the transaction that takes this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +58,11 @@ class Lag:
 
 
 class Source(Protocol):
-    """Where records come from.
-
-    A source may have shards, such as the partitions of a topic, which can move to another process at any time. Records
-    and ids are then kept for each shard by itself, and its deliveries say which shards are ours.
-    """
+    """Where records come from."""
 
     name: str
-    sharded: bool
+    sharded: ClassVar[bool]
+    """Whether its records come in shards, some of which may belong to other processes."""
 
     def restore(self, positions: Mapping[bytes, bytes]) -> None:
         """Take over the positions that were committed; called once, before the first poll."""
@@ -72,10 +73,10 @@ class Source(Protocol):
         A later delivery stands on the earlier ones, committed or not. Whoever polls may stop in the middle.
         """
 
-    def acknowledge(self, oldest: Mapping[str, float]) -> None:
+    def acknowledge(self, oldest: Mapping[str, float] = NOTHING_HELD) -> None:
         """Everything delivered so far has been committed: files may be archived, offsets reported.
 
-        `oldest` has for each of the source's shards the time of the oldest record that a window holds, infinity where
+        `oldest` has, for each owned shard, the event time of the oldest record that any window still holds; +inf when
         none does.
         """
 

@@ -8,12 +8,13 @@ and reads on where it stands. Everything it delivers comes with the rows that ma
 import bisect
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
+from typing import ClassVar
 
 import msgspec
 
 from monitor.decode.pieces import Decoder, Format
 from monitor.errors import UsageError
-from monitor.sources.base import Delivery, Lag
+from monitor.sources.base import NOTHING_HELD, Delivery, Lag
 from monitor.sources.counted import Counted
 from monitor.sources.crash_guard import CrashGuard
 from monitor.sources.desk import Desk
@@ -40,7 +41,7 @@ _STARTED = Row(VERSION, Format.JSONL, State.COMPLETE, 0, 0, 0, 0)
 class DirectorySource:
     """Reads a directory. See `Source` for who calls what; all of it on one thread, and none of it waits."""
 
-    sharded = False
+    sharded: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -111,7 +112,7 @@ class DirectorySource:
             self._owes = True
             yield rest
 
-    def acknowledge(self, oldest: Mapping[str, float]) -> None:  # noqa: ARG002 - it has no shards
+    def acknowledge(self, oldest: Mapping[str, float] = NOTHING_HELD) -> None:  # noqa: ARG002 - files have no shards
         """Everything delivered so far has been committed: files that are done with may be archived or deleted."""
         self._ledger.commit()
         self._last_committed = self._last_served
