@@ -1,0 +1,70 @@
+"""The narrow interface through which a cluster is read; `kafka_client` is what stands behind it."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from monitor.sources.kafka_partition import Committed, Fetched, Partition, Progress
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a consumer stands with its cluster, as far as it knows without asking."""
+
+    missing_topics: tuple[str, ...] = ()
+    forbidden_topics: tuple[str, ...] = ()
+    has_coordinator: bool = True
+    joined: bool = True
+    """Whether the group has let us in."""
+
+
+class Consumer(Protocol):
+    """A member of a consumer group. All methods are called by the thread that ingests.
+
+    All of them raise Trouble; Broken when only a new consumer helps.
+    """
+
+    def poll(self, timeout_seconds: float, most: int) -> Mapping[Partition, Fetched]:
+        """Return messages of partitions that are not paused. Raises OutOfRange, Truncated or Unreadable too.
+
+        Partitions that the group assigns meanwhile are paused.
+        """
+
+    def seek(self, partition: Partition, offset: int, leader_epoch: int = -1) -> None:
+        """Read on from an offset; with a leader epoch, the broker is asked whether its log still holds it."""
+
+    def pause(self, partition: Partition) -> None:
+        """Fetch no more of a partition."""
+
+    def resume(self, partition: Partition) -> None:
+        """Fetch a partition again."""
+
+    def progress(self) -> Mapping[Partition, Progress]:
+        """Return where each partition stands; asks nobody."""
+
+    def topic_id(self, topic: str) -> str:
+        """Return what tells a topic from others of the same name; empty where it is not known."""
+
+    def beginnings(self, partitions: Iterable[Partition], timeout_seconds: float) -> Mapping[Partition, int]:
+        """Ask where logs begin."""
+
+    def ends(self, partitions: Iterable[Partition], timeout_seconds: float) -> Mapping[Partition, int]:
+        """Ask where logs end, as far as they may be read."""
+
+    def offset_at(self, partition: Partition, time: float, timeout_seconds: float) -> int | None:
+        """Ask for the first message that is not older; None when there is none."""
+
+    def committed(self, partition: Partition, timeout_seconds: float) -> Committed | None:
+        """Ask what the group knows of a partition."""
+
+    def commit(self, offsets: Mapping[Partition, Committed], done: Callable[[bool], None]) -> None:
+        """Tell the group, without waiting; `done` is called during a later call, with whether it worked."""
+
+    def commit_now(self, offsets: Mapping[Partition, Committed], timeout_seconds: float) -> None:
+        """Tell the group, and wait for it."""
+
+    def standing(self) -> Standing:
+        """Return how we stand with the cluster; asks nobody."""
+
+    def close(self) -> None:
+        """Leave the group, unless we are a member that keeps its place, and let go of everything."""

@@ -1,0 +1,90 @@
+"""Sending to a topic by kafka-python; used for dead letters only, and only by their thread."""
+
+import contextlib
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from kafka import KafkaProducer
+from kafka.errors import KafkaError
+from kafka.net.compat import KafkaNetClient
+
+from monitor.sources.kafka_errors import sorted_out
+from monitor.sources.kafka_options import KafkaOptions
+from monitor.sources.kafka_security import security
+from monitor.sources.kafka_trouble import Kind, Trouble
+
+_WAIT_MS = 5_000
+_GIVE_UP_MS = 60_000
+_OVERHEAD = 64 << 10
+"""What key and headers may add to a message."""
+
+
+class Producer(Protocol):
+    """Sends messages. May wait, and may raise Trouble."""
+
+    def send(self, key: bytes, value: bytes, headers: list[tuple[str, bytes]], done: Callable[[bool], None]) -> None:
+        """Send one; `done` is told, on any thread, whether it arrived."""
+
+    def close(self, timeout_seconds: float) -> None:
+        """Send what is left, for so long, and let go of everything."""
+
+
+def connect_producer(options: KafkaOptions) -> Producer:
+    """Connect to a cluster; takes seconds when no broker answers. Raises Trouble."""
+    return KafkaPythonProducer(options)
+
+
+class KafkaPythonProducer:
+    """A producer of kafka-python."""
+
+    def __init__(self, options: KafkaOptions) -> None:
+        self._topic = options.dead_letter_topic
+        clients: list[Any] = []
+
+        def client(**settings: Any) -> Any:  # noqa: ANN401 - the library has no types
+            clients.append(KafkaNetClient(**settings))
+            return clients[-1]
+
+        settings: dict[str, Any] = {
+            "bootstrap_servers": list(options.brokers),
+            "bootstrap_timeout_ms": _WAIT_MS,
+            "client_id": "cpcmon-dead-letters",
+            "allow_auto_create_topics": False,
+            # A producer without ids of its own needs no permission beside Write on its topic.
+            "enable_idempotence": False,
+            "linger_ms": 50,
+            "max_block_ms": _WAIT_MS,
+            "delivery_timeout_ms": _GIVE_UP_MS,
+            "max_request_size": options.max_message_bytes + _OVERHEAD,
+            "metrics_enabled": False,
+        }
+        if options.api_version is not None:
+            settings["api_version"] = options.api_version
+        try:
+            self._producer = KafkaProducer(**settings, **security(options), kafka_client=client)
+        except Exception as error:
+            for one in clients:
+                one.close()
+            raise _translated(error) from error
+
+    def send(self, key: bytes, value: bytes, headers: list[tuple[str, bytes]], done: Callable[[bool], None]) -> None:
+        """Send one."""
+        try:
+            future = self._producer.send(self._topic, value=value, key=key, headers=headers)
+        except Exception as error:
+            raise _translated(error) from error
+        future.add_callback(lambda _: done(True))
+        future.add_errback(lambda _: done(False))
+
+    def close(self, timeout_seconds: float) -> None:
+        """Send what is left and let go of everything."""
+        with contextlib.suppress(KafkaError):
+            self._producer.close(timeout=timeout_seconds)
+
+
+def _translated(error: Exception) -> Trouble:
+    if isinstance(error, Trouble):
+        return error
+    if isinstance(error, KafkaError):
+        return sorted_out(error)
+    return Trouble(Kind.OTHER, f"a failure of the client library ({type(error).__name__})")
