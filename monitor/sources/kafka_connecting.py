@@ -20,8 +20,9 @@ LONGEST_WAIT = 30.0
 class Backoff:
     """How long to wait after failures: twice as long each time, up to a limit."""
 
-    def __init__(self, monotonic: Callable[[], float]) -> None:
+    def __init__(self, monotonic: Callable[[], float], longest: float = LONGEST_WAIT) -> None:
         self._monotonic = monotonic
+        self._longest = longest
         self._wait = 0.0
         self._until = float("-inf")
 
@@ -37,7 +38,7 @@ class Backoff:
 
     def failed(self, *, slowly: bool = False) -> None:
         """Wait, and longer than the last time."""
-        self._wait = LONGEST_WAIT if slowly else min(LONGEST_WAIT, max(_FIRST_WAIT, 2 * self._wait))
+        self._wait = self._longest if slowly else min(self._longest, max(_FIRST_WAIT, 2 * self._wait))
         self._until = self._monotonic() + self._wait
 
     def worked(self) -> None:

@@ -96,7 +96,7 @@ class Placer:
                 log, Counted.PARTITIONS_TRUNCATED, f"{shard}: its log no longer holds what was read of it"
             )
         note = log.note
-        if note is not None and note.rewind > stored.next_offset and note.fingerprint == self._fingerprint:
+        if note is not None and note.rewind > stored.next_offset and self._is_ours(note, log):
             # Others have read it for so long that nothing stored here is in any window now.
             placed = self._rewound(log, log.committed or Committed(note.rewind), note)
             placed.reset = True
@@ -141,7 +141,17 @@ class Placer:
             placed.reset = False
             return placed
         note = log.note
+        if note is not None and note.topic_id and log.topic_id and note.topic_id != log.topic_id:
+            placed = self._anew(
+                log, Counted.TOPICS_RECREATED, f"{log.partition.shard}: its topic was deleted and made anew"
+            )
+            placed.reset = False
+            return placed
         return self._rewound(log, committed, note)
+
+    def _is_ours(self, note: Note, log: _Log) -> bool:
+        """Tell whether a note is of the same settings and the same log."""
+        return note.fingerprint == self._fingerprint and note.topic_id == log.topic_id and note.rewind <= log.end
 
     def _rewound(self, log: _Log, committed: Committed, note: Note | None) -> Placed:
         """Read again what windows hold, as another member of the group noted it; without a note go on at its offset."""

@@ -104,11 +104,16 @@ class Tracked:
         if newest is not None:
             self.rewind.add(first_offset, newest)
 
-    def acknowledged(self, position: Position, oldest: float | None) -> None:
-        """A position is on disk, and windows hold nothing older than this."""
+    def settle(self, fingerprint: str) -> None:
+        """Take where it stands now for what it goes back to."""
+        self._committed = self.position(fingerprint)
+
+    def acknowledged(self, position: Position) -> None:
+        """A position is on disk."""
         self._committed = position
-        if oldest is None:
-            return
+
+    def holds_from(self, oldest: float) -> None:
+        """Windows hold nothing older than this."""
         self.rewind.forget_before(oldest)
         if self.gap_at is not None and oldest > self.gap_at:
             self.gap_at = None

@@ -9,12 +9,12 @@ MOST_ENTRIES = 128
 """More would make a rewind a little shorter, and every commit of a position larger."""
 _VERSION = 1
 _LONGEST = 1_000
-"""Brokers keep 4,096 bytes beside an offset. Ours are about 60; what is longer is not ours."""
+"""Brokers keep 4,096 bytes beside an offset. Ours are about 120; what is longer is not ours."""
 
 _Offset = Annotated[int, msgspec.Meta(ge=0, lt=1 << 63)]
 
 
-class Note(msgspec.Struct, frozen=True, rename={"version": "v", "rewind": "r", "fingerprint": "c"}):
+class Note(msgspec.Struct, frozen=True, rename={"version": "v", "rewind": "r", "fingerprint": "c", "topic_id": "t"}):
     """What is kept beside an offset that is committed to the group."""
 
     version: int
@@ -22,15 +22,16 @@ class Note(msgspec.Struct, frozen=True, rename={"version": "v", "rewind": "r", "
     """Whoever has no stored windows reads on from here."""
     fingerprint: str = ""
     """Of the settings that decide what windows hold."""
+    topic_id: str = ""
 
 
 _decoder = msgspec.json.Decoder(Note)
 _encoder = msgspec.json.Encoder()
 
 
-def written(rewind: int, fingerprint: str) -> str:
+def written(rewind: int, fingerprint: str, topic_id: str) -> str:
     """Return the text that is committed beside an offset."""
-    return _encoder.encode(Note(_VERSION, rewind, fingerprint)).decode()
+    return _encoder.encode(Note(_VERSION, rewind, fingerprint, topic_id)).decode()
 
 
 def understood(text: str) -> Note | None:

@@ -1,0 +1,271 @@
+"""A Kafka source: a member of a consumer group that reads the partitions it is given.
+
+State is kept per partition: rows and position are committed together, by others, in one transaction. Kafka's own commits
+are for lag tools, and for members that have to rebuild windows without our disk. Nothing here is ever fatal: without a
+broker, or without permission, the source says so and goes on trying.
+"""
+
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping
+from typing import ClassVar
+
+from monitor.sources.base import NOTHING_HELD, Delivery, Lag
+from monitor.sources.kafka_client import connect as connect_client
+from monitor.sources.kafka_connecting import Connect, Explain
+from monitor.sources.kafka_consumer import Consumer
+from monitor.sources.kafka_counted import Counted
+from monitor.sources.kafka_dead_letters import DeadLetters
+from monitor.sources.kafka_health import HealthCheck, Stalled
+from monitor.sources.kafka_lag import LagMeter, PartitionLag
+from monitor.sources.kafka_link import Link
+from monitor.sources.kafka_notes import Notes
+from monitor.sources.kafka_options import KafkaOptions
+from monitor.sources.kafka_ownership import Ownership
+from monitor.sources.kafka_partition import Fetched, Partition
+from monitor.sources.kafka_partitions import Partitions
+from monitor.sources.kafka_placing import Doubt
+from monitor.sources.kafka_probe import probe
+from monitor.sources.kafka_reading import DecodesMessages, Reader
+from monitor.sources.kafka_reporting import Reporter
+from monitor.sources.kafka_trouble import OutOfRange, Trouble, Truncated, Unreadable, sentence
+
+__all__ = ["KafkaOptions", "KafkaSource"]
+
+_POLL_SECONDS = 0.1
+_IDLE_SECONDS = 0.1
+_PLACING_SECONDS = 1.0
+
+
+class KafkaSource:
+    """Reads topics. See `Source` for who calls what; all of it on one thread, and none of it waits for long."""
+
+    sharded: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        name: str,
+        options: KafkaOptions,
+        decoder: DecodesMessages,
+        *,
+        fingerprint: str = "",
+        monotonic: Callable[[], float] = time.monotonic,
+        connect: Connect = connect_client,
+        explain: Explain = probe,
+        dead_letters: DeadLetters | None = None,
+    ) -> None:
+        self.name = name
+        self._options = options
+        self._monotonic = monotonic
+        self._notes = Notes()
+        self._ownership = Ownership()
+        self._link = Link(options, self._ownership, self._notes, connect=connect, explain=explain, monotonic=monotonic)
+        self._meter = LagMeter()
+        self._health = HealthCheck(options, self._meter, monotonic)
+        if dead_letters is None and options.dead_letter_topic is not None:
+            dead_letters = DeadLetters(options)
+        self._dead_letters = dead_letters
+        self._reader = Reader(decoder, fingerprint, dead_letters, with_payload=options.dead_letter_payload)
+        self._partitions = Partitions(options, fingerprint, self._meter, monotonic)
+        self._reporter = Reporter(options.commit_seconds, fingerprint, self._notes, monotonic)
+        self._undelivered: set[Partition] = set()
+        """Partitions of which something was fetched that nobody has been given."""
+        self._say_owned = False
+        self._owned_said = False
+        """Whether ownership was told in a delivery that is not acknowledged yet."""
+        self._epoch = 0
+        self._found_records = False
+
+    # The contract
+
+    def restore(self, positions: Mapping[bytes, bytes]) -> None:
+        """Take over the positions that were committed; called once, before the first poll."""
+        damaged = self._partitions.stored.restore(positions)
+        if damaged:
+            self._notes.counted[Counted.POSITIONS_DAMAGED] += damaged
+            self._notes.warnings.append(
+                f"{damaged} positions are damaged; what is stored of their partitions is forgotten, and they are rebuilt"
+            )
+
+    def poll(self, now: float) -> Generator[Delivery, None, None]:
+        """Yield what one fetch brings, a delivery for each partition."""
+        epoch = self._epoch
+        self._found_records = False
+        self._note_dead_letters()
+        if self._link.connected():
+            self._health.begin()
+        for delivery in self._poll(now):
+            yield delivery
+            if self._epoch != epoch:
+                return  # rolled back: what follows stood on what was taken back
+        if (rest := self._notes.take(self.name)) is not None:
+            yield rest
+
+    def acknowledge(self, oldest: Mapping[str, float] = NOTHING_HELD) -> None:
+        """Everything delivered so far has been committed: letters may go, and the group is told once in a while."""
+        self._owned_said = False
+        self._partitions.acknowledge(oldest)
+        self._reader.acknowledge()
+        consumer = self._link.consumer
+        if consumer is not None:
+            progress = consumer.progress()
+            settled = {one: at for one, at in progress.items() if one not in self._undelivered}
+            self._reporter.report(consumer, self._partitions.tracked.values(), settled)
+
+    def roll_back(self) -> None:
+        """What was delivered since the last acknowledgement could not be committed: deliver it again."""
+        self._epoch += 1
+        self._say_owned, self._owned_said = self._say_owned or self._owned_said, False
+        self._reader.roll_back()
+        self._go_back(self._partitions.roll_back())
+
+    def lag(self) -> Lag:
+        """Return how far behind the source is, as of the last poll."""
+        return self._meter.lag
+
+    def next_poll_seconds(self) -> float:
+        """Return how long to wait before the next poll; 0 when more may be there already."""
+        return 0.0 if self._found_records else _IDLE_SECONDS
+
+    def ready(self) -> str | None:
+        """Return None when partitions can be read, else a sentence that says what is waited for."""
+        if self._link.trouble is None and not self._health.joined:
+            return f"kafka {self._options.address}: waits to be let into group {self._options.group}"
+        return self._link.waits_for
+
+    def close(self) -> None:
+        """Tell the group how far we are, leave it, and let go of everything."""
+        self._epoch += 1
+        if self._link.consumer is not None:
+            self._reporter.report_now(self._link.consumer, self._partitions.tracked.values())
+        self._link.close()
+        if self._dead_letters is not None:
+            self._dead_letters.close()
+
+    # What metrics and estimates ask beside it
+
+    def partition_lags(self) -> Mapping[str, PartitionLag]:
+        """Return how far behind each shard is, as of the last poll."""
+        return self._meter.lags
+
+    def gaps(self) -> Mapping[str, float]:
+        """Return the shards whose windows hold records from before a loss, with the newest event time before it."""
+        return self._partitions.gaps()
+
+    @property
+    def restore_seconds(self) -> float:
+        """How long windows have been rebuilt from the log, all partitions together, since the start."""
+        return self._partitions.restore_seconds
+
+    @property
+    def owned(self) -> frozenset[str]:
+        """The shards that are ours."""
+        return frozenset(one.shard for one in self._ownership.owned)
+
+    # One poll
+
+    def _poll(self, now: float) -> Iterator[Delivery]:
+        # Who was put out of the group, or left it, must say so even when there is no way back for now.
+        yield from self._follow_ownership()
+        consumer = self._link.consumer
+        if consumer is None or self._link.rests:
+            return
+        self._go_back(set())
+        fetched = self._fetched(consumer)
+        self._undelivered = set(fetched)
+        yield from self._follow_ownership()
+        try:
+            if self._link.consumer is consumer:
+                yield from self._partitions.placed(consumer, now, _PLACING_SECONDS)
+                self._partitions.look_at_topics(consumer)
+        except Trouble as trouble:
+            self._link.in_trouble(trouble)
+        for partition, some in fetched.items():
+            if partition in self._partitions.tracked and self._link.consumer is consumer:
+                yield from self._deliver(consumer, partition, some, now)
+        if self._link.consumer is consumer:
+            self._measure(consumer, now)
+
+    def _fetched(self, consumer: Consumer) -> Mapping[Partition, Fetched]:
+        try:
+            fetched = consumer.poll(_POLL_SECONDS, self._options.max_poll_records)
+        except OutOfRange as error:
+            self._partitions.doubt(consumer, error.partitions, Doubt.OUT_OF_RANGE)
+        except Truncated as error:
+            self._partitions.doubt(consumer, error.partitions, Doubt.TRUNCATED)
+        except Unreadable as error:
+            self._partitions.skip(consumer, error, self._notes)
+        except Trouble as trouble:
+            self._link.in_trouble(trouble)
+        else:
+            if fetched:
+                self._found_records = True
+                self._link.is_well()
+            return fetched
+        return {}
+
+    def _follow_ownership(self) -> Iterator[Delivery]:
+        change = self._ownership.take_change()
+        if change is None:
+            if self._say_owned:
+                yield self._ownership_told()
+            return
+        counted = self._notes.counted
+        counted[Counted.REBALANCES] += 1
+        counted[Counted.PARTITIONS_ASSIGNED] += len(change.assigned)
+        counted[Counted.PARTITIONS_REVOKED] += change.revoked
+        counted[Counted.PARTITIONS_LOST] += change.lost
+        owned = self._ownership.owned
+        self._notes.events.append(f"its group shares partitions anew: {len(owned)} are ours")
+        self._partitions.keep(owned, change.assigned)
+        self._reporter.forget()
+        yield self._ownership_told()
+
+    def _ownership_told(self) -> Delivery:
+        self._say_owned, self._owned_said = False, True
+        return self._notes.take(self.name, self.owned) or Delivery(self.name, owned=self.owned)
+
+    def _deliver(self, consumer: Consumer, partition: Partition, fetched: Fetched, now: float) -> Iterator[Delivery]:
+        if not self._partitions.found_after_skipping(consumer, partition, self._notes):
+            self._undelivered.discard(partition)
+            return
+        tracked = self._partitions.tracked[partition]
+        for delivery, position in self._reader.deliveries(tracked, fetched, now):
+            if tracked.next_offset > fetched.offsets[-1]:
+                self._undelivered.discard(partition)
+            self._partitions.delivered(partition, position)
+            yield delivery
+        self._undelivered.discard(partition)
+        if (newest := max(fetched.times_ms)) > 0:
+            self._meter.read(partition, newest / 1000.0, now)
+
+    def _go_back(self, partitions: set[Partition]) -> None:
+        """Fetch again what was taken back, and what was fetched and never taken."""
+        if self._link.consumer is not None:
+            for partition in (partitions | self._undelivered) & self._partitions.tracked.keys():
+                self._partitions.seek(self._link.consumer, partition)
+        self._undelivered = set()
+
+    def _measure(self, consumer: Consumer, now: float) -> None:
+        moving = self._partitions.moving(consumer)
+        self._partitions.look_for_restored(moving)
+        self._meter.measure(moving, self._partitions.restored_to(), now)
+        if self._link.rests:
+            return
+        try:
+            if self._health.check(consumer, moving, quiet=not self._found_records):
+                self._link.is_well()
+                self._link.topics_missing(self._health.topics(consumer))
+        except Trouble as trouble:
+            if isinstance(trouble, Stalled):
+                self._notes.counted[Counted.STALLS] += 1
+            self._link.in_trouble(trouble)
+
+    def _note_dead_letters(self) -> None:
+        if self._dead_letters is None:
+            return
+        counted, trouble = self._dead_letters.take_counted()
+        self._notes.counted.update(counted)
+        if trouble is not None:
+            self._notes.warn_once("dead letters", f"dead letters: {sentence(trouble, self._options)}")
+        elif counted[Counted.DEAD_LETTERS_SENT]:
+            self._notes.over("dead letters", "dead letters: are taken again")

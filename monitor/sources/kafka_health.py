@@ -1,0 +1,78 @@
+"""Whether the cluster is still there, and whether partitions move: asked once in a while, since silence is no answer."""
+
+from collections.abc import Callable, Mapping
+
+from monitor.sources.kafka_consumer import Consumer
+from monitor.sources.kafka_lag import LagMeter
+from monitor.sources.kafka_options import KafkaOptions
+from monitor.sources.kafka_partition import Partition, Progress
+from monitor.sources.kafka_stall import StallWatch
+from monitor.sources.kafka_trouble import Broken, Kind, Trouble
+
+CHECK_SECONDS = 5.0
+_ASK_SECONDS = 1.0
+
+
+class Stalled(Broken):
+    """Partitions do not move although the cluster says that there is more."""
+
+    def __init__(self, partitions: frozenset[Partition]) -> None:
+        shards = ", ".join(sorted(one.shard for one in partitions))
+        super().__init__(Kind.OTHER, f"that {shards} did not move although there is more to read")
+
+
+class HealthCheck:
+    """Asks the cluster when nothing has come for a while: a client without a broker waits without a word."""
+
+    def __init__(self, options: KafkaOptions, meter: LagMeter, monotonic: Callable[[], float]) -> None:
+        self._meter = meter
+        self._monotonic = monotonic
+        self._watch = StallWatch(options.stall_after_seconds)
+        self._pause = min(CHECK_SECONDS, options.stall_after_seconds / 2)
+        self._checked = float("-inf")
+        self._joined = False
+
+    def begin(self) -> None:
+        """There is a new connection."""
+        self._watch.cleared()
+        self._checked = self._monotonic()
+        self._joined = False
+
+    @property
+    def joined(self) -> bool:
+        """Whether the group has let us in, ever since there is a connection."""
+        return self._joined
+
+    def topics(self, consumer: Consumer) -> Trouble | None:
+        """Return which topics are not there, or not for us; asks nobody."""
+        standing = consumer.standing()
+        if standing.forbidden_topics:
+            return Trouble(Kind.AUTHORIZATION, "a refusal", topics=standing.forbidden_topics)
+        if standing.missing_topics:
+            return Trouble(Kind.UNKNOWN_TOPIC, "none", topics=standing.missing_topics)
+        return None
+
+    def check(self, consumer: Consumer, moving: Mapping[Partition, Progress], *, quiet: bool) -> bool:
+        """Return whether it was time to look, and all is well. Raises Trouble; Stalled when partitions do not move.
+
+        `moving` are the partitions that are read and not paused; `quiet` says that the last poll brought nothing.
+        """
+        clock = self._monotonic()
+        behind = {one: at.position for one, at in moving.items() if self._meter.behind(one, at.position)}
+        suspects = self._watch.suspects(behind, clock)
+        if not self._joined:
+            self._joined = consumer.standing().joined
+        if clock - self._checked < self._pause:
+            return False
+        self._checked = clock
+        if not quiet and not suspects:
+            return True
+        if not consumer.standing().has_coordinator:
+            raise Trouble(Kind.UNREACHABLE, "no coordinator of the group")
+        ends = consumer.ends(moving, _ASK_SECONDS)
+        self._meter.found_ends(ends)
+        # The end that fetches tell counts open transactions, which may not be read yet. The one asked for does not.
+        stalled = frozenset(one for one in suspects if ends.get(one, 0) > moving[one].position)
+        if stalled:
+            raise Stalled(stalled)
+        return True

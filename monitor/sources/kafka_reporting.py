@@ -1,0 +1,77 @@
+"""Telling the group how far we are: for lag tools, and for members without our disk."""
+
+from collections.abc import Callable, Iterable, Mapping
+
+from monitor.sources.kafka_consumer import Consumer
+from monitor.sources.kafka_counted import Counted
+from monitor.sources.kafka_notes import Notes
+from monitor.sources.kafka_partition import Committed, Partition, Progress
+from monitor.sources.kafka_position import Tracked
+from monitor.sources.kafka_rewind import written
+from monitor.sources.kafka_trouble import Trouble
+
+_CLOSE_SECONDS = 1.0
+
+
+class Reporter:
+    """Commits offsets to the group once in a while. What fails is counted, and said again with the next report."""
+
+    def __init__(self, every_seconds: float, fingerprint: str, notes: Notes, monotonic: Callable[[], float]) -> None:
+        self._every = every_seconds
+        self._fingerprint = fingerprint
+        self._notes = notes
+        self._monotonic = monotonic
+        self._last = float("-inf")
+        self._reported: dict[Partition, Committed] = {}
+
+    def report(self, consumer: Consumer, tracked: Iterable[Tracked], progress: Mapping[Partition, Progress]) -> None:
+        """Commit what is new, if it is time to; never waits.
+
+        `progress` is of partitions of which all that was fetched has been delivered.
+        """
+        if self._monotonic() - self._last < self._every:
+            return
+        offsets = self._new(tracked, progress)
+        if not offsets:
+            return
+        self._last = self._monotonic()
+
+        def done(worked: bool) -> None:  # noqa: FBT001 - the consumer calls it
+            self._notes.counted[Counted.OFFSET_COMMITS if worked else Counted.OFFSET_COMMIT_ERRORS] += 1
+            if worked:
+                self._reported |= offsets
+
+        try:
+            consumer.commit(offsets, done)
+        except Trouble:
+            self._notes.counted[Counted.OFFSET_COMMIT_ERRORS] += 1
+
+    def report_now(self, consumer: Consumer, tracked: Iterable[Tracked]) -> None:
+        """Commit what is new before leaving; waits a moment."""
+        offsets = self._new(tracked, {})
+        if offsets:
+            try:
+                consumer.commit_now(offsets, _CLOSE_SECONDS)
+            except Trouble:
+                self._notes.counted[Counted.OFFSET_COMMIT_ERRORS] += 1
+
+    def forget(self) -> None:
+        """Partitions moved: others may have reported in between."""
+        self._reported.clear()
+
+    def _new(self, tracked: Iterable[Tracked], progress: Mapping[Partition, Progress]) -> dict[Partition, Committed]:
+        offsets = {}
+        for one in tracked:
+            position = one.committed
+            # While windows are rebuilt the group's offset is ahead of us, and stays where it is.
+            if one.restoring:
+                continue
+            rewind = min(one.rewind.first_needed(position.next_offset), position.next_offset)
+            offset = position.next_offset
+            if (at := progress.get(one.partition)) is not None and offset == one.next_offset:
+                # Behind the last record may be the marker of a transaction, which is no record and not waited for.
+                offset = max(offset, at.position)
+            committed = Committed(offset, written(rewind, self._fingerprint, one.topic_id))
+            if self._reported.get(one.partition) != committed:
+                offsets[one.partition] = committed
+        return offsets
