@@ -1,7 +1,7 @@
 """kafka-python behind our narrow interface.
 
-Here and in its neighbours `kafka_security`, `kafka_errors` and `kafka_producer` is the only code that knows the library.
-Some of what is needed has no public name there: it is gathered here, and `tests/sources/kafka` notices when it moves.
+Here and in its neighbours `kafka_internals`, `kafka_security`, `kafka_errors` and `kafka_producer` is the only code that
+knows the library.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -14,6 +14,7 @@ from kafka.errors import KafkaError, LogTruncationError, OffsetOutOfRangeError, 
 from kafka.net.compat import KafkaNetClient
 from kafka.structs import MemberState, OffsetAndMetadata
 
+from monitor.sources import kafka_internals as internals
 from monitor.sources.kafka_consumer import Consumer, Standing
 from monitor.sources.kafka_errors import sorted_out
 from monitor.sources.kafka_options import Assignor, KafkaOptions
@@ -24,6 +25,7 @@ from monitor.sources.kafka_trouble import Broken, Kind, OutOfRange, Trouble, Tru
 
 BOOTSTRAP_SECONDS = 10.0
 _CLOSE_SECONDS = 1.0
+_LEARN_SECONDS = 5.0
 _ASSIGNORS = {
     Assignor.COOPERATIVE: (CooperativeStickyAssignor,),
     Assignor.RANGE: (RangePartitionAssignor,),
@@ -56,9 +58,11 @@ class KafkaPythonConsumer:
             for one in clients:
                 one.close()
             raise _translated(error) from error
+        internals.learn_topics(self._consumer, _LEARN_SECONDS)
 
     def poll(self, timeout_seconds: float, most: int) -> Mapping[Partition, Fetched]:
         """Return messages of partitions that are not paused."""
+        internals.keep_join(self._consumer)
         try:
             fetched = self._consumer.poll(timeout_ms=int(timeout_seconds * 1000), max_records=most)
         except OffsetOutOfRangeError as error:
@@ -82,20 +86,12 @@ class KafkaPythonConsumer:
         }
 
     def _unreadable(self) -> Unreadable | None:
-        """Return which batch made a poll fail, when it was one. It is left before the next poll, or that never returns."""
-        records = self._consumer._fetcher._next_partition_records  # noqa: SLF001 - see the module
-        if records is None:
-            return None
-        state = self._consumer._subscription.assignment.get(records.topic_partition)  # noqa: SLF001
-        if state is None or state.position is None:
-            return None
-        return Unreadable(_ours(records.topic_partition), state.position.offset)
+        found = internals.unreadable(self._consumer)
+        return None if found is None else Unreadable(_ours(found[0]), found[1])
 
     def seek(self, partition: Partition, offset: int, leader_epoch: int = -1) -> None:
         """Read on from an offset."""
-        state = self._consumer._subscription.assignment.get(TopicPartition(*partition))  # noqa: SLF001
-        if state is not None:
-            state.seek(OffsetAndMetadata(offset, "", leader_epoch))
+        internals.seek(self._consumer, TopicPartition(*partition), offset, leader_epoch)
 
     def pause(self, partition: Partition) -> None:
         """Fetch no more of a partition."""
@@ -112,17 +108,11 @@ class KafkaPythonConsumer:
 
     def progress(self) -> Mapping[Partition, Progress]:
         """Return where each partition stands."""
-        states = self._consumer._subscription.assignment.copy()  # noqa: SLF001
-        return {
-            _ours(partition): Progress(state.position.offset, state.highwater)
-            for partition, state in states.items()
-            if state.position is not None
-        }
+        return {_ours(one): Progress(*at) for one, at in internals.progress(self._consumer).items()}
 
     def topic_id(self, topic: str) -> str:
         """Return what tells a topic from others of the same name."""
-        found = self._consumer._cluster.topic_id(topic)  # noqa: SLF001
-        return "" if found is None else str(found)
+        return internals.topic_id(self._consumer, topic)
 
     def beginnings(self, partitions: Iterable[Partition], timeout_seconds: float) -> Mapping[Partition, int]:
         """Ask where logs begin."""
@@ -166,15 +156,14 @@ class KafkaPythonConsumer:
 
     def standing(self) -> Standing:
         """Return how we stand with the cluster."""
-        cluster = self._consumer._cluster  # noqa: SLF001
-        known, forbidden = cluster.topics(exclude_internal_topics=False), cluster.unauthorized_topics
+        known, forbidden = internals.known_topics(self._consumer)
         missing = [one for one in self._options.topics if one not in known and one not in forbidden]
         if self._options.pattern is not None and not self._consumer.subscription():
             missing = [f"matching {self._options.pattern}"]
         return Standing(
             tuple(missing),
             tuple(one for one in self._options.topics if one in forbidden),
-            not self._consumer._coordinator.coordinator_unknown(),  # noqa: SLF001
+            internals.has_coordinator(self._consumer),
             self._consumer.group_metadata().state == MemberState.STABLE,
         )
 
@@ -183,7 +172,7 @@ class KafkaPythonConsumer:
         try:
             self._consumer.close(autocommit=False, timeout_ms=int(_CLOSE_SECONDS * 1000))
         except Exception as error:
-            self._consumer._client.close()  # noqa: SLF001
+            internals.close_client(self._consumer)
             raise _translated(error) from error
 
 

@@ -10,7 +10,7 @@ from monitor.sources.kafka_rewind import RewindIndex
 
 _VERSION = 1
 
-_Offset = Annotated[int, msgspec.Meta(ge=0, lt=1 << 63)]
+_Offset = Annotated[int, msgspec.Meta(ge=0, lt=(1 << 63) - 1)]
 
 
 class Position(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):

@@ -11,7 +11,7 @@ _VERSION = 1
 _LONGEST = 1_000
 """Brokers keep 4,096 bytes beside an offset. Ours are about 120; what is longer is not ours."""
 
-_Offset = Annotated[int, msgspec.Meta(ge=0, lt=1 << 63)]
+_Offset = Annotated[int, msgspec.Meta(ge=0, lt=(1 << 63) - 1)]
 
 
 class Note(msgspec.Struct, frozen=True, rename={"version": "v", "rewind": "r", "fingerprint": "c", "topic_id": "t"}):

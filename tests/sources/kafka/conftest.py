@@ -1,0 +1,36 @@
+"""What the tests of the Kafka source share: brokers, and members that are closed at the end."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from monitor.sources.kafka import KafkaOptions
+from monitor.sources.kafka_options import Start
+from tests.kafka.conftest import cluster_of_three, kafka, mock_kafka, real_kafka, run_folder, secured_kafka
+from tests.kafka.topics import unique
+from tests.sources.kafka.member import Disk, Member
+
+__all__ = ["cluster_of_three", "join", "kafka", "mock_kafka", "real_kafka", "run_folder", "secured_kafka"]
+
+Join = Callable[..., Member]
+
+
+@pytest.fixture
+def join() -> Iterator[Join]:
+    """Join a group, with options as wanted."""
+    members: list[Member] = []
+
+    def make(
+        bootstrap: str, topic: str, group: str = "", *, disk: Disk | None = None, hold: int | None = None, **more: Any
+    ) -> Member:
+        inner = {name: more.pop(name) for name in ("decoder", "fingerprint", "monotonic") if name in more}
+        settings: dict[str, Any] = {"start": Start.EARLIEST, "session_timeout_seconds": 6.0, "commit_seconds": 0.2}
+        settings |= {"topics": (topic,)} if "pattern" not in more else {}
+        options = KafkaOptions((bootstrap,), group or unique("group"), **settings | more)
+        members.append(Member(options, disk, hold=hold, **inner))
+        return members[-1]
+
+    yield make
+    for member in members:
+        member.source.close()

@@ -1,0 +1,112 @@
+"""A member of a consumer group for tests: the source, and a small pipeline that keeps what it delivers."""
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from monitor.decode.messages import MessageDecoder
+from monitor.decode.record_format import ModelFormat
+from monitor.sources.base import Delivery
+from monitor.sources.kafka import KafkaOptions, KafkaSource
+
+EPOCH = 1_760_000_000
+LIMIT_SECONDS = 60.0
+
+
+def decoder() -> MessageDecoder:
+    """The decoder that cpcmon uses, for one model of three classes."""
+    return MessageDecoder([ModelFormat("density", classes=("a", "b", "c"))], hash_key=b"k" * 16)
+
+
+def payload(number: int) -> bytes:
+    """Return a good record; which one it is, its event time tells."""
+    return json.dumps({"probs": [0.5, 0.25, 0.25], "time": EPOCH + number}).encode()
+
+
+def payloads(numbers: Iterable[int]) -> list[bytes]:
+    """Return good records."""
+    return [payload(number) for number in numbers]
+
+
+class Disk:
+    """What a pipeline keeps: rows and positions of each shard, written together or not at all."""
+
+    def __init__(self) -> None:
+        self.positions: dict[bytes, bytes] = {}
+        self.rows: dict[str, list[int]] = {}
+
+    def commit(self, deliveries: list[Delivery]) -> None:
+        """Take over everything that was delivered."""
+        for one in deliveries:
+            if one.reset:
+                self.rows[one.shard] = []
+            rows = self.rows.setdefault(one.shard, []) if one.shard else []
+            for records in one.arrived.models.values():
+                rows.extend(int(at) - EPOCH for at in records.records.at)
+            for key, value in one.positions.items():
+                assert value is not None
+                self.positions[key] = value
+
+
+class Member:
+    """A process that reads, as far as its source goes. `hold` is how many rows a window holds; None holds all."""
+
+    def __init__(self, options: KafkaOptions, disk: Disk | None = None, *, hold: int | None = None, **more: Any) -> None:
+        self.disk = disk or Disk()
+        self.hold = hold
+        self.counted: Counter[str] = Counter()
+        self.events: list[str] = []
+        self.warnings: list[str] = []
+        self.owned: frozenset[str] = frozenset()
+        self.deliveries: list[Delivery] = []
+        self.resets: list[str] = []
+        self.source = KafkaSource("outputs", options, more.pop("decoder", None) or decoder(), **more)
+        self.source.restore(self.disk.positions)
+
+    def tick(self, now: float | None = None) -> None:
+        """Poll once, commit, acknowledge."""
+        some = list(self.source.poll(time.time() if now is None else now))
+        if some:
+            self.take(some)
+
+    def take(self, some: list[Delivery]) -> None:
+        """Commit deliveries and acknowledge them."""
+        self.disk.commit(some)
+        for one in some:
+            self.counted.update(one.counted)
+            self.events.extend(one.events)
+            self.warnings.extend(one.warnings)
+            self.resets.extend([one.shard] if one.reset else [])
+            self.owned = self.owned if one.owned is None else one.owned
+        self.deliveries.extend(some)
+        self.source.acknowledge({shard: self._oldest(shard) for shard in self.owned})
+
+    def _oldest(self, shard: str) -> float:
+        rows = self.disk.rows.get(shard, [])
+        held = rows if self.hold is None else rows[len(rows) - min(self.hold, len(rows)) :]
+        return float(EPOCH + min(held)) if held else float("inf")
+
+    def until(self, what: Callable[[], bool], expected: str) -> None:
+        """Go on until something is so."""
+        patience = time.monotonic() + LIMIT_SECONDS
+        while not what():
+            assert time.monotonic() < patience, (
+                f"expected {expected}; rows {({k: len(v) for k, v in self.disk.rows.items()})}, {self.counted}, "
+                f"{self.warnings}, {self.source.ready()}"
+            )
+            self.tick()
+
+    def until_rows(self, shard: str, rows: Iterable[int]) -> None:
+        """Go on until a shard holds exactly these rows, in this order."""
+        wanted = list(rows)
+        self.until(lambda: len(self.disk.rows.get(shard, [])) >= len(wanted), f"{len(wanted)} rows of {shard}")
+        assert self.disk.rows[shard] == wanted
+
+    def kill(self) -> None:
+        """End without a word: the group is told nothing. It hears of it at once, where a killed process is waited for."""
+        consumer = self.source._link.consumer  # noqa: SLF001
+        if consumer is not None:
+            consumer.commit_now = consumer.commit = lambda *_: None  # type: ignore[method-assign]
+        self.source.close()
