@@ -53,7 +53,9 @@ class Disk:
 class Member:
     """A process that reads, as far as its source goes. `hold` is how many rows a window holds; None holds all."""
 
-    def __init__(self, options: KafkaOptions, disk: Disk | None = None, *, hold: int | None = None, **more: Any) -> None:
+    def __init__(
+        self, options: KafkaOptions, disk: Disk | None = None, *, hold: int | None = None, **more: Any
+    ) -> None:
         self.disk = disk or Disk()
         self.hold = hold
         self.counted: Counter[str] = Counter()
@@ -93,7 +95,7 @@ class Member:
         patience = time.monotonic() + LIMIT_SECONDS
         while not what():
             assert time.monotonic() < patience, (
-                f"expected {expected}; rows {({k: len(v) for k, v in self.disk.rows.items()})}, {self.counted}, "
+                f"expected {expected}; rows { ({k: len(v) for k, v in self.disk.rows.items()}) }, {self.counted}, "
                 f"{self.warnings}, {self.source.ready()}"
             )
             self.tick()
