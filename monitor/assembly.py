@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 from types import MappingProxyType
 
 from monitor.configuration.config import Config, SourceConfig
 from monitor.configuration.references import model_options
 from monitor.decode.hints import IN_A_FILE_OF_SETTINGS
+from monitor.decode.messages import MessageDecoder
 from monitor.decode.record_format import ModelFormat
 from monitor.decode.stream import StreamDecoder
 from monitor.evaluation import Evaluator, key_of
@@ -16,6 +18,9 @@ from monitor.sources.apart import identity_of
 from monitor.sources.base import Source
 from monitor.sources.crash_guard import CrashGuard
 from monitor.sources.directory import DirectorySource
+from monitor.sources.kafka import KafkaSource
+from monitor.sources.kafka_options import KafkaOptions
+from monitor.sources.options import DirectoryOptions
 from monitor.state.store import State
 from monitor.watched_model import ModelOptions, WatchedModel
 
@@ -47,7 +52,12 @@ def assemble(
     `unwritten` is what the parts of before wanted to be kept, where the disk had no room for it.
     """
     models = _with_reference(config, references)
-    sources = [_source(source, expected, state) for source in config.sources if (expected := formats(source, models))]
+    fingerprint = _fingerprint(models)
+    sources = [
+        _source(source, expected, state, fingerprint)
+        for source in config.sources
+        if (expected := formats(source, models))
+    ]
     ingestion = Ingestion(state, [WatchedModel(model) for model in models], sources, config.ingest)
     for name, value in unwritten.items():
         ingestion.keep(name, value)
@@ -63,16 +73,43 @@ def assemble(
     return Assembly(config, ingestion, evaluators)
 
 
+def _fingerprint(models: Sequence[ModelOptions]) -> str:
+    """Return what tells configurations apart whose windows reach back differently, or hold other records."""
+    told = [(model.name, model.shape, model.bounds, model.segmentation) for model in models]
+    return blake2b(repr(sorted(told, key=lambda one: one[0])).encode(), digest_size=8).hexdigest()
+
+
 def _with_reference(config: Config, references: References) -> list[ModelOptions]:
     found = ((model, references[model.name]) for model in config.models)
     return [model_options(model, reference) for model, reference in found if reference is not None]
 
 
-def _source(config: SourceConfig, expected: list[ModelFormat], state: State) -> Source:
+def _source(config: SourceConfig, expected: list[ModelFormat], state: State, fingerprint: str) -> Source:
+    match config.options:
+        case KafkaOptions():
+            return _topics(config, config.options, expected, state, fingerprint)
+        case DirectoryOptions():
+            return _directory(config, config.options, expected, state)
+
+
+def _topics(
+    config: SourceConfig, options: KafkaOptions, expected: list[ModelFormat], state: State, fingerprint: str
+) -> Source:
+    decoder = MessageDecoder(
+        expected,
+        config.fields,
+        hash_key=state.key,
+        keep_raw=config.store_raw,
+        max_message_bytes=options.max_message_bytes,
+    )
+    return KafkaSource(config.name, options, decoder, fingerprint=fingerprint)
+
+
+def _directory(config: SourceConfig, directory: DirectoryOptions, expected: list[ModelFormat], state: State) -> Source:
     decoder = StreamDecoder(
         expected, config.fields, hash_key=state.key, keep_raw=config.store_raw, wording=IN_A_FILE_OF_SETTINGS
     )
     # However it came there, by a link or a mount: what cpcmon writes it never reads as input.
-    options = replace(config.options, never=(identity_of(state.path),))
+    options = replace(directory, never=(identity_of(state.path),))
     guard = CrashGuard(state.path / f"in_flight.{config.name}")
     return DirectorySource(config.name, options, decoder, key=state.key, guard=guard)

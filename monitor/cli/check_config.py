@@ -15,6 +15,7 @@ from monitor.errors import CpcmonError
 from monitor.reference_file import Reference
 from monitor.schedule import cron_problem
 from monitor.sinks.addresses import check_targets
+from monitor.sources.kafka_options import KafkaOptions
 from monitor.watched_model import WatchedModel
 
 _time = Duration(0.0, 0.0).show
@@ -117,7 +118,9 @@ def _doubt(rule: Rule, accuracy: float | None) -> str | None:
 
 
 def _about_source(source: SourceConfig) -> str:
-    """Say where records come from, and whether it is there: a directory may be mounted later."""
+    """Say where records come from, and whether it is there: a directory may be mounted later, brokers are not called."""
+    if isinstance(source.options, KafkaOptions):
+        return f"source {source.name}: kafka {source.options.address}, {_topics(source.options)}"
     path = source.options.path
     try:
         there = "" if path.is_dir() else ": not there now; it will be waited for"
@@ -125,6 +128,11 @@ def _about_source(source: SourceConfig) -> str:
         # Who checks may see less than the daemon does.
         there = f": cannot be looked at from here ({error.strerror}); it will be waited for"
     return f"source {source.name}: directory {path}{there}"
+
+
+def _topics(options: KafkaOptions) -> str:
+    topics = f"topics like {options.pattern}" if options.pattern is not None else f"topics {', '.join(options.topics)}"
+    return f"{topics}, as group {options.group}: windows are kept for each partition"
 
 
 def _every(seconds: float) -> str:

@@ -12,9 +12,10 @@ from monitor.core.window import Bounds
 from monitor.decode.layout import Kind
 from monitor.decode.record_format import RecordFields
 from monitor.pipeline import IngestOptions
+from monitor.sources.kafka_options import KafkaOptions
 from monitor.sources.options import DirectoryOptions
 
-SourceOptions = DirectoryOptions
+SourceOptions = DirectoryOptions | KafkaOptions
 """What a source needs to know beside its name: one class for each `type`."""
 
 

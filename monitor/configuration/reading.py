@@ -17,6 +17,7 @@ from monitor.configuration.sources import read_source
 from monitor.configuration.text_kinds import FilePath, Flag, Text
 from monitor.pipeline import IngestOptions
 from monitor.sources.apart import would_be_read
+from monitor.sources.kafka_options import KafkaOptions
 
 MOST_MODELS = 50
 MOST_SOURCES = 50
@@ -128,12 +129,15 @@ def _check_fed(sources: Read[SourceConfig], models: Read[ModelConfig]) -> None:
 
 
 def _check_apart(section: Section, storage: Storage, sources: Read[SourceConfig]) -> None:
-    """Note directories that are read twice, or hold what cpcmon itself writes."""
+    """Note directories and topics that are read twice, or hold what cpcmon itself writes."""
     lines: dict[tuple[str, str], int] = {}
     for one, source in sources:
         if source is None:
             continue
         options = source.options
+        if isinstance(options, KafkaOptions):
+            _check_topics(one, options, lines)
+            continue
         if section.clean and would_be_read(storage.path, options):
             section.tell("path", f"a folder that source {source.name!r} does not read", "one that it does")
         place = (os.path.realpath(options.path), options.pattern)
@@ -141,6 +145,16 @@ def _check_apart(section: Section, storage: Storage, sources: Read[SourceConfig]
             expected = "a directory and pattern of its own, since every record would count twice"
             one.tell("path", expected, f"those of line {lines[place]}")
         lines.setdefault(place, one.line("path"))
+
+
+def _check_topics(section: Section, options: KafkaOptions, lines: dict[tuple[str, str], int]) -> None:
+    key = "pattern" if options.pattern is not None else "topics"
+    for topic in options.topics or (options.pattern or "",):
+        place = (options.address, topic)
+        if place in lines:
+            expected = "topics of its own, since every record would count twice"
+            section.tell(key, expected, f"{topic} again, as in line {lines[place]}")
+        lines.setdefault(place, section.line(key))
 
 
 def _check_segments(section: Section, limits: Limits, models: Sequence[tuple[Section, ModelConfig | None]]) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from monitor.configuration.config import SourceConfig, SourceOptions
 from monitor.configuration.directory_source import parted, read_directory
+from monitor.configuration.kafka_source import read_kafka
 from monitor.configuration.kinds import ByName, ListOf
 from monitor.configuration.models import NAME
 from monitor.configuration.section import Section
@@ -14,10 +15,11 @@ from monitor.errors import UsageError
 
 SOURCE_TYPES: Mapping[str, Callable[[Section, Path], SourceOptions | None]] = {
     "directory": read_directory,
+    "kafka": read_kafka,
 }
 """What reads the settings of each type. To add one: write its file, add its line here."""
 
-_TYPE = OneOf(tuple(SOURCE_TYPES), {"kafka": "this release reads directories only"})
+_TYPE = OneOf(tuple(SOURCE_TYPES), {})
 _PLACE = Text("a field's name, or a dotted path")
 
 

@@ -50,6 +50,7 @@ def test_every_part_of_a_configuration_arrives(tmp_path: Path) -> None:
     config = read_config(file)
     (source,), (model,) = config.sources, config.models
     assert config.storage.path == tmp_path / "state"
+    assert isinstance(source.options, DirectoryOptions)
     assert source.options.path == tmp_path / "inbox"
     assert (source.options.pattern, source.options.on_finish) == ("*.jsonl", OnFinish.ARCHIVE)
     assert source.options.archive == Path("/data/done")

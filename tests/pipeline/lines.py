@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from monitor.decode.records import Kind
 from monitor.decode.stream import StreamDecoder
 from monitor.pipeline import Ingestion, IngestOptions
 from monitor.reference_file import Reference
-from monitor.sources.base import Delivery, Lag
+from monitor.sources.base import NOTHING_HELD, Delivery, Lag
 from monitor.state.store import State
 from monitor.watched_model import ModelOptions, WatchedModel
 from tests.strategies import Singles, synthetic
@@ -34,7 +35,7 @@ def line(number: int, **fields: object) -> bytes:
 class LinesSource:
     """Lines in memory as a source; its position is the number of lines that were delivered."""
 
-    sharded = False
+    sharded: ClassVar[bool] = False
 
     def __init__(self, lines: list[bytes], decoder: Decoder, *, at_once: int = 7, name: str = "lines") -> None:
         self.name = name
@@ -56,7 +57,7 @@ class LinesSource:
             self._delivered += len(some)
             yield Delivery("file#1", arrived, {b"next": str(self._delivered).encode()})
 
-    def acknowledge(self, oldest: Mapping[str, float]) -> None:
+    def acknowledge(self, oldest: Mapping[str, float] = NOTHING_HELD) -> None:
         """All of it is on disk."""
         del oldest
         self._committed = self._delivered

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import ClassVar
 
 from monitor.core.segments import ALL, Segment, Segmentation
 from monitor.core.window import Bounds
@@ -9,7 +10,7 @@ from monitor.decode.pieces import Decoder, Format, TextPiece
 from monitor.decode.record_format import RecordFields
 from monitor.decode.stream import StreamDecoder
 from monitor.pipeline import Ingestion
-from monitor.sources.base import Delivery, Lag
+from monitor.sources.base import NOTHING_HELD, Delivery, Lag
 from monitor.state.store import State
 from monitor.watched_model import ModelOptions, WatchedModel
 from tests.pipeline.lines import NOW, REFERENCE
@@ -21,7 +22,7 @@ Log = dict[str, list[bytes]]
 class PartitionedLines:
     """A source with shards. A partition without a position is read from its start, as one that is rewound is."""
 
-    sharded = True
+    sharded: ClassVar[bool] = True
 
     def __init__(self, log: Log, decoder: Decoder, name: str) -> None:
         self.name = name
@@ -55,7 +56,7 @@ class PartitionedLines:
                 position = {shard.encode(): str(self._delivered[shard]).encode()}
                 yield Delivery(shard, arrived, position, shard=shard)
 
-    def acknowledge(self, oldest: Mapping[str, float]) -> None:
+    def acknowledge(self, oldest: Mapping[str, float] = NOTHING_HELD) -> None:
         """All of it is on disk."""
         self._committed, self.oldest = dict(self._delivered), oldest
 
