@@ -105,11 +105,7 @@ class KafkaSource:
         self._owned_said = False
         self._partitions.acknowledge(oldest)
         self._reader.acknowledge()
-        consumer = self._link.consumer
-        if consumer is not None:
-            progress = consumer.progress()
-            settled = {one: at for one, at in progress.items() if one not in self._undelivered}
-            self._reporter.report(consumer, self._partitions.tracked.values(), settled)
+        self._report()
 
     def roll_back(self) -> None:
         """What was delivered since the last acknowledgement could not be committed: deliver it again."""
@@ -170,6 +166,8 @@ class KafkaSource:
         if consumer is None or self._link.rests:
             return
         self._go_back(set())
+        # What was acknowledged last is reported even if nothing follows that would be acknowledged.
+        self._report()
         fetched = self._fetched(consumer)
         self._undelivered = set(fetched)
         yield from self._follow_ownership()
@@ -237,6 +235,12 @@ class KafkaSource:
         self._undelivered.discard(partition)
         if (newest := max(fetched.times_ms)) > 0:
             self._meter.read(partition, newest / 1000.0, now)
+
+    def _report(self) -> None:
+        consumer = self._link.consumer
+        if consumer is not None and self._reporter.is_due:
+            progress = {one: at for one, at in consumer.progress().items() if one not in self._undelivered}
+            self._reporter.report(consumer, self._partitions.tracked.values(), progress)
 
     def _go_back(self, partitions: set[Partition]) -> None:
         """Fetch again what was taken back, and what was fetched and never taken."""

@@ -30,6 +30,7 @@ class Notes:
 
     def take(self, origin: str, owned: frozenset[str] | None = None) -> Delivery | None:
         """Return a delivery without records; None when there is nothing to say."""
+        self.counted = +self.counted
         if not (self.counted or self.events or self.warnings) and owned is None:
             return None
         counted, self.counted = self.counted, Counter()

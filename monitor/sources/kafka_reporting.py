@@ -24,13 +24,16 @@ class Reporter:
         self._last = float("-inf")
         self._reported: dict[Partition, Committed] = {}
 
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time for a report."""
+        return self._monotonic() - self._last >= self._every
+
     def report(self, consumer: Consumer, tracked: Iterable[Tracked], progress: Mapping[Partition, Progress]) -> None:
-        """Commit what is new, if it is time to; never waits.
+        """Commit what is new; never waits.
 
         `progress` is of partitions of which all that was fetched has been delivered.
         """
-        if self._monotonic() - self._last < self._every:
-            return
         offsets = self._new(tracked, progress)
         if not offsets:
             return
