@@ -1,0 +1,125 @@
+"""Several members of one group, whose partitions move; on a real broker."""
+
+import random
+
+import pytest
+
+from monitor.sources.kafka_options import Assignor
+from tests.kafka.producing import Writer
+from tests.kafka.topics import Topics, unique
+from tests.sources.kafka.conftest import Join
+from tests.sources.kafka.member import Disk, Member, payloads
+
+PARTITIONS = 8
+
+
+def _shards(topic: str) -> set[str]:
+    return {f"{topic}/{number}" for number in range(PARTITIONS)}
+
+
+def _settle(members: list[Member], topic: str) -> None:
+    """Go on until each partition belongs to exactly one of them."""
+    members[0].until(lambda: _is_shared(members, topic), f"{len(members)} members to share {topic}")
+
+
+def _is_shared(members: list[Member], topic: str) -> bool:
+    for member in members:
+        member.tick()
+    owned = [shard for member in members for shard in member.owned]
+    return sorted(owned) == sorted(_shards(topic)) and all(member.owned for member in members)
+
+
+@pytest.mark.parametrize("assignor", Assignor)
+def test_partitions_that_move_are_read_once_by_whoever_has_them(
+    kafka: Topics, join: Join, assignor: Assignor
+) -> None:
+    topic, group = kafka.create_topic(partitions=PARTITIONS), unique("group")
+    writer = Writer(kafka.bootstrap, topic)
+    for partition in range(PARTITIONS):
+        writer.write(payloads(range(50)), partition)
+    first = join(kafka.bootstrap, topic, group, assignor=assignor)
+    _settle([first], topic)
+    second = join(kafka.bootstrap, topic, group, assignor=assignor)
+    _settle([first, second], topic)
+    for partition in range(PARTITIONS):
+        writer.write(payloads(range(50, 100)), partition)
+    for member in (first, second):
+        for shard in member.owned:
+            member.until_rows(shard, range(100))
+    second.source.close()
+    _settle([first], topic)
+    for shard in _shards(topic):
+        first.until_rows(shard, range(100))
+    assert first.counted["partitions_lost"] == 0
+
+
+@pytest.mark.parametrize("keeps_disk", [True, False], ids=["disk", "no disk"])
+@pytest.mark.parametrize("assignor", Assignor)
+def test_members_that_come_and_go_at_random_lose_nothing_and_count_nothing_twice(
+    kafka: Topics, join: Join, assignor: Assignor, keeps_disk: bool
+) -> None:
+    topic, group, dice = kafka.create_topic(partitions=PARTITIONS), unique("group"), random.Random(7)  # noqa: S311
+    writer, written = Writer(kafka.bootstrap, topic), 0
+    members = [join(kafka.bootstrap, topic, group, assignor=assignor, max_poll_records=30) for _ in range(3)]
+    for _ in range(12):
+        for partition in range(PARTITIONS):
+            writer.enqueue(payloads(range(written, written + 20)), partition)
+        writer.flush()
+        written += 20
+        for _ in range(dice.randrange(1, 6)):
+            for member in members:
+                member.tick()
+        place = dice.randrange(3)
+        gone = members[place]
+        # What was fetched and not committed goes down with it.
+        if dice.random() < 0.5:
+            next(gone.source.poll(0.0), None)
+        (gone.kill if dice.random() < 0.7 else gone.source.close)()
+        disk = gone.disk if keeps_disk else Disk()
+        members[place] = join(
+            kafka.bootstrap, topic, group, disk=disk, assignor=assignor, max_poll_records=dice.choice([10, 500])
+        )
+    _settle(members, topic)
+    for member in members:
+        for shard in member.owned:
+            member.until_rows(shard, range(written))
+
+
+def test_a_member_tells_which_partitions_are_still_its_own(kafka: Topics, join: Join) -> None:
+    topic, group = kafka.create_topic(partitions=PARTITIONS), unique("group")
+    first = join(kafka.bootstrap, topic, group)
+    _settle([first], topic)
+    second = join(kafka.bootstrap, topic, group)
+    _settle([first, second], topic)
+    told = [one.owned for one in first.deliveries if one.owned is not None]
+    assert told[-1] == first.owned
+    assert len(first.owned) == PARTITIONS // 2
+    assert set(first.source.partition_lags()) == first.owned
+    assert first.counted["partitions_revoked"] == PARTITIONS // 2
+
+
+def test_a_member_with_a_name_of_its_own_comes_back_to_its_partitions_without_a_rebalance(
+    kafka: Topics, join: Join
+) -> None:
+    topic, group = kafka.create_topic(partitions=PARTITIONS), unique("group")
+    settings = {"session_timeout_seconds": 30.0}
+    members = [join(kafka.bootstrap, topic, group, instance_id=f"replica-{n}", **settings) for n in range(2)]
+    _settle(members, topic)
+    before, rebalances = members[0].owned, members[1].counted["rebalances"]
+    members[0].source.close()
+    members[0] = join(kafka.bootstrap, topic, group, disk=members[0].disk, instance_id="replica-0", **settings)
+    _settle(members, topic)
+    assert members[0].owned == before
+    assert members[1].counted["rebalances"] == rebalances
+
+
+def test_two_processes_with_one_name_are_told_so(kafka: Topics, join: Join) -> None:
+    topic, group = kafka.create_topic(), unique("group")
+    first = join(kafka.bootstrap, topic, group, instance_id="replica-0")
+    first.until(lambda: bool(first.owned), "a partition")
+    second = join(kafka.bootstrap, topic, group, instance_id="replica-0")
+    second.until(lambda: bool(second.owned), "a partition")
+    first.until(lambda: first.counted["errors_fenced"] > 0, "to be fenced")
+    assert f"to be the only process with instance_id replica-0 in group {group}" in (first.source.ready() or "")
+    first.tick()
+    assert first.owned == frozenset()
