@@ -11,19 +11,18 @@ from kafka import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.errors import KafkaError, LogTruncationError, OffsetOutOfRangeError, UnsupportedCodecError
-from kafka.net.compat import KafkaNetClient
 from kafka.structs import MemberState, OffsetAndMetadata
 
 from monitor.sources import kafka_internals as internals
 from monitor.sources.kafka_consumer import Consumer, Standing
-from monitor.sources.kafka_errors import sorted_out
+from monitor.sources.kafka_errors import refused, sorted_out
 from monitor.sources.kafka_options import Assignor, KafkaOptions
 from monitor.sources.kafka_ownership import Ownership
 from monitor.sources.kafka_partition import Committed, Fetched, Partition, Progress
 from monitor.sources.kafka_security import security
 from monitor.sources.kafka_trouble import Broken, Kind, OutOfRange, Trouble, Truncated, Unreadable
 
-BOOTSTRAP_SECONDS = 10.0
+BOOTSTRAP_SECONDS = 5.0
 _CLOSE_SECONDS = 1.0
 _LEARN_SECONDS = 5.0
 _ASSIGNORS = {
@@ -42,22 +41,15 @@ class KafkaPythonConsumer:
 
     def __init__(self, options: KafkaOptions, ownership: Ownership) -> None:
         self._options = options
-        clients: list[Any] = []
-
-        def client(**settings: Any) -> Any:  # noqa: ANN401 - the library has no types
-            clients.append(KafkaNetClient(**settings))
-            return clients[-1]
-
+        self._refusals = internals.Refusals()
         try:
-            self._consumer = KafkaConsumer(**_settings(options), kafka_client=client)
+            self._consumer = KafkaConsumer(**_settings(options), kafka_client=self._refusals.client)
             self._consumer.subscribe(
                 topics=options.topics, pattern=options.pattern, listener=_Listener(self._consumer, ownership)
             )
         except Exception as error:
-            # The library leaves the thread and the sockets of a consumer that could not be made.
-            for one in clients:
-                one.close()
-            raise _translated(error) from error
+            self._refusals.close_clients()
+            raise refused(self._refusals) or _translated(error) from error
         internals.learn_topics(self._consumer, _LEARN_SECONDS)
 
     def poll(self, timeout_seconds: float, most: int) -> Mapping[Partition, Fetched]:
@@ -165,6 +157,7 @@ class KafkaPythonConsumer:
             tuple(one for one in self._options.topics if one in forbidden),
             internals.has_coordinator(self._consumer),
             self._consumer.group_metadata().state == MemberState.STABLE,
+            refused(self._refusals),
         )
 
     def close(self) -> None:

@@ -20,9 +20,9 @@ LONGEST_WAIT = 30.0
 class Backoff:
     """How long to wait after failures: twice as long each time, up to a limit."""
 
-    def __init__(self, monotonic: Callable[[], float], longest: float = LONGEST_WAIT) -> None:
+    def __init__(self, monotonic: Callable[[], float], longest: float | None = None) -> None:
         self._monotonic = monotonic
-        self._longest = longest
+        self._longest = LONGEST_WAIT if longest is None else longest
         self._wait = 0.0
         self._until = float("-inf")
 

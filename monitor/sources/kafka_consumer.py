@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from monitor.sources.kafka_partition import Committed, Fetched, Partition, Progress
+from monitor.sources.kafka_trouble import Trouble
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +17,8 @@ class Standing:
     has_coordinator: bool = True
     joined: bool = True
     """Whether the group has let us in."""
+    refused: Trouble | None = None
+    """Why the latest connection was refused, where it was."""
 
 
 class Consumer(Protocol):

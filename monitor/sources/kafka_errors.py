@@ -4,6 +4,7 @@ from typing import Any
 
 from kafka import errors
 
+from monitor.sources.kafka_internals import Refusals
 from monitor.sources.kafka_trouble import Kind, Trouble
 
 _SORTED: tuple[tuple[Kind, str, tuple[type[Exception], ...]], ...] = (
@@ -68,6 +69,14 @@ def sorted_out(error: Exception) -> Trouble:
             group = isinstance(error, errors.GroupAuthorizationFailedError)
             return Trouble(kind, f"{found} ({name})" if found else name, topics=topics, group=group)
     return Trouble(Kind.OTHER, name)
+
+
+def refused(refusals: Refusals) -> Trouble | None:
+    """Return why the latest connection was refused; None when it was not, or just did not come to be."""
+    if refusals.latest is None:
+        return None
+    trouble = sorted_out(refusals.latest)
+    return trouble if trouble.kind.needs_people else None
 
 
 def _topics(error: Exception) -> tuple[str, ...]:

@@ -67,6 +67,15 @@ class HealthCheck:
         self._checked = clock
         if not quiet and not suspects:
             return True
+        try:
+            self._ask(consumer, moving, suspects)
+        except Trouble as trouble:
+            # A broker that is asked again after it refused us is one that does not answer, as the library sees it.
+            refused = consumer.standing().refused if trouble.kind is Kind.UNREACHABLE else None
+            raise refused or trouble from trouble
+        return True
+
+    def _ask(self, consumer: Consumer, moving: Mapping[Partition, Progress], suspects: frozenset[Partition]) -> None:
         if not consumer.standing().has_coordinator:
             raise Trouble(Kind.UNREACHABLE, "no coordinator of the group")
         ends = consumer.ends(moving, _ASK_SECONDS)
@@ -75,4 +84,3 @@ class HealthCheck:
         stalled = frozenset(one for one in suspects if ends.get(one, 0) > moving[one].position)
         if stalled:
             raise Stalled(stalled)
-        return True

@@ -6,12 +6,77 @@ The version is pinned to 3.0, and `tests/sources/kafka` notices when one of thes
 # ruff: noqa: ANN401, SLF001 - the library has no types, and these are its private parts
 
 import contextlib
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any
+from weakref import WeakSet
 
 from kafka import TopicPartition
-from kafka.errors import KafkaError
+from kafka.errors import KafkaConnectionError, KafkaError, SaslAuthenticationFailedError
+from kafka.net.compat import KafkaNetClient
+from kafka.protocol.sasl import SaslAuthenticateRequest
 from kafka.structs import OffsetAndMetadata
+
+
+def keep_secrets() -> None:
+    """Keep the library from logging what it sends: on the level for developers, passwords are among it."""
+    log = logging.getLogger("kafka")
+    if log.getEffectiveLevel() < logging.INFO:
+        log.setLevel(logging.INFO)
+
+
+class Refusals:
+    """Why the latest connection failed, as long as none has worked since.
+
+    The library tells it to nobody: it tries on, and in the end says only that no broker answered.
+    """
+
+    def __init__(self) -> None:
+        self.latest: Exception | None = None
+        self._clients: list[Any] = []
+        self._watched: WeakSet[Any] = WeakSet()
+
+    def client(self, **settings: Any) -> Any:
+        """Return a client of the library, watched."""
+        keep_secrets()
+        client = KafkaNetClient(**settings)
+        self._clients.append(client)
+        connection_of = client._manager.get_connection
+
+        def watched(*words: Any, **named: Any) -> Any:
+            connection = connection_of(*words, **named)
+            if connection not in self._watched:
+                self._watched.add(connection)
+                self._watch(connection)
+            return connection
+
+        client._manager.get_connection = watched
+        return client
+
+    def _watch(self, connection: Any) -> None:
+        send, proved = connection._send_request, False
+
+        def sent(request: Any, *words: Any, **named: Any) -> Any:
+            nonlocal proved
+            proved = proved or isinstance(request, SaslAuthenticateRequest)
+            return send(request, *words, **named)
+
+        def failed(error: Exception) -> None:
+            # A broker answers a wrong password and hangs up. When both arrive at once, the library drops the answer.
+            hung_up = proved and isinstance(error, KafkaConnectionError)
+            self.latest = SaslAuthenticationFailedError() if hung_up else error
+
+        def worked(_: Any) -> None:
+            self.latest = None
+
+        connection._send_request = sent
+        connection.init_future.add_callback(worked)
+        connection.init_future.add_errback(failed)
+
+    def close_clients(self) -> None:
+        """End threads and close sockets: the library leaves those of a consumer or producer that could not be made."""
+        for client in self._clients:
+            client.close()
 
 
 def unreadable(consumer: Any) -> tuple[TopicPartition, int] | None:

@@ -6,9 +6,9 @@ from typing import Any, Protocol
 
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
-from kafka.net.compat import KafkaNetClient
 
-from monitor.sources.kafka_errors import sorted_out
+from monitor.sources.kafka_errors import refused, sorted_out
+from monitor.sources.kafka_internals import Refusals
 from monitor.sources.kafka_options import KafkaOptions
 from monitor.sources.kafka_security import security
 from monitor.sources.kafka_trouble import Kind, Trouble
@@ -39,12 +39,7 @@ class KafkaPythonProducer:
 
     def __init__(self, options: KafkaOptions) -> None:
         self._topic = options.dead_letter_topic
-        clients: list[Any] = []
-
-        def client(**settings: Any) -> Any:  # noqa: ANN401 - the library has no types
-            clients.append(KafkaNetClient(**settings))
-            return clients[-1]
-
+        refusals = Refusals()
         settings: dict[str, Any] = {
             "bootstrap_servers": list(options.brokers),
             "bootstrap_timeout_ms": _WAIT_MS,
@@ -61,11 +56,10 @@ class KafkaPythonProducer:
         if options.api_version is not None:
             settings["api_version"] = options.api_version
         try:
-            self._producer = KafkaProducer(**settings, **security(options), kafka_client=client)
+            self._producer = KafkaProducer(**settings, **security(options), kafka_client=refusals.client)
         except Exception as error:
-            for one in clients:
-                one.close()
-            raise _translated(error) from error
+            refusals.close_clients()
+            raise refused(refusals) or _translated(error) from error
 
     def send(self, key: bytes, value: bytes, headers: list[tuple[str, bytes]], done: Callable[[bool], None]) -> None:
         """Send one."""

@@ -1,0 +1,163 @@
+"""Guarded brokers, and brokers that are not there: what is said, and that it heals on its own."""
+
+import base64
+import gc
+import json
+import logging
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from monitor.sources.kafka_options import Mechanism, SaslOptions, TlsOptions
+from tests.kafka.producing import Writer
+from tests.kafka.shared import SecuredBroker
+from tests.sources.kafka.conftest import Join
+from tests.sources.kafka.member import Member, payloads
+
+WRONG = "ZZWRONG-password"
+
+# The library leaves sockets whose TLS handshake failed to the garbage collector.
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+
+
+@pytest.fixture(autouse=True)
+def _collected() -> Iterator[None]:
+    yield
+    gc.collect()
+
+
+def _file(folder: Path, content: str) -> Path:
+    path = folder / "secret"
+    path.write_text(content + "\n")
+    return path
+
+
+def _sasl(broker: SecuredBroker, folder: Path, mechanism: Mechanism, password: str | None = None) -> SaslOptions:
+    return SaslOptions(mechanism, broker.security.user, _file(folder, password or broker.security.password))
+
+
+def _reads(broker: SecuredBroker, join: Join, door: str, **settings: Any) -> None:
+    topic = broker.create_topic()
+    Writer(broker.bootstrap, topic).write(payloads(range(5)))
+    member = join(broker.addresses[door], topic, **settings)
+    member.until_rows(f"{topic}/0", range(5))
+
+
+def _refused(broker: SecuredBroker, join: Join, door: str, **settings: Any) -> Member:
+    member: Member = join(broker.addresses[door], "outputs", **settings)
+    member.until(lambda: bool(member.warnings), "a warning")
+    return member
+
+
+def test_a_client_certificate_is_shown_to_the_broker(secured_kafka: SecuredBroker, join: Join) -> None:
+    security = secured_kafka.security
+    _reads(secured_kafka, join, "SSL", tls=TlsOptions(security.authority, security.client.cert, security.client.key))
+
+
+@pytest.mark.parametrize("mechanism", [one for one in Mechanism if one is not Mechanism.OAUTHBEARER])
+def test_a_user_with_a_password_is_let_in_over_tls(
+    secured_kafka: SecuredBroker, join: Join, tmp_path: Path, mechanism: Mechanism
+) -> None:
+    sasl = _sasl(secured_kafka, tmp_path, mechanism)
+    _reads(secured_kafka, join, "SASL_SSL", sasl=sasl, tls=TlsOptions(secured_kafka.security.authority))
+
+
+def test_a_token_in_a_file_is_let_in(secured_kafka: SecuredBroker, join: Join, tmp_path: Path) -> None:
+    now = int(time.time())
+    parts = [{"alg": "none"}, {"sub": "cpcmon", "iat": now - 60, "exp": now + 600}]
+    token = ".".join(base64.urlsafe_b64encode(json.dumps(one).encode()).rstrip(b"=").decode() for one in parts) + "."
+    sasl = SaslOptions(Mechanism.OAUTHBEARER, token_file=_file(tmp_path, token))
+    _reads(secured_kafka, join, "SASL_PLAINTEXT", sasl=sasl)
+
+
+@pytest.mark.parametrize("mechanism", [Mechanism.PLAIN, Mechanism.SCRAM_SHA_512])
+def test_a_wrong_password_is_told_without_it_and_the_right_one_is_taken_up(
+    secured_kafka: SecuredBroker,
+    join: Join,
+    tmp_path: Path,
+    mechanism: Mechanism,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("monitor.sources.kafka_connecting.LONGEST_WAIT", 0.5)
+    caplog.set_level(logging.DEBUG)
+    topic = secured_kafka.create_topic()
+    Writer(secured_kafka.bootstrap, topic).write(payloads(range(5)))
+    sasl = _sasl(secured_kafka, tmp_path, mechanism, WRONG)
+    member = join(secured_kafka.addresses["SASL_PLAINTEXT"], topic, sasl=sasl)
+    member.until(lambda: bool(member.warnings), "a warning")
+    assert member.counted["errors_authentication"] == 1
+    (said,) = member.warnings
+    assert f"expected to be let in as user cpcmon by {mechanism}, found a refusal" in said
+    assert said in (member.source.ready() or "")
+    everything = " ".join([*member.warnings, *member.events, caplog.text, member.source.ready() or ""])
+    assert "kafka.net" in everything
+    assert WRONG not in everything
+    _file(tmp_path, secured_kafka.security.password)
+    member.until_rows(f"{topic}/0", range(5))
+    member.until(lambda: member.source.ready() is None, "to be ready")
+
+
+def test_a_missing_password_file_is_told(secured_kafka: SecuredBroker, join: Join, tmp_path: Path) -> None:
+    sasl = SaslOptions(Mechanism.PLAIN, "cpcmon", tmp_path / "absent")
+    member = _refused(secured_kafka, join, "SASL_PLAINTEXT", sasl=sasl)
+    assert f"found sasl.password_file '{tmp_path}/absent' that cannot be read" in member.warnings[0]
+
+
+def test_a_broker_with_a_strangers_certificate_is_not_trusted(secured_kafka: SecuredBroker, join: Join) -> None:
+    stranger = secured_kafka.security.stranger.cert.with_name("somebody-else.crt")
+    member = _refused(secured_kafka, join, "SSL", tls=TlsOptions(stranger))
+    assert "expected an encrypted connection, found a certificate that is not trusted" in member.warnings[0]
+    assert member.counted["errors_tls"] == 1
+
+
+def test_an_open_client_at_a_tls_door_is_told_to_use_tls(secured_kafka: SecuredBroker, join: Join) -> None:
+    member = _refused(secured_kafka, join, "SSL")
+    assert "perhaps one that expects TLS" in member.warnings[0]
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def test_an_absent_broker_is_told_and_waited_for_without_leaving_threads(
+    join: Join, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("monitor.sources.kafka_client.BOOTSTRAP_SECONDS", 0.2)
+    monkeypatch.setattr("monitor.sources.kafka_connecting.LONGEST_WAIT", 0.1)
+    before = threading.active_count()
+    member = join(f"127.0.0.1:{_free_port()}", "outputs")
+    assert "has not been reached yet" in (member.source.ready() or "")
+    member.until(lambda: member.counted["errors_unreachable"] >= 4, "some attempts")
+    assert "expected a broker to answer, found connection refused; trying again every" in (member.source.ready() or "")
+    assert len(member.warnings) == 1
+    # One more is an attempt that may be under way, with the library's thread.
+    assert threading.active_count() <= before + 2
+    member.source.close()
+
+
+def test_a_name_without_an_address_is_told(join: Join, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("monitor.sources.kafka_client.BOOTSTRAP_SECONDS", 0.2)
+    member = join("no-such-host.invalid:9092", "outputs")
+    member.until(lambda: bool(member.warnings), "a warning")
+    assert "found no address for host no-such-host.invalid" in member.warnings[0]
+
+
+def test_a_poll_does_not_wait_for_a_connection(join: Join) -> None:
+    """A listener that never answers keeps an attempt waiting for seconds; polls return all the same."""
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        member = join(f"127.0.0.1:{silent.getsockname()[1]}", "outputs")
+        for _ in range(100):
+            member.tick()
+        assert "has not been reached yet" in (member.source.ready() or "")
+        member.source.close()
