@@ -65,7 +65,7 @@ class KafkaPythonConsumer:
             # To poll again would never return: the library goes round and round in the batch it could not open.
             raise Broken(Kind.CODEC, "another compression") from error
         except Exception as error:
-            raise self._unreadable() or _translated(error) from error
+            raise self._unreadable(error) or _translated(error) from error
         return {
             _ours(partition): Fetched(
                 [one.offset for one in records],
@@ -77,8 +77,8 @@ class KafkaPythonConsumer:
             if records
         }
 
-    def _unreadable(self) -> Unreadable | None:
-        found = internals.unreadable(self._consumer)
+    def _unreadable(self, error: Exception) -> Unreadable | None:
+        found = internals.unreadable(self._consumer, error)
         return None if found is None else Unreadable(_ours(found[0]), found[1])
 
     def seek(self, partition: Partition, offset: int, leader_epoch: int = -1) -> None:

@@ -7,12 +7,14 @@ The version is pinned to 3.0, and `tests/sources/kafka` notices when one of thes
 
 import contextlib
 import logging
+import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
 from weakref import WeakSet
 
 from kafka import TopicPartition
-from kafka.errors import KafkaConnectionError, KafkaError, SaslAuthenticationFailedError
+from kafka.consumer.fetcher import Fetcher
+from kafka.errors import CorruptRecordError, KafkaConnectionError, KafkaError, SaslAuthenticationFailedError
 from kafka.net.compat import KafkaNetClient
 from kafka.protocol.sasl import SaslAuthenticateRequest
 from kafka.structs import OffsetAndMetadata
@@ -79,16 +81,23 @@ class Refusals:
             client.close()
 
 
-def unreadable(consumer: Any) -> tuple[TopicPartition, int] | None:
-    """Return which batch made a poll fail, and where it was read, when it was a batch.
+def unreadable(consumer: Any, error: Exception) -> tuple[TopicPartition, int] | None:
+    """Return which batch made a poll fail, and where it was read; None when it was something else.
 
-    It must be left by a seek before the next poll, which would otherwise go round and round in it for ever.
+    The batch is let go of: the next poll would otherwise go round and round in it for ever. To take another error for
+    this one would pass over good messages, so it counts where exactly it was raised.
     """
+    partition, unpacking = None, isinstance(error, CorruptRecordError)
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        if frame.f_code is Fetcher.fetched_records.__code__:
+            partition = frame.f_locals.get("fetched_partition") or partition
+        unpacking = unpacking or frame.f_code is Fetcher.PartitionRecords._unpack_records.__code__
     records = consumer._fetcher._next_partition_records
-    state = None if records is None else consumer._subscription.assignment.get(records.topic_partition)
-    if state is None or state.position is None:
-        return None
-    return records.topic_partition, state.position.offset
+    if unpacking and records is not None and records.topic_partition == partition:
+        records.drain()
+        consumer._fetcher._next_partition_records = None
+    state = consumer._subscription.assignment.get(partition) if unpacking else None
+    return None if state is None or state.position is None else (partition, state.position.offset)
 
 
 def seek(consumer: Any, partition: TopicPartition, offset: int, leader_epoch: int) -> None:

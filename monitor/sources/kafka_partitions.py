@@ -148,7 +148,7 @@ class Partitions:
         partition, at = unreadable.partition, unreadable.position
         if partition not in self._skipping:
             notes.warnings.append(
-                f"{partition.shard}: the batch of messages at offset {at} is damaged; it is passed over"
+                f"{partition.shard}: the batch of messages at offset {at} is damaged; it is tried again"
             )
         end = at + self._meter.behind(partition, at)
         consumer.seek(partition, self._skipping.failed(partition, at, max(end, at + 1)))
@@ -161,8 +161,12 @@ class Partitions:
         if not isinstance(found, Skipped):
             consumer.seek(partition, found)
             return False
-        notes.counted[Counted.BATCHES_UNREADABLE] += 1
-        notes.counted[Counted.OFFSETS_UNREADABLE] += found.end - found.start
+        if found.end > found.start:
+            notes.counted[Counted.BATCHES_UNREADABLE] += 1
+            notes.counted[Counted.OFFSETS_UNREADABLE] += found.end - found.start
+            notes.warnings.append(
+                f"{partition.shard}: offsets {found.start} to {found.end - 1} cannot be read; passed over"
+            )
         return True
 
     # What others ask

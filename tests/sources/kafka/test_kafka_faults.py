@@ -1,0 +1,119 @@
+"""Brokers that go away, answer with errors or answer slowly, played by the mock cluster; and a damaged log of a real one."""
+
+import re
+import time
+from pathlib import Path
+
+from confluent_kafka import KafkaError
+
+from tests.kafka.broker import Cluster
+from tests.kafka.mock import MOCK_API_VERSION, MockCluster, Request
+from tests.kafka.producing import Writer
+from tests.sources.kafka.conftest import Join
+from tests.sources.kafka.member import Member, payloads
+
+TOPIC = "outputs"
+
+
+def _written(cluster: MockCluster, count: int, partitions: int = 1) -> Writer:
+    cluster.create_topic(TOPIC, partitions, 1)
+    writer = Writer(cluster.bootstrap, TOPIC)
+    for partition in range(partitions):
+        writer.write(payloads(range(count)), partition)
+    return writer
+
+
+def _joined(cluster: MockCluster, join: Join, **settings: object) -> Member:
+    return join(cluster.bootstrap.split(",")[0], TOPIC, api_version=MOCK_API_VERSION, **settings)
+
+
+def test_errors_of_all_kinds_lose_nothing(mock_kafka: MockCluster, join: Join) -> None:
+    writer = _written(mock_kafka, 500, 3)
+    member = _joined(mock_kafka, join, max_poll_records=50)
+    for partition in range(3):
+        member.until(lambda shard=f"{TOPIC}/{partition}": len(member.disk.rows.get(shard, [])) > 0, "a start")  # type: ignore[misc]
+    mock_kafka.fail_next(
+        Request.FETCH,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.UNKNOWN,
+    )
+    mock_kafka.fail_next(Request.HEARTBEAT, KafkaError.UNKNOWN_MEMBER_ID, KafkaError.REBALANCE_IN_PROGRESS)
+    mock_kafka.fail_next(Request.OFFSET_COMMIT, KafkaError.ILLEGAL_GENERATION, KafkaError.REQUEST_TIMED_OUT)
+    for partition in range(3):
+        writer.write(payloads(range(500, 700)), partition)
+    for partition in range(3):
+        member.until_rows(f"{TOPIC}/{partition}", range(700))
+
+
+def test_commits_that_fail_are_counted_and_made_up_for(mock_kafka: MockCluster, join: Join) -> None:
+    _written(mock_kafka, 10)
+    mock_kafka.fail_next(Request.OFFSET_COMMIT, *[KafkaError.GROUP_AUTHORIZATION_FAILED] * 2)
+    member = _joined(mock_kafka, join)
+    member.until_rows(f"{TOPIC}/0", range(10))
+    member.until(lambda: member.counted["offset_commits"] > 0, "a commit that works")
+    assert member.counted["offset_commit_errors"] == 2
+    assert member.source.ready() is None
+
+
+def test_brokers_that_go_away_are_told_and_found_again(mock_kafka: MockCluster, join: Join) -> None:
+    writer = _written(mock_kafka, 10)
+    member = _joined(mock_kafka, join)
+    member.until_rows(f"{TOPIC}/0", range(10))
+    for broker in (1, 2, 3):
+        mock_kafka.set_down(broker)
+    member.until(lambda: "expected a broker to answer" in (member.source.ready() or ""), "to be not ready")
+    assert member.owned == {f"{TOPIC}/0"}
+    for broker in (1, 2, 3):
+        mock_kafka.set_up(broker)
+    writer.write(payloads(range(10, 20)))
+    member.until_rows(f"{TOPIC}/0", range(20))
+    member.until(lambda: member.source.ready() is None, "to be ready")
+    assert any("answers again" in event for event in member.events)
+
+
+def test_a_batch_that_is_whole_when_fetched_again_is_not_passed_over(mock_kafka: MockCluster, join: Join) -> None:
+    writer = _written(mock_kafka, 10)
+    member = _joined(mock_kafka, join)
+    member.until_rows(f"{TOPIC}/0", range(10))
+    mock_kafka.fail_next(Request.FETCH, *[KafkaError.INVALID_MSG] * 3)
+    writer.write(payloads(range(10, 20)))
+    member.until_rows(f"{TOPIC}/0", range(20))
+    assert member.counted["offsets_unreadable"] == 0
+
+
+def test_a_join_that_is_over_between_two_polls_counts(mock_kafka: MockCluster, join: Join) -> None:
+    """Each join takes longer than a poll. Taken for none, it would begin anew for ever."""
+    _written(mock_kafka, 10)
+    for broker in (1, 2, 3):
+        mock_kafka.slow_down(broker, 150)
+    member = _joined(mock_kafka, join, session_timeout_seconds=30.0)
+    for _ in range(20):
+        member.tick()
+        time.sleep(0.5)
+        if member.owned:
+            break
+    assert member.owned == {f"{TOPIC}/0"}
+
+
+def test_a_damaged_batch_is_passed_over_and_nothing_behind_it_is_lost(tmp_path: Path, join: Join, real_kafka: None) -> None:  # noqa: ARG001
+    """Three batches of ten; a byte of the second one is turned over in the broker's log."""
+    with Cluster(tmp_path / "broker") as broker:
+        topic = broker.create_topic()
+        writer = Writer(broker.bootstrap, topic, linger_ms=200)
+        for start in (0, 10, 20):
+            writer.write(payloads(range(start, start + 10)))
+        (log,) = (tmp_path / "broker").rglob(f"{topic}-0/*.log")
+        content = log.read_bytes()
+        (place,) = (found.start() for found in re.finditer(str(1_760_000_015).encode(), content))
+        with log.open("r+b") as file:
+            file.seek(place)
+            file.write(b"9")
+        member = join(broker.bootstrap, topic)
+        member.until_rows(f"{topic}/0", [*range(10), *range(20, 30)])
+        assert member.counted["batches_unreadable"] == 1
+        assert member.counted["offsets_unreadable"] == 10
+        assert any("offset 10 is damaged" in warning for warning in member.warnings)
+        assert any("offsets 10 to 19 cannot be read" in warning for warning in member.warnings)
+        member.source.close()
