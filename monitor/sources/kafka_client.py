@@ -217,6 +217,7 @@ def _settings(options: KafkaOptions) -> dict[str, Any]:
         "max_partition_fetch_bytes": options.partition_fetch_bytes,
         # New topics and partitions are found when metadata is asked for again.
         "metadata_max_age_ms": 30_000,
+        "reconnect_backoff_max_ms": 5_000,
         "metrics_enabled": False,
     }
     if options.api_version is not None:

@@ -1,13 +1,11 @@
 """Guarded brokers, and brokers that are not there: what is said, and that it heals on its own."""
 
 import base64
-import gc
 import json
 import logging
 import socket
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +18,6 @@ from tests.sources.kafka.conftest import Join
 from tests.sources.kafka.member import Member, payloads
 
 WRONG = "ZZWRONG-password"
-
-# The library leaves sockets whose TLS handshake failed to the garbage collector.
-pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
-
-
-@pytest.fixture(autouse=True)
-def _collected() -> Iterator[None]:
-    yield
-    gc.collect()
 
 
 def _file(folder: Path, content: str) -> Path:

@@ -59,7 +59,7 @@ def test_commits_that_fail_are_counted_and_made_up_for(mock_kafka: MockCluster, 
 
 def test_brokers_that_go_away_are_told_and_found_again(mock_kafka: MockCluster, join: Join) -> None:
     writer = _written(mock_kafka, 10)
-    member = _joined(mock_kafka, join)
+    member = _joined(mock_kafka, join, stall_after_seconds=5.0)
     member.until_rows(f"{TOPIC}/0", range(10))
     for broker in (1, 2, 3):
         mock_kafka.set_down(broker)

@@ -1,0 +1,96 @@
+"""Dead letters: where refused records are, in a topic of their own."""
+
+import json
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from confluent_kafka import Consumer
+
+from monitor.sources.kafka_dead_letters import MOST_WAITING, DeadLetters, Letter
+from monitor.sources.kafka_options import KafkaOptions
+from monitor.sources.kafka_trouble import Kind, Trouble
+from tests.kafka.producing import Writer
+from tests.kafka.topics import Topics, unique
+from tests.sources.kafka.conftest import Join
+from tests.sources.kafka.member import payload
+
+
+def _read(bootstrap: str, topic: str, count: int) -> list[Any]:
+    settings: dict[str, str | int | float | bool | None] = {
+        "bootstrap.servers": bootstrap,
+        "group.id": unique("letters"),
+        "auto.offset.reset": "earliest",
+    }
+    consumer = Consumer(settings)
+    consumer.subscribe([topic])
+    found: list[Any] = []
+    while len(found) < count:
+        message = consumer.poll(30)
+        assert message is not None, f"expected {count} letters, found {len(found)}"
+        found.append(message)
+    consumer.close()
+    return found
+
+
+def test_refused_records_are_pointed_to_without_what_they_hold(kafka: Topics, join: Join) -> None:
+    topic, letters = kafka.create_topic(), kafka.create_topic(unique("letters"))
+    Writer(kafka.bootstrap, topic).write([payload(0), b"SECRET no JSON", payload(2), b'{"probs": "SECRET"}'])
+    member = join(kafka.bootstrap, topic, dead_letter_topic=letters)
+    member.until_rows(f"{topic}/0", [0, 2])
+    first, second = _read(kafka.bootstrap, letters, 2)
+    assert [first.key(), second.key()] == [f"{topic}/0/1".encode(), f"{topic}/0/3".encode()]
+    about = json.loads(first.value())
+    assert (about["topic"], about["partition"], about["offset"], about["reason"]) == (topic, 0, 1, "bad_json")
+    assert dict(first.headers())["cpcmon.reason"] == b"bad_json"
+    assert b"SECRET" not in first.value() + second.value() + repr([first.headers(), second.headers()]).encode()
+    member.until(lambda: member.counted["dead_letters_sent"] == 2, "letters to be counted")
+
+
+def test_messages_themselves_are_sent_where_that_is_wanted(kafka: Topics, join: Join) -> None:
+    topic, letters = kafka.create_topic(), kafka.create_topic(unique("letters"))
+    Writer(kafka.bootstrap, topic).write([payload(0), b"no JSON"])
+    member = join(kafka.bootstrap, topic, dead_letter_topic=letters, dead_letter_payload=True)
+    member.until_rows(f"{topic}/0", [0])
+    (found,) = _read(kafka.bootstrap, letters, 1)
+    assert found.value() == b"no JSON"
+
+
+OPTIONS = KafkaOptions(("kafka:9092",), "group", topics=("outputs",), dead_letter_topic="letters")
+LETTER = Letter(b"outputs/0/1", b"{}", [])
+
+
+def test_a_topic_that_takes_nothing_keeps_nobody_waiting_and_what_is_too_much_is_dropped() -> None:
+    stuck = threading.Event()
+
+    class Stuck:
+        def send(self, key: bytes, value: bytes, headers: list[tuple[str, bytes]], done: Callable[[bool], None]) -> None:
+            stuck.wait()
+            done(True)
+
+        def close(self, timeout_seconds: float) -> None:
+            pass
+
+    letters = DeadLetters(OPTIONS, connect=lambda _: Stuck())
+    for _ in range(MOST_WAITING + 100):
+        letters.put(LETTER)
+    counted, _ = letters.take_counted()
+    stuck.set()
+    letters.close()
+    # One more than waits may be with the one who sends.
+    assert MOST_WAITING <= counted["dead_letters"] <= MOST_WAITING + 1
+    assert counted["dead_letters"] + counted["dead_letters_dropped"] == MOST_WAITING + 100
+    assert letters.take_counted()[0]["dead_letters_sent"] == counted["dead_letters"]
+
+
+def test_a_cluster_that_takes_no_letters_is_told() -> None:
+    def refuse(_: KafkaOptions) -> Any:
+        raise Trouble(Kind.AUTHORIZATION, "a refusal", topics=["letters"])
+
+    letters = DeadLetters(OPTIONS, connect=refuse)
+    letters.put(LETTER)
+    letters.close()
+    counted, trouble = letters.take_counted()
+    assert trouble is not None
+    assert trouble.kind is Kind.AUTHORIZATION
+    assert counted["dead_letters_dropped"] == 1
