@@ -110,5 +110,5 @@ class Member:
         """End without a word: the group is told nothing. It hears of it at once, where a killed process is waited for."""
         consumer = self.source._link.consumer  # noqa: SLF001
         if consumer is not None:
-            consumer.commit_now = consumer.commit = lambda *_: None  # type: ignore[method-assign]
+            vars(consumer).update(commit=lambda *_: None, commit_now=lambda *_: None)
         self.source.close()

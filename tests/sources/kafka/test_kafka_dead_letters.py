@@ -64,7 +64,10 @@ def test_a_topic_that_takes_nothing_keeps_nobody_waiting_and_what_is_too_much_is
     stuck = threading.Event()
 
     class Stuck:
-        def send(self, key: bytes, value: bytes, headers: list[tuple[str, bytes]], done: Callable[[bool], None]) -> None:
+        def send(
+            self, key: bytes, value: bytes, headers: list[tuple[str, bytes]], done: Callable[[bool], None]
+        ) -> None:
+            del key, value, headers
             stuck.wait()
             done(True)
 

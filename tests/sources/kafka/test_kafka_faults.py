@@ -4,6 +4,7 @@ import re
 import time
 from pathlib import Path
 
+import pytest
 from confluent_kafka import KafkaError
 
 from tests.kafka.broker import Cluster
@@ -97,7 +98,8 @@ def test_a_join_that_is_over_between_two_polls_counts(mock_kafka: MockCluster, j
     assert member.owned == {f"{TOPIC}/0"}
 
 
-def test_a_damaged_batch_is_passed_over_and_nothing_behind_it_is_lost(tmp_path: Path, join: Join, real_kafka: None) -> None:  # noqa: ARG001
+@pytest.mark.usefixtures("real_kafka")
+def test_a_damaged_batch_is_passed_over_and_nothing_behind_it_is_lost(tmp_path: Path, join: Join) -> None:
     """Three batches of ten; a byte of the second one is turned over in the broker's log."""
     with Cluster(tmp_path / "broker") as broker:
         topic = broker.create_topic()

@@ -30,9 +30,7 @@ def _is_shared(members: list[Member], topic: str) -> bool:
 
 
 @pytest.mark.parametrize("assignor", Assignor)
-def test_partitions_that_move_are_read_once_by_whoever_has_them(
-    kafka: Topics, join: Join, assignor: Assignor
-) -> None:
+def test_partitions_that_move_are_read_once_by_whoever_has_them(kafka: Topics, join: Join, assignor: Assignor) -> None:
     topic, group = kafka.create_topic(partitions=PARTITIONS), unique("group")
     writer = Writer(kafka.bootstrap, topic)
     for partition in range(PARTITIONS):
@@ -53,10 +51,10 @@ def test_partitions_that_move_are_read_once_by_whoever_has_them(
     assert first.counted["partitions_lost"] == 0
 
 
-@pytest.mark.parametrize("keeps_disk", [True, False], ids=["disk", "no disk"])
+@pytest.mark.parametrize("disks", ["kept", "lost"])
 @pytest.mark.parametrize("assignor", Assignor)
 def test_members_that_come_and_go_at_random_lose_nothing_and_count_nothing_twice(
-    kafka: Topics, join: Join, assignor: Assignor, keeps_disk: bool
+    kafka: Topics, join: Join, assignor: Assignor, disks: str
 ) -> None:
     topic, group, dice = kafka.create_topic(partitions=PARTITIONS), unique("group"), random.Random(7)  # noqa: S311
     writer, written = Writer(kafka.bootstrap, topic), 0
@@ -75,7 +73,7 @@ def test_members_that_come_and_go_at_random_lose_nothing_and_count_nothing_twice
         if dice.random() < 0.5:
             next(gone.source.poll(0.0), None)
         (gone.kill if dice.random() < 0.7 else gone.source.close)()
-        disk = gone.disk if keeps_disk else Disk()
+        disk = gone.disk if disks == "kept" else Disk()
         members[place] = join(
             kafka.bootstrap, topic, group, disk=disk, assignor=assignor, max_poll_records=dice.choice([10, 500])
         )

@@ -1,0 +1,231 @@
+"""The parts of the Kafka source that need no broker."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from monitor.errors import UsageError
+from monitor.sources.kafka_lag import LagMeter
+from monitor.sources.kafka_options import Isolation, KafkaOptions, Mechanism, SaslOptions, Start, TlsOptions
+from monitor.sources.kafka_ownership import Ownership
+from monitor.sources.kafka_partition import Partition, Progress
+from monitor.sources.kafka_position import StoredPositions, decoded, encoded, partition_of, position_at
+from monitor.sources.kafka_rewind import MOST_ENTRIES, RewindIndex, understood, written
+from monitor.sources.kafka_skipping import FETCHED_AGAIN, Skipped, Skipping
+from monitor.sources.kafka_stall import StallWatch
+from monitor.sources.kafka_trouble import Kind, Trouble, sentence
+
+P = Partition("outputs", 3)
+GOOD: dict[str, Any] = {"brokers": ("kafka:9092",), "group": "cpcmon", "topics": ("outputs",)}
+
+
+@given(st.lists(st.floats(0, 1000), max_size=400), st.integers(0, 400))
+def test_a_rewind_never_leaves_out_a_record_that_a_window_holds(times: list[float], held: int) -> None:
+    """Each record is a stretch of its own, at any time; the window holds the newest so many by time."""
+    index = RewindIndex()
+    for offset, time in enumerate(times):
+        index.add(offset, time)
+    kept = sorted(times, reverse=True)[:held]
+    index.forget_before(min(kept, default=float("inf")))
+    needed = [offset for offset, time in enumerate(times) if kept and time >= min(kept)]
+    assert index.first_needed(len(times)) <= min(needed, default=len(times))
+    assert len(index.entries) <= MOST_ENTRIES
+    assert index.newest == max((t for _, t in index.entries), default=float("-inf"))
+
+
+def test_a_rewind_is_short_where_times_rise() -> None:
+    index = RewindIndex()
+    for offset in range(0, 100_000, 100):
+        index.add(offset, float(offset + 99))
+    index.forget_before(90_000.0)
+    # Of a log read in a thousand stretches, an eighth of what is kept may be read for nothing.
+    assert 80_000 <= index.first_needed(100_000) <= 90_000
+
+
+def test_a_window_without_records_needs_nothing_again() -> None:
+    index = RewindIndex([(5, 1.0), (9, 2.0)])
+    index.forget_before(float("inf"))
+    assert index.first_needed(12) == 12
+
+
+def test_what_is_written_beside_an_offset_is_understood() -> None:
+    note = understood(written(17, "f00d", "topic-id"))
+    assert note is not None
+    assert (note.rewind, note.fingerprint, note.topic_id) == (17, "f00d", "topic-id")
+    assert len(written(2**62, "f" * 32, "t" * 36)) < 200
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "consumer-1",
+        "{}",
+        '{"v":2,"r":1}',
+        '{"v":1,"r":-1}',
+        '{"v":1,"r":"1"}',
+        "\ud800",
+        '{"v":1,"r":1}' + " " * 2000,
+    ],
+)
+def test_what_others_wrote_beside_an_offset_is_not_misunderstood(text: str) -> None:
+    assert understood(text) is None
+
+
+@given(st.binary(max_size=60))
+def test_damaged_positions_are_never_taken_for_good_ones(value: bytes) -> None:
+    found = decoded(value)
+    assert found is None or encoded(found)
+
+
+def test_a_position_is_kept_under_its_partition() -> None:
+    position = position_at(7, "id", "print", 9)
+    stored = StoredPositions()
+    assert stored.restore({P.key: encoded(position), b"outputs/4": b"?", b"nonsense": b""}) == 2
+    assert stored.get(P) == position
+    assert stored.damaged == {Partition("outputs", 4)}
+    assert partition_of(b"a/b/2") == Partition("a/b", 2)
+    assert [partition_of(key) for key in (b"/1", b"x/", b"x/-1", b"x", "x/\u00b2".encode())] == [None] * 5
+
+
+@given(st.integers(1, 300), st.integers(1, 300), st.integers(0, 50))
+def test_exactly_a_damaged_batch_is_passed_over(size: int, behind: int, inside: int) -> None:
+    """The batch covers offsets 100 to 99 + size, and is first met somewhere in it."""
+    first = 100 + min(inside, size - 1)
+    skipping, end, at, tries = Skipping(), 100 + size + behind, first, 0
+    while True:
+        tries += 1
+        if at < 100 + size:
+            at = skipping.failed(P, at, end)
+            continue
+        found = skipping.worked(P)
+        if isinstance(found, Skipped):
+            break
+        at = found
+    assert found == Skipped(first, 100 + size)
+    assert tries <= FETCHED_AGAIN + 2 * 10 + 3
+    assert P not in skipping
+
+
+def test_ownership_follows_what_the_group_tells() -> None:
+    ownership, a, b, c = Ownership(), Partition("t", 0), Partition("t", 1), Partition("t", 2)
+    assert ownership.take_change() is None
+    ownership.assigned([])
+    ownership.assigned([a, b])
+    ownership.revoked([a])
+    ownership.assigned([c])
+    change = ownership.take_change()
+    assert change is not None
+    assert (change.assigned, change.revoked, change.lost) == ({b, c}, 1, 0)
+    assert ownership.owned == {b, c}
+    ownership.lost_all()
+    change = ownership.take_change()
+    assert change is not None
+    assert (change.assigned, change.lost, ownership.owned) == (set(), 2, frozenset())
+
+
+def test_only_what_stands_still_for_too_long_is_suspected() -> None:
+    watch, q = StallWatch(10.0), Partition("outputs", 4)
+    assert watch.suspects({P: 5, q: 5}, 0.0) == frozenset()
+    assert watch.suspects({P: 5, q: 6}, 10.0) == {P}
+    assert watch.suspects({q: 6}, 15.0) == frozenset()
+    assert watch.suspects({P: 5, q: 6}, 20.0) == {q}
+    watch.cleared()
+    assert watch.suspects({P: 5, q: 6}, 25.0) == frozenset()
+
+
+def test_lag_counts_from_when_a_quiet_partition_was_last_caught_up() -> None:
+    """Its newest record is of yesterday; one that came a moment ago makes it late by a moment, not by a day."""
+    meter = LagMeter()
+    meter.placed(P, 10, now=86_400.0)
+    meter.read(P, 100.0, now=86_400.0)
+    meter.measure({P: Progress(10, 10)}, {}, 86_400.0)
+    assert meter.lag.oldest_unread is None
+    meter.measure({P: Progress(10, 11)}, {}, 86_403.0)
+    assert meter.lags[P.shard].records == 1
+    assert meter.lags[P.shard].seconds == 3.0
+    assert meter.lag.oldest_unread == 86_400.0
+
+
+def test_an_open_transaction_is_no_lag_once_the_cluster_was_asked() -> None:
+    meter = LagMeter()
+    meter.placed(P, 10, now=0.0)
+    meter.measure({P: Progress(10, 15)}, {}, 1.0)
+    assert meter.behind(P, 10) == 5
+    meter.found_ends({P: 10})
+    meter.measure({P: Progress(10, 15)}, {}, 2.0)
+    assert meter.lags[P.shard].records == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"brokers": ()}, "brokers: expected at least one broker"),
+        ({"brokers": ("kafka",)}, "brokers: expected host:port such as kafka:9092, found 'kafka'"),
+        ({"brokers": ("user:hunter2@kafka:9092",)}, "found something with an @"),
+        ({"brokers": ("kafka:70000",)}, "brokers: expected host:port"),
+        ({"group": ""}, "group: expected a name"),
+        ({"topics": ()}, "topics: expected a list of topics or a pattern, found neither"),
+        ({"pattern": "x"}, "topics: expected a list of topics or a pattern, found both"),
+        ({"topics": ("a b",)}, "topics: expected names"),
+        ({"topics": ("a", "a")}, "topics: expected each topic once"),
+        ({"topics": (), "pattern": "("}, "pattern: expected a regular expression"),
+        ({"start": "latest"}, "start: expected latest, earliest, since, found 'latest'"),
+        ({"start": Start.SINCE}, "since_seconds: expected a duration exactly when start is since"),
+        ({"since_seconds": 5.0}, "since_seconds: expected a duration exactly when start is since"),
+        ({"start": Start.SINCE, "since_seconds": -1.0}, "since_seconds: expected a duration above 0"),
+        ({"max_poll_records": 0}, "max_poll_records: expected a number from 1"),
+        ({"session_timeout_seconds": True}, "session_timeout_seconds: expected a number"),
+        ({"instance_id": "a b"}, "instance_id: expected up to 249"),
+        ({"dead_letter_topic": "outputs"}, "dead_letter_topic: expected a topic that is not read itself"),
+        ({"topics": (), "pattern": "out.*", "dead_letter_topic": "out-bad"}, "found one that the pattern matches"),
+        ({"dead_letter_payload": True}, "dead_letter_payload: expected a dead_letter_topic"),
+    ],
+)
+def test_settings_that_cannot_be_meant_are_refused(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        KafkaOptions(**GOOD | settings)
+    assert said in str(refused.value)
+    assert "hunter2" not in str(refused.value)
+
+
+def test_the_smallest_settings_read_committed_messages_from_now_on() -> None:
+    options = KafkaOptions(**GOOD)
+    assert (options.start, options.isolation) == (Start.LATEST, Isolation.READ_COMMITTED)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: TlsOptions(key=Path("k")), "tls.cert"),
+        (lambda: SaslOptions(Mechanism.PLAIN, "u"), "sasl.password_file"),
+        (lambda: SaslOptions(Mechanism.PLAIN, "", Path("p")), "sasl.user"),
+        (lambda: SaslOptions(Mechanism.OAUTHBEARER), "sasl.token_file"),
+        (lambda: SaslOptions(Mechanism.OAUTHBEARER, "u", token_file=Path("t")), "sasl.user"),
+        (lambda: SaslOptions(Mechanism.PLAIN, "u", Path("p"), Path("t")), "sasl.token_file"),
+    ],
+)
+def test_half_a_secret_is_refused(make: Any, said: str) -> None:
+    with pytest.raises(UsageError, match=f"^{said}: expected"):
+        make()
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_every_kind_of_trouble_is_counted_and_told(kind: Kind) -> None:
+    options = KafkaOptions(**GOOD, sasl=SaslOptions(Mechanism.PLAIN, "monitor", Path("/run/secret")))
+    said = sentence(Trouble(kind, "FOUND"), options)
+    assert said.startswith("kafka kafka:9092: expected ")
+    assert "found FOUND" in said
+    assert "{" not in said
+    assert kind.counted == f"errors_{kind}"
+
+
+def test_a_group_that_is_forbidden_is_told_by_name() -> None:
+    said = sentence(Trouble(Kind.AUTHORIZATION, "a refusal", group=True), KafkaOptions(**GOOD))
+    assert said == (
+        "kafka kafka:9092: expected to be allowed to use group cpcmon, found a refusal; "
+        "grant Read on the group to an unnamed user"
+    )

@@ -1,0 +1,129 @@
+"""A client that stops fetching without a word, played by a fake of our narrow interface."""
+
+# ruff: noqa: D102 - `Consumer` says what each method is for
+
+from collections.abc import Callable, Iterable, Mapping
+
+from monitor.sources.kafka_consumer import Standing
+from monitor.sources.kafka_options import KafkaOptions, Start
+from monitor.sources.kafka_ownership import Ownership
+from monitor.sources.kafka_partition import Committed, Fetched, Partition, Progress
+from tests.sources.kafka.member import LIMIT_SECONDS, Member, payloads
+
+P = Partition("outputs", 0)
+OPTIONS = KafkaOptions(("kafka:9092",), "cpcmon", topics=("outputs",), start=Start.EARLIEST, stall_after_seconds=60.0)
+
+
+class Clock:
+    """A clock that goes on with each poll."""
+
+    def __init__(self) -> None:
+        self.at = 0.0
+
+    def __call__(self) -> float:
+        return self.at
+
+
+class FakeConsumer:
+    """Ten messages in one partition; when stuck, it fetches none of them. `readable` is where committed ones end."""
+
+    def __init__(self, ownership: Ownership, clock: Clock, *, stuck: bool, readable: int = 10) -> None:
+        self._clock, self._stuck, self._readable = clock, stuck, readable
+        self._ownership, self._at = ownership, 0
+        self._assigned = self.closed = False
+
+    def poll(self, timeout_seconds: float, most: int) -> Mapping[Partition, Fetched]:
+        del timeout_seconds, most
+        self._clock.at += 1.0
+        if not self._assigned:
+            self._assigned = True
+            self._ownership.assigned([P])
+            return {}
+        offsets = range(self._at, self._readable)
+        if self._stuck or not offsets:
+            return {}
+        self._at = self._readable
+        return {P: Fetched(list(offsets), payloads(offsets), [1000] * len(offsets))}
+
+    def seek(self, partition: Partition, offset: int, leader_epoch: int = -1) -> None:
+        del partition, leader_epoch
+        self._at = offset
+
+    def pause(self, partition: Partition) -> None:
+        del partition
+
+    def resume(self, partition: Partition) -> None:
+        del partition
+
+    def progress(self) -> Mapping[Partition, Progress]:
+        return {P: Progress(self._at, 10)} if self._assigned else {}
+
+    def topic_id(self, topic: str) -> str:
+        return f"id of {topic}"
+
+    def beginnings(self, partitions: Iterable[Partition], timeout_seconds: float) -> Mapping[Partition, int]:
+        del timeout_seconds
+        return dict.fromkeys(partitions, 0)
+
+    def ends(self, partitions: Iterable[Partition], timeout_seconds: float) -> Mapping[Partition, int]:
+        del timeout_seconds
+        return dict.fromkeys(partitions, self._readable)
+
+    def offset_at(self, partition: Partition, time: float, timeout_seconds: float) -> int | None:
+        del partition, time, timeout_seconds
+        return None
+
+    def committed(self, partition: Partition, timeout_seconds: float) -> Committed | None:
+        del partition, timeout_seconds
+        return None
+
+    def commit(self, offsets: Mapping[Partition, Committed], done: Callable[[bool], None]) -> None:
+        del offsets
+        done(True)
+
+    def commit_now(self, offsets: Mapping[Partition, Committed], timeout_seconds: float) -> None:
+        del offsets, timeout_seconds
+
+    def standing(self) -> Standing:
+        return Standing()
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_a_partition_that_stands_still_is_read_over_a_new_connection() -> None:
+    clock, made = Clock(), list[FakeConsumer]()
+
+    def connect(_: KafkaOptions, ownership: Ownership) -> FakeConsumer:
+        made.append(FakeConsumer(ownership, clock, stuck=not made))
+        return made[-1]
+
+    member = Member(OPTIONS, monotonic=clock, connect=connect)
+
+    def goes_on() -> bool:
+        clock.at += 1.0
+        return len(member.disk.rows.get("outputs/0", [])) == 10
+
+    member.until(goes_on, "all rows")
+    assert member.counted["stalls"] == 1
+    assert made[0].closed
+    assert len(made) == 2
+    assert any("outputs/0 did not move although there is more" in warning for warning in member.warnings)
+    assert [one.owned for one in member.deliveries if one.owned is not None] == [{"outputs/0"}, set(), {"outputs/0"}]
+
+
+def test_what_may_not_be_read_yet_is_no_stall() -> None:
+    """A transaction is open: the log ends at 10, and only what lies before 4 is committed."""
+    clock, made = Clock(), list[FakeConsumer]()
+
+    def connect(_: KafkaOptions, ownership: Ownership) -> FakeConsumer:
+        made.append(FakeConsumer(ownership, clock, stuck=False, readable=4))
+        return made[-1]
+
+    member = Member(OPTIONS, monotonic=clock, connect=connect)
+    member.until(lambda: len(member.disk.rows.get("outputs/0", [])) == 4, "what is committed")
+    for _ in range(300):
+        member.tick()
+    assert clock.at > 300.0 > LIMIT_SECONDS
+    assert member.counted["stalls"] == 0
+    assert len(made) == 1
