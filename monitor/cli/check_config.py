@@ -2,13 +2,15 @@
 
 import argparse
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from monitor.configuration.config import Config, Cron, ModelConfig, SourceConfig
 from monitor.configuration.number_kinds import Duration
+from monitor.configuration.partitions import FEW_PARTITIONS, feeds, partition_cost, room_for
 from monitor.configuration.reading import read_config
-from monitor.configuration.references import load_models, model_options, window_costs
+from monitor.configuration.references import Loaded, load_models, model_options, window_costs
 from monitor.core.alerts import Kind, Rule
 from monitor.core.recent_ids import bytes_at_most
 from monitor.errors import CpcmonError
@@ -46,14 +48,19 @@ def run(options: argparse.Namespace) -> int:
     for model, reference in loaded:
         for line in _about_model(model, reference):
             print(line)
+    remarks = list(config.remarks)
     for source in config.sources:
         print(_about_source(source))
-    for remark in config.remarks:
+        if isinstance(source.options, KafkaOptions):
+            print(f"  {_about_partitions(source, config, loaded)}")
+            remarks.extend(_doubts_on_totals(source, config, loaded))
+    for remark in dict.fromkeys(remarks):
         print(f"remark: {remark}")
     total = sum(cost for _, cost in window_costs(loaded))
-    print(f"all windows: {total / 1e6:.1f} MB at most, of {config.limits.window_bytes / 1e6:.1f} MB that they may take")
+    limit, once = config.limits.window_bytes, _once(config)
+    print(f"all windows{once}: {total / 1e6:.1f} MB at most, of {limit / 1e6:.1f} MB that they may take")
     ids = sum(bytes_at_most(model.most_ids) for model, reference in loaded if reference is not None)
-    print(f"all ids that are known again: {ids / 1e6:.1f} MB at most, beside the windows")
+    print(f"all ids that are known again{once}: {ids / 1e6:.1f} MB at most, beside the windows")
     print(f"{options.file}: {_counts(config)}, no mistakes")
     return 0
 
@@ -132,7 +139,39 @@ def _about_source(source: SourceConfig) -> str:
 
 def _topics(options: KafkaOptions) -> str:
     topics = f"topics like {options.pattern}" if options.pattern is not None else f"topics {', '.join(options.topics)}"
-    return f"{topics}, as group {options.group}: windows are kept for each partition"
+    return f"{topics}, as group {options.group}"
+
+
+def _about_partitions(source: SourceConfig, config: Config, loaded: Loaded) -> str:
+    """Say what one partition costs, since nobody knows here how many there will be."""
+    windows, ids = partition_cost(source, loaded)
+    room = room_for(source, config, loaded)
+    if room is None:
+        return "no windows yet: none of its models has a reference"
+    return (
+        f"each partition that this process holds: {windows / 1e6:.1f} MB of windows and {ids / 1e6:.1f} MB of ids at most;"
+        f" limits.window_bytes has room for {room:,}"
+    )
+
+
+def _doubts_on_totals(source: SourceConfig, config: Config, loaded: Loaded) -> Iterator[str]:
+    """Yield remarks on numbers of records that were probably meant for all partitions together."""
+    room = room_for(source, config, loaded)
+    if room is None or room >= FEW_PARTITIONS:
+        return
+    for place, (model, _) in enumerate(loaded):
+        if model.bounds.records is not None and feeds(source, model):
+            yield (
+                f"models[{place}].window.records: the latest {model.bounds.records:,} of each partition are held, and"
+                f" {config.limits.window_bytes >> 20:,} MiB have room for {room:,} partitions of source {source.name}:"
+                " if it is meant for all of them together, divide it by their number"
+            )
+
+
+def _once(config: Config) -> str:
+    """Say for how many partitions a total holds, where there are any."""
+    kafka = any(isinstance(source.options, KafkaOptions) for source in config.sources)
+    return " (counting one partition)" if kafka else ""
 
 
 def _every(seconds: float) -> str:

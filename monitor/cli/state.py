@@ -88,12 +88,16 @@ def _show_rejected(state: State, most: int, names: dict[str, str]) -> None:
     )
     for at, source, origin, pointer in rejected[-most:] if most > 0 else []:
         where = names.get(origin, origin)
-        print(f"  {_clock(at)}  {source}  {where}, {_place(pointer)}: {pointer.reason}")
+        print(f"  {_clock(at)}  {source}  {where}, {_place(origin, pointer)}: {pointer.reason}")
 
 
-def _place(pointer: Pointer) -> str:
-    bytes_ = "" if pointer.offset is None else f" (byte {pointer.offset:,}, {pointer.length:,} long)"
+def _place(origin: str, pointer: Pointer) -> str:
+    """Say where a record stands: in a file, or in a message of a partition."""
     shape = "" if pointer.shape is None else f" [{pointer.shape}]"
+    if not _FILE.fullmatch(origin):
+        # Without separators: other tools take the offset as it is.
+        return f"offset {pointer.offset}, record {pointer.number:,} of a message of {pointer.length:,} bytes{shape}"
+    bytes_ = "" if pointer.offset is None else f" (byte {pointer.offset:,}, {pointer.length:,} long)"
     return f"line or row {pointer.number:,}{bytes_}{shape}"
 
 

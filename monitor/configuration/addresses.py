@@ -4,11 +4,10 @@ import re
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from monitor.configuration.plain_file import open_file
+from monitor.configuration.secret_file import secret_file, secret_in
 from monitor.configuration.section import Section
 from monitor.configuration.text_kinds import Secret
 
-_MOST_BYTES = 64 << 10
 _VISIBLE = re.compile(r"[!-~]+")
 _HOST = re.compile(r"[A-Za-z0-9._:-]+")
 
@@ -19,8 +18,7 @@ def read_address(section: Section, folder: Path) -> str | None:
     `allow_http` must have been asked for by the caller: here it is only looked at.
     """
     inline = section.get("url", Secret("an address that begins with https://"), None)
-    # A token is easily pasted in place of the file's name, so that is not shown either.
-    file = section.get("url_file", Secret("the path of a file that holds an address", "path"), None)
+    file = secret_file(section, "url_file", folder, "an address")
     if not section.given or not section.clean:
         return None
     if inline is not None and file is not None:
@@ -35,7 +33,8 @@ def read_address(section: Section, folder: Path) -> str | None:
         )
         return inline
     assert file is not None  # noqa: S101  one of them is there
-    return _in_file(section, folder / file)
+    address = secret_in(section, "url_file", file, "an address")
+    return None if address is None else address.strip()
 
 
 def check_address(section: Section, key: str, address: str, *, allow_http: bool) -> None:
@@ -61,25 +60,3 @@ def check_public_address(section: Section, key: str, address: str) -> None:
     """Note an address with a password in it, where everybody will see it."""
     if "@" in address.partition("://")[2].partition("/")[0]:
         section.tell(key, "an address without a user and password, since alerts show it", "one with them")
-
-
-def _in_file(section: Section, file: Path) -> str | None:
-    """Return what stands in a file."""
-    expected = "a file that holds an address"
-    try:
-        with open_file(file) as opened:
-            raw = opened.read(_MOST_BYTES + 1)
-        text = raw.decode("utf-8").strip()
-    except UnicodeDecodeError:
-        section.tell("url_file", expected, "one that is not UTF-8")
-        return None
-    except (OSError, ValueError) as error:
-        section.tell("url_file", expected, getattr(error, "strerror", None) or "a path that cannot be read")
-        return None
-    if len(raw) > _MOST_BYTES:
-        section.tell("url_file", f"a file of at most {_MOST_BYTES >> 10} KiB", "a larger one")
-        return None
-    if not text.isprintable() or not text:
-        section.tell("url_file", "a file that holds one line, the address", "something else" if text else "nothing")
-        return None
-    return text

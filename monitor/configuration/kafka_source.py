@@ -1,17 +1,20 @@
 """The settings of a source of type `kafka`."""
 
+import re
+from dataclasses import dataclass
 from pathlib import Path
 
 from monitor.configuration.directory_source import parted
-from monitor.configuration.kinds import ListOf
+from monitor.configuration.kafka_security import read_sasl, read_tls, remark_on_secrets
+from monitor.configuration.kinds import Fault, Kind, ListOf, Unfit, unfit
 from monitor.configuration.number_kinds import Duration, Integer, Size
 from monitor.configuration.section import Section
-from monitor.configuration.text_kinds import Choice, FilePath, Flag, OneOf, Text
+from monitor.configuration.text_kinds import Choice, Flag, OneOf, Text
+from monitor.configuration.yaml_text import Node, Scalar
 from monitor.errors import UsageError
-from monitor.sources.kafka_options import Assignor, Isolation, KafkaOptions, Mechanism, SaslOptions, Start, TlsOptions
+from monitor.sources.kafka_options import Assignor, Isolation, KafkaOptions, Start
 
 _DAY = 86400.0
-_BROKERS = ListOf(Text("a broker such as kafka:9092"), "a list of brokers such as [kafka:9092]", 1)
 
 # The bounds are those of KafkaOptions, which a test compares: here they can be told in the units that people write.
 DURATIONS = {
@@ -24,49 +27,79 @@ SIZES = {
     "partition_fetch": ("partition_fetch_bytes", Size(1 << 10, 1 << 30)),
     "max_message": ("max_message_bytes", Size(64, 1 << 30)),
 }
-# As options call them, where files call them otherwise.
-_KEYS = {
-    **{name: key for table in (DURATIONS, SIZES) for key, (name, _) in table.items()},
-    "since_seconds": "since",
-    "dead_letter_topic": "dead_letters.topic",
-    "dead_letter_payload": "dead_letters.payload",
-}
+INTEGERS = {"max_poll_records": ("max_poll_records", Integer(1, 1_000_000))}
+SINCE = Duration(1.0, 3660 * _DAY)
+
+_TOPIC = Text(
+    "the name of a topic, up to 249 letters, digits and . _ -", re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
+)
+_START = OneOf(
+    (Start.LATEST, Start.EARLIEST),
+    {
+        "since": "write since: 24h in place of start",
+        "beginning": "write earliest",
+        "end": "write latest",
+    },
+)
+_LETTERS = {"dead_letter_topic": "topic", "dead_letter_payload": "payload"}
+"""As options call them, and what they are called in `dead_letters`."""
+
+
+@dataclass(frozen=True)
+class _Broker(Kind[str]):
+    """A broker as `host:port`."""
+
+    word = "text"
+    expected = "host:port such as kafka:9092"
+    stand_in = "kafka:9092"
+
+    def read(self, node: Node) -> str:
+        """Return the address; what stands before an @ may be a password, and is not repeated."""
+        text = node.text if isinstance(node, Scalar) else ""
+        if "@" in text:
+            raise Unfit(Fault(self.expected, "something with an @, which is not shown", node.line))
+        if "://" in text:
+            raise unfit(node, self.expected, "write it without what stands before ://, and see tls and sasl")
+        if "," in text:
+            raise unfit(node, self.expected, "write each broker as an item of its own")
+        return Text(self.expected, re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^\s:/\[\]]+):[0-9]{1,5}")).read(node)
 
 
 def read_kafka(section: Section, folder: Path) -> KafkaOptions | None:
     """Return which topics are read, and how; None after a mistake."""
     default = KafkaOptions(("kafka:9092",), "cpcmon", ("predictions",))
-    brokers = section.get("brokers", _BROKERS)
+    brokers = section.get("brokers", ListOf(_Broker(), "a list of brokers such as [kafka:9092]", 1))
     group = section.get("group", Text("the name of a consumer group"))
-    topics = section.get("topics", ListOf(Text("the name of a topic"), "a list of names of topics"), ())
-    pattern = section.get("pattern", Text("a regular expression"), None)
+    topics = section.get("topics", ListOf(_TOPIC, "a list of names of topics", 1), None)
+    pattern = section.get("pattern", Text("a regular expression for names of topics"), None)
     instance_id = section.get("instance_id", Text("a name that stays the same over restarts"), None)
-    start = section.get("start", OneOf((Start.LATEST, Start.EARLIEST), {}), Start.LATEST)
-    since = section.get("since", Duration(1.0, 3660 * _DAY), None)
+    start = section.get("start", _START, Start.LATEST)
+    since = section.get("since", SINCE, None)
+    if since is not None and section.has("start"):
+        section.tell("since", "either start or since", "both")
     isolation = section.get("isolation", Choice(Isolation), default.isolation)
     assignor = section.get("assignor", Choice(Assignor), default.assignor)
-    max_poll_records = section.get("max_poll_records", Integer(1, 1_000_000), default.max_poll_records)
     client_rack = section.get("client_rack", Text("where this process runs"), None)
     durations = {name: section.get(key, kind, getattr(default, name)) for key, (name, kind) in DURATIONS.items()}
     sizes = {name: section.get(key, kind, getattr(default, name)) for key, (name, kind) in SIZES.items()}
+    integers = {name: section.get(key, kind, getattr(default, name)) for key, (name, kind) in INTEGERS.items()}
     letters = section.section("dead_letters")
-    dead_letter_topic = letters.get("topic", Text("the name of a topic"), None)
+    dead_letter_topic = letters.get("topic", _TOPIC, None)
     dead_letter_payload = letters.get("payload", Flag(), False)
-    tls, sasl = _tls(section.section("tls"), folder), _sasl(section.section("sasl"), folder)
+    tls, sasl = read_tls(section.section("tls"), folder), read_sasl(section.section("sasl"), folder)
     if not section.clean:
         return None
     try:
-        return KafkaOptions(
-            brokers,
-            group,
-            topics,
-            pattern,
-            instance_id,
-            Start(start) if since is None else Start.SINCE,
-            since,
-            isolation,
-            assignor,
-            max_poll_records=max_poll_records,
+        options = KafkaOptions(
+            brokers=brokers,
+            group=group,
+            topics=topics or (),
+            pattern=pattern,
+            instance_id=instance_id,
+            start=Start(start) if since is None else Start.SINCE,
+            since_seconds=since,
+            isolation=isolation,
+            assignor=assignor,
             client_rack=client_rack or "",
             dead_letter_topic=dead_letter_topic,
             dead_letter_payload=dead_letter_payload,
@@ -74,45 +107,14 @@ def read_kafka(section: Section, folder: Path) -> KafkaOptions | None:
             sasl=sasl,
             **durations,
             **sizes,
+            **integers,
         )
     except UsageError as error:
         where, expected, found = parted(str(error))
-        section.tell(_KEYS.get(where, where), expected, found)
+        if where in _LETTERS:
+            letters.tell(_LETTERS[where], expected.replace("dead_letter_topic", "topic"), found)
+        else:
+            section.tell(where, expected, found)
         return None
-
-
-def _tls(section: Section, folder: Path) -> TlsOptions | None:
-    enabled = section.get("enabled", Flag(), section.given)
-    options = {
-        "ca": section.get("ca", FilePath(folder, "the path of a certificate"), None),
-        "cert": section.get("cert", FilePath(folder, "the path of a certificate"), None),
-        "key": section.get("key", FilePath(folder, "the path of a key"), None),
-        "password_file": section.get("password_file", FilePath(folder, "the path of a file with a password"), None),
-    }
-    check_hostname = section.get("check_hostname", Flag(), True)
-    if not enabled or not section.clean:
-        return None
-    try:
-        return TlsOptions(**options, check_hostname=check_hostname)
-    except UsageError as error:
-        _tell(section, error)
-        return None
-
-
-def _sasl(section: Section, folder: Path) -> SaslOptions | None:
-    mechanism = section.get("mechanism", Choice(Mechanism), None)
-    user = section.get("user", Text("the name of a user"), None)
-    password_file = section.get("password_file", FilePath(folder, "the path of a file with a password"), None)
-    token_file = section.get("token_file", FilePath(folder, "the path of a file with a token"), None)
-    if not section.given or not section.clean:
-        return None
-    try:
-        return SaslOptions(mechanism, user or "", password_file, token_file)  # type: ignore[arg-type]  # it is checked there
-    except UsageError as error:
-        _tell(section, error)
-        return None
-
-
-def _tell(section: Section, error: UsageError) -> None:
-    where, expected, found = parted(str(error))
-    section.tell(where.partition(".")[2], expected, found)
+    remark_on_secrets(section, tls, sasl)
+    return options

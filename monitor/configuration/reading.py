@@ -1,6 +1,5 @@
 """`read_config`: a file becomes a frozen Config, or one ConfigError that tells every mistake in it."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -12,12 +11,12 @@ from monitor.configuration.document import Document, open_document
 from monitor.configuration.models import CronProblem, read_model
 from monitor.configuration.notifications import read_heartbeat, read_webhook
 from monitor.configuration.number_kinds import Duration, Integer, Size
+from monitor.configuration.overlaps import check_overlaps
+from monitor.configuration.partitions import remark_on_ages
 from monitor.configuration.section import Section
 from monitor.configuration.sources import read_source
 from monitor.configuration.text_kinds import FilePath, Flag, Text
 from monitor.pipeline import IngestOptions
-from monitor.sources.apart import would_be_read
-from monitor.sources.kafka_options import KafkaOptions
 
 MOST_MODELS = 50
 MOST_SOURCES = 50
@@ -59,8 +58,9 @@ def read_document(document: Document, cron_problem: CronProblem | None = None) -
     _check_names(sources)
     _check_names(models)
     _check_fed(sources, models)
-    _check_apart(storage_section, storage, sources)
+    check_overlaps(storage_section, storage, sources)
     _check_segments(limits_section, limits, models)
+    remark_on_ages([source for _, source in sources if source is not None], models)
     return Config(
         storage=storage,
         sources=tuple(source for _, source in sources if source is not None),
@@ -126,35 +126,6 @@ def _check_fed(sources: Read[SourceConfig], models: Read[ModelConfig]) -> None:
         if sources and model is not None and model.name not in fed:
             expected = "a source that takes its records"
             section.tell("name", expected, f"{model.name!r} in the list `models` of none")
-
-
-def _check_apart(section: Section, storage: Storage, sources: Read[SourceConfig]) -> None:
-    """Note directories and topics that are read twice, or hold what cpcmon itself writes."""
-    lines: dict[tuple[str, str], int] = {}
-    for one, source in sources:
-        if source is None:
-            continue
-        options = source.options
-        if isinstance(options, KafkaOptions):
-            _check_topics(one, options, lines)
-            continue
-        if section.clean and would_be_read(storage.path, options):
-            section.tell("path", f"a folder that source {source.name!r} does not read", "one that it does")
-        place = (os.path.realpath(options.path), options.pattern)
-        if place in lines:
-            expected = "a directory and pattern of its own, since every record would count twice"
-            one.tell("path", expected, f"those of line {lines[place]}")
-        lines.setdefault(place, one.line("path"))
-
-
-def _check_topics(section: Section, options: KafkaOptions, lines: dict[tuple[str, str], int]) -> None:
-    key = "pattern" if options.pattern is not None else "topics"
-    for topic in options.topics or (options.pattern or "",):
-        place = (options.address, topic)
-        if place in lines:
-            expected = "topics of its own, since every record would count twice"
-            section.tell(key, expected, f"{topic} again, as in line {lines[place]}")
-        lines.setdefault(place, section.line(key))
 
 
 def _check_segments(section: Section, limits: Limits, models: Sequence[tuple[Section, ModelConfig | None]]) -> None:

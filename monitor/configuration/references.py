@@ -1,6 +1,6 @@
 """What the configuration names is opened: the references, and with them what the windows will cost."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from monitor.configuration.config import Config, ModelConfig
@@ -116,7 +116,7 @@ class _Loading:
         self.problems.append(Problem(self.config.line_of(path), path, expected, found))
 
 
-def window_costs(loaded: Loaded) -> Iterator[tuple[str, int]]:
+def window_costs(loaded: Sequence[tuple[ModelConfig, Reference | None]]) -> Iterator[tuple[str, int]]:
     """Yield the most bytes that the windows of each model may come to take."""
     for model, reference in loaded:
         if reference is not None:

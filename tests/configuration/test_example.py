@@ -1,5 +1,6 @@
 """The example holds every setting beside its default, and can be used as it is."""
 
+import re
 import shutil
 from pathlib import Path
 
@@ -9,15 +10,9 @@ from monitor.configuration.references import load_models
 from monitor.core.alerts import Kind
 from monitor.core.segments import Segmentation
 from monitor.reference_file import Reference
+from monitor.sources.kafka_options import KafkaOptions
 from monitor.sources.options import DirectoryOptions
-from tests.configuration.settings import (
-    EXAMPLE,
-    asked,
-    asked_by_path,
-    everything_in_the_example,
-    leaves,
-    without_places,
-)
+from tests.configuration.settings import EXAMPLE, asked, asked_by_path, places_in_the_example
 
 LINES = EXAMPLE.read_text(encoding="utf-8").splitlines()
 
@@ -41,19 +36,37 @@ def test_the_example_can_be_used_as_it_is(tmp_path: Path, reference: Reference) 
     assert config == Config(Storage(tmp_path / "state"), (source,), (plain,), digest=config.digest, file=file)
 
 
+def test_the_kafka_source_of_the_example_has_the_defaults_of_the_code(tmp_path: Path, reference: Reference) -> None:
+    """With the "#" taken away from its lines, except those that say that there is no default."""
+    before, marker, after = EXAMPLE.read_text(encoding="utf-8").partition("  #- name: stream")
+    source, models, rest = (marker + after).partition("\nmodels:\n")
+    lines = [re.sub(r"^( *)#(?=- |\w+:)", r"\1", line) for line in source.splitlines() if _has_a_default(line)]
+    file = tmp_path / "config.yaml"
+    file.write_text(before + "\n".join(lines) + models + rest, encoding="utf-8")
+    reference.save(tmp_path / "density.ref")
+    config = read_config(file)
+    options = KafkaOptions(("kafka:9092",), "cpcmon", ("predictions",))
+    assert config.sources[1:] == (SourceConfig("stream", options),)
+    assert load_models(config) == [(config.models[0], reference)]
+
+
+def _has_a_default(line: str) -> bool:
+    if "sasl:" in line or "mechanism:" in line:
+        return False  # who is asked for nothing has no user
+    return "no default" not in line or "topics:" in line
+
+
 def test_the_example_holds_exactly_the_settings_that_the_code_reads() -> None:
     """No setting is a secret, and none is made up."""
-    known = asked()
-    found = {without_places(path) for path, _, _ in leaves(everything_in_the_example(), set(known))}
-    assert found == set(known)
+    assert {path for path, _, _ in places_in_the_example()} == set(asked())
 
 
 def test_every_setting_of_the_example_shows_its_default() -> None:
     """At least once, read as the code reads it; the others say that there is none."""
-    places = list(leaves(everything_in_the_example(), set(asked())))
+    places = list(places_in_the_example())
     wrong = []
     for path, settings in asked().items():
-        here = [(line, node) for place, line, node in places if without_places(place) == path]
+        here = [(line, node) for place, line, node in places if place == path]
         defaults = {one.default_text() for one in settings}
         if defaults <= {"required", "none"}:
             word = "required" if "required" in defaults else "no default"
@@ -68,8 +81,8 @@ def test_every_setting_of_the_example_shows_its_default() -> None:
 def test_what_is_left_out_in_the_example_could_be_written() -> None:
     """The values beside settings that are commented out are of their kinds."""
     known = asked()
-    for path, _, node in leaves(everything_in_the_example(), set(known)):
-        known[without_places(path)][0].kind.read(node)
+    for path, _, node in places_in_the_example():
+        known[path][0].kind.read(node)
 
 
 def test_a_setting_that_is_asked_for_in_an_absent_section_is_known() -> None:

@@ -12,14 +12,18 @@ from tests.configuration.settings import asked
 from tests.conftest import ROOT
 
 PAGE = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+KAFKA_ONLY = {"sources[].dead_letters.", "sources[].tls.", "sources[].sasl."}
 
 
 def _tables() -> dict[str, tuple[str, str]]:
-    """Return kind and default of each setting in the tables, by its path."""
+    """Return kind and default of each setting in the tables, by the name that `asked` has for it."""
     found = {}
     for section in PAGE.partition("\n## Settings\n")[2].partition("\n## Alerts\n")[0].split("\n### ")[1:]:
         title = re.match(r"`([^`]+)`", section)
         prefix = f"{title.group(1)}." if title else ""
+        type_ = re.match(r"`sources\[\]` of type `(\w+)`", section)
+        if type_ or prefix in KAFKA_ONLY:
+            prefix = prefix.replace("[]", f"[{type_.group(1) if type_ else 'kafka'}]")
         for name, kind, default in re.findall(r"^\| `(\w+)` \| (.*?) \| (.*?) \| .* \|$", section, re.MULTILINE):
             found[prefix + name] = (kind, default)
     return found
