@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.daemon.process import write_reference
+from tests.kafka.conftest import kafka, real_kafka, run_folder, secured_kafka
 from tests.strategies import Integers, Singles
+
+__all__ = ["Site", "kafka", "real_kafka", "run_folder", "secured_kafka", "site"]
 
 CONFIG = """\
 storage: {{path: state}}

@@ -1,0 +1,54 @@
+"""A million records from a topic: none lost, windows as the oracle has them, memory where it was."""
+
+import json
+import time
+
+from tests.daemon.conftest import Site
+from tests.daemon.kafka_site import KafkaSite, assert_equals_the_oracle, holds, taken
+from tests.daemon.process import LIMIT, one, running
+from tests.daemon.test_scale import resident
+from tests.kafka.producing import Writer
+from tests.kafka.topics import Topics
+from tests.strategies import synthetic
+
+RECORDS, PARTITIONS, IN_A_MESSAGE = 1_000_000, 4, 100
+MESSAGES = RECORDS // PARTITIONS // IN_A_MESSAGE
+
+
+def _messages(seed: int) -> list[bytes]:
+    """Return the messages of one partition: batches of records, the same thousand outputs in ever other orders."""
+    vectors = [[round(float(p), 6) for p in vector] for vector in synthetic(1000, 3, seed=seed, sharpness=2.0)[0]]
+    texts = [json.dumps({"probs": vector}) for vector in vectors]
+    step = 7
+    return [
+        f"[{', '.join(texts[(number * step + row) % len(texts)] for row in range(IN_A_MESSAGE))}]".encode()
+        for number in range(MESSAGES)
+    ]
+
+
+def test_a_million_records_are_taken_in_and_leave_memory_where_a_fifth_of_them_had_brought_it(
+    site: Site, kafka: Topics
+) -> None:
+    topic = kafka.create_topic(partitions=PARTITIONS)
+    reading = KafkaSite(site, kafka.bootstrap, topic, window=75)
+    reading.configure()
+    writer = Writer(kafka.bootstrap, topic)
+    for partition in range(PARTITIONS):
+        writer.enqueue(_messages(seed=partition + 1), partition)
+    writer.flush()
+    name, _ = taken(RECORDS)
+    after_a_fifth = 0
+    with running(site.config) as process:
+        deadline = time.monotonic() + 8 * LIMIT
+        while (came := process.metrics().get(name, 0.0)) < RECORDS:
+            assert time.monotonic() < deadline, f"{came} records:\n{process.log}"
+            if not after_a_fifth and came >= RECORDS / 5:
+                after_a_fifth = resident(process)
+            time.sleep(0.1)
+        page = process.wait_for(*holds(75 * PARTITIONS))
+        assert page[name] == RECORDS
+        assert one(page, "cpcmon_source_events_total", event="messages_read") == RECORDS / IN_A_MESSAGE
+        assert_equals_the_oracle(page, "all", reading.oracle().estimates(reading.held(writer.truth)))
+        assert after_a_fifth > 0
+        assert resident(process) - after_a_fifth < 48 << 20
+        assert process.stop() == 0
