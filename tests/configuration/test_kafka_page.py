@@ -1,0 +1,85 @@
+"""What `docs/kafka.md` promises is so."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from monitor.configuration.reading import read_config
+from monitor.configuration.references import load_models
+from monitor.decode.arrived import Pointer
+from monitor.decode.rejections import Reason
+from monitor.reference_file import Reference
+from monitor.sources.kafka_counted import Counted
+from monitor.sources.kafka_dead_letters import letters
+from monitor.sources.kafka_options import KafkaOptions, Mechanism, SaslOptions
+from monitor.sources.kafka_partition import Partition
+from monitor.sources.kafka_trouble import Kind, Trouble, sentence
+from tests.conftest import ROOT
+from tests.web.certificates import Authority
+
+PAGE = (ROOT / "docs" / "kafka.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
+def test_every_configuration_on_the_page_can_be_used(tmp_path: Path, reference: Reference, block: str) -> None:
+    """With the files that it names beside it; and none is worth a remark."""
+    authority = Authority(tmp_path, "ca")
+    authority.pair.cert.rename(tmp_path / "ca.pem")
+    authority.pair.key.rename(tmp_path / "ca.key.pem")
+    own = Authority(tmp_path, "cpcmon").pair
+    own.cert.rename(tmp_path / "cpcmon.pem")
+    for name in ("password", "token"):
+        (tmp_path / name).write_text("ZZPATIENT\n")
+    reference.save(tmp_path / "density.ref")
+    file = tmp_path / "config.yaml"
+    file.write_text(block, encoding="utf-8")
+    config = read_config(file)
+    assert load_models(config)
+    assert config.remarks == ()
+    assert isinstance(config.sources[0].options, KafkaOptions)
+
+
+def test_the_page_has_configurations() -> None:
+    """A pattern that finds none would otherwise pass."""
+    assert len(BLOCKS) == 5
+
+
+def test_the_page_lists_exactly_what_is_counted() -> None:
+    """The closed list, in its order."""
+    _, _, section = PAGE.partition("## What is counted")
+    assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == [str(name) for name in Counted]
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        Trouble(Kind.UNREACHABLE, "connection refused"),
+        Trouble(Kind.TLS, "a certificate that is not trusted"),
+        Trouble(Kind.AUTHENTICATION, "a refusal"),
+        Trouble(Kind.AUTHORIZATION, ""),
+        Trouble(Kind.UNKNOWN_TOPIC, "none; create it, or grant Describe on it"),
+        Trouble(Kind.FENCED, ""),
+    ],
+    ids=lambda trouble: str(trouble.kind),
+)
+def test_the_sentences_on_the_page_are_those_that_are_said(trouble: Trouble) -> None:
+    sasl = SaslOptions(Mechanism.SCRAM_SHA_512, "cpcmon", Path("password"))
+    options = KafkaOptions(("kafka:9092",), "cpcmon", ("predictions",), instance_id="cpcmon-0", sasl=sasl)
+    said = sentence(trouble, options).removeprefix("kafka kafka:9092: ")
+    (row,) = [line for line in PAGE.splitlines() if f"`{trouble.kind.counted}`." in line]
+    told = re.findall(r"`(expected [^`]+)`", row)
+    assert told
+    assert all(said.startswith(one.removesuffix(" …")) for one in told)
+
+
+def test_a_dead_letter_holds_what_the_page_says() -> None:
+    """In its value, and as headers."""
+    pointer = Pointer(Reason.BAD_SUM, 2, 7, 120, "3fa2c81b", "probs: list[3]")
+    (letter,) = letters(Partition("predictions", 3), [pointer], [7], None)
+    section = PAGE.partition("## Dead letters")[2].partition("\n## ")[0]
+    assert letter.key == b"predictions/3/7"
+    for name, _ in letter.headers:
+        assert f"`{name.removeprefix('cpcmon.')}`" in section
+    assert f"headers `{letter.headers[0][0]}`" in section
