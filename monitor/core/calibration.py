@@ -73,7 +73,7 @@ class Calibration:
         if not isinstance(result, Estimate):
             return result
         interval = self.intervals.interval(name, result.accuracy, result.records)
-        return Estimate(result.accuracy, result.records, interval, result.prediction_sets)
+        return Estimate(result.accuracy, result.records, interval, result.prediction_sets, result.unclipped)
 
 
 def calibrate(

@@ -1,5 +1,6 @@
 """All estimators together: calibrated on one reference, asked about one window."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, cast
@@ -131,8 +132,9 @@ def answer_measured(ready: Iterable[Ready], window: Measured, failed: Failed | N
 
 def _checked(name: str, result: Result) -> Result:
     """Refuse a number that is no accuracy, NaN among them: it must never reach a gauge."""
-    if isinstance(result, Estimate) and not 0.0 <= result.accuracy <= 1.0:
-        raise ArithmeticError(f"{name}: expected an accuracy from 0 to 1, found {result.accuracy!r}")
+    if isinstance(result, Estimate) and not (0.0 <= result.accuracy <= 1.0 and math.isfinite(result.total)):
+        found = result.accuracy if result.unclipped is None else result.unclipped
+        raise ArithmeticError(f"{name}: expected an accuracy from 0 to 1, found {found!r}")
     return result
 
 

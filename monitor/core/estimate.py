@@ -37,6 +37,13 @@ class Estimate(NamedTuple):
     records: int
     interval: Interval | None = None
     prediction_sets: PredictionSets | None = None
+    unclipped: float | None = None
+    """The value before it was brought within 0 and 1; None where it lay there."""
+
+    @property
+    def total(self) -> float:
+        """The estimate times its records, not clipped: what replicas add up, since a clipped sum is no sum of the clipped."""
+        return self.records * (self.accuracy if self.unclipped is None else self.unclipped)
 
 
 class NoEstimate(NamedTuple):
@@ -48,6 +55,12 @@ class NoEstimate(NamedTuple):
 
 
 Result = Estimate | NoEstimate
+
+
+def brought_within(value: float, records: int, prediction_sets: PredictionSets | None = None) -> Estimate:
+    """Return the estimate nearest to a value that may lie beyond 0 or 1, and the value with it."""
+    accuracy = clipped(value)
+    return Estimate(accuracy, records, None, prediction_sets, None if accuracy == value else value)
 
 
 def clipped(accuracy: float) -> float:

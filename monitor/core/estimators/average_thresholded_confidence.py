@@ -6,7 +6,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from monitor.core.estimate import Estimate
+from monitor.core.estimate import Estimate, brought_within
 from monitor.core.estimators.base import Means
 from monitor.core.labelled import LabelledOutputs
 from monitor.core.scores import Floats, Scores
@@ -58,7 +58,7 @@ class _ThresholdedScore(ABC):
         """Add the share above and the tied share's part."""
         del mean_confidence
         # The weight's rounding can carry a full window a hair past 1.
-        return Estimate(min(1.0, means[0] + self.tie_weight * means[1]), records)
+        return brought_within(means[0] + self.tie_weight * means[1], records)
 
 
 class ThresholdedConfidence(_ThresholdedScore):

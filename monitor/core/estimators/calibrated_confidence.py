@@ -5,7 +5,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from monitor.core.estimate import Estimate, clipped
+from monitor.core.estimate import Estimate, brought_within
 from monitor.core.estimators.base import Means
 from monitor.core.labelled import LabelledOutputs
 from monitor.core.scores import Floats, Scores
@@ -46,7 +46,7 @@ class CalibratedConfidence:
     def estimate(self, means: Means, records: int, mean_confidence: float) -> Estimate:
         """Return the mean of the fitted accuracies."""
         del mean_confidence
-        return Estimate(clipped(means[0]), records)
+        return brought_within(means[0], records)
 
 
 def _knot(scores: Scores) -> Floats:

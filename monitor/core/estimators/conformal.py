@@ -17,7 +17,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from monitor.core.estimate import Estimate, NoEstimate, PredictionSets, Result, Why, clipped
+from monitor.core.estimate import Estimate, NoEstimate, PredictionSets, Result, Why, brought_within
 from monitor.core.estimators.base import Means
 from monitor.core.labelled import LabelledOutputs
 from monitor.core.scores import Floats, Scores, Singles
@@ -71,7 +71,7 @@ class _Plain(Conformal):
             mean_score /= 1.0 - empty
         elif self.empty_sets is EmptySets.TOP:
             mean_score += confidence_if_empty
-        return Estimate(min(1.0, mean_score), records, prediction_sets=PredictionSets(size, empty))
+        return brought_within(mean_score, records, PredictionSets(size, empty))
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +123,7 @@ class _Anchored(Conformal):
     def estimate(self, means: Means, records: int, mean_confidence: float) -> Estimate:
         """Shift the reference accuracy by the change in CPC."""
         change = means[0] - self.reference_mean(mean_confidence)
-        sets = PredictionSets(means[1], means[2])
-        return Estimate(clipped(self.accuracy + change), records, prediction_sets=sets)
+        return brought_within(self.accuracy + change, records, PredictionSets(means[1], means[2]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from monitor.core.estimate import Estimate, clipped
+from monitor.core.estimate import Estimate, brought_within
 from monitor.core.estimators.base import Means
 from monitor.core.labelled import LabelledOutputs
 from monitor.core.scores import Floats, Scores
@@ -37,4 +37,4 @@ class DifferenceOfConfidences:
         """Shift the reference accuracy by the change in mean confidence."""
         del mean_confidence
         change = means[0] - self.confidence
-        return Estimate(clipped(self.accuracy + (abs(change) if self.absolute else change)), records)
+        return brought_within(self.accuracy + (abs(change) if self.absolute else change), records)
