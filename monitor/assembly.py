@@ -64,7 +64,8 @@ def assemble(
     kept = {**state.kept(), **unwritten}
     evaluators = {}
     for model in config.models:
-        evaluators[model.name] = Evaluator(model, references[model.name], ingestion)
+        shared = config.is_shared(model.name)
+        evaluators[model.name] = Evaluator(model, references[model.name], ingestion, shared=shared)
         evaluators[model.name].restore(kept.get(key_of(model.name)))
     for name in kept:
         kind, _, model_name = name.partition(":")

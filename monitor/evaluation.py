@@ -26,6 +26,8 @@ log = logging.getLogger("cpcmon")
 
 _LEAST_STALE_SECONDS = 3600.0
 _GAPS_UNTIL_STALE = 3.0
+_PART_OF_A_WHOLE = {WindowState.WARMING, WindowState.TOO_FEW_RECORDS, WindowState.STALE}
+"""States in which the records are good, but too few or too old for an answer of their own."""
 _TIED_REFERENCE = 0.5
 """Where so many records of the reference share their confidence, rounded outputs look one-hot and yet are meant."""
 
@@ -58,8 +60,11 @@ class Evaluator:
     snapshots: Snapshots
     told: tuple[tuple[str, str, str], ...] = ()
     """Model, segment and name of the alerts that were firing before the start: people know of them."""
+    shared: bool = False
+    """Whether other processes read other records of the model, so that answers are put together from all."""
     _windows: dict[Segment, _Watched] = field(default_factory=dict)
-    _restored: dict[Segment, Remembered] = field(default_factory=dict)
+    _absent: dict[Segment, Remembered] = field(default_factory=dict)
+    """Windows that are remembered and not there: not restored yet, or on their way from one process to another."""
     _versions: Versions = field(init=False)
     _counted: tuple[int, int] | None = None
     _last: float | None = None
@@ -89,12 +94,13 @@ class Evaluator:
         if memory.versions.of == self._version:
             # Otherwise what was another version then may be the right one now.
             self._versions = memory.versions
-        self._restored = {one.segment: one for one in memory.windows}
+        self._absent = {one.segment: one for one in memory.windows}
         self.told = tuple((self.name, segment, alert) for segment, alert in memory.firing())
 
     def remembered(self) -> bytes:
         """Return what the next start needs."""
-        return Memory(self._versions, tuple(watched.kept for watched in self._windows.values())).to_bytes()
+        kept = {**self._absent, **{segment: watched.kept for segment, watched in self._windows.items()}}
+        return Memory(self._versions, tuple(kept.values())).to_bytes()
 
     def evaluate(self, now: float, running: float, awake: float) -> ModelReport:
         """Judge all windows as of `now`, Unix time.
@@ -111,13 +117,11 @@ class Evaluator:
         elapsed = 0.0 if self._last is None else max(0.0, awake - self._last)
         self._last = awake
         errors: Counter[str] = Counter()
-        gone = self._windows.keys() - taken.windows.keys()
-        for segment in gone:
-            del self._windows[segment]
         segments = []
         for segment, window in taken.windows.items():
             view = _Look(window, taken.catching_up, self._versions.mismatch, look, now, running, elapsed)
             segments.append(self._judge(segment, view, self.reference, errors))
+        segments += self._missing(taken)
         return ModelReport(
             self.name,
             now,
@@ -127,18 +131,28 @@ class Evaluator:
             look,
             self.config.segmentation.most_segments if self.config.segmentation.split_by else 0,
             MappingProxyType(dict(errors)),
+            self.config.minimum_records,
         )
+
+    def _missing(self, taken: ModelSnapshot) -> list[SegmentReport]:
+        """Return windows that are remembered and not there, held until it is known that they will not come."""
+        for segment in self._windows.keys() - taken.windows.keys():
+            self._absent[segment] = self._windows.pop(segment).kept
+        most = self.config.segmentation.most_segments if taken.catching_up else 0
+        for segment in list(self._absent)[: max(0, len(self._absent) - most)]:
+            del self._absent[segment]
+        return [self._held(kept, WindowState.CATCHING_UP) for kept in self._absent.values()]
 
     def not_evaluated(self) -> ModelReport:
         """Return what is known before the first evaluation, should that fail: what fired before the start is held."""
-        segments = {ALL: None, **dict.fromkeys(self._restored)}
-        kept = (self._restored.get(segment) or Remembered(segment) for segment in segments)
+        segments = {ALL: None, **dict.fromkeys(self._absent)}
+        kept = (self._absent.get(segment) or Remembered(segment) for segment in segments)
         return ModelReport(self.name, 0.0, 0.0, None, tuple(self._held(one, WindowState.ERROR) for one in kept))
 
     def _unjudged(self) -> tuple[SegmentReport, ...]:
         """Return windows of a model without a reference; what fired when it still had one is held."""
-        for segment in {ALL: None, **dict.fromkeys(self._restored)}:
-            self._windows.setdefault(segment, _Watched(self._restored.get(segment) or Remembered(segment)))
+        for segment in {ALL: None, **dict.fromkeys(self._absent)}:
+            self._windows.setdefault(segment, _Watched(self._absent.get(segment) or Remembered(segment)))
         return tuple(self._held(watched.kept, WindowState.NO_REFERENCE) for watched in self._windows.values())
 
     def _held(self, kept: Remembered, state: WindowState) -> SegmentReport:
@@ -166,10 +180,11 @@ class Evaluator:
         kept.quiet_seconds = quiet
         records = window.totals.records
         kept.had_enough |= records >= self.config.minimum_records
-        state = self._state(look, kept, without_records)
+        stale = without_records > self._stale_after(window)
+        state = self._state(look, kept, stale=stale)
         report = SegmentReport(segment, records, state, last_record_at=window.newest_at)
-        if state is WindowState.OK:
-            report = self._estimated(report, window, errors)
+        if state is WindowState.OK or (self.shared and records and state in _PART_OF_A_WHOLE):
+            report = self._estimated(report, window, errors, fresh=not stale)
         if report.state is WindowState.OK:
             kept.last_valid_at = look.now
         facts = Facts(
@@ -189,7 +204,7 @@ class Evaluator:
 
     def _watched(self, segment: Segment, look: "_Look") -> _Watched:
         if segment not in self._windows:
-            kept = self._restored.pop(segment, None) or Remembered(segment)
+            kept = self._absent.pop(segment, None) or Remembered(segment)
             before = look.window.came_before
             self._windows[segment] = _Watched(
                 kept,
@@ -198,12 +213,14 @@ class Evaluator:
             )
         return self._windows[segment]
 
-    def _state(self, look: "_Look", kept: Remembered, stale_seconds: float) -> WindowState:
+    def _stale_after(self, window: WindowSnapshot) -> float:
+        if self.config.stale_after_seconds is not None:
+            return self.config.stale_after_seconds
+        return max(_LEAST_STALE_SECONDS, _GAPS_UNTIL_STALE * window.usual_gap_seconds)
+
+    def _state(self, look: "_Look", kept: Remembered, *, stale: bool) -> WindowState:
         """Say whether a window can be judged; of several reasons why not, the one that explains the others."""
         records = look.window.totals.records
-        stale_after = self.config.stale_after_seconds
-        if stale_after is None:
-            stale_after = max(_LEAST_STALE_SECONDS, _GAPS_UNTIL_STALE * look.window.usual_gap_seconds)
         if look.catching_up:
             return WindowState.CATCHING_UP
         if look.version_mismatch:
@@ -212,11 +229,13 @@ class Evaluator:
             return WindowState.DEGRADED_INPUT
         if records < max(1, self.config.minimum_records):
             return WindowState.TOO_FEW_RECORDS if kept.had_enough else WindowState.WARMING
-        if stale_seconds > stale_after:
-            return WindowState.STALE
-        return WindowState.OK
+        return WindowState.STALE if stale else WindowState.OK
 
-    def _estimated(self, report: SegmentReport, window: WindowSnapshot, errors: Counter[str]) -> SegmentReport:
+    def _estimated(
+        self, report: SegmentReport, window: WindowSnapshot, errors: Counter[str], *, fresh: bool
+    ) -> SegmentReport:
+        """Ask the estimators. Where nothing can be said of the window alone, they only give its part of the whole."""
+
         def failed(estimator: str, error: Exception) -> None:
             if not errors[estimator]:
                 log.error("estimator %s of %s failed: %s: %s", estimator, self.name, type(error).__name__, error)
@@ -226,7 +245,12 @@ class Evaluator:
             found = window.totals.estimate(self.config.variants, failed)
         except Exception as error:  # noqa: BLE001 - one window that fails must not silence the others
             failed(CONSENSUS, error)
-            return replace(report, state=WindowState.ERROR)
+            return replace(report, state=WindowState.ERROR) if report.state is WindowState.OK else report
+        if self.shared:
+            answers = {name: one for name, one in found.estimators.items() if isinstance(one, Estimate)}
+            report = replace(report, parts=MappingProxyType(answers), fresh=fresh)
+        if report.state is not WindowState.OK:
+            return report
         said = isinstance(found.estimators[CONSENSUS], Estimate)
         return replace(
             report,

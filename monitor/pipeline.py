@@ -86,6 +86,8 @@ class Ingestion:
         self.holdings = Holdings(self._models)
         """The windows by shard; only for the thread that ticks."""
         self._sources = sources
+        self._held: Counter[str] = Counter()
+        """How many shards of each source are held, for those who must not wait for the lock."""
         self._options = options or IngestOptions()
         self._lock = threading.Lock()
         # From the first instant: a page that shows them at 0 until the windows are rebuilt looks as if all came again.
@@ -106,6 +108,11 @@ class Ingestion:
     def models(self) -> Mapping[str, WatchedModel]:
         """The models by name."""
         return MappingProxyType(self._models)
+
+    @property
+    def sources(self) -> Sequence[Source]:
+        """The sources, for those who know what sort they are."""
+        return self._sources
 
     @property
     def paused(self) -> str | None:
@@ -159,7 +166,11 @@ class Ingestion:
 
     def catching_up(self, now: float, running: float | None = None) -> bool:
         """Tell whether so much is unread, or may be, that estimates are of the past; `running` is the clock of ticks."""
-        return self._unread.too_much(now, running)
+        return self._unread.too_much(now, running) or any(map(self._waits_for_shards, self._sources))
+
+    def _waits_for_shards(self, source: Source) -> bool:
+        """Tell whether nobody knows yet which shards of a source are ours: windows are missing that may come back."""
+        return source.sharded and not self._held[source.name] and source.ready() is not None
 
     def totals(self, model: str) -> dict[Segment, WindowTotals]:
         """Return a snapshot of a model's windows; may be called by any thread."""
@@ -314,6 +325,7 @@ class Ingestion:
             with self._lock:
                 self.holdings.hold(shard, models)
                 self._arrivals.restore(restored.last_arrivals)
+        self._held[source.name] = len(self._owned(source))
         if delivery.reset:
             self._reset((source.name, delivery.shard), now)
 

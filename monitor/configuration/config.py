@@ -130,6 +130,13 @@ class Config:
     remarks: tuple[str, ...] = ()
     """What is allowed, but worth a thought; never a secret."""
 
+    def is_shared(self, model: str) -> bool:
+        """Tell whether other processes may read other records of a model, as members of one consumer group do."""
+        return any(
+            isinstance(source.options, KafkaOptions) and (not source.models or model in source.models)
+            for source in self.sources
+        )
+
     def line_of(self, path: str) -> int:
         """Return the line of a setting, or of the nearest group around it that the file holds."""
         while path and path not in self.lines:

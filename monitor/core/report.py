@@ -10,6 +10,7 @@ from monitor.core.segments import Segment, name_of
 from monitor.core.window_state import WindowState
 
 _NONE: Mapping[str, Result] = MappingProxyType({})
+_NO_PARTS: Mapping[str, Estimate] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,13 @@ class SegmentReport:
     last_valid_at: float | None = None
     """When the window was last judged and something could be said, in Unix seconds."""
     alerts: tuple[AlertStatus, ...] = ()
+    parts: Mapping[str, Estimate] = field(default_factory=lambda: _NO_PARTS)
+    """By estimator, what the records here add to the answer over all processes that share the model's records.
+
+    There also where they are too few, or too old, for an answer of their own. Empty for a model that nobody else reads.
+    """
+    fresh: bool = False
+    """Whether records came so lately that the parts speak of the present."""
 
     @property
     def name(self) -> str:
@@ -89,3 +97,5 @@ class ModelReport:
     most_segments: int = 0
     errors: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     """For each estimator that failed in this evaluation, in how many windows."""
+    minimum_records: int | None = None
+    """How many a window must hold before its accuracy is said; None where nothing could be said anyway."""

@@ -1,0 +1,224 @@
+"""A model whose records several processes share: alerts while partitions come and go, and what each adds to the whole."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from monitor.configuration.config import ModelConfig
+from monitor.core.alerts import Phase, Rule
+from monitor.core.estimate import Estimate
+from monitor.core.estimators.consensus import CONSENSUS
+from monitor.core.report import ModelReport
+from monitor.core.segments import Segmentation
+from monitor.core.totals import Gauge, WindowTotals, totals_of
+from monitor.core.window import Bounds
+from monitor.core.window_state import WindowState
+from monitor.evaluation import Evaluator
+from monitor.reference_file import Reference
+from tests.evaluation.driver import named, whole
+from tests.pipeline.lines import NOW, REFERENCE, line
+from tests.pipeline.shards import Log, Replica
+from tests.strategies import synthetic
+
+P, Q = "predictions/0", "predictions/1"
+SITE_A, SITE_B = "site=A", "site=B"
+ALWAYS = Rule("accuracy_low", below=1.0, on="value", for_seconds=0.0, new_records=0.0, hysteresis=0.0)  # type: ignore[arg-type]  # its word
+SPLIT = (("site",),)
+HOUR = 3600.0
+
+
+class Member:
+    """A process that owns some partitions and judges what it has, at times that the test tells."""
+
+    def __init__(self, folder: Path, log: Log, *, minimum: int = 5, remembered: bytes | None = None) -> None:
+        self.replica = Replica(folder, log, bounds=Bounds(records=50), split_by=SPLIT)
+        config = ModelConfig(
+            "density",
+            None,
+            bounds=Bounds(records=50),
+            segmentation=Segmentation(SPLIT),
+            minimum_records=minimum,
+            alerts=(ALWAYS,),
+        )
+        self.evaluator = Evaluator(config, REFERENCE, self.replica.ingestion, shared=True)
+        self.evaluator.restore(remembered)
+        self._seconds = 0.0
+
+    def waits(self, sentence: str | None) -> None:
+        """Let the source say what it waits for."""
+        self.replica.source.ready = lambda: sentence  # type: ignore[method-assign]
+
+    def evaluate(self, after: float = 60.0, *, looks: bool = True) -> ModelReport:
+        """Judge, after a while, and after a look at the partitions."""
+        self._seconds += after
+        if looks:
+            self.replica.ingestion.tick(NOW + self._seconds, self._seconds)
+        return self.evaluator.evaluate(NOW + self._seconds, self._seconds, self._seconds)
+
+
+@pytest.fixture
+def log() -> Log:
+    """Two partitions, each with the records of one site."""
+    return {P: [line(n, site="A") for n in range(20)], Q: [line(n, site="B") for n in range(100, 120)]}
+
+
+def fired(member: Member, log: Log) -> None:
+    """Bring all alerts of both sites to fire."""
+    member.replica.own(P, Q)
+    member.evaluate()
+    for partition, site in ((P, "A"), (Q, "B")):
+        log[partition] += [line(n + len(log[partition]), site=site) for n in range(1000, 1005)]
+    member.replica.tick()
+    report = member.evaluate()
+    assert {one.name: one.alerts[0].phase for one in report.segments} == dict.fromkeys(
+        ("all", SITE_A, SITE_B), Phase.FIRING
+    )
+
+
+def test_an_alert_of_a_segment_whose_partition_is_on_its_way_is_held(tmp_path: Path, log: Log) -> None:
+    """The group lets go of everything and gives it back: nobody is told that all is well in between."""
+    member = Member(tmp_path / "state", log)
+    fired(member, log)
+    member.waits("the group")
+    member.replica.own()
+    report = member.evaluate()
+    for site in (SITE_A, SITE_B):
+        (alert,) = named(report, site).alerts
+        assert (named(report, site).state, alert.phase, alert.held) == (WindowState.CATCHING_UP, Phase.FIRING, True)
+    member.waits(None)
+    member.replica.own(P, Q)
+    assert named(member.evaluate(), SITE_A).alerts[0].phase is Phase.FIRING
+
+
+def test_an_alert_of_a_segment_that_went_to_another_process_is_dropped(tmp_path: Path, log: Log) -> None:
+    """It is that process's to tell; here it would fire for ever."""
+    member = Member(tmp_path / "state", log)
+    fired(member, log)
+    member.replica.own(Q)
+    report = member.evaluate()
+    assert {one.name for one in report.segments} == {"all", SITE_B}
+    member.replica.own(P, Q)
+    assert named(member.evaluate(), SITE_A).alerts[0].phase is not Phase.FIRING
+
+
+def test_a_restart_before_the_group_gives_partitions_forgets_no_firing_alert(tmp_path: Path, log: Log) -> None:
+    """Not even when it is killed once more before it has any."""
+    member = Member(tmp_path / "state", log)
+    fired(member, log)
+    remembered = member.evaluator.remembered()
+    for _ in range(2):
+        member.replica.kill()
+        member = Member(tmp_path / "state", log, remembered=remembered)
+        member.waits("the group")
+        member.replica.tick()
+        report = member.evaluate()
+        assert {one.name: one.alerts[0].firing for one in report.segments} == dict.fromkeys(
+            ("all", SITE_A, SITE_B), True
+        )
+        remembered = member.evaluator.remembered()
+    member.waits(None)
+    member.replica.own(P, Q)
+    report = member.evaluate()
+    assert [named(report, site).alerts[0].phase for site in (SITE_A, SITE_B)] == [Phase.FIRING] * 2
+
+
+def test_what_was_remembered_and_does_not_come_is_dropped_once_it_is_known(tmp_path: Path, log: Log) -> None:
+    member = Member(tmp_path / "state", log)
+    fired(member, log)
+    remembered = member.evaluator.remembered()
+    member.replica.kill()
+    member = Member(tmp_path / "state", log, remembered=remembered)
+    member.replica.own(Q)
+    assert {one.name for one in member.evaluate().segments} == {"all", SITE_B}
+    assert SITE_A.encode() not in member.evaluator.remembered()
+    assert b'"A"' not in member.evaluator.remembered()
+
+
+def test_absent_segments_are_never_more_than_a_model_may_have(tmp_path: Path, log: Log) -> None:
+    """While a long backlog is read, segments come and go by the thousand."""
+    member = Member(tmp_path / "state", log)
+    fired(member, log)
+    few = Segmentation(SPLIT, most_segments=1)
+    member.evaluator.config = replace(member.evaluator.config, segmentation=few)
+    member.waits("the group")
+    member.replica.own()
+    assert len(member.evaluate().segments) == 2
+
+
+def test_a_source_that_is_not_ready_but_holds_partitions_is_not_catching_up(tmp_path: Path, log: Log) -> None:
+    """One topic of several is missing: the others are read, and their windows are whole."""
+    member = Member(tmp_path / "state", log)
+    member.replica.own(P, Q)
+    member.waits("a topic")
+    assert whole(member.evaluate()).valid
+
+
+# What each process adds
+
+
+def test_a_share_below_the_minimum_gives_its_part_and_no_estimate(tmp_path: Path, log: Log) -> None:
+    member = Member(tmp_path / "state", log, minimum=1000)
+    member.replica.own(P, Q)
+    report = whole(member.evaluate())
+    assert (report.state, report.results, report.valid) == (WindowState.WARMING, {}, False)
+    assert report.parts["ac"].records == 40
+    assert report.fresh
+
+
+def test_a_stale_share_gives_its_part_and_says_that_it_is_not_fresh(tmp_path: Path, log: Log) -> None:
+    """A site sleeps whose records are still in the window of the whole; whoever owns them, the sum must be the same."""
+    member = Member(tmp_path / "state", log)
+    member.replica.own(P, Q)
+    member.evaluate()
+    report = whole(member.evaluate(after=5 * HOUR))
+    assert (report.state, report.results) == (WindowState.STALE, {})
+    assert report.parts["ac"].records == 40
+    assert not report.fresh
+
+
+def test_nothing_is_added_while_catching_up_or_without_records(tmp_path: Path, log: Log) -> None:
+    member = Member(tmp_path / "state", log)
+    member.replica.own()
+    assert whole(member.evaluate()).parts == {}
+    member.replica.own(P, Q)
+    assert whole(member.evaluate()).parts != {}
+    member.replica.ingestion.doubt()
+    assert whole(member.evaluate(looks=False)).parts == {}
+
+
+def test_a_model_that_nobody_shares_has_no_parts(tmp_path: Path, log: Log) -> None:
+    member = Member(tmp_path / "state", log, minimum=1000)
+    member.evaluator.shared = False
+    member.replica.own(P, Q)
+    assert whole(member.evaluate()).parts == {}
+
+
+def _parts(totals: WindowTotals) -> dict[str, Estimate]:
+    found = totals.estimate().estimators
+    return {name: one for name, one in found.items() if isinstance(one, Estimate)}
+
+
+MOVES_WITH_THE_WINDOW = {f"{name}{scaled}" for name in ("cpc_ac", "cpc_ac_anchored") for scaled in ("", "_ts")}
+
+
+@pytest.mark.parametrize("shares", [1, 3, 8])
+def test_parts_add_up_to_the_estimate_over_all_records(shares: int) -> None:
+    """Also where the share of one process alone would have been clipped at 1, and that of another at 0."""
+    vectors = synthetic(500, 3, seed=1, sharpness=0.7)[0]
+    # Right far more often than it says: a model that is as sure as it should be leaves DOC beyond 1.
+    labels = np.where(np.arange(500) % 20 == 0, 0, vectors.argmax(axis=1))
+    reference = Reference.calibrate(vectors, labels, model="density", version="", classes=("a", "b", "c"))
+    gauge = Gauge(reference.calibration)
+    sure, unsure = synthetic(900, 3, seed=2, sharpness=9.0)[0], synthetic(700, 3, seed=3, sharpness=0.1)[0]
+    together = np.concatenate([sure, unsure])
+    of_each = [_parts(totals_of(gauge, some)) for some in np.array_split(together, shares)]
+    of_all = _parts(totals_of(gauge, together))
+    additive = of_all.keys() - MOVES_WITH_THE_WINDOW - {CONSENSUS}
+    assert len(additive) == 14
+    for name in additive:
+        merged = sum(part[name].total for part in of_each) / sum(part[name].records for part in of_each)
+        assert min(1.0, max(0.0, merged)) == pytest.approx(of_all[name].accuracy, rel=1e-12)
+    if shares > 1:
+        assert any(part[name].unclipped is not None for part in of_each for name in additive)
