@@ -9,9 +9,10 @@ from monitor.configuration.config import Config
 from monitor.outward import Outward
 from monitor.progress import Progress
 from monitor.sinks.status import status_document
-from monitor.sources.base import Lag
+from monitor.sources.base import Lag, Source
+from monitor.sources.kafka import KafkaSource
 from monitor.state.store import State
-from monitor.telemetry import DaemonFacts, HttpFacts, SourceFacts
+from monitor.telemetry import DaemonFacts, HttpFacts, KafkaFacts, SourceFacts
 from monitor.work import Work
 
 
@@ -72,8 +73,8 @@ class Standing:
         return DaemonFacts(
             models,
             {
-                name: SourceFacts(waits is None, lags.get(name, Lag()))
-                for name, waits in ingestion.waiting_for().items()
+                source.name: SourceFacts(source.ready() is None, lags.get(source.name, Lag()), _kafka_facts(source))
+                for source in ingestion.sources
             },
             ingestion.counters,
             ready=not self.not_ready(),
@@ -87,3 +88,9 @@ class Standing:
             webhook=self.outward.webhook_facts(),
             heartbeat=self.outward.heartbeat_facts(),
         )
+
+
+def _kafka_facts(source: Source) -> KafkaFacts | None:
+    if not isinstance(source, KafkaSource):
+        return None
+    return KafkaFacts(source.partition_lags(), len(source.owned), len(source.gaps()), source.restore_seconds)

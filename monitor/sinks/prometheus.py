@@ -87,6 +87,7 @@ class _Writer:
         self._add(of.LAST_EVALUATION, model, report.at)
         self._add(of.SEGMENTS, model, sum(1 for one in report.segments if one.segment))
         self._add(of.SEGMENTS_LIMIT, model, report.most_segments)
+        self._add(of.MINIMUM, model, report.minimum_records)
         self._add(of.DEGRADED, model, seen.degraded)
         self._add(of.ONE_HOT, model, seen.one_hot)
         self._add(of.CONSTANT, model, seen.constant)
@@ -115,8 +116,14 @@ class _Writer:
         for alert in segment.alerts:
             self._write_alert(alert, labels)
         # Where one estimator failed, what the others say is still true.
-        if segment.state in {WindowState.OK, WindowState.ERROR}:
+        said = segment.state in {WindowState.OK, WindowState.ERROR}
+        if said:
             self._write_findings(segment, labels)
+        if segment.parts:
+            self._add(of.FRESH, labels, segment.fresh)
+        # A model that nobody shares has no parts but the answers themselves.
+        for estimator, part in (segment.parts or (segment.estimates() if said else {})).items():
+            self._write_part(part, f"estimator={quoted(label_value(estimator))},{labels}", shared=bool(segment.parts))
 
     def _write_findings(self, segment: SegmentReport, labels: str) -> None:
         for estimator, result in segment.results.items():
@@ -131,14 +138,19 @@ class _Writer:
     def _write_result(self, result: Result, labels: str) -> None:
         if isinstance(result, Estimate):
             self._add(of.ACCURACY, labels, result.accuracy)
-            self._add(of.ESTIMATE_SUM, labels, result.accuracy * result.records)
-            self._add(of.ESTIMATE_COUNT, labels, result.records)
             if result.interval is not None:
                 self._add(of.LOWER, labels, result.interval.lower)
                 self._add(of.UPPER, labels, result.interval.upper)
         if result.prediction_sets is not None:
             self._add(of.SET_SIZE, labels, result.prediction_sets.mean_size)
             self._add(of.SET_EMPTY, labels, result.prediction_sets.empty_share)
+
+    def _write_part(self, part: Estimate, labels: str, *, shared: bool) -> None:
+        self._add(of.ESTIMATE_SUM, labels, part.total)
+        self._add(of.ESTIMATE_COUNT, labels, part.records)
+        if shared and part.interval is not None:
+            self._add(of.LOWER_SUM, labels, part.interval.lower * part.records)
+            self._add(of.UPPER_SUM, labels, part.interval.upper * part.records)
 
     def _write_alert(self, alert: AlertStatus, segment: str) -> None:
         name, severity = f"alert={quoted(label_value(alert.alert))}", f'severity="{alert.severity}"'

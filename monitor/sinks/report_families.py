@@ -49,7 +49,19 @@ UPPER = Family(
 ESTIMATE_SUM = Family(
     "cpcmon_estimate_sum",
     _OF_ESTIMATOR,
-    "Estimated accuracy times records, so that replicas can be added.",
+    "Estimated accuracy times records, before it is brought within 0 and 1, so that replicas can be added.",
+    Type.UNTYPED,
+)
+LOWER_SUM = Family(
+    "cpcmon_estimate_lower_sum",
+    _OF_ESTIMATOR,
+    "Lower bound times records, so that replicas can be added. Only for models that replicas share.",
+    Type.UNTYPED,
+)
+UPPER_SUM = Family(
+    "cpcmon_estimate_upper_sum",
+    _OF_ESTIMATOR,
+    "Upper bound times records, so that replicas can be added. Only for models that replicas share.",
     Type.UNTYPED,
 )
 ESTIMATE_COUNT = Family(
@@ -84,6 +96,14 @@ RECORDS = Family("cpcmon_window_records", _OF_SEGMENT, "Records in the window.")
 VALID = Family("cpcmon_estimate_valid", _OF_SEGMENT, "1 when the accuracy can be said, else 0.")
 STATE = Family(
     "cpcmon_window_state", ("model", "segment", "state"), "1 for the state that the window is in, 0 for all others."
+)
+FRESH = Family(
+    "cpcmon_window_fresh",
+    _OF_SEGMENT,
+    "1 when records came so lately that they speak of the present, else 0. Only for models that replicas share.",
+)
+MINIMUM = Family(
+    "cpcmon_window_minimum_records", ("model",), "Records that a window must hold before its accuracy is said."
 )
 LAST_RECORD = Family(
     "cpcmon_last_record_timestamp_seconds", _OF_SEGMENT, "When the newest record was made. Absent before any came."
@@ -122,8 +142,8 @@ REJECTED = Family(
 )
 
 FAMILIES: tuple[Family, ...] = (
-    ACCURACY, LOWER, UPPER, ESTIMATE_SUM, ESTIMATE_COUNT, DISAGREEMENT, CHANCE_DISAGREEMENT, THRESHOLD,
-    FIRING, PENDING, HELD, SINCE, RECORDS, VALID, STATE, LAST_RECORD, LAST_VALID, LAST_EVALUATION,
+    ACCURACY, LOWER, UPPER, ESTIMATE_SUM, ESTIMATE_COUNT, LOWER_SUM, UPPER_SUM, DISAGREEMENT, CHANCE_DISAGREEMENT, THRESHOLD,
+    FIRING, PENDING, HELD, SINCE, RECORDS, VALID, STATE, FRESH, MINIMUM, LAST_RECORD, LAST_VALID, LAST_EVALUATION,
     SET_SIZE, SET_EMPTY, PREDICTED, REFERENCE, REFERENCE_ACCURACY, TEMPERATURE, SEGMENTS, SEGMENTS_LIMIT,
     DEGRADED, ONE_HOT, CONSTANT, REJECTED,
 )  # fmt: skip

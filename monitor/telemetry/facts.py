@@ -5,8 +5,23 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from monitor.sources.base import Lag
+from monitor.sources.kafka_lag import PartitionLag
 
 _NOTHING: Mapping[str, int] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaFacts:
+    """A member of a consumer group."""
+
+    lags: Mapping[str, PartitionLag] = field(default_factory=dict)
+    """By partition: `predictions/3`."""
+    assigned: int = 0
+    """Partitions that are ours."""
+    with_gap: int = 0
+    """Those whose windows hold records from before a loss."""
+    restore_seconds: float = 0.0
+    """For how long windows have been rebuilt from the log since the start, all partitions together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +30,8 @@ class SourceFacts:
 
     ready: bool
     lag: Lag = field(default_factory=Lag)
+    kafka: KafkaFacts | None = None
+    """None for a source of another type."""
 
 
 @dataclass(frozen=True, slots=True)

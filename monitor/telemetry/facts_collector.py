@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from monitor.telemetry.facts import DaemonFacts, DeliveryFacts, HttpFacts
+from monitor.telemetry.kafka_families import kafka_families
 from monitor.telemetry.pipeline_counters import pipeline_families
 
 _CODE_CLASSES = ("1xx", "2xx", "3xx", "4xx", "5xx")
@@ -22,6 +23,7 @@ class FactsCollector:
         yield from pipeline_families(facts)
         yield from _daemon(facts)
         yield from _sources(facts)
+        yield from kafka_families(facts)
         yield from _http(facts.http)
         if facts.webhook is not None:
             yield from _webhook(facts.webhook)

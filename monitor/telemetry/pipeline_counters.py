@@ -7,11 +7,11 @@ from prometheus_client.core import CounterMetricFamily
 
 from monitor.decode.rejections import Reason
 from monitor.sources.counted import Counted
+from monitor.sources.kafka_counted import Counted as CountedByKafka
 from monitor.telemetry.facts import DaemonFacts
 
 _CLOSED: Mapping[str, tuple[str, ...]] = {
     "reason": tuple(Reason),
-    "event": tuple(Counted),
     "from": ("backup", "empty"),
 }
 """Labels whose values are known beforehand, so that each can be shown as 0 before it happens."""
@@ -43,7 +43,9 @@ _COUNTERS = (
     _Counter("records_late_total", ("model",), "Records older than the window reaches, left out."),
     _Counter("records_evicted_total", ("model",), "Records that left the window of the whole."),
     _Counter(
-        "source_events_total", ("source", "event"), "What happened at a source; docs/directory.md explains the events."
+        "source_events_total",
+        ("source", "event"),
+        "What happened at a source; docs/directory.md and docs/kafka.md explain the events.",
     ),
     _Counter("state_recovered_total", ("from",), "Starts at which the state was damaged and replaced."),
     _Counter("state_damaged_chunks_total", (), "Batches of records dropped from the state because they were damaged."),
@@ -55,15 +57,23 @@ def pipeline_families(facts: DaemonFacts) -> Iterator[CounterMetricFamily]:
     """Yield the counters of what is configured now, those of which nothing happened yet as 0."""
     if facts.counters is None:
         return
-    values: Mapping[str, tuple[str, ...]] = {"source": tuple(facts.sources), "model": facts.models, **_CLOSED}
     for counter in _COUNTERS:
         family = CounterMetricFamily(f"cpcmon_{counter.name}", counter.help, labels=counter.labels)
-        known = dict.fromkeys(_combinations([values[label] for label in counter.labels]), 0)
+        known = dict.fromkeys(_known(counter, facts), 0)
         counted = {key[1:]: count for key, count in facts.counters.items() if key[0] == counter.name}
         for labels, count in (known | counted).items():
             if _is_configured(dict(zip(counter.labels, labels, strict=True)), facts):
                 family.add_metric(labels, count)
         yield family
+
+
+def _known(counter: _Counter, facts: DaemonFacts) -> list[tuple[str, ...]]:
+    if counter.labels == ("source", "event"):
+        # Each sort of source has a list of its own.
+        lists = {name: Counted if source.kafka is None else CountedByKafka for name, source in facts.sources.items()}
+        return [(name, event) for name, events in lists.items() for event in events]
+    values: Mapping[str, tuple[str, ...]] = {"source": tuple(facts.sources), "model": facts.models, **_CLOSED}
+    return _combinations([values[label] for label in counter.labels])
 
 
 def _combinations(values: list[tuple[str, ...]]) -> list[tuple[str, ...]]:

@@ -1,5 +1,6 @@
 """Reports, facts and configurations made by hand, with fixed times."""
 
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -11,7 +12,8 @@ from monitor.core.report import InputFacts, ModelReport, ReferenceFacts, Segment
 from monitor.core.segments import ALL, Segment
 from monitor.core.window_state import WindowState
 from monitor.sources.base import Lag
-from monitor.telemetry import DaemonFacts, DeliveryFacts, HttpFacts, SourceFacts
+from monitor.sources.kafka_lag import PartitionLag
+from monitor.telemetry import DaemonFacts, DeliveryFacts, HttpFacts, KafkaFacts, SourceFacts
 
 NOW = 1_760_000_000.0
 
@@ -49,9 +51,21 @@ def window(
     )  # fmt: skip
 
 
+def share(segment: Segment) -> SegmentReport:
+    """Return a window that only adds to those of other processes: DOC was clipped, and another had no interval."""
+    parts = {
+        "consensus": estimate(0.9, 20),
+        "doc": Estimate(1.0, 20, Interval(0.95, 1.0), unclipped=1.25),
+        "ac": Estimate(0.75, 20),
+    }
+    few = window(segment, WindowState.TOO_FEW_RECORDS)
+    return replace(few, parts=MappingProxyType(parts), fresh=True)
+
+
 def report(*windows: SegmentReport, model: str = "density", at: float = NOW) -> ModelReport:
     """Return a report on a model with a reference."""
-    return ModelReport(model, at, 0.01, REFERENCE, windows, InputFacts(rejected_share=0.002), 200)
+    facts = InputFacts(rejected_share=0.002)
+    return ModelReport(model, at, 0.01, REFERENCE, windows, facts, 200, minimum_records=200)
 
 
 def density() -> ModelReport:
@@ -72,6 +86,7 @@ def density() -> ModelReport:
         window((("site", "B"),), WindowState.STALE, alerts=(accuracy_low(Phase.FIRING, held=True),)),
         failed,
         window((("site", "D"),), WindowState.WARMING, alerts=(accuracy_low(held=True),)),
+        share((("site", "E"),)),
     )
 
 
@@ -84,12 +99,21 @@ def facts() -> DaemonFacts:
     """Return facts of a daemon in the middle of its work."""
     return DaemonFacts(
         models=("density", "triage"),
-        sources={"results": SourceFacts(ready=True, lag=Lag(4096, 2, NOW - 30.0)), "late": SourceFacts(ready=False)},
+        sources={
+            "results": SourceFacts(ready=True, lag=Lag(4096, 2, NOW - 30.0)),
+            "late": SourceFacts(ready=False),
+            "stream": SourceFacts(ready=True, lag=Lag(0, 1, NOW - 4.0), kafka=STREAM),
+        },
         counters={
             ("records_total", "results", "density"): 12_345,
             ("records_total", "elsewhere", "density"): 7,
             ("records_rejected_total", "results", "bad_sum"): 3,
             ("source_events_total", "results", "bytes_read"): 99_000_000,
+            ("source_events_total", "stream", "messages_read"): 70_000,
+            ("source_events_total", "stream", "rebalances"): 3,
+            ("source_events_total", "stream", "records_lost"): 40,
+            ("source_events_total", "stream", "offsets_unreadable"): 5,
+            ("source_events_total", "stream", "errors_unreachable"): 2,
             ("records_late_total", "density"): 2,
             ("records_evicted_total", "elsewhere"): 5,
             ("state_recovered_total", "backup"): 1,
@@ -103,6 +127,19 @@ def facts() -> DaemonFacts:
         webhook=DeliveryFacts(5, 2, 1, 0, 4),
         heartbeat=DeliveryFacts(60, 1),
     )
+
+
+STREAM = KafkaFacts(
+    {
+        "site.predictions/0": PartitionLag(0, 0.0),
+        "site.predictions/1": PartitionLag(120, 4.0, restoring=20),
+        "site.predictions/11": PartitionLag(7, 1.5),
+    },
+    assigned=3,
+    with_gap=1,
+    restore_seconds=2.5,
+)
+"""A member of a group with a partition that is rebuilt."""
 
 
 def config() -> Config:

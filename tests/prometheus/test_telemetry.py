@@ -12,7 +12,10 @@ from monitor.core.estimators import ESTIMATORS
 from monitor.decode.rejections import Reason
 from monitor.sinks.prometheus import PrometheusSink
 from monitor.sources.counted import Counted
-from monitor.telemetry import DaemonFacts, Telemetry
+from monitor.sources.kafka_counted import Counted as CountedByKafka
+from monitor.sources.kafka_lag import PartitionLag
+from monitor.sources.kafka_trouble import Kind
+from monitor.telemetry import DaemonFacts, KafkaFacts, SourceFacts, Telemetry
 from tests.prometheus import reports
 from tests.prometheus.pages import families, samples
 
@@ -47,12 +50,12 @@ def test_everything_that_can_be_counted_is_0_before_it_happens() -> None:
     telemetry = Telemetry(lambda: nothing)
     telemetry.configured(("density", "triage"))
     found = samples(telemetry.page())
-    for source in ("results", "late"):
+    for source, events in {"results": Counted, "late": Counted, "stream": CountedByKafka}.items():
         for model in ("density", "triage"):
             assert found[f"cpcmon_records_total{{model={model},source={source}}}"] == 0
         for reason in Reason:
             assert found[f"cpcmon_records_rejected_total{{reason={reason},source={source}}}"] == 0
-        for event in Counted:
+        for event in events:
             assert found[f"cpcmon_source_events_total{{event={event},source={source}}}"] == 0
     for model in ("density", "triage"):
         for name in ("normalised", "argmax_mismatch", "future", "other_version", "unstored_segment", "late", "evicted"):
@@ -185,3 +188,43 @@ def _fresh_registry() -> prometheus_client.CollectorRegistry:
     registry = prometheus_client.CollectorRegistry()
     prometheus_client.Counter("others", "Of another library.", registry=registry).inc()
     return registry
+
+
+def test_the_events_of_one_sort_of_source_are_not_shown_of_another(telemetry: Telemetry) -> None:
+    """Fifty zeros of things that cannot happen would hide the others."""
+    found = samples(telemetry.page())
+    assert "cpcmon_source_events_total{event=rebalances,source=results}" not in found
+    assert "cpcmon_source_events_total{event=files_truncated,source=stream}" not in found
+
+
+def test_without_a_consumer_group_nothing_is_said_of_one() -> None:
+    facts = replace(reports.facts(), sources={"results": SourceFacts(ready=True)})
+    assert not [name for name in families(Telemetry(lambda: facts).page()) if "kafka" in name]
+
+
+def test_of_many_partitions_those_furthest_behind_are_shown_and_all_are_summed() -> None:
+    """A topic of ten thousand partitions must not make a page of twenty thousand series."""
+    lags = {f"predictions/{number}": PartitionLag(number, number / 10.0) for number in range(1000)}
+    facts = replace(reports.facts(), sources={"stream": SourceFacts(ready=True, kafka=KafkaFacts(lags, 1000))})
+    found = samples(Telemetry(lambda: facts).page())
+    shown = {
+        series: value for series, value in found.items() if series.startswith("cpcmon_kafka_partition_lag_records")
+    }
+    assert len(shown) == 100
+    assert min(shown.values()) == 900
+    assert found["cpcmon_kafka_lag_records{source=stream}"] == sum(range(1000))
+    assert found["cpcmon_kafka_lag_seconds{source=stream}"] == 99.9
+
+
+def test_every_sort_of_trouble_with_a_cluster_has_its_series(telemetry: Telemetry) -> None:
+    found = samples(telemetry.page())
+    shown = {kind: found[f"cpcmon_kafka_poll_errors_total{{source=stream,type={kind}}}"] for kind in Kind}
+    assert shown == dict.fromkeys(Kind, 0.0) | {Kind.UNREACHABLE: 2.0}
+
+
+def test_before_the_state_was_read_no_loss_is_shown() -> None:
+    """A 0 that becomes 45 at the next scrape would be a loss that never happened."""
+    facts = replace(reports.facts(), counters=None)
+    found = families(Telemetry(lambda: facts).page())
+    assert "cpcmon_kafka_records_lost_total" not in found
+    assert "cpcmon_kafka_lag_records" in found
