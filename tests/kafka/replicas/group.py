@@ -15,7 +15,7 @@ from tests.kafka.topics import unique
 
 REPLICAS = 3
 PARTITIONS = 8
-EVERYTHING = 1_000_000
+EVERYTHING = 100_000
 """Records of a window that is never full."""
 _SETTLE_SECONDS = 90.0
 
