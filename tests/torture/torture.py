@@ -1,6 +1,7 @@
-"""`make torture`: a thousand kills, every system call, long random histories, and fuzzing; ends with a summary.
+"""`make torture`: a thousand kills, every system call, long random histories, replicas under faults, and fuzzing.
 
-Everything that `make test` does of this in a minute or two, for as long as asked. Exit code 1 on any loss.
+Everything that `make test` does of this in a minute or two, for as long as asked. Ends with a summary, and with exit
+code 1 on any loss.
 """
 
 import argparse
@@ -11,42 +12,18 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.torture.fuzz import fuzz_at_random
 from tests.torture.harness import ROOT, Site
 from tests.torture.kills import Tally, kill_at_random
+from tests.torture.replicas import faults_of_replicas
+from tests.torture.summary import Summary
 from tests.torture.syscalls import CALLS, Scene, sweep
 
 _KILLS_A_SITE = 25
 """After so many the site is compared with the oracle and left: windows of a long run would make each start slow."""
-
-
-@dataclass
-class Summary:
-    """What came out."""
-
-    kills: int = 0
-    records: int = 0
-    lost: int = 0
-    twice: int = 0
-    lines: list[str] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
-    began: float = field(default_factory=time.monotonic)
-
-    def show(self, what: str) -> None:
-        """Tell how far it is."""
-        rate = self.kills / max(1e-9, time.monotonic() - self.began)
-        text = f"{what}: {self.kills:,} kills, {self.records:,} records, {self.lost} lost, {self.twice} twice"
-        print(f"\r{text}, {rate:.2f} kills/s ", end="" if sys.stdout.isatty() else "\n", flush=True)  # noqa: T201
-
-    def say(self, sentence: str) -> None:
-        """Tell something on a line of its own."""
-        print(f"\n{sentence}" if sys.stdout.isatty() else sentence, flush=True)  # noqa: T201
-        self.lines.append(sentence)
 
 
 def random_kills(summary: Summary, folder: Path, wanted: int, *, rotate: bool) -> None:
@@ -146,6 +123,7 @@ def main() -> int:
     parser.add_argument("--without-rotation", action="store_true", help="let the writer rotate no file")
     parser.add_argument("--points", type=int, help="points for each system call (default: all)")
     parser.add_argument("--examples", type=int, default=1000, help="random histories (default: 1000)")
+    parser.add_argument("--faults", type=int, default=200, help="faults of Kafka replicas (default: 200)")
     parser.add_argument("--fuzz-seconds", type=int, default=180, help="how long to fuzz (default: 180)")
     options = parser.parse_args()
     # Runs of our own process in this one would else set up logging to a stream of their own.
@@ -158,6 +136,8 @@ def main() -> int:
         kills_at_calls(summary, folder, options.points)
     if options.examples:
         long_histories(summary, options.examples)
+    if options.faults:
+        faults_of_replicas(summary, folder / "replicas", options.faults)
     if options.fuzz_seconds:
         fuzzing(summary, options.fuzz_seconds)
     print("\nsummary")  # noqa: T201
