@@ -78,9 +78,9 @@ def _time(number: int) -> float:
 
 
 def _site(number: int) -> str:
-    """Return where it was made: one site is rare, so that its window reaches far back."""
+    """Return where it was made: one site is rarer, so that its window reaches further back."""
     share = _mixed(number) // 1000 % 100
-    return "A" if share < 70 else "B" if share < 98 else "C"
+    return "A" if share < 60 else "B" if share < 90 else "C"
 
 
 def _mixed(number: int) -> int:

@@ -135,6 +135,10 @@ class Replica:
         said = [line for line in self._log if _SHARED in line]
         return int(said[-1].split(_SHARED)[1].split()[0]) if said else 0
 
+    def said(self, words: str) -> int:
+        """Return how often it said something, over all starts."""
+        return sum(words in line for line in self._log)
+
     def held(self) -> Iterator[tuple[int, Held]]:
         """Yield what lies on its disk, by partition, as a start would read it; nobody may be running."""
         assert self._process is None

@@ -12,7 +12,8 @@ from tests.kafka.replicas.oracle import Verdict
 from tests.kafka.replicas.records import PAYLOADS
 from tests.kafka.topics import Topics
 
-SMALL = 300
+SMALL = 60
+"""Records of a window that reaches back a few seconds."""
 _RATE = 800
 
 
@@ -49,6 +50,8 @@ class Outcome:
     """Messages."""
     faults: Counter[str]
     verdict: Verdict
+    rebuilt: int
+    """How often a replica rebuilt windows of a partition from the log."""
     last_words: str
 
 
@@ -64,4 +67,5 @@ def run(broker: Topics, folder: Path, plan: Plan, told: Callable[[str], None] = 
         truth = producer.stop()
         group.settle(truth)
         verdict = group.judge(truth)
-        return Outcome(sum(map(len, truth.values())), faults.done, verdict, group.last_words())
+        rebuilt = sum(replica.said("rebuilds its windows from offset") for replica in group.replicas)
+        return Outcome(sum(map(len, truth.values())), faults.done, verdict, rebuilt, group.last_words())

@@ -20,3 +20,5 @@ def test_replicas_that_are_killed_stopped_and_frozen_hold_every_record_once(
     assert not outcome.verdict.problems, "\n".join([str(plan), *outcome.verdict.problems, outcome.last_words])
     assert outcome.faults == {"kill": 2, "freeze": 2, "stop": 2}
     assert outcome.verdict.records > 0
+    # Whoever lost the disk had nothing else to go by.
+    assert plan.keep_disk or outcome.rebuilt > 0

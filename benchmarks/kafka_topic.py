@@ -1,0 +1,60 @@
+"""What is written into topics to be measured, and what reads it."""
+
+import base64
+import json
+
+import numpy as np
+
+from benchmarks.windows import outputs
+from monitor.core.window import Bounds
+from monitor.decode.messages import MessageDecoder
+from monitor.pipeline import Ingestion
+from monitor.reference_file import Reference
+from monitor.sources.kafka import KafkaSource
+from monitor.sources.kafka_options import KafkaOptions
+from monitor.state.store import State
+from monitor.watched_model import ModelOptions, WatchedModel
+
+CLASSES = 10
+PARTITIONS = 8
+MODEL = "density"
+WINDOW = 5_000
+NOW = 1_760_000_000.0
+_DISTINCT = 1_000
+
+
+def singles(count: int) -> list[bytes]:
+    """Return messages of one record each, about 190 bytes long."""
+    vectors = np.round(outputs(count, CLASSES, seed=2)[0].astype(np.float64), 6).tolist()
+    return [
+        json.dumps(
+            {"model": MODEL, "id": f"exam-{number:09d}", "time": NOW + number / 100, "site": "A", "probs": vector},
+            separators=(",", ":"),
+        ).encode()
+        for number, vector in enumerate(vectors)
+    ]
+
+
+def batches(count: int, in_each: int) -> list[bytes]:
+    """Return messages of many records each, as JSON lists; some are written again and again."""
+    vectors = np.round(outputs(_DISTINCT * in_each, CLASSES, seed=3)[0].astype(np.float64), 6)
+    messages = [
+        json.dumps([{"probs": vector} for vector in some.tolist()], separators=(",", ":")).encode()
+        for some in np.split(vectors, _DISTINCT)
+    ]
+    return [messages[number % _DISTINCT] for number in range(count)]
+
+
+def packed_batches(count: int, in_each: int) -> list[bytes]:
+    """Return the same as packed numbers."""
+    vectors = outputs(_DISTINCT * in_each, CLASSES, seed=3)[0].astype("<f4")
+    packed = [base64.b64encode(some.tobytes()).decode() for some in np.split(vectors, _DISTINCT)]
+    messages = [json.dumps({"probs_f32": one}).encode() for one in packed]
+    return [messages[number % _DISTINCT] for number in range(count)]
+
+
+def ingestion(state: State, options: KafkaOptions, reference: Reference) -> tuple[Ingestion, KafkaSource]:
+    """Return what takes a topic into committed windows, as the daemon assembles it."""
+    model = ModelOptions(MODEL, reference, Bounds(records=WINDOW))
+    source = KafkaSource("stream", options, MessageDecoder([model.format], hash_key=state.key))
+    return Ingestion(state, [WatchedModel(model)], [source]), source
