@@ -11,6 +11,8 @@ from monitor.sources.kafka_trouble import Broken, Kind, Trouble
 
 CHECK_SECONDS = 5.0
 _ASK_SECONDS = 1.0
+_JOIN_SECONDS = 330.0
+"""The group waits for a member that is busy for up to five minutes; who is not let in after that never will be."""
 
 
 class Stalled(Broken):
@@ -31,11 +33,12 @@ class HealthCheck:
         self._pause = min(CHECK_SECONDS, options.stall_after_seconds / 2)
         self._checked = float("-inf")
         self._joined = False
+        self._last_joined = 0.0
 
     def begin(self) -> None:
         """There is a new connection."""
         self._watch.cleared()
-        self._checked = self._monotonic()
+        self._checked = self._last_joined = self._monotonic()
         self._joined = False
 
     @property
@@ -60,8 +63,7 @@ class HealthCheck:
         clock = self._monotonic()
         behind = {one: at.position for one, at in moving.items() if self._meter.behind(one, at.position)}
         suspects = self._watch.suspects(behind, clock)
-        if not self._joined:
-            self._joined = consumer.standing().joined
+        self._look_at_membership(consumer, clock)
         if clock - self._checked < self._pause:
             return False
         self._checked = clock
@@ -74,6 +76,12 @@ class HealthCheck:
             refused = consumer.standing().refused if trouble.kind is Kind.UNREACHABLE else None
             raise refused or trouble from trouble
         return True
+
+    def _look_at_membership(self, consumer: Consumer, clock: float) -> None:
+        if consumer.standing().joined:
+            self._joined, self._last_joined = True, clock
+        elif clock - self._last_joined > _JOIN_SECONDS:
+            raise Broken(Kind.OTHER, "that the group does not let us in")
 
     def _ask(self, consumer: Consumer, moving: Mapping[Partition, Progress], suspects: frozenset[Partition]) -> None:
         if not consumer.standing().has_coordinator:

@@ -43,6 +43,8 @@ class Refusals:
         keep_secrets()
         client = KafkaNetClient(**settings)
         self._clients.append(client)
+        # The library forgets to pass this on, and would make topics whose names are misspelt in our settings.
+        client._manager.cluster.config["allow_auto_create_topics"] = False
         connection_of = client._manager.get_connection
 
         def watched(*words: Any, **named: Any) -> Any:
@@ -143,10 +145,14 @@ def keep_join(consumer: Any) -> None:
     """Keep what a join that is under way brings, even if it is over before the next poll; called before each poll.
 
     A join takes longer than a poll. The library looks at it again in the next one, but takes a join that is over by then
-    for none, and begins another: with bad luck for ever, while the group waits and nobody sends heartbeats.
+    for none, and begins another, with bad luck for ever; or, where it was new partitions that called for it, for done,
+    and waits for ever. Meanwhile nobody sends heartbeats.
     """
     coordinator = consumer._coordinator
-    if coordinator._join_task is not None and not isinstance(coordinator._join_task, _JoinUnderWay):
+    if coordinator._join_task is None:
+        return
+    coordinator.rejoin_needed = True
+    if not isinstance(coordinator._join_task, _JoinUnderWay):
         coordinator._join_task = _JoinUnderWay(coordinator._join_task)
 
 

@@ -74,7 +74,7 @@ def test_a_wrong_password_is_told_without_it_and_the_right_one_is_taken_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("monitor.sources.kafka_connecting.LONGEST_WAIT", 0.5)
-    caplog.set_level(logging.DEBUG)
+    caplog.set_level(logging.DEBUG, logger="kafka")
     topic = secured_kafka.create_topic()
     Writer(secured_kafka.bootstrap, topic).write(payloads(range(5)))
     sasl = _sasl(secured_kafka, tmp_path, mechanism, WRONG)

@@ -3,6 +3,7 @@
 import re
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError
@@ -10,6 +11,7 @@ from confluent_kafka import KafkaError
 from tests.kafka.broker import Cluster
 from tests.kafka.mock import MOCK_API_VERSION, MockCluster, Request
 from tests.kafka.producing import Writer
+from tests.kafka.topics import Topics, unique
 from tests.sources.kafka.conftest import Join
 from tests.sources.kafka.member import Member, payloads
 
@@ -60,7 +62,7 @@ def test_commits_that_fail_are_counted_and_made_up_for(mock_kafka: MockCluster, 
 
 def test_brokers_that_go_away_are_told_and_found_again(mock_kafka: MockCluster, join: Join) -> None:
     writer = _written(mock_kafka, 10)
-    member = _joined(mock_kafka, join, stall_after_seconds=5.0)
+    member = _joined(mock_kafka, join)
     member.until_rows(f"{TOPIC}/0", range(10))
     for broker in (1, 2, 3):
         mock_kafka.set_down(broker)
@@ -72,6 +74,24 @@ def test_brokers_that_go_away_are_told_and_found_again(mock_kafka: MockCluster, 
     member.until_rows(f"{TOPIC}/0", range(20))
     member.until(lambda: member.source.ready() is None, "to be ready")
     assert any("answers again" in event for event in member.events)
+
+
+def test_a_join_for_new_partitions_that_is_over_between_two_polls_counts(kafka: Topics, join: Join) -> None:
+    """Nothing else calls for a join then: taken for done, what it brought would be waited for for ever."""
+    topic = unique("later")
+    member = join(kafka.bootstrap, topic)
+    member.until(lambda: "found none" in (member.source.ready() or ""), "the missing topic")
+    consumer: Any = member.source._link.consumer  # noqa: SLF001
+    coordinator = consumer._consumer._coordinator  # noqa: SLF001
+    kafka.create_topic(topic)
+    for _ in range(100):
+        # Polls that do not wait begin a join, and leave it to itself.
+        consumer.poll(0.0, 10)
+        time.sleep(0.1)
+        if member.source._ownership.owned:  # noqa: SLF001
+            break
+    assert coordinator._metadata_snapshot == {topic: {0}}  # noqa: SLF001
+    member.until(lambda: member.owned == {f"{topic}/0"}, "the new partition")
 
 
 def test_a_batch_that_is_whole_when_fetched_again_is_not_passed_over(mock_kafka: MockCluster, join: Join) -> None:
