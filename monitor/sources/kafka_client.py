@@ -65,6 +65,7 @@ class KafkaPythonConsumer:
             # To poll again would never return: the library goes round and round in the batch it could not open.
             raise Broken(Kind.CODEC, "another compression") from error
         except Exception as error:
+            internals.release_node(self._consumer, error)
             raise self._unreadable(error) or _translated(error) from error
         return {
             _ours(partition): Fetched(

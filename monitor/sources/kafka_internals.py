@@ -102,6 +102,17 @@ def unreadable(consumer: Any, error: Exception) -> tuple[TopicPartition, int] | 
     return None if state is None or state.position is None else (partition, state.position.offset)
 
 
+def release_node(consumer: Any, error: Exception) -> None:
+    """Let a broker be asked again to which a fetch could not be sent.
+
+    The library notes that a fetch is under way before it sends it. When there is nobody to send it to, the note stays,
+    and nothing is ever fetched from that broker again.
+    """
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        if frame.f_code is Fetcher._send_fetches_async.__code__:
+            consumer._fetcher._nodes_with_pending_fetch_requests.discard(frame.f_locals.get("node_id"))
+
+
 def seek(consumer: Any, partition: TopicPartition, offset: int, leader_epoch: int) -> None:
     """Read on from an offset that was read under a leader epoch; the public `seek` takes none."""
     state = consumer._subscription.assignment.get(partition)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError
+from kafka.errors import UnknownBrokerIdError
 
 from tests.kafka.broker import Cluster
 from tests.kafka.mock import MOCK_API_VERSION, MockCluster, Request
@@ -102,6 +103,32 @@ def test_a_batch_that_is_whole_when_fetched_again_is_not_passed_over(mock_kafka:
     writer.write(payloads(range(10, 20)))
     member.until_rows(f"{TOPIC}/0", range(20))
     assert member.counted["offsets_unreadable"] == 0
+
+
+def test_a_broker_to_which_a_fetch_could_not_be_sent_is_asked_again(kafka: Topics, join: Join) -> None:
+    """Metadata names a leader that is not among the brokers, for a moment."""
+    topic = kafka.create_topic()
+    writer = Writer(kafka.bootstrap, topic)
+    writer.write(payloads(range(10)))
+    member = join(kafka.bootstrap, topic, stall_after_seconds=600.0)
+    member.until_rows(f"{topic}/0", range(10))
+    consumer: Any = member.source._link.consumer  # noqa: SLF001
+    manager = consumer._consumer._manager  # noqa: SLF001
+    send, failures = manager.send, 0
+
+    def fails(request: Any, *words: Any, **named: Any) -> Any:
+        nonlocal failures
+        if type(request).__name__ == "FetchRequest" and failures < 3:
+            failures += 1
+            raise UnknownBrokerIdError
+        return send(request, *words, **named)
+
+    manager.send = fails
+    member.until(lambda: failures == 3, "fetches that fail")
+    writer.write(payloads(range(10, 20)))
+    member.until_rows(f"{topic}/0", range(20))
+    assert member.counted["errors_unreachable"] == 3
+    assert member.counted["stalls"] == 0
 
 
 def test_a_join_that_is_over_between_two_polls_counts(mock_kafka: MockCluster, join: Join) -> None:
