@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import cycle, islice
 
+import numpy as np
 import pytest
 
 from monitor.testing import Oracle
 from tests.daemon.conftest import Site
-from tests.daemon.process import Process, one
+from tests.daemon.process import LIMIT, Process, one
 from tests.kafka.producing import Truth, Writer
 from tests.kafka.topics import Topics, unique
 from tests.strategies import Singles
@@ -55,12 +56,13 @@ class KafkaSite:
 
     def held(self, truth: Truth, where: Mapping[str, str] | None = None) -> list[list[float]]:
         """Return the outputs that windows should hold: the latest of each partition, all or those of a segment."""
-        found = []
+        found = list[list[float]]()
         for payloads in truth.values():
             records = [json.loads(payloads[offset] or b"") for offset in sorted(payloads)]
             flat = [one for record in records for one in (record if isinstance(record, list) else [record])]
             chosen = [one for one in flat if all(one.get(key) == value for key, value in (where or {}).items())]
-            found.extend(one["probs"] for one in chosen[-self.window :])
+            # As 32-bit numbers, which is what windows hold.
+            found.extend(np.float32(one["probs"]).tolist() for one in chosen[-self.window :])
         return found
 
 
@@ -97,6 +99,19 @@ def taken(count: int) -> tuple[str, float]:
 def holds(count: int, segment: str = "all") -> tuple[str, float]:
     """Name the series that says how many records a window holds, with the number."""
     return f'cpcmon_window_records{{model="density",segment="{segment}"}}', float(count)
+
+
+def judged(process: Process, count: int) -> dict[str, float]:
+    """Wait until so many records were taken, and then for an evaluation that began afterwards; return its page."""
+    process.wait_for(*taken(count))
+    name = 'cpcmon_evaluations_total{model="density"}'
+    # The next one may have begun before the last record came.
+    wanted = process.metrics()[name] + 2.0
+    deadline = time.monotonic() + LIMIT
+    while (page := process.metrics())[name] < wanted:
+        assert time.monotonic() < deadline, process.log
+        time.sleep(0.1)
+    return page
 
 
 def assert_equals_the_oracle(page: Mapping[str, float], segment: str, expected: Mapping[str, float]) -> None:

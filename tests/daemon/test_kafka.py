@@ -12,6 +12,7 @@ from tests.daemon.kafka_site import (
     assert_equals_the_oracle,
     everything_said,
     holds,
+    judged,
     payloads,
     taken,
     wait_until_not_ready,
@@ -37,11 +38,10 @@ def test_every_exported_estimate_equals_the_slow_oracle_over_the_latest_of_each_
     # Not as many sites as partitions, so that each partition has records of every site.
     truth = written(kafka, topic, 4, payloads(HEALTHY))
     with running(site.config) as process:
-        process.wait_for(*taken(1500))
+        page = judged(process, 1500)
         for segment, where in {"all": {}, "site=A": {"site": "A"}}.items():
             held = reading.held(truth, where)
-            assert len(held) == 240
-            page = process.wait_for(*holds(240, segment))
+            assert len(held) == one(page, "cpcmon_window_records", segment=segment) == 240
             assert_equals_the_oracle(page, segment, reading.oracle().estimates(held))
         assert process.ask("/-/ready")[0] == 200
         assert process.stop() == 0
@@ -63,8 +63,8 @@ def test_killed_again_and_again_while_records_come_it_loses_and_repeats_nothing(
         truth = producer.stop()
     count = sum(map(len, truth.values()))
     with running(site.config) as process:
-        process.wait_for(*taken(count))
-        page = process.wait_for(*holds(600))
+        page = judged(process, count)
+        assert one(page, "cpcmon_window_records", segment="all") == 600
         assert_equals_the_oracle(page, "all", reading.oracle().estimates(reading.held(truth)))
         assert one(page, "cpcmon_records_rejected_total", source="stream", reason="duplicate_id") in {None, 0.0}
         assert process.stop() == 0
@@ -123,8 +123,7 @@ def test_sighup_adds_a_topic_to_a_directory_and_takes_it_away_again(site: Site, 
         reading.configure(files=True)
         process.tell(signal.SIGHUP)
         process.wait_for_line("the configuration was taken over")
-        process.wait_for(*taken(200))
-        page = process.wait_for(*holds(400))
+        page = judged(process, 200)
         held = [*HEALTHY[200:400].tolist(), *reading.held(truth)]
         assert_equals_the_oracle(page, "all", reading.oracle().estimates(held))
         site.configure()
