@@ -1,26 +1,30 @@
 """The rule file that makes Prometheus pass on the alerts of exactly one configuration."""
 
 import re
+from collections.abc import Sequence
 
 from monitor.configuration.config import Config, Every, ModelConfig
-from monitor.core.alert_rules import Kind, On, Rule
+from monitor.core.alert_rules import Kind, Rule
+from monitor.sinks.alert_words import ALL_REPLICAS, ONE_DAEMON, description, is_high
 from monitor.sinks.cron_gap import longest_gap_seconds
+from monitor.sinks.kafka_rules import KAFKA
 from monitor.sinks.labels import label_value, quoted
 from monitor.sinks.operational_rules import (
     FIXED,
     WATCHDOG,
     down_rule,
     failing_rule,
+    invalid_rules,
     refused_rule,
     stale_rule,
     unruled_rule,
 )
-from monitor.sinks.prometheus_rule import PrometheusRule, duration, group_text
+from monitor.sinks.prometheus_rule import PrometheusRule, RecordingRule, group_text
+from monitor.sinks.replica_alerts import BRIDGE, merged_expression
+from monitor.sinks.replica_recording import recording_rules
+from monitor.sources.kafka_options import KafkaOptions
 
 DEFAULT_JOB = ".*cpcmon.*"
-
-_BRIDGE = "15m"
-"""Over how long a gap without scrapes a firing alert goes on. A restart must not look like a recovery."""
 
 _HEAD = """\
 # Written by `cpcmon rules`. Do not edit it: change the configuration and write it anew.
@@ -31,6 +35,12 @@ _HEAD = """\
 # the daemon says resolves at once (keep_firing_for would hold it back as long).
 """
 
+_OF_REPLICAS = """\
+#
+# Of models that replicas share, each replica judges its own records only, and Prometheus judges the whole: with `for` and
+# the hysteresis, without the share of new records. docs/scaling.md has more.
+"""
+
 _SUMMARIES = {
     Kind.ACCURACY: "The estimated accuracy of a model is too low.",
     Kind.DISAGREEMENT: "The estimators of a model disagree.",
@@ -38,124 +48,57 @@ _SUMMARIES = {
     Kind.DEGRADED_INPUT: "Many records of a model are refused or look odd.",
 }
 _SUSPICIOUS = "The estimated accuracy of a model is suspiciously high."
-_COMPARED = {On.VALUE: "It", On.LOWER: "Its lower bound", On.UPPER: "Its upper bound"}
-_TO_DO = {
-    Kind.ACCURACY: "Tell whoever answers for the model, and have some of the latest cases from there labelled.",
-    Kind.DISAGREEMENT: "Have some of the latest cases from there labelled.",
-    Kind.SILENT: "Ask there whether the model is in use. If it is, follow its records on their way to cpcmon.",
-    Kind.DEGRADED_INPUT: "Look at what writes the records; the page of cpcmon says what they might be.",
-}
-"""The first thing, for somebody who cannot open the runbook."""
-_IF_SUSPICIOUS = "Look at some raw outputs at their source before anybody relies on it."
-
-_PER_CENT = "{{ . | first | value | humanizePercentage }}"
-_TIME = "{{ . | first | value | humanizeTimestamp }}"
-_OF_WINDOW = ("instance", "model", "segment")
-_OF_ALERT = (*_OF_WINDOW, "alert")
 
 
 def rule_file(config: Config, job: str = DEFAULT_JOB) -> str:
     """Return the rule file; `job` is a regular expression for the job under which Prometheus scrapes cpcmon."""
-    of_cpcmon = [down_rule(job), unruled_rule(config, job), *FIXED, WATCHDOG]
-    groups = {"cpcmon": of_cpcmon} | {f"cpcmon model {label_value(one.name)}": _of_model(one) for one in config.models}
+    shared = [model.name for model in config.models if config.is_shared(model.name)]
+    in_groups = any(isinstance(source.options, KafkaOptions) for source in config.sources)
+    of_cpcmon = [
+        down_rule(job),
+        unruled_rule(config, job),
+        *invalid_rules(shared),
+        *FIXED,
+        *(KAFKA if in_groups else ()),
+        WATCHDOG,
+    ]
+    groups: dict[str, Sequence[PrometheusRule | RecordingRule]] = {"cpcmon": of_cpcmon}
+    if shared:
+        groups["cpcmon replicas"] = recording_rules(job)
+    for one in config.models:
+        groups[f"cpcmon model {label_value(one.name)}"] = _of_model(one, shared=one.name in shared)
     texts = [group_text(name, rules, config.runbooks) for name, rules in groups.items()]
-    return _HEAD.format(bridge=_BRIDGE) + "groups:\n" + "".join(texts)
+    return _HEAD.format(bridge=BRIDGE) + (_OF_REPLICAS if shared else "") + "groups:\n" + "".join(texts)
 
 
-def _of_model(model: ModelConfig) -> list[PrometheusRule]:
+def _of_model(model: ModelConfig, *, shared: bool) -> list[PrometheusRule]:
     gap = model.evaluate.seconds if isinstance(model.evaluate, Every) else longest_gap_seconds(model.evaluate.line)
-    configured = [_passed_on(label_value(model.name), rule) for rule in model.alerts]
+    configured = [_passed_on(label_value(model.name), rule, shared=shared) for rule in model.alerts]
     return [*configured, stale_rule(model, gap), failing_rule(model, gap), *refused_rule(model)]
 
 
-def _passed_on(model: str, rule: Rule) -> PrometheusRule:
+def _passed_on(model: str, rule: Rule, *, shared: bool) -> PrometheusRule:
     """Return the Prometheus alert for one of the daemon's; it fires for each segment by itself."""
-    alert = label_value(rule.name)
+    alert, name = label_value(rule.name), alert_name(rule.name)
     firing = f"cpcmon_alert_firing{{model={quoted(model)},alert={quoted(alert)}}}"
-    high = _is_high(rule)
+    # Without severity, or a firing alert of which it was just changed would be there twice, and Prometheus refuse both.
+    of_one = f"max without (severity) (last_over_time({firing}[{BRIDGE}])) == 1"
+    judged_here = shared and rule.kind in {Kind.ACCURACY, Kind.DISAGREEMENT}
+    high = is_high(rule)
     return PrometheusRule(
-        alert_name(rule.name),
-        # Without severity, or a firing alert of which it was just changed would be there twice, and Prometheus refuse both.
-        f"max without (severity) (last_over_time({firing}[{_BRIDGE}])) == 1",
+        name,
+        merged_expression(model, rule, name) if shared else of_one,
         rule.severity,
         _SUSPICIOUS if high else _SUMMARIES[rule.kind],
-        _description(rule),
+        description(rule, ALL_REPLICAS if shared else ONE_DAEMON),
         "accuracy_high.md" if high else f"{rule.kind}.md",
+        rule.for_seconds if judged_here else 0.0,
         # Not only from the series: two models may have an alert of one name, and rules must differ in what is fixed.
         labels={"model": model, "alert": alert},
     )
-
-
-def _is_high(rule: Rule) -> bool:
-    return rule.kind is Kind.ACCURACY and rule.above is not None
 
 
 def alert_name(name: str) -> str:
     """Return what Prometheus calls an alert: `accuracy_low` becomes `CpcmonAccuracyLow`."""
     words = re.findall("[A-Za-z0-9]+", name)
     return "Cpcmon" + "".join(word[0].upper() + word[1:] for word in words)
-
-
-def _description(rule: Rule) -> str:
-    """Say where, what, since when and what to do. What is not known at the moment is left out, or said so."""
-    since = _if("cpcmon_alert_since_timestamp_seconds", f" Firing since {_TIME}.", _OF_ALERT)
-    held = _if("cpcmon_alert_held", " It cannot be judged now and stays as it was.", _OF_ALERT, compared=" == 1")
-    where = "{{ $labels.model }}, {{ $labels.segment }}"
-    return f"{where}: {_said(rule)}{since}{held} {_IF_SUSPICIOUS if _is_high(rule) else _TO_DO[rule.kind]}"
-
-
-def _said(rule: Rule) -> str:
-    match rule.kind:
-        case Kind.ACCURACY:
-            return _accuracy(rule)
-        case Kind.DISAGREEMENT:
-            found = _if("cpcmon_estimator_disagreement_ratio", f" by {_PER_CENT}")
-            chance = _if("cpcmon_estimator_chance_disagreement_ratio", f", where chance alone stays below {_PER_CENT}")
-            allowed = chance if rule.above is None else f", where {_per_cent(rule.above)} is allowed"
-            return f"the estimators disagree{found}{allowed}. No estimate deserves trust until it is known why."
-        case Kind.SILENT:
-            last = _if("cpcmon_last_record_timestamp_seconds", f" The newest was made {_TIME}.")
-            return f"no record came for {duration(rule.after_seconds)}.{last}"
-        case Kind.DEGRADED_INPUT:
-            share = _if("cpcmon_input_rejected_ratio", f" (refused: {_PER_CENT})", ("instance", "model"))
-            return f"too many of the latest records are refused or look odd{share}. The accuracy cannot be said."
-
-
-def _accuracy(rule: Rule) -> str:
-    estimator = f"estimator={quoted(rule.estimator)}"
-    value = _if("cpcmon_estimated_accuracy_ratio", f" {_PER_CENT}", also=estimator, otherwise=" unknown at the moment")
-    lower = _if("cpcmon_estimated_accuracy_lower_ratio", f", from {_PER_CENT}", also=estimator)
-    upper = _if("cpcmon_estimated_accuracy_upper_ratio", f" to {_PER_CENT}", also=estimator)
-    dwell = f" for {duration(rule.for_seconds)}" if rule.for_seconds else ""
-    return (
-        f"estimated accuracy{value}{lower}{upper}, by {rule.estimator}."
-        f" {_COMPARED[rule.on]} stayed {_limit(rule)}{dwell} and over enough new records."
-    )
-
-
-def _limit(rule: Rule) -> str:
-    if rule.drop is None:
-        side, ratio = ("over", rule.above) if rule.below is None else ("under", rule.below)
-        return f"{side} {_per_cent(ratio)}"
-    # A number to compare with, where it is known: nobody has the accuracy on the reference in mind.
-    number = _if("cpcmon_accuracy_threshold_ratio", f" {_PER_CENT},", _OF_ALERT)
-    return f"under{number} the accuracy on the reference less {100.0 * rule.drop:g} points,"
-
-
-def _per_cent(ratio: float | None) -> str:
-    return "its limit" if ratio is None else f"{100.0 * ratio:g}%"
-
-
-def _if(
-    series: str,
-    text: str,
-    same: tuple[str, ...] = _OF_WINDOW,
-    *,
-    compared: str = "",
-    also: str = "",
-    otherwise: str = "",
-) -> str:
-    """Return the template that says a text if there is a series with the same labels as the alert; it may use its value."""
-    labels = ",".join([*(f"{name}=%q" for name in same), *([also] if also else [])])
-    query = f"query (printf `{series}{{{labels}}}{compared}` {' '.join(f'$labels.{name}' for name in same)})"
-    return f"{{{{ with {query} }}}}{text}{f'{{{{ else }}}}{otherwise}' if otherwise else ''}{{{{ end }}}}"

@@ -1,12 +1,13 @@
 """Alerts on cpcmon itself: when it is down, stuck, or cannot say, no news would look like good news."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from monitor.configuration.config import Config, ModelConfig
 from monitor.core.alert_rules import Kind, Severity
 from monitor.sinks.labels import label_value, quoted
 from monitor.sinks.prometheus_rule import PrometheusRule, duration
+from monitor.sinks.replica_recording import ESTIMATE_RECORDS, WINDOW, WINDOW_RECORDS
 
 _MINUTES, _HOURS = 60.0, 3600.0
 _LEAST_STALE_SECONDS = 5 * _MINUTES
@@ -113,7 +114,7 @@ def down_rule(job: str) -> PrometheusRule:
     )
 
 
-def _risen(counter: str) -> str:
+def risen(counter: str) -> str:
     """Return what a counter that is kept in the state has risen by within an hour, a break before it included.
 
     What damages a state often keeps the machine down for longer than the hour, and `increase` knows nothing of before a
@@ -132,11 +133,16 @@ WATCHDOG = PrometheusRule(
     "watchdog.md",
 )
 
-FIXED = (
-    PrometheusRule(
+
+def invalid_rules(shared: Sequence[str]) -> Iterator[PrometheusRule]:
+    """Yield the alerts on models of which nothing can be said; of those that replicas share, not even together."""
+    names = quoted("|".join(re.escape(label_value(name)) for name in shared))
+    # The share of one replica may be too small to say anything, and is still a part of the whole.
+    alone, comma = (f"model!~{names}", ",") if shared else ("", "")
+    yield PrometheusRule(
         "CpcmonEstimateInvalid",
         # The other states have alerts of their own: one fault would be told once more for each segment.
-        "(cpcmon_estimate_valid == 0) unless ignoring (state)"
+        f"(cpcmon_estimate_valid{{{alone}}} == 0) unless ignoring (state)"
         ' (cpcmon_window_state{state=~"warming|catching_up|version_mismatch|degraded_input"} == 1)',
         Severity.INFO,
         "The accuracy of a model cannot be said.",
@@ -146,16 +152,30 @@ FIXED = (
         " ({{ . | first | label `state` }}){{ end }}. Alerts stay as they were.",
         "estimate_invalid.md",
         30 * _MINUTES,
-    ),
-    PrometheusRule(
+    )
+    yield PrometheusRule(
         "CpcmonStillWarming",
-        'cpcmon_window_state{segment="all",state="warming"} == 1',
+        f'cpcmon_window_state{{segment="all",state="warming"{comma}{alone}}} == 1',
         Severity.INFO,
         "A model has never had enough records.",
         f"{_MODEL}: for a day, fewer records than are needed to say anything.",
         "estimate_invalid.md",
         24 * _HOURS,
-    ),
+    )
+    if shared:
+        yield PrometheusRule(
+            "CpcmonMergedInvalid",
+            f"{WINDOW_RECORDS}{{model=~{names}}} unless on ({WINDOW}) {ESTIMATE_RECORDS}",
+            Severity.INFO,
+            "The accuracy of a model that replicas share cannot be said.",
+            f"{_WINDOW}: all replicas together hold {{{{ $value }}}} records, too few or too old to say anything, or cannot"
+            " speak for them. Alerts stay as they were.",
+            "estimate_invalid.md",
+            30 * _MINUTES,
+        )
+
+
+FIXED = (
     PrometheusRule(
         # A night or a small site cannot make it so, and it does not pass by itself: more than information.
         "CpcmonVersionMismatch",
@@ -214,8 +234,7 @@ FIXED = (
     ),
     PrometheusRule(
         "CpcmonStateRecovered",
-        f"sum without (from) ({_risen('cpcmon_state_recovered_total')})"
-        f" or {_risen('cpcmon_state_damaged_chunks_total')}",
+        f"sum without (from) ({risen('cpcmon_state_recovered_total')}) or {risen('cpcmon_state_damaged_chunks_total')}",
         Severity.WARNING,
         "The state of cpcmon was damaged.",
         "A backup, an empty state, or the state without its damaged parts is in use. The log says which.",

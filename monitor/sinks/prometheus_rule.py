@@ -1,4 +1,4 @@
-"""One alert of Prometheus, as text of its rule file."""
+"""Rules of Prometheus as text of its rule file: alerts, and series that are recorded."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -40,7 +40,24 @@ class PrometheusRule:
         return "".join(f"      {line}\n" for line in lines)
 
 
-def group_text(name: str, rules: Sequence[PrometheusRule], runbooks: str) -> str:
+@dataclass(frozen=True, slots=True)
+class RecordingRule:
+    """A series that Prometheus works out from others."""
+
+    record: str
+    expr: str
+    labels: Mapping[str, str] = field(default_factory=lambda: _NONE)
+
+    def text(self, runbooks: str = "") -> str:
+        """Return the rule as YAML."""
+        del runbooks
+        lines = [f"- record: {self.record}", f"  expr: {_string(self.expr)}"]
+        if self.labels:
+            lines += ["  labels:", *(f"    {name}: {_string(value)}" for name, value in self.labels.items())]
+        return "".join(f"      {line}\n" for line in lines)
+
+
+def group_text(name: str, rules: Sequence[PrometheusRule | RecordingRule], runbooks: str = "") -> str:
     """Return a group of rules as YAML."""
     return f"  - name: {_string(name)}\n    rules:\n" + "".join(rule.text(runbooks) for rule in rules)
 

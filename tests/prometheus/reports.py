@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
-from monitor.configuration.config import Config, Cron, ModelConfig, Storage
+from monitor.configuration.config import Config, Cron, ModelConfig, SourceConfig, Storage
 from monitor.core.alert_rules import Kind, Rule, Severity
 from monitor.core.alerts import AlertStatus, Phase
 from monitor.core.estimate import Estimate, Interval, NoEstimate, PredictionSets, Result, Why
@@ -13,6 +13,7 @@ from monitor.core.segments import ALL, Segment
 from monitor.core.window_state import WindowState
 from monitor.sources.base import Lag
 from monitor.sources.kafka_lag import PartitionLag
+from monitor.sources.kafka_options import KafkaOptions
 from monitor.telemetry import DaemonFacts, DeliveryFacts, HttpFacts, KafkaFacts, SourceFacts
 
 NOW = 1_760_000_000.0
@@ -127,6 +128,12 @@ def facts() -> DaemonFacts:
         webhook=DeliveryFacts(5, 2, 1, 0, 4),
         heartbeat=DeliveryFacts(60, 1),
     )
+
+
+def shared_config() -> Config:
+    """Return the same configuration, with records that come from a topic and may be read by many replicas."""
+    stream = SourceConfig("stream", KafkaOptions(("kafka:9092",), "cpcmon", ("predictions",)), models=("density",))
+    return replace(config(), sources=(stream,))
 
 
 STREAM = KafkaFacts(

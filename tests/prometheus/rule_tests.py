@@ -39,6 +39,13 @@ class Rules:
         counted = [re.findall(r'\{alertname="(\w+)"\} (\S+?),? ?(?=\{|$)', line) for line in found]
         return [Counter({name: round(float(count)) for name, count in one}) for one in counted]
 
+    def values(self, series: Mapping[str, str], minute: float, expr: str) -> dict[str, float]:
+        """Return what an expression gives at a minute, by its labels as they are written."""
+        case = {"expr": expr, "eval_time": f"{60 * minute:.0f}s", "exp_samples": [{"labels": "wrong", "value": -1}]}
+        said = self._tested(series, {"promql_expr_test": [case]})
+        (found,) = (line for line in said.splitlines() if line.strip().startswith("got:"))
+        return {labels: float(value) for labels, value in re.findall(r"(\{.*?\}) (\S+?)(?:, |$)", found)}
+
     def described(self, series: Mapping[str, str], minute: float, alert: str) -> str:
         """Return what promtool says of an alert that fires: its labels and its annotations."""
         case = {"eval_time": f"{60 * minute:.0f}s", "alertname": alert, "exp_alerts": []}

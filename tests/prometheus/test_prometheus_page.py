@@ -55,6 +55,6 @@ def test_alertmanager_sends_each_where_the_page_says(routes: list[str], labels: 
 def test_every_alert_on_cpcmon_itself_is_listed_with_its_severity() -> None:
     """And none that there is not."""
     own = {"CpcmonAccuracyLow", "CpcmonAccuracyHigh", "CpcmonApart", "CpcmonSilent", "CpcmonRefused"}
-    written = re.findall(r'- alert: (\w+)\n(?:.*\n)*?.*severity: "(\w+)"', rule_file(reports.config()))
+    written = re.findall(r'- alert: (\w+)\n(?:.*\n)*?.*severity: "(\w+)"', rule_file(reports.shared_config()))
     listed = re.findall(r"^\| `(\w+)` \| (\w+) \|", PAGE, re.MULTILINE)
     assert sorted(listed) == sorted({one for one in written if one[0] not in own})

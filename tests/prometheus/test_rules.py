@@ -407,7 +407,7 @@ def test_summaries_are_constant_sentences() -> None:
 def test_every_alert_has_a_runbook() -> None:
     """And every runbook is that of some alert."""
     folder = Path(__file__).resolve().parents[2] / "docs" / "runbooks"
-    linked = set(re.findall(r'runbook_url: "https://runbooks.example/cpcmon/(.+)"', rule_file(reports.config())))
+    linked = set(re.findall(r'runbook_url: "https://runbooks.example/cpcmon/(.+)"', rule_file(reports.shared_config())))
     assert linked == {path.name for path in folder.glob("*.md")}
 
 
