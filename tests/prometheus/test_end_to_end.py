@@ -3,13 +3,9 @@
 import json
 import queue
 import re
-import socket
-import subprocess
 import threading
 import time
-import urllib.request
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -19,9 +15,8 @@ from monitor.core.alerts import Phase
 from monitor.sinks.alert_rules import rule_file
 from monitor.sinks.prometheus import PrometheusSink
 from tests.prometheus import reports
+from tests.prometheus.running import LIMIT_SECONDS, free_port, running
 from tests.servers import real_server
-
-_LIMIT_SECONDS = 30.0
 
 _PROMETHEUS = """
 global: {{scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}}
@@ -47,7 +42,7 @@ class _Exporter:
 
     def __init__(self) -> None:
         self.sink = PrometheusSink()
-        self.port = _free_port()
+        self.port = free_port()
         self._server: ThreadingHTTPServer | None = None
 
     def start(self) -> None:
@@ -102,13 +97,13 @@ class _Receiver:
 
     def wait_for(self, *wanted: str) -> None:
         """Wait for a message about an alert, a segment and a status; others may come before it."""
-        until = time.monotonic() + _LIMIT_SECONDS
+        until = time.monotonic() + LIMIT_SECONDS
         seen = []
         while True:
             try:
                 seen.append(self._messages.get(timeout=max(0.0, until - time.monotonic())))
             except queue.Empty:
-                pytest.fail(f"expected {wanted} within {_LIMIT_SECONDS:.0f} seconds, found {seen}")
+                pytest.fail(f"expected {wanted} within {LIMIT_SECONDS:.0f} seconds, found {seen}")
             if seen[-1] == wanted:
                 return
 
@@ -118,42 +113,11 @@ class _Receiver:
         self._server.server_close()
 
 
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
-
-
-@contextmanager
-def _running(ready: str, log: Path, *command: object) -> Iterator[None]:
-    """Run a server until the end of the block, which begins when it is ready."""
-    with log.open("wb") as output:
-        process = subprocess.Popen([str(word) for word in command], stdout=output, stderr=output, cwd=log.parent)
-    try:
-        until = time.monotonic() + _LIMIT_SECONDS
-        while not _answers(ready):
-            assert process.poll() is None, log.read_text()
-            assert time.monotonic() < until, log.read_text()
-            time.sleep(0.05)
-        yield
-    finally:
-        process.terminate()
-        process.wait(_LIMIT_SECONDS)
-
-
-def _answers(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(url, timeout=1.0) as answer:  # noqa: S310  an address of our own
-            return bool(answer.status == 200)
-    except OSError:
-        return False
-
-
 def test_e16_a_drop_fires_a_recovery_resolves_and_a_dead_exporter_is_noticed(tmp_path: Path) -> None:
     """With the rules as they are written, but for their waits, which are a second or two."""
     prometheus, alertmanager = real_server("prometheus"), real_server("prometheus-alertmanager")
     exporter, receiver = _Exporter(), _Receiver()
-    ports = {"exporter": exporter.port, "hook": receiver.port, "alertmanager": _free_port(), "prometheus": _free_port()}
+    ports = {"exporter": exporter.port, "hook": receiver.port, "alertmanager": free_port(), "prometheus": free_port()}
     rules = re.sub(r"^( +for:) .*$", r"\1 2s", rule_file(reports.config()), flags=re.MULTILINE)
     (tmp_path / "rules.yml").write_text(rules)
     (tmp_path / "prometheus.yml").write_text(_PROMETHEUS.format(**ports))
@@ -170,14 +134,14 @@ def test_e16_a_drop_fires_a_recovery_resolves_and_a_dead_exporter_is_noticed(tmp
         stack.callback(receiver.close)
         stack.callback(exporter.stop)
         stack.enter_context(
-            _running(
+            running(
                 f"http://127.0.0.1:{ports['alertmanager']}/-/ready", tmp_path / "alertmanager.log", alertmanager,
                 "--config.file=alertmanager.yml", "--storage.path=alertmanager", "--cluster.listen-address=",
                 f"--web.listen-address=127.0.0.1:{ports['alertmanager']}",
             )
         )  # fmt: skip
         stack.enter_context(
-            _running(
+            running(
                 f"http://127.0.0.1:{ports['prometheus']}/-/ready", tmp_path / "prometheus.log", prometheus,
                 "--config.file=prometheus.yml", "--storage.tsdb.path=prometheus",
                 "--rules.alert.for-grace-period=0s", "--rules.alert.for-outage-tolerance=0s", "--rules.alert.resend-delay=1s",
