@@ -153,6 +153,8 @@ def _ours(topic: Topic, state: Path, reference: Reference) -> Cost:
         if taken() == topic.predictions:
             # One evaluation, so that nothing is left to be measured later.
             taking.totals(MODEL)
+        elif (pause := taking.next_poll_seconds()) > 0.0:
+            time.sleep(pause)
 
     def taken() -> int:
         return taking.counters["records_total", source.name, MODEL]
