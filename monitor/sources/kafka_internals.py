@@ -67,8 +67,11 @@ class Refusals:
 
         def failed(error: Exception) -> None:
             # A broker answers a wrong password and hangs up. When both arrive at once, the library drops the answer.
-            hung_up = proved and isinstance(error, KafkaConnectionError)
-            self.latest = SaslAuthenticationFailedError() if hung_up else error
+            if proved and isinstance(error, KafkaConnectionError):
+                error = SaslAuthenticationFailedError()
+            # Who was refused is refused until let in, even if the next attempt runs out of time before it is.
+            if not isinstance(self.latest, SaslAuthenticationFailedError):
+                self.latest = error
 
         def worked(_: Any) -> None:
             self.latest = None
