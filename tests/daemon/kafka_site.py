@@ -62,7 +62,7 @@ class KafkaSite:
             flat = [one for record in records for one in (record if isinstance(record, list) else [record])]
             chosen = [one for one in flat if all(one.get(key) == value for key, value in (where or {}).items())]
             # As 32-bit numbers, which is what windows hold.
-            found.extend(np.float32(one["probs"]).tolist() for one in chosen[-self.window :])
+            found.extend(np.asarray([one["probs"] for one in chosen[-self.window :]], np.float32).tolist())
         return found
 
 
