@@ -8,7 +8,7 @@ from monitor.configuration.section import Section
 from monitor.core.recent_ids import bytes_at_most
 from monitor.sources.kafka_options import KafkaOptions
 
-FEW_PARTITIONS = 8
+FEW_PARTITIONS = 16
 """Where there is room for fewer, a number of records was probably meant for all of them together."""
 
 
