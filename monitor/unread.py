@@ -48,7 +48,8 @@ class Unread:
         if running is not None and due is not None and running - due > self._most_age_seconds:
             return True
         return any(
-            lag.bytes > self._most_bytes
+            lag.rebuilding
+            or lag.bytes > self._most_bytes
             or lag.files > self._most_files
             or (lag.oldest_unread is not None and now - lag.oldest_unread > self._most_age_seconds)
             for lag in self.lags().values()

@@ -143,16 +143,18 @@ def locked() -> dict[str, tuple[str, list[str]]]:
 def needed() -> set[str]:
     """Return every package that running needs, direct and indirect, as the installed ones say."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    waiting, found = [Requirement(text) for text in project["dependencies"]], set[str]()
+    waiting = [(Requirement(text), frozenset({""})) for text in project["dependencies"]]
+    found = set[tuple[str, frozenset[str]]]()
     while waiting:
-        one = waiting.pop()
-        name = canonicalize_name(one.name)
+        one, extras = waiting.pop()
         # Asked for here, on Linux: what only another system needs is not installed.
-        if name in found or (one.marker is not None and not one.marker.evaluate({"extra": ""})):
+        if one.marker is not None and not any(one.marker.evaluate({"extra": extra}) for extra in extras):
             continue
-        found.add(name)
-        waiting += [Requirement(text) for text in requires(name) or []]
-    return found
+        asked = canonicalize_name(one.name), frozenset({"", *one.extras})
+        if asked not in found:
+            found.add(asked)
+            waiting += [(Requirement(text), asked[1]) for text in requires(one.name) or []]
+    return {name for name, _ in found}
 
 
 def test_d20_every_package_that_running_needs_is_locked_with_hashes() -> None:

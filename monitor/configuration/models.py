@@ -74,7 +74,7 @@ def read_model(section: Section, folder: Path, cron_problem: CronProblem | None)
     evaluate = _evaluate(section.section("evaluate"), cron_problem)
     minimum = section.get("minimum_records", Integer(1, MOST_RECORDS), default.minimum_records)
     if bounds is not None and evaluate is not None:
-        _check_together(section, bounds, evaluate, minimum)
+        _check_together(section, bounds, evaluate)
     model = ModelConfig(
         name=name,
         reference=reference,
@@ -158,11 +158,7 @@ def _alerts(section: Section, segmentation: Segmentation | None) -> tuple[Rule, 
     return tuple(rules)
 
 
-def _check_together(section: Section, bounds: Bounds, evaluate: Every | Cron, minimum: int) -> None:
-    if minimum > bounds.capacity:
-        key = "minimum_records" if section.has("minimum_records") else "window"
-        expected = f"minimum_records of at most {bounds.capacity:,}, which is all that the window holds"
-        section.tell(key, expected, f"{minimum:,}")
+def _check_together(section: Section, bounds: Bounds, evaluate: Every | Cron) -> None:
     if bounds.age_seconds is not None and isinstance(evaluate, Every) and bounds.age_seconds < evaluate.seconds:
         show = Duration(0.0, _LONGEST).show
         expected = f"evaluate.every of at most window.age, {show(bounds.age_seconds)}: records would go unseen"

@@ -17,6 +17,7 @@ from monitor.configuration.section import Section
 from monitor.configuration.sources import read_source
 from monitor.configuration.text_kinds import FilePath, Flag, Text
 from monitor.pipeline import IngestOptions
+from monitor.sources.kafka_options import KafkaOptions
 
 MOST_MODELS = 50
 MOST_SOURCES = 50
@@ -59,6 +60,7 @@ def read_document(document: Document, cron_problem: CronProblem | None = None) -
     _check_names(models)
     _check_fed(sources, models)
     check_overlaps(storage_section, storage, sources)
+    _check_minimum(sources, models)
     _check_segments(limits_section, limits, models)
     remark_on_ages([source for _, source in sources if source is not None], models)
     return Config(
@@ -126,6 +128,19 @@ def _check_fed(sources: Read[SourceConfig], models: Read[ModelConfig]) -> None:
         if sources and model is not None and model.name not in fed:
             expected = "a source that takes its records"
             section.tell("name", expected, f"{model.name!r} in the list `models` of none")
+
+
+def _check_minimum(sources: Read[SourceConfig], models: Sequence[tuple[Section, ModelConfig | None]]) -> None:
+    """Note windows that could never hold enough; those of several partitions together may hold any number."""
+    topics = [one for _, one in sources if one is not None and isinstance(one.options, KafkaOptions)]
+    for section, model in models:
+        if model is None or model.minimum_records <= model.bounds.capacity:
+            continue
+        if any(not one.models or model.name in one.models for one in topics):
+            continue
+        key = "minimum_records" if section.has("minimum_records") else "window"
+        expected = f"minimum_records of at most {model.bounds.capacity:,}, which is all that the window holds"
+        section.tell(key, expected, f"{model.minimum_records:,}")
 
 
 def _check_segments(section: Section, limits: Limits, models: Sequence[tuple[Section, ModelConfig | None]]) -> None:

@@ -55,6 +55,8 @@ class Lag:
     """Files, partitions or what else the source counts, that hold something unread."""
     oldest_unread: float | None = None
     """Since when some of it could have been read, in Unix seconds by our own clock; None when nothing could."""
+    rebuilding: bool = False
+    """Whether windows hold only a part of what they held in another process, which is being read again."""
 
 
 class Source(Protocol):

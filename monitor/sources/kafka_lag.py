@@ -95,4 +95,6 @@ class LagMeter:
     @property
     def lag(self) -> Lag:
         """How far behind all of them are."""
-        return Lag(files=sum(one.records > 0 for one in self._lags.values()), oldest_unread=self._since)
+        behind = sum(one.records > 0 for one in self._lags.values())
+        rebuilding = any(one.restoring for one in self._lags.values())
+        return Lag(files=behind, oldest_unread=self._since, rebuilding=rebuilding)

@@ -8,7 +8,7 @@ from monitor.sources.kafka_counted import Counted
 from monitor.sources.kafka_notes import Notes
 from monitor.sources.kafka_options import KafkaOptions
 from monitor.sources.kafka_ownership import Ownership
-from monitor.sources.kafka_trouble import Broken, Trouble, sentence
+from monitor.sources.kafka_trouble import Broken, Kind, Trouble, sentence
 
 _LONGEST_REST = 5.0
 """After an error that passes. Who rests for longer keeps the whole group waiting when it shares partitions anew."""
@@ -34,6 +34,8 @@ class Link:
         self.trouble: str | None = f"kafka {options.address}: has not been reached yet"
         """What is the matter; None when nothing is."""
         self._topics: str | None = None
+        self._monotonic = monotonic
+        self._in_trouble_since: float | None = None
 
     @property
     def consumer(self) -> Consumer | None:
@@ -67,7 +69,7 @@ class Link:
 
     def in_trouble(self, trouble: Trouble) -> None:
         """Go on after a while; over a new connection, where the old one will not do."""
-        if isinstance(trouble, Broken) or trouble.kind.needs_people:
+        if isinstance(trouble, Broken) or trouble.kind.needs_people or self._may_be_put_out(trouble):
             self._connection.drop()
             self._connection.backoff.failed(slowly=trouble.kind.needs_people)
             self._tell(trouble, self._connection.backoff)
@@ -77,7 +79,7 @@ class Link:
 
     def is_well(self) -> None:
         """The cluster answers."""
-        self.trouble = None
+        self.trouble = self._in_trouble_since = None
         self._notes.over("cluster", f"kafka {self._options.address}: answers again")
         self._rest.worked()
 
@@ -94,6 +96,17 @@ class Link:
     def close(self) -> None:
         """Let go of everything."""
         self._connection.close()
+
+    def _may_be_put_out(self, trouble: Trouble) -> bool:
+        """Tell whether nobody has answered for so long that the group may have given our partitions to others.
+
+        Who went on counting them would have them counted twice in all.
+        """
+        if trouble.kind is not Kind.UNREACHABLE:
+            return False
+        now = self._monotonic()
+        self._in_trouble_since = now if self._in_trouble_since is None else self._in_trouble_since
+        return now - self._in_trouble_since > self._options.session_timeout_seconds
 
     def _tell(self, trouble: Trouble, backoff: Backoff) -> None:
         self._notes.counted[trouble.kind.counted] += 1

@@ -189,13 +189,13 @@ class Partitions:
 
     def gaps(self) -> Mapping[str, float]:
         """Return the shards whose windows hold records from before a loss, with the newest event time before it."""
-        return {one.shard: at.gap_at for one, at in self.tracked.items() if at.gap_at is not None}
+        return {one.shard: at.gap_at for one, at in list(self.tracked.items()) if at.gap_at is not None}
 
     @property
     def restore_seconds(self) -> float:
         """How long windows have been rebuilt from the log, all partitions together."""
         clock = self._monotonic()
-        return self._restored_seconds + sum(clock - since for since in self._restoring_since.values())
+        return self._restored_seconds + sum(clock - since for since in list(self._restoring_since.values()))
 
     def _stop_clock(self, partition: Partition) -> None:
         since = self._restoring_since.pop(partition, None)

@@ -113,7 +113,7 @@ def test_a_broker_that_is_away_at_the_start_and_later_is_waited_for(
     site: Site,
     real_kafka: None,  # noqa: ARG001, a condition
 ) -> None:
-    """Not ready, healthy, saying so; what is in memory is still answered; and it goes on by itself."""
+    """Not ready, healthy, saying so; what is in memory is answered for a while; and it goes on by itself."""
     with Cluster(site.folder / "broker") as cluster:
         topic = cluster.create_topic()
         reading = KafkaSite(site, cluster.bootstrap, topic)
@@ -133,6 +133,9 @@ def test_a_broker_that_is_away_at_the_start_and_later_is_waited_for(
             page = process.metrics()
             assert one(page, "cpcmon_window_records", segment="all") == 100.0
             assert one(page, "cpcmon_source_ready", source="stream") == 0.0
+            # By now the group could have given its partitions to another process.
+            process.wait_for('cpcmon_kafka_assigned_partitions{source="stream"}', 0.0)
+            process.wait_for('cpcmon_window_state{model="density",segment="all",state="catching_up"}', 1.0)
             cluster.restart(1)
             written(cluster, topic, 1, messages[100:])
             _wait_for(process, taken(300))

@@ -90,7 +90,13 @@ class Node:
 
     def format(self, cluster_id: str, security: Security | None) -> subprocess.Popen[bytes]:
         """Make the node's log ready for its first start; the caller waits for the process."""
-        words = ["kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}", "-c", self.folder / "server.properties"]
+        words = [
+            "kafka.tools.StorageTool",
+            "format",
+            f"--cluster-id={cluster_id}",
+            "-c",
+            self.folder / "server.properties",
+        ]
         words += security.format_words() if security else []
         with self.log.open("ab") as log:
             return subprocess.Popen(self._jars.java(*words, heap="128m"), stdout=log, stderr=log)
