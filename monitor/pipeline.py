@@ -406,9 +406,10 @@ class Ingestion:
             written = {name for name, value in keep.items() if self._to_keep[name] is value}
             self._to_keep = {name: value for name, value in self._to_keep.items() if name not in written}
         self._unsaved.clear()
-        for model in self.holdings:
-            for segment in model.windows:
-                model.log(segment).tidied(change, committed)
+        if change.rewritten or change.dropped or change.snapshots:
+            for model in self.holdings:
+                for segment in model.windows:
+                    model.log(segment).tidied(change, committed)
         numbers = iter(committed.chunks)
         with self._lock:
             for batch in batches:

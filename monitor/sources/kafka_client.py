@@ -25,6 +25,7 @@ from monitor.sources.kafka_trouble import Broken, Kind, OutOfRange, Trouble, Tru
 BOOTSTRAP_SECONDS = 5.0
 _CLOSE_SECONDS = 1.0
 _LEARN_SECONDS = 5.0
+_FETCH_MIN_BYTES, _FETCH_MAX_WAIT_MS = 256 << 10, 500
 _ASSIGNORS = {
     Assignor.COOPERATIVE: (CooperativeStickyAssignor,),
     Assignor.RANGE: (RangePartitionAssignor,),
@@ -214,6 +215,9 @@ def _settings(options: KafkaOptions) -> dict[str, Any]:
         "session_timeout_ms": session_ms,
         "heartbeat_interval_ms": min(3_000, session_ms // 3),
         "max_poll_records": options.max_poll_records,
+        # Every fetch is a commit to disk: a trickle is gathered for half a second.
+        "fetch_min_bytes": _FETCH_MIN_BYTES,
+        "fetch_max_wait_ms": _FETCH_MAX_WAIT_MS,
         "fetch_max_bytes": options.fetch_max_bytes,
         "max_partition_fetch_bytes": options.partition_fetch_bytes,
         # New topics and partitions are found when metadata is asked for again.

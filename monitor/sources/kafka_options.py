@@ -114,7 +114,7 @@ class KafkaOptions:
     assignor: Assignor = Assignor.COOPERATIVE
     session_timeout_seconds: float = 45.0
     """How long a process may be silent before its partitions are given to others."""
-    max_poll_records: int = 2_000
+    max_poll_records: int = 10_000
     """Messages taken in one poll."""
     fetch_max_bytes: int = 50 << 20
     """What a broker sends in one answer."""
