@@ -87,7 +87,8 @@ def test_sigterm_tells_the_group_how_far_it_is_and_leaves_it(site: Site, kafka: 
         assert process.stop() == 0
     assert "cpcmon has stopped" in process.log
     # Its session would last far longer than this test waits.
-    with consumer(kafka.bootstrap, group_id=reading.group) as other:
+    # Of a topic that it does not know yet it would be given nothing, until it asks again.
+    with consumer(kafka.bootstrap, group_id=reading.group, metadata_max_age_ms=500) as other:
         other.subscribe([topic])
         deadline = time.monotonic() + LIMIT
         while len(other.assignment()) < 2:
