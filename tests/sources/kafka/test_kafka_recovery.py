@@ -116,6 +116,8 @@ def test_records_deleted_before_a_slow_reader_are_counted_as_lost(kafka: Topics,
     member = join(kafka.bootstrap, topic)
     member.until_rows(f"{topic}/0", range(10))
     _hold_back(member, topic)
+    # A fetch that is under way waits at the broker for half a second, and would bring them before they are deleted.
+    time.sleep(1.0)
     writer.write(payloads(range(10, 40)))
     kafka.delete_records(topic, {0: 30})
     _let_go(member, topic)
