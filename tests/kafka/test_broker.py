@@ -125,7 +125,8 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
 def test_cooperative_members_keep_what_does_not_move(kafka: Topics) -> None:
     topic, group = kafka.create_topic(partitions=4), unique("group")
     settings: dict[str, Any] = {"group_id": group, "partition_assignment_strategy": [CooperativeStickyAssignor]}
-    settings |= {"session_timeout_ms": 6000, "heartbeat_interval_ms": 200}
+    # Of a topic that they do not know yet they would be given nothing, until they ask again.
+    settings |= {"session_timeout_ms": 6000, "heartbeat_interval_ms": 200, "metadata_max_age_ms": 500}
     with consumer(kafka.bootstrap, **settings) as first, consumer(kafka.bootstrap, **settings) as second:
         listener = _Listener()
         first.subscribe([topic], listener=listener)
