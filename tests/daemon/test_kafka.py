@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from itertools import pairwise
 
+from monitor.sources.kafka_internals import keep_join
 from tests.conftest import Ran
 from tests.daemon.conftest import Site
 from tests.daemon.kafka_site import (
@@ -93,6 +94,7 @@ def test_sigterm_tells_the_group_how_far_it_is_and_leaves_it(site: Site, kafka: 
         deadline = time.monotonic() + LIMIT
         while len(other.assignment()) < 2:
             assert time.monotonic() < deadline, "the group still waits for the member that left"
+            keep_join(other)
             other.poll(100)
         assert [other.committed(partition) for partition in sorted(other.assignment())] == [200, 200]
 
