@@ -1,16 +1,29 @@
 """Logs that are not what was written: cut behind our back, and compacted; on a real broker."""
 
 import struct
+import time
+from collections import defaultdict
 from pathlib import Path
 
 from tests.kafka.broker import Cluster
-from tests.kafka.producing import Writer
-from tests.kafka.topics import unique
+from tests.kafka.consuming import consumer, partitions, take
+from tests.kafka.producing import Truth, Writer
+from tests.kafka.topics import Topics, unique
 from tests.sources.kafka.conftest import Join
-from tests.sources.kafka.member import Disk, Member, payloads
+from tests.sources.kafka.member import LIMIT_SECONDS, Disk, Member, payloads
 
 _HEADER = struct.Struct(">qi")
 """Of a batch: its first offset, and the length of what follows."""
+_COMPACTED = {
+    "cleanup.policy": "compact",
+    "segment.ms": "1000",
+    "min.cleanable.dirty.ratio": "0.01",
+    "max.compaction.lag.ms": "1000",
+    "delete.retention.ms": "86400000",
+}
+"""Compacted whenever the broker looks, which is every 15 seconds; tombstones stay."""
+_LAST = 32
+"""The offset of the last record in the compacted log, and its number."""
 
 
 def _written(bootstrap: str, topic: str, begin: int, end: int) -> None:
@@ -95,3 +108,59 @@ def test_a_log_that_was_cut_and_grew_again_while_away_is_told_and_read_from_its_
         second = join(cluster.bootstrap, topic, group, disk=disk)
         _assert_read_anew(second, f"{topic}/0", [*range(20), *range(500, 600)])
         second.source.close()
+
+
+def _left(bootstrap: str, topic: str) -> dict[int, bytes | None]:
+    """Return what a compacted log holds now, by offset, up to the record that closes it."""
+    found: Truth = defaultdict(dict)
+    with consumer(bootstrap) as opened:
+        opened.assign(partitions(topic, 1))
+        deadline = time.monotonic() + LIMIT_SECONDS
+        while _LAST not in found[0]:
+            assert time.monotonic() < deadline, f"expected offset {_LAST}, found {sorted(found[0])}"
+            take(opened, found)
+    return found[0]
+
+
+def _compacted(bootstrap: str, topic: str) -> dict[int, bytes | None]:
+    """Wait until the broker has compacted a log, and return what it holds."""
+    deadline = time.monotonic() + LIMIT_SECONDS
+    while len(left := _left(bootstrap, topic)) > _LAST // 2:
+        assert time.monotonic() < deadline, f"expected a compacted log, found {sorted(left)}"
+        time.sleep(0.5)
+    return left
+
+
+def test_of_a_compacted_topic_all_that_is_left_is_read_once_and_gaps_are_no_loss(kafka: Topics, join: Join) -> None:
+    """One member stood where now a gap is, another one comes anew; the log begins with a gap, too."""
+    topic, group, disk = kafka.create_topic(config=_COMPACTED), unique("group"), Disk()
+    shard, long_ago = f"{topic}/0", int(time.time() * 1000) - 60_000
+    writer = Writer(kafka.bootstrap, topic)
+
+    def write(number: int) -> None:
+        writer.enqueue(payloads([number]), key=b"key %d" % (number % 5), timestamps_ms=[long_ago])
+
+    for number in range(10):
+        write(number)
+    writer.flush()
+    first = join(kafka.bootstrap, topic, group, disk=disk)
+    first.until_rows(shard, range(10))
+    first.source.close()
+    for number in range(10, 30):
+        write(number)
+    writer.flush()
+    for key in (b"key 0", b"key 1"):
+        writer.write([None], key=key, timestamps_ms=[long_ago])
+    # The segment is a minute old by now, so that this begins another one: only closed ones are compacted.
+    writer.write(payloads([_LAST]), key=b"last")
+    assert sorted(_compacted(kafka.bootstrap, topic)) == [27, 28, 29, 30, 31, _LAST]
+
+    second, stranger = join(kafka.bootstrap, topic, group, disk=disk), join(kafka.bootstrap, topic)
+    for member, before in ((second, range(10)), (stranger, range(0))):
+        member.until_rows(shard, [*before, 27, 28, 29, _LAST])
+        assert member.counted["messages_read"] == 6
+        assert member.counted["tombstones"] == 2
+        assert not {"records_lost", "messages_repeated", "stalls", "partitions_truncated"} & set(+member.counted)
+        assert member.resets == member.warnings == []
+        assert member.source.gaps() == {}
+        member.until(lambda: member.source.partition_lags()[shard].records == 0, "nothing left")  # noqa: B023
