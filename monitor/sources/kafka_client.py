@@ -10,7 +10,13 @@ from typing import Any
 from kafka import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
-from kafka.errors import KafkaError, LogTruncationError, OffsetOutOfRangeError, UnsupportedCodecError
+from kafka.errors import (
+    FencedInstanceIdError,
+    KafkaError,
+    LogTruncationError,
+    OffsetOutOfRangeError,
+    UnsupportedCodecError,
+)
 from kafka.structs import MemberState, OffsetAndMetadata
 
 from monitor.sources import kafka_internals as internals
@@ -55,6 +61,8 @@ class KafkaPythonConsumer:
 
     def poll(self, timeout_seconds: float, most: int) -> Mapping[Partition, Fetched]:
         """Return messages of partitions that are not paused."""
+        if internals.is_put_out(self._consumer):
+            raise sorted_out(FencedInstanceIdError())
         internals.keep_join(self._consumer)
         try:
             fetched = self._consumer.poll(timeout_ms=int(timeout_seconds * 1000), max_records=most)

@@ -187,6 +187,16 @@ class _JoinUnderWay:
         self._task.add_errback(function)
 
 
+def is_put_out(consumer: Any) -> bool:
+    """Tell whether a heartbeat was answered that another process has our instance id.
+
+    The library then ends its heartbeats, tells nobody, and fetches on for ever, in haste: only a commit would fail.
+    """
+    coordinator = consumer._coordinator
+    with coordinator._lock:
+        return coordinator.stable() and not coordinator.rejoining and not coordinator._heartbeat_enabled
+
+
 def close_client(consumer: Any) -> None:
     """End the library's thread and close its sockets, and nothing else."""
     consumer._client.close()

@@ -121,3 +121,17 @@ def test_two_processes_with_one_name_are_told_so(kafka: Topics, join: Join) -> N
     assert f"to be the only process with instance_id replica-0 in group {group}" in (first.source.ready() or "")
     first.tick()
     assert first.owned == frozenset()
+
+
+def test_of_two_processes_with_one_name_one_is_told_so_even_if_it_has_nothing_to_report(
+    kafka: Topics, join: Join
+) -> None:
+    """A heartbeat tells it, where no commit does."""
+    topic, group = kafka.create_topic(), unique("group")
+    first = join(kafka.bootstrap, topic, group, instance_id="replica-0", commit_seconds=3600.0)
+    first.until(lambda: bool(first.owned), "a partition")
+    second = join(kafka.bootstrap, topic, group, instance_id="replica-0", commit_seconds=3600.0)
+    second.until(lambda: bool(second.owned), "a partition")
+    first.until(lambda: first.counted["errors_fenced"] > 0, "to be fenced")
+    first.tick()
+    assert first.owned == frozenset()
