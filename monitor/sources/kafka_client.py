@@ -142,7 +142,9 @@ class KafkaPythonConsumer:
         """Ask what the group knows of a partition."""
         theirs = TopicPartition(*partition)
         found = _asked(self._consumer.committed, theirs, metadata=True, timeout_ms=int(timeout_seconds * 1000))
-        return None if found is None or found.offset < 0 else Committed(found.offset, found.metadata or "")
+        if found is None or found.offset < 0:
+            return None
+        return Committed(found.offset, found.metadata or "", found.leader_epoch)
 
     def commit(self, offsets: Mapping[Partition, Committed], done: Callable[[bool], None]) -> None:
         """Tell the group, without waiting."""
@@ -258,4 +260,6 @@ def _ours(partition: TopicPartition) -> Partition:
 
 
 def _theirs(offsets: Mapping[Partition, Committed]) -> dict[TopicPartition, OffsetAndMetadata]:
-    return {TopicPartition(*one): OffsetAndMetadata(at.offset, at.metadata, -1) for one, at in offsets.items()}
+    return {
+        TopicPartition(*one): OffsetAndMetadata(at.offset, at.metadata, at.leader_epoch) for one, at in offsets.items()
+    }

@@ -52,6 +52,8 @@ class Committed:
 
     offset: int
     metadata: str = ""
+    leader_epoch: int = -1
+    """Of the last message before the offset; -1 where it is not known."""
 
 
 @dataclass(frozen=True, slots=True)

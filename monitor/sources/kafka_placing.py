@@ -69,7 +69,7 @@ class Placer:
         for log in self._asked(consumer, list(doubts), go_on):
             stored = self._stored.get(log.partition)
             if stored is None:
-                placed = self._from_group(consumer, log, now)
+                placed = self._from_group(consumer, log, doubts[log.partition], now)
                 placed.reset = log.partition in self._stored.damaged
             else:
                 placed = self._from_state(log, stored, doubts[log.partition])
@@ -130,13 +130,13 @@ class Placer:
         placed.warnings.append(f"{said}; its windows are forgotten, and it is read from its beginning")
         return placed
 
-    def _from_group(self, consumer: Consumer, log: _Log, now: float) -> Placed:
+    def _from_group(self, consumer: Consumer, log: _Log, doubt: Doubt, now: float) -> Placed:
         committed = log.committed
         if committed is None:
             return self._started(consumer, log, now)
-        if committed.offset > log.end:
+        if doubt is Doubt.TRUNCATED or committed.offset > log.end:
             placed = self._anew(
-                log, Counted.PARTITIONS_TRUNCATED, f"{log.partition.shard}: ends before the group's offset"
+                log, Counted.PARTITIONS_TRUNCATED, f"{log.partition.shard}: its log no longer holds what its group read"
             )
             placed.reset = False
             return placed
@@ -174,6 +174,9 @@ class Placer:
                 f"{shard}: expected to rebuild its windows from offset {rewind}, found that retention has deleted up to "
                 f"{log.beginning}: they are filled only in part; keep messages longer than the longest window"
             )
+        else:
+            # So that the broker says if its log was truncated, and has grown again past the group's offset.
+            placed.tracked.leader_epoch = committed.leader_epoch
         if note is not None and note.fingerprint != self._fingerprint:
             placed.events.append(f"{shard}: was last read under other settings; its windows may be filled only in part")
         return placed

@@ -74,7 +74,7 @@ class Reporter:
             if (at := progress.get(one.partition)) is not None and offset == one.next_offset:
                 # Behind the last record may be the marker of a transaction, which is no record and not waited for.
                 offset = max(offset, at.position)
-            committed = Committed(offset, written(rewind, self._fingerprint, one.topic_id))
+            committed = Committed(offset, written(rewind, self._fingerprint, one.topic_id), position.leader_epoch)
             if self._reported.get(one.partition) != committed:
                 offsets[one.partition] = committed
         return offsets

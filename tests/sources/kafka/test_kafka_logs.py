@@ -164,3 +164,26 @@ def test_of_a_compacted_topic_all_that_is_left_is_read_once_and_gaps_are_no_loss
         assert member.resets == member.warnings == []
         assert member.source.gaps() == {}
         member.until(lambda: member.source.partition_lags()[shard].records == 0, "nothing left")  # noqa: B023
+
+
+def test_a_log_that_was_cut_and_grew_again_is_read_from_its_beginning_without_a_disk_too(
+    real_kafka: None,  # noqa: ARG001, a condition
+    tmp_path: Path,
+    join: Join,
+) -> None:
+    """What the group knows lies behind the cut: between the two are records that nobody has read."""
+    with Cluster(tmp_path / "broker") as cluster:
+        topic, group = cluster.create_topic(), unique("group")
+        _written(cluster.bootstrap, topic, 0, 50)
+        first = join(cluster.bootstrap, topic, group, hold=1, max_poll_records=10)
+        first.until_rows(f"{topic}/0", range(50))
+        first.source.close()
+        cluster.kill(1)
+        _cut(cluster, topic, 20)
+        cluster.restart(1)
+        _written(cluster.bootstrap, topic, 500, 600)
+        second = join(cluster.bootstrap, topic, group)
+        second.until(lambda: second.disk.rows.get(f"{topic}/0", [])[-1:] == [599], "the last record")
+        assert second.disk.rows[f"{topic}/0"] == [*range(20), *range(500, 600)]
+        assert second.counted["partitions_truncated"] == 1
+        second.source.close()
