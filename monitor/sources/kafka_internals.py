@@ -193,6 +193,8 @@ def is_put_out(consumer: Any) -> bool:
     The library then ends its heartbeats, tells nobody, and fetches on for ever, in haste: only a commit would fail.
     """
     coordinator = consumer._coordinator
+    if coordinator.config["group_instance_id"] is None:
+        return False
     with coordinator._lock:
         return coordinator.stable() and not coordinator.rejoining and not coordinator._heartbeat_enabled
 

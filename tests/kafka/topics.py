@@ -4,7 +4,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -49,6 +49,13 @@ class Topics:
         admin = self._admin()
         for done in admin.delete_records(wanted).values():
             done.result(_LIMIT_SECONDS)
+
+    def reported(self, group: str) -> dict[tuple[str, int], int]:
+        """Return how far a group has told that it has read, by topic and partition."""
+        admin = self._admin()
+        (asked,) = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]).values()
+        found = asked.result(_LIMIT_SECONDS).topic_partitions or []
+        return {(one.topic, one.partition): one.offset for one in found}
 
     def settled(self, brokers: int) -> bool:
         """Say whether a broker answers, knows as many brokers, and no copy of a partition is behind."""

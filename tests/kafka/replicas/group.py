@@ -11,14 +11,13 @@ from tests.daemon.process import write_reference
 from tests.kafka.producing import Truth
 from tests.kafka.replicas.oracle import Held, Verdict, judge, records_expected
 from tests.kafka.replicas.replica import MODEL, Replica, Setting
-from tests.kafka.topics import unique
+from tests.kafka.topics import Topics, unique
 
 REPLICAS = 3
 PARTITIONS = 8
 EVERYTHING = 100_000
 """Records of a window that is never full."""
 _SETTLE_SECONDS = 90.0
-_FETCH_SECONDS = 4.0
 
 
 class Group:
@@ -31,18 +30,19 @@ class Group:
     def settle(self, truth: Truth) -> None:
         """Wait until the replicas say that they own every partition once and hold what was written; or give up.
 
-        Who gives up says nothing: what is wrong then is found by comparing.
+        Full windows look the same while the last records wait at the broker, so it also counts what they told the group:
+        a replica does so only when what it read is on its disk. Who gives up says nothing: what is wrong then is found
+        by comparing.
         """
         wanted = records_expected(truth, self.setting.most)
+        ends = {(self.setting.topic, partition): max(records) + 1 for partition, records in truth.items()}
+        topics = Topics(self.setting.brokers)
         deadline = time.monotonic() + _SETTLE_SECONDS
-        settled_since: float | None = None
         while time.monotonic() < deadline:
             told = [replica.records() for replica in self.replicas]
             owned = sum(replica.partitions() for replica in self.replicas)
             settled = None not in told and sum(filter(None, told)) == wanted and owned == len(truth)
-            settled_since = (settled_since or time.monotonic()) if settled else None
-            # Full windows look the same while the last records wait at the broker to be fetched.
-            if settled_since is not None and time.monotonic() - settled_since > _FETCH_SECONDS:
+            if settled and topics.reported(self.setting.group) == ends:
                 return
             time.sleep(0.25)
 
