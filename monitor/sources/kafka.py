@@ -27,7 +27,7 @@ from monitor.sources.kafka_placing import Doubt
 from monitor.sources.kafka_probe import probe
 from monitor.sources.kafka_reading import DecodesMessages, Reader
 from monitor.sources.kafka_reporting import Reporter
-from monitor.sources.kafka_trouble import OutOfRange, Trouble, Truncated, Unreadable, sentence
+from monitor.sources.kafka_trouble import OutOfRange, Trouble, Truncated, Unreadable, sentence_of_letters
 
 __all__ = ["KafkaOptions", "KafkaSource"]
 
@@ -270,6 +270,6 @@ class KafkaSource:
         counted, trouble = self._dead_letters.take_counted()
         self._notes.counted.update(counted)
         if trouble is not None:
-            self._notes.warn_once("dead letters", f"dead letters: {sentence(trouble, self._options)}")
+            self._notes.warn_once("dead letters", f"dead letters: {sentence_of_letters(trouble, self._options)}")
         elif counted[Counted.DEAD_LETTERS_SENT]:
             self._notes.over("dead letters", "dead letters: are taken again")

@@ -51,6 +51,7 @@ class KafkaPythonConsumer:
         self._refusals = internals.Refusals()
         try:
             self._consumer = KafkaConsumer(**_settings(options), kafka_client=self._refusals.client)
+            internals.claim_what_is_owned(self._consumer)
             self._consumer.subscribe(
                 topics=options.topics, pattern=options.pattern, listener=_Listener(self._consumer, ownership)
             )

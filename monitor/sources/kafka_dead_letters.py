@@ -137,6 +137,7 @@ class DeadLetters:
             else:
                 self._condition.wait_for(lambda: self._closing, _RETRY_SECONDS)
 
-    def _done(self, arrived: bool) -> None:  # noqa: FBT001 - the library calls it
+    def _done(self, trouble: Trouble | None) -> None:
         with self._condition:
-            self._counted[Counted.DEAD_LETTERS_SENT if arrived else Counted.DEAD_LETTERS_DROPPED] += 1
+            self._counted[Counted.DEAD_LETTERS_SENT if trouble is None else Counted.DEAD_LETTERS_DROPPED] += 1
+            self._trouble = trouble or self._trouble

@@ -14,6 +14,7 @@ from weakref import WeakSet
 
 from kafka import TopicPartition
 from kafka.consumer.fetcher import Fetcher
+from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from kafka.errors import CorruptRecordError, KafkaConnectionError, KafkaError, SaslAuthenticationFailedError
 from kafka.net.compat import KafkaNetClient
 from kafka.protocol.sasl import SaslAuthenticateRequest
@@ -185,6 +186,29 @@ class _JoinUnderWay:
     def add_errback(self, function: Callable[..., None]) -> None:
         """Call this once it has failed; at once, if it has."""
         self._task.add_errback(function)
+
+
+def claim_what_is_owned(consumer: Any) -> None:
+    """Let a member that joins tell what it owns, instead of what it was given last.
+
+    A member that the group has put out still claims what it had. Whoever shares partitions then keeps them back until it
+    gives them up, which it cannot, since it has nothing: nobody reads them again, until a member comes or goes.
+    """
+    coordinator = consumer._coordinator
+    for assignor in coordinator._assignors.values():
+        if isinstance(assignor, StickyPartitionAssignor):
+            assignor.metadata = _metadata_of(assignor, coordinator)
+
+
+def _metadata_of(assignor: Any, coordinator: Any) -> Callable[[Any], Any]:
+    said = assignor.metadata
+
+    def metadata(topics: Any) -> Any:
+        lost = coordinator._generation.is_lost()
+        assignor.member_assignment = [] if lost else list(coordinator._subscription.assigned_partitions())
+        return said(topics)
+
+    return metadata
 
 
 def is_put_out(consumer: Any) -> bool:

@@ -19,11 +19,15 @@ _OVERHEAD = 64 << 10
 """What key and headers may add to a message."""
 
 
+Done = Callable[[Trouble | None], None]
+"""Told why a message did not arrive; None when it did."""
+
+
 class Producer(Protocol):
     """Sends messages. May wait, and may raise Trouble."""
 
-    def send(self, key: bytes, value: bytes, headers: list[tuple[str, bytes]], done: Callable[[bool], None]) -> None:
-        """Send one; `done` is told, on any thread, whether it arrived."""
+    def send(self, key: bytes, value: bytes, headers: list[tuple[str, bytes]], done: Done) -> None:
+        """Send one; `done` is told, on any thread, what became of it."""
 
     def close(self, timeout_seconds: float) -> None:
         """Send what is left, for so long, and let go of everything."""
@@ -61,14 +65,14 @@ class KafkaPythonProducer:
             refusals.close_clients()
             raise refused(refusals) or _translated(error) from error
 
-    def send(self, key: bytes, value: bytes, headers: list[tuple[str, bytes]], done: Callable[[bool], None]) -> None:
+    def send(self, key: bytes, value: bytes, headers: list[tuple[str, bytes]], done: Done) -> None:
         """Send one."""
         try:
             future = self._producer.send(self._topic, value=value, key=key, headers=headers)
         except Exception as error:
             raise _translated(error) from error
-        future.add_callback(lambda _: done(True))
-        future.add_errback(lambda _: done(False))
+        future.add_callback(lambda _: done(None))
+        future.add_errback(lambda error: done(_translated(error)))
 
     def close(self, timeout_seconds: float) -> None:
         """Send what is left and let go of everything."""

@@ -97,6 +97,17 @@ def sentence(trouble: Trouble, options: KafkaOptions) -> str:
     return f"{said}; {advice.format(**words)}" if advice else said
 
 
+def sentence_of_letters(trouble: Trouble, options: KafkaOptions) -> str:
+    """Return the same of the topic for dead letters, which is written and not read."""
+    topic = options.dead_letter_topic
+    if trouble.kind is Kind.AUTHORIZATION:
+        said = f"expected to be allowed to write to topic {topic}, found {trouble.found}"
+        return f"kafka {options.address}: {said}; grant Write on it to {_who(options)}"
+    if trouble.kind is Kind.UNKNOWN_TOPIC:
+        return f"kafka {options.address}: expected topic {topic}, found none; create it"
+    return sentence(trouble, options)
+
+
 _SAID = {
     Kind.UNREACHABLE: ("a broker to answer", ""),
     Kind.TLS: ("an encrypted connection", "see tls: ca, cert and key, and the name in the broker's certificate"),

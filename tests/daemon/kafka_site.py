@@ -141,6 +141,15 @@ def wait_until_not_ready(process: Process, sentence: str) -> str:
         time.sleep(0.1)
 
 
+def wait_for_longer(process: Process, series: tuple[str, float]) -> None:
+    """Wait for longer than usual: attempts to connect are up to half a minute apart."""
+    deadline = time.monotonic() + 4 * LIMIT
+    name, value = series
+    while process.metrics().get(name) != value:
+        assert time.monotonic() < deadline, process.log
+        time.sleep(0.2)
+
+
 def everything_said(process: Process) -> str:
     """Return all that anybody can read of a process."""
     return "\n".join([process.log, *(process.ask(path)[1] for path in ("/metrics", "/api/v1/status", "/", "/-/ready"))])

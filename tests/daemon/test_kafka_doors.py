@@ -1,14 +1,22 @@
 """Guarded and absent brokers: what the real process says, what it never says, and that it goes on by itself."""
 
 import signal
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.daemon.conftest import Site
-from tests.daemon.kafka_site import KafkaSite, everything_said, holds, payloads, taken, wait_until_not_ready, written
-from tests.daemon.process import LIMIT, Process, one, running
+from tests.daemon.kafka_site import (
+    KafkaSite,
+    everything_said,
+    holds,
+    payloads,
+    taken,
+    wait_for_longer,
+    wait_until_not_ready,
+    written,
+)
+from tests.daemon.process import Process, one, running
 from tests.kafka.broker import Cluster
 from tests.kafka.shared import SecuredBroker
 from tests.strategies import synthetic
@@ -126,7 +134,7 @@ def test_a_broker_that_is_away_at_the_start_and_later_is_waited_for(
             wait_until_not_ready(process, said)
             process.wait_for_line(said)
             cluster.restart(1)
-            _wait_for(process, taken(100))
+            wait_for_longer(process, taken(100))
             process.wait_for('cpcmon_source_ready{source="stream"}', 1.0)
             cluster.kill(1)
             wait_until_not_ready(process, f"kafka {cluster.bootstrap}: expected ")
@@ -138,17 +146,8 @@ def test_a_broker_that_is_away_at_the_start_and_later_is_waited_for(
             process.wait_for('cpcmon_window_state{model="density",segment="all",state="catching_up"}', 1.0)
             cluster.restart(1)
             written(cluster, topic, 1, messages[100:])
-            _wait_for(process, taken(300))
+            wait_for_longer(process, taken(300))
             process.wait_for_line("answers again")
             process.wait_for('cpcmon_source_ready{source="stream"}', 1.0)
             process.wait_for(*holds(300))
             assert process.stop() == 0
-
-
-def _wait_for(process: Process, series: tuple[str, float]) -> None:
-    """Wait for longer than usual: attempts to connect are up to half a minute apart."""
-    deadline = time.monotonic() + 4 * LIMIT
-    name, value = series
-    while process.metrics().get(name) != value:
-        assert time.monotonic() < deadline, process.log
-        time.sleep(0.2)

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
+from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 from confluent_kafka.cimpl import NewTopic
 
 _LIMIT_SECONDS = 30.0
@@ -56,6 +58,16 @@ class Topics:
         (asked,) = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]).values()
         found = asked.result(_LIMIT_SECONDS).topic_partitions or []
         return {(one.topic, one.partition): one.offset for one in found}
+
+    def allow(self, kind: ResourceType, name: str, who: str, *what: AclOperation) -> None:
+        """Allow somebody something; from then on, everybody else may do nothing with it."""
+        admin = self._admin()
+        rules = [
+            AclBinding(kind, name, ResourcePatternType.LITERAL, f"User:{who}", "*", one, AclPermissionType.ALLOW)
+            for one in what
+        ]
+        for done in admin.create_acls(rules).values():
+            done.result(_LIMIT_SECONDS)
 
     def settled(self, brokers: int) -> bool:
         """Say whether a broker answers, knows as many brokers, and no copy of a partition is behind."""

@@ -18,6 +18,7 @@ PARTITIONS = 8
 EVERYTHING = 100_000
 """Records of a window that is never full."""
 _SETTLE_SECONDS = 90.0
+_STEADY_SECONDS = 4.0
 
 
 class Group:
@@ -31,18 +32,22 @@ class Group:
         """Wait until the replicas say that they own every partition once and hold what was written; or give up.
 
         Full windows look the same while the last records wait at the broker, so it also counts what they told the group:
-        a replica does so only when what it read is on its disk. Who gives up says nothing: what is wrong then is found
+        a replica does so only when what it read is on its disk. While partitions move, pages tell of the time before, so
+        it also has to stay so for some evaluations. Who gives up says nothing: what is wrong then is found
         by comparing.
         """
         wanted = records_expected(truth, self.setting.most)
         ends = {(self.setting.topic, partition): max(records) + 1 for partition, records in truth.items()}
         topics = Topics(self.setting.brokers)
         deadline = time.monotonic() + _SETTLE_SECONDS
+        since: float | None = None
         while time.monotonic() < deadline:
             told = [replica.records() for replica in self.replicas]
             owned = sum(replica.partitions() for replica in self.replicas)
             settled = None not in told and sum(filter(None, told)) == wanted and owned == len(truth)
-            if settled and topics.reported(self.setting.group) == ends:
+            settled = settled and topics.reported(self.setting.group) == ends
+            since = (since or time.monotonic()) if settled else None
+            if since is not None and time.monotonic() - since > _STEADY_SECONDS:
                 return
             time.sleep(0.25)
 

@@ -2,13 +2,13 @@
 
 import json
 import threading
-from collections.abc import Callable
 from typing import Any
 
 from confluent_kafka import Consumer
 
 from monitor.sources.kafka_dead_letters import MOST_WAITING, DeadLetters, Letter
 from monitor.sources.kafka_options import KafkaOptions
+from monitor.sources.kafka_producer import Done
 from monitor.sources.kafka_trouble import Kind, Trouble
 from tests.kafka.producing import Writer
 from tests.kafka.topics import Topics, unique
@@ -64,12 +64,10 @@ def test_a_topic_that_takes_nothing_keeps_nobody_waiting_and_what_is_too_much_is
     stuck = threading.Event()
 
     class Stuck:
-        def send(
-            self, key: bytes, value: bytes, headers: list[tuple[str, bytes]], done: Callable[[bool], None]
-        ) -> None:
+        def send(self, key: bytes, value: bytes, headers: list[tuple[str, bytes]], done: Done) -> None:
             del key, value, headers
             stuck.wait()
-            done(True)
+            done(None)
 
         def close(self, timeout_seconds: float) -> None:
             pass
