@@ -1,10 +1,19 @@
 """Several members of one group, whose partitions move; on a real broker."""
 
+# ruff: noqa: SLF001 - what a member would tell the group has no public name
+
 import random
+import time
+from collections.abc import Callable
+from typing import Any
 
 import pytest
+from kafka import KafkaConsumer
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 
+from monitor.sources import kafka_internals as internals
 from monitor.sources.kafka_options import Assignor
+from tests.kafka.consuming import consumer
 from tests.kafka.producing import Writer
 from tests.kafka.topics import Topics, unique
 from tests.sources.kafka.conftest import Join
@@ -135,3 +144,39 @@ def test_of_two_processes_with_one_name_one_is_told_so_even_if_it_has_nothing_to
     first.until(lambda: first.counted["errors_fenced"] > 0, "to be fenced")
     first.tick()
     assert first.owned == frozenset()
+
+
+def test_a_member_that_was_put_out_claims_nothing_of_what_it_had(kafka: Topics) -> None:
+    """What it claims is kept back from the others until it gives it up, and it has nothing to give up."""
+    topic = kafka.create_topic(partitions=4)
+    settings: dict[str, Any] = {
+        "partition_assignment_strategy": [CooperativeStickyAssignor],
+        "group_id": unique("group"),
+    }
+    settings |= {"max_poll_interval_ms": 2000, "session_timeout_ms": 1500, "heartbeat_interval_ms": 300}
+    with consumer(kafka.bootstrap, **settings) as member:
+        internals.claim_what_is_owned(member)
+        member.subscribe([topic])
+        internals.learn_topics(member, 5.0)
+        _poll_until(member, lambda: len(member.assignment()) == 4)
+        assert _claimed(member) == {0, 1, 2, 3}
+        deadline = time.monotonic() + 60.0
+        while not member._coordinator._generation.is_lost():
+            assert time.monotonic() < deadline, "the group keeps a member that never polls"
+            time.sleep(0.1)
+        assert _claimed(member) == set()
+        _poll_until(member, lambda: _claimed(member) == {0, 1, 2, 3})
+
+
+def _claimed(member: KafkaConsumer) -> set[int]:
+    """Return the partitions that it would tell the group it owns, if it joined now."""
+    ((_, metadata),) = member._coordinator.group_protocols()
+    return {number for one in metadata.owned_partitions for number in one.partitions}
+
+
+def _poll_until(member: KafkaConsumer, holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60.0
+    while not holds():
+        assert time.monotonic() < deadline
+        internals.keep_join(member)
+        member.poll(50)
