@@ -9,7 +9,7 @@ run: $(READY)
 	@$(BIN)/cpcmon demo
 
 test: lint
-	$(BIN)/pytest
+	$(BIN)/python -m tests.again
 
 lint: $(READY)
 	$(BIN)/ruff check .

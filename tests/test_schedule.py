@@ -10,7 +10,7 @@ import pytest
 from monitor.configuration.config import Cron, Every
 from monitor.schedule import Schedule, _trigger, cron_problem, seconds_of_runs
 
-LIMIT = 20.0
+LIMIT = 60.0
 
 
 class Heard:

@@ -23,7 +23,7 @@ from monitor.telemetry import DaemonFacts, Telemetry
 from monitor.work import Work
 from tests.evaluation.driver import LOW, POOR, REFERENCE, Monitor
 
-LIMIT = 20.0
+LIMIT = 60.0
 
 
 class Clock:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-LIMIT_SECONDS = 30.0
+LIMIT_SECONDS = 60.0
 
 
 def free_port() -> int:
