@@ -6,6 +6,7 @@ from hashlib import blake2b
 from types import MappingProxyType
 
 from monitor.configuration.config import Config, SourceConfig
+from monitor.configuration.partitions import room_for
 from monitor.configuration.references import model_options
 from monitor.decode.hints import IN_A_FILE_OF_SETTINGS
 from monitor.decode.messages import MessageDecoder
@@ -53,8 +54,9 @@ def assemble(
     """
     models = _with_reference(config, references)
     fingerprint = _fingerprint(models)
+    loaded = [(model, references[model.name]) for model in config.models]
     sources = [
-        _source(source, expected, state, fingerprint)
+        _source(source, expected, state, fingerprint, room_for(source, config, loaded))
         for source in config.sources
         if (expected := formats(source, models))
     ]
@@ -85,25 +87,27 @@ def _with_reference(config: Config, references: References) -> list[ModelOptions
     return [model_options(model, reference) for model, reference in found if reference is not None]
 
 
-def _source(config: SourceConfig, expected: list[ModelFormat], state: State, fingerprint: str) -> Source:
+def _source(
+    config: SourceConfig, expected: list[ModelFormat], state: State, fingerprint: str, room: int | None
+) -> Source:
     match config.options:
         case KafkaOptions():
-            return _topics(config, config.options, expected, state, fingerprint)
+            decoder = _message_decoder(config, config.options, expected, state)
+            return KafkaSource(config.name, config.options, decoder, fingerprint=fingerprint, room=room)
         case DirectoryOptions():
             return _directory(config, config.options, expected, state)
 
 
-def _topics(
-    config: SourceConfig, options: KafkaOptions, expected: list[ModelFormat], state: State, fingerprint: str
-) -> Source:
-    decoder = MessageDecoder(
+def _message_decoder(
+    config: SourceConfig, options: KafkaOptions, expected: list[ModelFormat], state: State
+) -> MessageDecoder:
+    return MessageDecoder(
         expected,
         config.fields,
         hash_key=state.key,
         keep_raw=config.store_raw,
         max_message_bytes=options.max_message_bytes,
     )
-    return KafkaSource(config.name, options, decoder, fingerprint=fingerprint)
 
 
 def _directory(config: SourceConfig, directory: DirectoryOptions, expected: list[ModelFormat], state: State) -> Source:

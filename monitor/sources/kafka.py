@@ -41,13 +41,14 @@ class KafkaSource:
 
     sharded: ClassVar[bool] = True
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - clocks and doors of tests among them
         self,
         name: str,
         options: KafkaOptions,
         decoder: DecodesMessages,
         *,
         fingerprint: str = "",
+        room: int | None = None,
         monotonic: Callable[[], float] = time.monotonic,
         connect: Connect = connect_client,
         explain: Explain = probe,
@@ -55,6 +56,8 @@ class KafkaSource:
     ) -> None:
         self.name = name
         self._options = options
+        self._room = room
+        """For how many partitions there is memory; None when nobody knows."""
         self._monotonic = monotonic
         self._notes = Notes()
         self._ownership = Ownership()
@@ -214,9 +217,22 @@ class KafkaSource:
         counted[Counted.PARTITIONS_LOST] += change.lost
         owned = self._ownership.owned
         self._notes.events.append(f"its group shares partitions anew: {len(owned)} are ours")
+        self._look_at_room(len(owned))
         self._partitions.keep(owned, change.assigned)
         self._reporter.forget()
         yield self._ownership_told()
+
+    def _look_at_room(self, owned: int) -> None:
+        """Warn before memory is full; to read fewer than the group gave us would leave some to nobody."""
+        if self._room is not None and owned > self._room:
+            self._notes.counted[Counted.OVER_ROOM] += 1
+            self._notes.warn_once(
+                "room",
+                f"expected at most {self._room} partitions, for which limits.window_bytes has room, found {owned}: their"
+                " windows may come to take more; start more processes in the group, raise the limit, or hold fewer records",
+            )
+        else:
+            self._notes.over("room", f"limits.window_bytes has room for the {owned} partitions that are ours")
 
     def _ownership_told(self) -> Delivery:
         self._say_owned, self._owned_said = False, True

@@ -45,6 +45,8 @@ class Counted(StrEnum):
     """Times that a connection to the cluster was made."""
     STALLS = "stalls"
     """Times that a partition did not move although more was there, and the connection was made anew."""
+    OVER_ROOM = "over_room"
+    """Times that this process was given more partitions than limits.window_bytes has room for."""
     POSITIONS_DAMAGED = "positions_damaged"
     """Stored positions that could not be understood; what was stored of their partitions was forgotten."""
     DEAD_LETTERS = "dead_letters"

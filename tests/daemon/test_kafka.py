@@ -201,6 +201,20 @@ def test_a_topic_that_was_made_anew_is_read_from_its_beginning_and_said(site: Si
         assert process.stop() == 0
 
 
+def test_more_partitions_than_there_is_memory_for_are_read_and_warned_of(site: Site, kafka: Topics) -> None:
+    topic = kafka.create_topic(partitions=4)
+    reading = KafkaSite(site, kafka.bootstrap, topic, window=30)
+    reading.configure()
+    with site.config.open("a", encoding="utf-8") as config:
+        config.write("limits: {window_bytes: 32MiB}\n")
+    written(kafka, topic, 4, payloads(HEALTHY[:120]))
+    with running(site.config) as process:
+        process.wait_for(*taken(120))
+        process.wait_for_line("for which limits.window_bytes has room, found 4: their windows may come to take more")
+        assert one(process.metrics(), "cpcmon_source_events_total", source="stream", event="over_room") == 1.0
+        assert process.stop() == 0
+
+
 def test_no_line_of_the_log_is_said_for_every_message(site: Site, kafka: Topics) -> None:
     """A stream that goes well is silent after it began."""
     topic = kafka.create_topic()
