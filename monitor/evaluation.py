@@ -309,6 +309,8 @@ def _facts_of(reference: Reference) -> ReferenceFacts:
         calibration.records,
         calibration.accuracy,
         calibration.temperature,
+        calibration.confidence,
+        reference.summary.class_predicted,
     )
 
 

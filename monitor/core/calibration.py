@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from monitor.core.ensemble import CONSENSUS, Failed, Measured, Ready, Variants, calibrate_all, measure, survey
 from monitor.core.estimate import Estimate, Result
+from monitor.core.estimators.difference_of_confidences import DifferenceOfConfidences
 from monitor.core.intervals import DEFAULT_LEVEL, IntervalTables, Progress, replay
 from monitor.core.labelled import LabelledOutputs
 from monitor.core.scores import Outputs, Singles, in_blocks
@@ -46,6 +47,12 @@ class Calibration:
     def accuracy(self) -> float:
         """The reference accuracy, `A`."""
         return self.right / self.records
+
+    @property
+    def confidence(self) -> float | None:
+        """The reference's mean confidence, not scaled, which DOC keeps."""
+        kept = (one.estimator for one in self.estimators if not one.form.scaled)
+        return next((one.confidence for one in kept if isinstance(one, DifferenceOfConfidences)), None)
 
     def estimate(self, probabilities: Singles, variants: Variants | None = None) -> WindowEstimate:
         """Ask every estimator about a window of accepted vectors, shape (records, classes)."""

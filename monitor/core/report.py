@@ -66,6 +66,10 @@ class ReferenceFacts:
     records: int
     accuracy: float
     temperature: float
+    confidence: float | None = None
+    """Mean confidence, before it is scaled."""
+    predicted: tuple[int, ...] = ()
+    """How often each class was predicted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,6 +96,8 @@ class _Writer:
             self._add(of.REFERENCE, self._about(report.reference), 1)
             self._add(of.REFERENCE_ACCURACY, model, report.reference.accuracy)
             self._add(of.TEMPERATURE, model, report.reference.temperature)
+            self._add(of.REFERENCE_CONFIDENCE, model, report.reference.confidence)
+            self._write_shares(of.REFERENCE_PREDICTED, report.reference.predicted, model)
 
     def _about(self, reference: ReferenceFacts) -> str:
         created, version = quoted(label_value(reference.created)), quoted(label_value(reference.version))
@@ -130,10 +132,13 @@ class _Writer:
             self._write_result(result, f"estimator={quoted(label_value(estimator))},{labels}")
         self._add(of.DISAGREEMENT, labels, segment.disagreement)
         self._add(of.CHANCE_DISAGREEMENT, labels, segment.chance_disagreement)
-        total = sum(segment.predicted)
-        if total and len(segment.predicted) == len(self._classes):
-            for name, count in zip(self._classes, segment.predicted, strict=True):
-                self._add(of.PREDICTED, f"class={name},{labels}", count / total)
+        self._write_shares(of.PREDICTED, segment.predicted, labels)
+
+    def _write_shares(self, family: Family, predicted: tuple[int, ...], labels: str) -> None:
+        total = sum(predicted)
+        if total and len(predicted) == len(self._classes):
+            for name, count in zip(self._classes, predicted, strict=True):
+                self._add(family, f"class={name},{labels}", count / total)
 
     def _write_result(self, result: Result, labels: str) -> None:
         if isinstance(result, Estimate):

@@ -127,6 +127,14 @@ REFERENCE = Family(
     "The reference that the model is judged by.",
 )
 REFERENCE_ACCURACY = Family("cpcmon_reference_accuracy_ratio", ("model",), "Accuracy on the reference.")
+REFERENCE_CONFIDENCE = Family(
+    "cpcmon_reference_confidence_ratio", ("model",), "Mean confidence on the reference, before it is scaled."
+)
+REFERENCE_PREDICTED = Family(
+    "cpcmon_reference_predicted_class_ratio",
+    ("class", "model"),
+    "Share of the reference predicted as the class. Absent for models of more than 50 classes.",
+)
 TEMPERATURE = Family("cpcmon_reference_temperature", ("model",), "Temperature that fits the reference best.")
 SEGMENTS = Family("cpcmon_segments", ("model",), "Segments beside the whole.")
 SEGMENTS_LIMIT = Family(
@@ -144,7 +152,7 @@ REJECTED = Family(
 FAMILIES: tuple[Family, ...] = (
     ACCURACY, LOWER, UPPER, ESTIMATE_SUM, ESTIMATE_COUNT, LOWER_SUM, UPPER_SUM, DISAGREEMENT, CHANCE_DISAGREEMENT, THRESHOLD,
     FIRING, PENDING, HELD, SINCE, RECORDS, VALID, STATE, FRESH, MINIMUM, LAST_RECORD, LAST_VALID, LAST_EVALUATION,
-    SET_SIZE, SET_EMPTY, PREDICTED, REFERENCE, REFERENCE_ACCURACY, TEMPERATURE, SEGMENTS, SEGMENTS_LIMIT,
-    DEGRADED, ONE_HOT, CONSTANT, REJECTED,
+    SET_SIZE, SET_EMPTY, PREDICTED, REFERENCE, REFERENCE_ACCURACY, TEMPERATURE, REFERENCE_CONFIDENCE,
+    REFERENCE_PREDICTED, SEGMENTS, SEGMENTS_LIMIT, DEGRADED, ONE_HOT, CONSTANT, REJECTED,
 )  # fmt: skip
 """All of them, in the order of the page."""

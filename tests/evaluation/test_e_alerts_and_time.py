@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from monitor.clocks import Moment, Surprise, surprise
@@ -17,6 +18,7 @@ from monitor.pipeline import IngestOptions
 from monitor.sources.base import Delivery
 from monitor.state.window_table import Committed
 from tests.evaluation.driver import HEALTHY, LOW, POOR, REFERENCE, Monitor, alert, named, phase, whole
+from tests.strategies import synthetic
 
 HOUR = 3600.0
 SILENT = Rule("silent", kind=Kind.SILENT, after_seconds=2 * HOUR, for_seconds=0.0)
@@ -44,6 +46,14 @@ def test_e2_an_empty_window_says_nothing(monitor: Monitor) -> None:
     assert not whole(report).valid
     assert whole(report).estimates() == {}
     assert whole(report).last_record_at is None
+
+
+def test_a_report_tells_what_the_reference_looked_like(monitor: Monitor) -> None:
+    vectors = synthetic(2000, 3, seed=1, sharpness=2.6)[0]
+    facts = monitor.step().reference
+    assert facts is not None
+    assert facts.confidence == pytest.approx(float(vectors.max(axis=1).mean()))
+    assert facts.predicted == tuple(np.bincount(vectors.argmax(axis=1), minlength=3))
 
 
 def test_a_window_that_once_held_enough_has_too_few_records_and_is_not_warming(tmp_path: Path) -> None:

@@ -18,7 +18,9 @@ from monitor.telemetry import DaemonFacts, DeliveryFacts, HttpFacts, KafkaFacts,
 
 NOW = 1_760_000_000.0
 
-REFERENCE = ReferenceFacts("2.1", "2025-10-01T00:00:00Z", "0123456789abcdef" * 4, ("a", "b", "c"), 2000, 0.91, 1.3)
+REFERENCE = ReferenceFacts(
+    "2.1", "2025-10-01T00:00:00Z", "0123456789abcdef" * 4, ("a", "b", "c"), 2000, 0.91, 1.3, 0.94, (1100, 600, 300)
+)
 
 
 def estimate(accuracy: float, records: int = 500) -> Estimate:

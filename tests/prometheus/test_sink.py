@@ -103,6 +103,8 @@ def test_estimates_are_those_of_the_report() -> None:
     assert found[f"cpcmon_estimate_sum{{{of_all}}}"] == 0.875 * 500
     assert found[f"cpcmon_estimate_count{{{of_all}}}"] == 500
     assert found["cpcmon_predicted_class_ratio{class=b,model=density,segment=all}"] == 0.3
+    assert found["cpcmon_reference_predicted_class_ratio{class=a,model=density}"] == 0.55
+    assert found["cpcmon_reference_confidence_ratio{model=density}"] == 0.94
 
 
 @pytest.mark.parametrize("state", [state for state in WindowState if state not in {WindowState.OK, WindowState.ERROR}])
@@ -166,10 +168,11 @@ def test_two_alerts_of_one_severity_have_a_threshold_each() -> None:
 @pytest.mark.parametrize(("classes", "shown"), [(2, 2), (MOST_CLASSES, MOST_CLASSES), (MOST_CLASSES + 1, 0)])
 def test_shares_of_classes_are_shown_up_to_a_limit(classes: int, shown: int) -> None:
     """All or none: some of them would look like all."""
-    reference = replace(reports.REFERENCE, classes=tuple(map(str, range(classes))))
+    reference = replace(reports.REFERENCE, classes=tuple(map(str, range(classes))), predicted=(3,) * classes)
     one = replace(reports.window(), predicted=(5,) * classes)
     found = samples(_page(replace(reports.report(one), reference=reference)))
-    assert sum(series.startswith("cpcmon_predicted_class_ratio") for series in found) == shown
+    for family in ("cpcmon_predicted_class_ratio", "cpcmon_reference_predicted_class_ratio"):
+        assert sum(series.startswith(family) for series in found) == shown
 
 
 def test_e17_what_is_no_longer_reported_is_no_longer_shown() -> None:
