@@ -1,0 +1,96 @@
+"""Row 3: by segment, worst first."""
+
+from collections.abc import Iterator
+
+from grafana_foundation_sdk.builders import common as common_builders
+from grafana_foundation_sdk.builders import dashboard as builders
+from grafana_foundation_sdk.builders import statushistory, table
+from grafana_foundation_sdk.cog.builder import Builder
+from grafana_foundation_sdk.models import common, dashboard
+
+from deploy.grafana.dashboard import panels as p
+from deploy.grafana.dashboard import queries as q
+from deploy.grafana.dashboard.overview import STATE_NAMES
+
+TITLE = "By segment: $model"
+
+SHOWN = 10
+"""Segments in the heat map: one query each, since nothing else puts series into an order of their values."""
+
+_ESTIMATE = "Estimated accuracy"
+_ABOVE = "Above its threshold"
+
+
+def row() -> Iterator[Builder[dashboard.Panel]]:
+    """Yield the panels."""
+    yield _table()
+    yield _heat_map()
+
+
+def _columns() -> dict[str, tuple[str, str]]:
+    """Return by reference the heading and the query of each column."""
+    chosen = (q.MODEL, q.ESTIMATOR)
+    estimate = f"max by (segment) {q.estimated('', *chosen)}"
+    last = f"max by (segment) ({q.series('cpcmon_last_record_timestamp_seconds', q.MODEL)})"
+    return {
+        "estimate": (_ESTIMATE, f"sort({estimate})"),
+        "lower": ("Lower bound", f"max by (segment) {q.estimated('_lower', *chosen)}"),
+        "upper": ("Upper bound", f"max by (segment) {q.estimated('_upper', *chosen)}"),
+        "above": (_ABOVE, f"{estimate} - max by (segment) {q.lower_thresholds(q.MODEL)}"),
+        "state": ("State", q.state("segment", q.MODEL)),
+        "records": ("Records", f"sum by (segment) ({q.series('cpcmon_window_records', q.MODEL)})"),
+        "age": ("Newest record", f"time() - {last}"),
+    }
+
+
+def _table() -> table.Panel:
+    columns = _columns()
+    found = p.panel(
+        table.Panel(),
+        "Segments, worst first",
+        "Every window of the model, the whole (all) among them, with the chosen estimator. Coloured by how far the estimate"
+        " is above the window's own threshold; empty where there is none. Windows of which nothing can be said have no"
+        " estimate and say why.",
+        *(p.column(ref, expression) for ref, (_, expression) in columns.items()),
+        unit="none", span=12, height=11, runbook="accuracy",
+    )  # fmt: skip
+    order = {"segment": 0} | {f"Value #{ref}": place for place, ref in enumerate(columns, start=1)}
+    names = {"segment": "Segment"} | {f"Value #{ref}": name for ref, (name, _) in columns.items()}
+    found.with_transformation(dashboard.DataTransformerConfig("merge", options={}))
+    found.with_transformation(
+        dashboard.DataTransformerConfig(
+            "organize", options={"excludeByName": {"Time": True}, "indexByName": order, "renameByName": names}
+        )
+    )
+    found.sort_by([common_builders.TableSortByFieldState().display_name(_ESTIMATE).desc(False)])
+    for name in (_ESTIMATE, "Lower bound", "Upper bound"):
+        found.override_by_name(name, [p.is_("unit", p.ACCURACY_UNIT), p.is_("decimals", 1)])
+    found.override_by_name(
+        _ABOVE,
+        [
+            p.is_("unit", p.ACCURACY_UNIT),
+            p.is_("decimals", 1),
+            p.is_("thresholds", p.red_then((0.0, p.GREEN)).build()),
+            p.is_("custom.cellOptions", {"type": "color-background", "mode": "basic"}),
+        ],
+    )
+    found.override_by_name("State", [p.is_("mappings", [p.value_names(STATE_NAMES)])])
+    return found.override_by_name("Newest record", [p.is_("unit", "dtdurations"), p.is_("decimals", 0)])
+
+
+def _heat_map() -> statushistory.Panel:
+    found = p.panel(
+        statushistory.Panel(),
+        f"The {SHOWN} worst segments over time, worst first",
+        "Estimated accuracy less the accuracy on the reference, of those segments whose estimate is lowest at the end of the"
+        " shown time. Green: as on the reference or better; red: 20 points below it or more. Segments of which nothing can"
+        " be said at the end are not among them: see the table.",
+        *(p.over_time(f"worst{place:02}", q.worst(place), "{{segment}}") for place in range(1, SHOWN + 1)),
+        unit=p.ACCURACY_UNIT, span=12, height=11, runbook="accuracy",
+    )  # fmt: skip
+    found.min(-0.2).max(0.0).decimals(1).row_height(0.9).fill_opacity(90).max_data_points(48)
+    found.show_value(common.VisibilityMode.AUTO)
+    legend = common_builders.VizLegendOptions().show_legend(False).placement(common.LegendPlacement.BOTTOM)
+    found.legend(legend.display_mode(common.LegendDisplayMode.LIST))
+    scheme = builders.FieldColor().mode(dashboard.FieldColorModeId.CONTINUOUS_RD_YL_GR)
+    return found.color_scheme(scheme)

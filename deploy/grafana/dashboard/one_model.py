@@ -1,0 +1,74 @@
+"""Row 2: one model over time."""
+
+from collections.abc import Iterator
+
+from grafana_foundation_sdk.builders import timeseries
+from grafana_foundation_sdk.cog.builder import Builder
+from grafana_foundation_sdk.models import dashboard
+
+from deploy.grafana.dashboard import panels as p
+from deploy.grafana.dashboard import queries as q
+
+TITLE = "One model over time: $model, segment $segment"
+
+_CHOSEN = (q.MODEL, q.SEGMENT)
+_LOWER = "lower bound"
+
+
+def row() -> Iterator[Builder[dashboard.Panel]]:
+    """Yield the panels."""
+    yield _estimate()
+    yield p.panel(
+        p.ratios(),
+        "All estimators",
+        "What each estimator says of the same window. They assume different things and are misled by different things"
+        " (docs/methods.md): where they part, no single number deserves trust.",
+        p.over_time("estimators", f"max by (estimator) {q.estimated('', *_CHOSEN)}", "{{estimator}}"),
+        unit=p.ACCURACY_UNIT, span=12, height=9, runbook="disagreement",
+    )  # fmt: skip
+    yield _disagreement()
+
+
+def _estimate() -> timeseries.Panel:
+    chosen = (*_CHOSEN, q.ESTIMATOR)
+    threshold = q.series("cpcmon_accuracy_threshold_ratio", *_CHOSEN)
+    found = p.panel(
+        p.ratios(),
+        "Estimated accuracy",
+        "The chosen estimator with its interval: where the accuracy lies if only chance separates the window from the"
+        " reference. Red and dashed: thresholds of alerts. Grey and dashed: the accuracy on the reference. A gap means that"
+        " nothing could be said, not that all was well.",
+        p.over_time("lower", f"max by (model) {q.estimated('_lower', *chosen)}", _LOWER),
+        p.over_time("upper", f"max by (model) {q.estimated('_upper', *chosen)}", "upper bound"),
+        p.over_time("estimate", f"max by (estimator) {q.estimated('', *chosen)}", "{{estimator}}"),
+        p.over_time("threshold", f"max by (alert) ({threshold})", "threshold of {{alert}}"),
+        p.over_time("reference", f"max by (model) ({q.series('cpcmon_reference_accuracy_ratio', q.MODEL)})", "reference"),
+        unit=p.ACCURACY_UNIT, span=24, height=10, runbook="accuracy",
+    )  # fmt: skip
+    thin = p.is_("custom.lineWidth", 0)
+    found.override_by_query("lower", [p.colour(p.BLUE), thin])
+    found.override_by_query(
+        "upper", [p.colour(p.BLUE), thin, p.is_("custom.fillBelowTo", _LOWER), p.is_("custom.fillOpacity", 15)]
+    )
+    found.override_by_query("estimate", [p.colour(p.BLUE), p.is_("custom.lineWidth", 2)])
+    found.override_by_query("threshold", [p.colour(p.RED), p.DASHED])
+    return found.override_by_query("reference", [p.colour(p.GREY), p.DASHED])
+
+
+def _disagreement() -> timeseries.Panel:
+    merged = f"cpcmon:estimator_disagreement_ratio{{{','.join((q.JOB, *_CHOSEN))}}}"
+    own = q.series("cpcmon_estimator_disagreement_ratio", *_CHOSEN)
+    found = p.panel(
+        p.ratios(),
+        "Disagreement of the estimators",
+        "Highest minus lowest of the voices of the consensus, and what it stays below if only chance is at work. Above that"
+        " line, something has changed that the estimators see differently.",
+        p.over_time("found", f"max by (model) ({merged} or on (job, namespace, model, segment) {own})", "disagreement"),
+        p.over_time(
+            "chance",
+            f"max by (model) ({q.series('cpcmon_estimator_chance_disagreement_ratio', *_CHOSEN)})",
+            "below this by chance",
+        ),
+        unit=p.ACCURACY_UNIT, span=12, height=9, runbook="disagreement",
+    )  # fmt: skip
+    return found.override_by_query("chance", [p.colour(p.GREY), p.DASHED])

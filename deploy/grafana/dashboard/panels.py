@@ -1,0 +1,118 @@
+"""What every panel has, and how the kinds of panels that we use look."""
+
+from typing import Protocol, Self, TypeVar
+
+from grafana_foundation_sdk.builders import common as common_builders
+from grafana_foundation_sdk.builders import dashboard as builders
+from grafana_foundation_sdk.builders import prometheus, statetimeline, timeseries
+from grafana_foundation_sdk.cog.builder import Builder
+from grafana_foundation_sdk.cog.variants import Dataquery
+from grafana_foundation_sdk.models import common, dashboard
+from grafana_foundation_sdk.models.prometheus import PromQueryFormat
+
+SOURCE = common.DataSourceRef(type_val="prometheus", uid="${datasource}")
+
+RED, ORANGE, GREEN, BLUE, GREY = "red", "orange", "green", "blue", "#808080"
+ACCURACY_UNIT = "percentunit"
+
+
+class AnyPanel(Protocol):
+    """What all builders of panels have in common; the library has no type for it."""
+
+    def title(self, title: str) -> Self: ...  # noqa: D102
+    def description(self, description: str) -> Self: ...  # noqa: D102
+    def datasource(self, datasource: common.DataSourceRef) -> Self: ...  # noqa: D102
+    def unit(self, unit: str) -> Self: ...  # noqa: D102
+    def links(self, links: list[Builder[dashboard.DashboardLink]]) -> Self: ...  # noqa: D102
+    def span(self, w: int) -> Self: ...  # noqa: D102
+    def height(self, h: int) -> Self: ...  # noqa: D102
+    def with_target(self, target: Builder[Dataquery]) -> Self: ...  # noqa: D102
+
+
+P = TypeVar("P", bound=AnyPanel)
+
+
+def panel(
+    kind: P, title: str, description: str, *targets: prometheus.Dataquery, unit: str, span: int, height: int = 8,
+    runbook: str = "",
+) -> P:  # fmt: skip
+    """Return a panel with everything that each must have; a grid is 24 wide."""
+    kind.title(title).description(description).datasource(SOURCE).unit(unit).span(span).height(height)
+    if runbook:
+        link = builders.DashboardLink("Runbook").type(dashboard.DashboardLinkType.LINK).icon("doc").target_blank(True)
+        kind.links([link.tooltip("What to look at and what to do").url(f"${{runbooks}}{runbook}.md")])
+    for target in targets:
+        kind.with_target(target)
+    return kind
+
+
+def over_time(ref: str, expression: str, legend: str) -> prometheus.Dataquery:
+    """Return a query over the shown time."""
+    return _query(ref, expression).range().legend_format(legend)
+
+
+def now(ref: str, expression: str, legend: str) -> prometheus.Dataquery:
+    """Return a query of the latest values: a value of before would look like one of now."""
+    return _query(ref, expression).instant().legend_format(legend)
+
+
+def column(ref: str, expression: str) -> prometheus.Dataquery:
+    """Return a query whose latest values become a column of a table."""
+    return _query(ref, expression).instant().format(PromQueryFormat.TABLE)
+
+
+def _query(ref: str, expression: str) -> prometheus.Dataquery:
+    return prometheus.Dataquery().ref_id(ref).datasource(SOURCE).expr(expression)
+
+
+def lines() -> timeseries.Panel:
+    """Return lines over time, with gaps where nothing can be said."""
+    legend = common_builders.VizLegendOptions().display_mode(common.LegendDisplayMode.LIST)
+    legend = legend.placement(common.LegendPlacement.BOTTOM).show_legend(True)
+    tooltip = common_builders.VizTooltipOptions().mode(common.TooltipDisplayMode.MULTI)
+    tooltip = tooltip.sort(common.SortOrder.DESCENDING)
+    drawn = timeseries.Panel().line_width(1).fill_opacity(0).show_points(common.VisibilityMode.AUTO)
+    return drawn.legend(legend).tooltip(tooltip)
+
+
+def ratios() -> timeseries.Panel:
+    """Return lines between 0 and 1."""
+    return lines().min(0).max(1)
+
+
+def states_over_time() -> statetimeline.Panel:
+    """Return coloured bars over time, with the name of the state in them."""
+    legend = common_builders.VizLegendOptions().show_legend(False).placement(common.LegendPlacement.BOTTOM)
+    legend = legend.display_mode(common.LegendDisplayMode.LIST)
+    bars = statetimeline.Panel().merge_values(True).show_value(common.VisibilityMode.AUTO)
+    return bars.legend(legend).row_height(0.8).fill_opacity(80)
+
+
+def value_names(names: dict[int, tuple[str, str]]) -> dashboard.ValueMap:
+    """Return what to show for each value: a text and a colour."""
+    return dashboard.ValueMap(
+        {
+            str(value): dashboard.ValueMappingResult(text=text, color=colour, index=place)
+            for place, (value, (text, colour)) in enumerate(names.items())
+        }
+    )
+
+
+def red_then(*steps: tuple[float, str]) -> builders.ThresholdsConfig:
+    """Return thresholds that begin red: what is not known to be good is not shown as good."""
+    found = [dashboard.Threshold(value=None, color=RED)]
+    found += [dashboard.Threshold(value=value, color=colour) for value, colour in steps]
+    return builders.ThresholdsConfig().mode(dashboard.ThresholdsMode.ABSOLUTE).steps(found)
+
+
+def is_(identifier: str, value: object) -> dashboard.DynamicConfigValue:
+    """Return one property of an override."""
+    return dashboard.DynamicConfigValue(identifier, value)
+
+
+def colour(name: str) -> dashboard.DynamicConfigValue:
+    """Return an override of the colour."""
+    return is_("color", {"mode": "fixed", "fixedColor": name})
+
+
+DASHED = is_("custom.lineStyle", {"fill": "dash", "dash": [8, 6]})

@@ -1,0 +1,69 @@
+"""Row 6, collapsed: Kafka and replicas. Empty without a source of type kafka, so it is opened by those who have one."""
+
+from collections.abc import Iterator
+
+from grafana_foundation_sdk.cog.builder import Builder
+from grafana_foundation_sdk.models import dashboard
+
+from deploy.grafana.dashboard import panels as p
+from deploy.grafana.dashboard import queries as q
+
+TITLE = "Kafka and replicas (only with a source of type kafka)"
+
+
+def row() -> Iterator[Builder[dashboard.Panel]]:
+    """Yield the panels."""
+    yield _shares()
+    yield p.panel(
+        p.lines().min(0),
+        "Partitions of each replica",
+        "How many partitions the group gave to each process. 0 for long: there are more processes than partitions.",
+        p.over_time("partitions", q.series("cpcmon_kafka_assigned_partitions"), "{{instance}}: {{source}}"),
+        unit="none", span=12, runbook="kafka_no_partitions",
+    )  # fmt: skip
+    yield p.panel(
+        p.lines().min(0),
+        "Lag in time",
+        "How far behind each replica is, in the partition that is furthest behind.",
+        p.over_time("seconds", q.series("cpcmon_kafka_lag_seconds"), "{{instance}}: {{source}}"),
+        unit="s", span=12, runbook="kafka_lag",
+    )  # fmt: skip
+    yield p.panel(
+        p.lines().min(0),
+        "Lag in messages",
+        "Unread offsets of each partition, at most so many messages; of many partitions, those that are furthest behind.",
+        p.over_time("messages", q.series("cpcmon_kafka_partition_lag_records"), "{{topic}}/{{partition}}"),
+        unit="none", span=12, runbook="kafka_lag",
+    )  # fmt: skip
+    yield p.panel(
+        p.lines().min(0),
+        "Rebalances, stalls and errors",
+        "How often the group shared its partitions anew, a partition stood still, and the cluster or the way to it failed.",
+        p.over_time("rebalances", q.risen("cpcmon_kafka_rebalances_total", "source"), "{{source}}: rebalances"),
+        p.over_time("stalls", q.risen("cpcmon_kafka_stalls_total", "source"), "{{source}}: stalls"),
+        p.over_time("errors", q.risen("cpcmon_kafka_poll_errors_total", "source, type"), "{{source}}: {{type}}"),
+        unit="none", span=12, runbook="kafka_stalled",
+    )  # fmt: skip
+    yield p.panel(
+        p.lines().min(0),
+        "Messages lost",
+        "Messages that could never be read: deleted before it, or unreadable. Windows lack them.",
+        p.over_time("lost", q.risen("cpcmon_kafka_records_lost_total", "source, reason"), "{{source}}: {{reason}}"),
+        unit="none", span=12, runbook="kafka_records_lost",
+    )  # fmt: skip
+
+
+def _shares() -> Builder[dashboard.Panel]:
+    chosen = (q.MODEL, q.SEGMENT, q.ESTIMATOR)
+    total, count = q.series("cpcmon_estimate_sum", *chosen), q.series("cpcmon_estimate_count", *chosen)
+    merged = f"cpcmon:estimated_accuracy_ratio{{{','.join((q.JOB, *chosen))}}}"
+    found = p.panel(
+        p.ratios(),
+        "Each replica's share, and all together: $model, $segment",
+        "What each replica would say of the records that it holds, and what all of them say together. Only the latter is an"
+        " answer: a share may be small, or of one sort of patients.",
+        p.over_time("share", f"clamp({total} / {count}, 0, 1)", "{{instance}}"),
+        p.over_time("together", f"max by (model) ({merged})", "all together"),
+        unit=p.ACCURACY_UNIT, span=12, runbook="accuracy",
+    )  # fmt: skip
+    return found.override_by_query("together", [p.colour(p.BLUE), p.is_("custom.lineWidth", 3)])

@@ -1,0 +1,82 @@
+"""Row 4: why? What the outputs look like, beside the reference."""
+
+from collections.abc import Iterator
+
+from grafana_foundation_sdk.builders import barchart
+from grafana_foundation_sdk.builders import common as common_builders
+from grafana_foundation_sdk.cog.builder import Builder
+from grafana_foundation_sdk.models import common, dashboard
+
+from deploy.grafana.dashboard import panels as p
+from deploy.grafana.dashboard import queries as q
+
+TITLE = "Why? $model, segment $segment"
+
+_CHOSEN = (q.MODEL, q.SEGMENT)
+_COUNT = q.series("cpcmon_estimate_count", *_CHOSEN)
+_SIZE = q.series("cpcmon_prediction_set_size", *_CHOSEN)
+_EMPTY = q.series("cpcmon_prediction_set_empty_ratio", *_CHOSEN)
+
+
+def row() -> Iterator[Builder[dashboard.Panel]]:
+    """Yield the panels."""
+    yield p.panel(
+        p.lines().min(0),
+        "Size of prediction sets",
+        "Mean number of classes in a conformal prediction set. It grows when the model is less sure than on the reference.",
+        p.over_time("size", q.over_replicas(_SIZE, _COUNT, "estimator"), "{{estimator}}"),
+        unit="none", span=12, runbook="accuracy",
+    )  # fmt: skip
+    yield p.panel(
+        p.ratios(),
+        "Empty prediction sets",
+        "Share of records for which no class is likely enough. It grows when outputs look like none of the reference.",
+        p.over_time("empty", q.over_replicas(_EMPTY, _COUNT, "estimator"), "{{estimator}}"),
+        unit=p.ACCURACY_UNIT, span=12, runbook="accuracy",
+    )  # fmt: skip
+    yield _classes()
+    yield _confidence()
+
+
+def _classes() -> barchart.Panel:
+    predicted = q.series("cpcmon_predicted_class_ratio", *_CHOSEN)
+    records = q.series("cpcmon_window_records", *_CHOSEN)
+    share = q.over_replicas(predicted, records, "class")
+    reference = q.series("cpcmon_reference_predicted_class_ratio", q.MODEL)
+    found = p.panel(
+        barchart.Panel(),
+        "Predicted classes, now and on the reference",
+        "How often each class is predicted. Another mix of patients changes it, and so does a model that has begun to answer"
+        " one class to everything. Not shown for models of more than 50 classes.",
+        p.column("now", share),
+        p.column("reference", f"max by (class) ({reference})"),
+        unit=p.ACCURACY_UNIT, span=12, runbook="accuracy",
+    )  # fmt: skip
+    names = {"class": "Class", "Value #now": "now", "Value #reference": "reference"}
+    order = {name: place for place, name in enumerate(names)}
+    found.with_transformation(dashboard.DataTransformerConfig("merge", options={}))
+    found.with_transformation(
+        dashboard.DataTransformerConfig(
+            "organize", options={"excludeByName": {"Time": True}, "indexByName": order, "renameByName": names}
+        )
+    )
+    legend = common_builders.VizLegendOptions().display_mode(common.LegendDisplayMode.LIST).show_legend(True)
+    found.x_field("Class").orientation(common.VizOrientation.AUTO).min(0).max(1).no_value("more than 50 classes")
+    found.legend(legend.placement(common.LegendPlacement.BOTTOM))
+    found.override_by_name("now", [p.colour(p.BLUE)])
+    return found.override_by_name("reference", [p.colour(p.GREY)])
+
+
+def _confidence() -> Builder[dashboard.Panel]:
+    confidence = q.estimated("", *_CHOSEN, 'estimator="ac"')
+    reference = q.series("cpcmon_reference_confidence_ratio", q.MODEL)
+    found = p.panel(
+        p.ratios(),
+        "Confidence",
+        "Mean of the largest probability, as the model gives it, and on the reference. Most estimators follow it; a model that"
+        " is sure and wrong looks well here.",
+        p.over_time("now", f"max by (model) {confidence}", "confidence"),
+        p.over_time("reference", f"max by (model) ({reference})", "reference"),
+        unit=p.ACCURACY_UNIT, span=12, runbook="accuracy",
+    )  # fmt: skip
+    return found.override_by_query("reference", [p.colour(p.GREY), p.DASHED])

@@ -1,0 +1,84 @@
+"""The committed dashboard, read as Grafana reads it: panels, queries, variables."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+FILE = Path(__file__).resolve().parents[2] / "deploy" / "grafana" / "cpcmon.json"
+DASHBOARD: dict[str, Any] = json.loads(FILE.read_text("utf-8"))
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Query:
+    """One expression that Grafana sends, and what it does with the answer."""
+
+    panel: str
+    ref: str
+    expression: str
+    legend: str
+    instant: bool
+
+    @property
+    def name(self) -> str:
+        """Where it is."""
+        return f"{self.panel}/{self.ref}"
+
+    @property
+    def legend_labels(self) -> set[str]:
+        """The labels that its legend needs."""
+        return set(re.findall(r"\{\{ *(\w+) *\}\}", self.legend))
+
+    def asked_with(self, values: Mapping[str, str]) -> str:
+        """Return the expression with the variables' values in it."""
+        return with_values(self.expression, values)
+
+
+def open_panels() -> list[Json]:
+    """Return the panels that are shown at once."""
+    return [one for one in DASHBOARD["panels"] if one["type"] != "row"]
+
+
+def collapsed_panels() -> list[Json]:
+    """Return the panels of rows that have to be opened first."""
+    return [inner for one in DASHBOARD["panels"] if one["type"] == "row" for inner in one.get("panels") or ()]
+
+
+def all_panels() -> list[Json]:
+    """Return every panel."""
+    return open_panels() + collapsed_panels()
+
+
+def queries(*panels: Json) -> Iterator[Query]:
+    """Yield the queries of panels."""
+    for panel in panels:
+        for one in panel["targets"]:
+            yield Query(panel["title"], one["refId"], one["expr"], one.get("legendFormat", ""), one["instant"])
+
+
+def variable_queries() -> Iterator[Query]:
+    """Yield the queries that variables are filled by, in PromQL."""
+    for variable in DASHBOARD["templating"]["list"]:
+        if variable["type"] == "query":
+            asked = re.fullmatch(r"label_values\((.+), (\w+)\)", variable["query"]["query"])
+            assert asked is not None, variable
+            series, label = asked.groups()
+            yield Query(
+                "variable", variable["name"], f"count by ({label}) ({series})", f"{{{{{label}}}}}", instant=True
+            )
+
+
+def annotation_queries() -> Iterator[Query]:
+    """Yield the queries of annotations."""
+    for one in DASHBOARD["annotations"]["list"]:
+        formats = f"{one['titleFormat']} {one['textFormat']}"
+        yield Query("annotation", one["name"], one["expr"], formats, instant=False)
+
+
+def with_values(text: str, values: Mapping[str, str]) -> str:
+    """Put the variables' values into a text, as Grafana does."""
+    return re.sub(r"\$\{?(\w+)\}?", lambda found: values[found[1]], text)

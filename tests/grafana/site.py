@@ -1,0 +1,118 @@
+"""Two real daemons for a dashboard: one whose models are in every state that it shows, and one that is well."""
+
+import subprocess
+import sys
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from monitor.core.estimate import Estimate
+from monitor.core.estimators.consensus import CONSENSUS
+from monitor.reference_file import Reference
+from tests.daemon.process import CLASSES, Process, running, write_records
+from tests.strategies import Singles, synthetic
+
+SITES = [f"S{number:02}" for number in range(12)]
+"""More than the heat map shows."""
+
+HEALTHY: Singles = synthetic(1200, 3, seed=5, sharpness=2.6)[0]
+UNSURE: Singles = synthetic(600, 3, seed=7, sharpness=1.6)[0]
+POOR: Singles = synthetic(1200, 3, seed=6, sharpness=0.6)[0]
+
+_SOURCES = """\
+storage: {path: state}
+sources:
+  - {name: results, type: directory, path: inbox, poll: 0.2s}
+models:
+"""
+_MODEL = """\
+  - name: %(name)s
+    version: "2.1"
+    reference: %(reference)s
+    window: {records: 1000}
+    segment_by: %(fields)s
+    evaluate: {every: 1s}
+    minimum_records: 20
+    alerts: [%(alerts)s]
+"""
+
+
+def _model(name: str, *alerts: str, fields: str = "[]", reference: str = "density.ref") -> str:
+    return _MODEL % {"name": name, "fields": fields, "alerts": ", ".join(alerts), "reference": reference}
+
+
+@dataclass
+class Sick:
+    """A daemon with a model in each state, while records go on coming."""
+
+    folder: Path
+    process: Process
+    sent: int = 0
+
+    def send_more(self) -> None:
+        """Send some more records; an alert needs new ones before it fires."""
+        some = POOR[self.sent % 1000 :][:10]
+        write_records(self.folder / "inbox" / "more.jsonl", some, model="poor")
+        write_records(self.folder / "inbox" / "more.jsonl", HEALTHY[:5], model="density", site=SITES)
+        self.sent += 10
+
+
+def start_sick(stack: ExitStack, folder: Path) -> Sick:
+    """Start the daemon in which everything is to be seen."""
+    references = {name: _reference(folder, name) for name in ("density", "poor", "unsure", "free", "empty")}
+    of_unsure = references["unsure"].calibration
+    found = of_unsure.estimate(UNSURE)[CONSENSUS]
+    assert isinstance(found, Estimate)
+    assert found.interval is not None
+    between = (found.accuracy + found.interval.upper) / 2
+    assert found.accuracy < between < min(found.interval.upper, of_unsure.accuracy)
+    quick = "for: 0s, new_records: 0.01"
+    models = [
+        _model("density", "{name: accuracy_low, below: 0.5}", "{name: accuracy_high, above: 0.999}", fields="[[site]]"),
+        _model(
+            "poor", f"{{name: accuracy_low, drop: 0, on: value, severity: critical, {quick}}}", reference="poor.ref"
+        ),
+        _model("unsure", f"{{name: accuracy_low, below: {between!r}}}", reference="unsure.ref"),
+        _model("free", reference="free.ref"),
+        _model("empty", "{name: accuracy_low, below: 0.5}", reference="empty.ref"),
+    ]
+    inbox = _write(folder, *models)
+    # Each site is a little less sure than the one before, so that there is an order to be seen.
+    for number, site in enumerate(SITES):
+        some = synthetic(60, 3, seed=100 + number, sharpness=2.6 - 0.15 * number)[0]
+        write_records(inbox / "density.jsonl", some, model="density", site=site)
+    write_records(inbox / "density.jsonl", [[0.9, 0.9, 0.9]] * 3, model="density")
+    write_records(inbox / "poor.jsonl", POOR[:400], model="poor")
+    write_records(inbox / "unsure.jsonl", UNSURE, model="unsure")
+    write_records(inbox / "free.jsonl", HEALTHY[:300], model="free")
+    return Sick(folder, stack.enter_context(running(folder / "config.yaml")))
+
+
+def start_well(stack: ExitStack, folder: Path) -> Process:
+    """Start a daemon with one model that is well and is not split."""
+    _reference(folder, "calm")
+    inbox = _write(folder, _model("calm", "{name: accuracy_low, drop: 0.2}", reference="calm.ref"))
+    write_records(inbox / "calm.jsonl", HEALTHY[:600], model="calm")
+    return stack.enter_context(running(folder / "config.yaml"))
+
+
+def rules_of(folder: Path) -> str:
+    """Return the rules that `cpcmon rules` writes for a configuration."""
+    command = [sys.executable, "-m", "monitor", "rules", "--config.file", str(folder / "config.yaml")]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def _reference(folder: Path, name: str) -> Reference:
+    folder.mkdir(exist_ok=True)
+    vectors, labels = synthetic(600, 3, seed=1, sharpness=2.6)
+    found = Reference.calibrate(vectors, np.asarray(labels), model=name, version="2.1", classes=CLASSES)
+    found.save(folder / f"{name}.ref")
+    return found
+
+
+def _write(folder: Path, *models: str) -> Path:
+    (folder / "config.yaml").write_text(_SOURCES + "".join(models))
+    (folder / "inbox").mkdir()
+    return folder / "inbox"

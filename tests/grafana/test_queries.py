@@ -1,0 +1,137 @@
+"""Every query of the dashboard, asked of the real Prometheus that scrapes real daemons."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+
+import pytest
+
+from tests.grafana.asking import Prometheus, prometheus, wait_until_nothing_is_missing
+from tests.grafana.dashboard import Json, Query, annotation_queries, open_panels, queries, variable_queries
+from tests.grafana.site import SITES, Sick, rules_of, start_sick, start_well
+
+# Scraped every second, where a real one is scraped every half minute.
+_TIMES = {"__rate_interval": "20s", "__range": "5m"}
+SICK = {
+    "job": "sick-cpcmon",
+    "instance": ".+",
+    "model": "density",
+    "segment": "all",
+    "estimator": "consensus",
+    **_TIMES,
+}
+WELL = SICK | {"job": "well-cpcmon", "model": "calm"}
+EVERYWHERE = SICK | {"job": ".+"}
+
+
+class Watched:
+    """The daemons, and the Prometheus that watches them."""
+
+    def __init__(self, prometheus: Prometheus, sick: Sick) -> None:
+        self.prometheus = prometheus
+        self.sick = sick
+
+    def wait_for_data(self, asked: list[Query], values: Mapping[str, str]) -> None:
+        """Wait until every one of these queries returns data whose labels its legend finds."""
+        answered = set[str]()
+
+        def missing() -> list[str]:
+            problems = []
+            for one in (query for query in asked if query.name not in answered):
+                if problem := self._problem(one, values):
+                    problems.append(problem)
+                else:
+                    answered.add(one.name)
+            return problems
+
+        wait_until_nothing_is_missing(missing, self.sick.send_more)
+
+    def _problem(self, query: Query, values: Mapping[str, str]) -> str:
+        found = self.prometheus.answer(query, values)
+        if not found:
+            return f"{query.name} returns nothing: {query.asked_with(values)}"
+        lacking = {label for labels, _ in found for label in query.legend_labels if not labels.get(label)}
+        return f"{query.name} has no {sorted(lacking)} for its legend" if lacking else ""
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
+    """Both daemons, watched by one Prometheus."""
+    folder = tmp_path_factory.mktemp("watched")
+    with ExitStack() as stack:
+        sick, well = start_sick(stack, folder / "sick"), start_well(stack, folder / "well")
+        jobs = {"sick-cpcmon": sick.process, "well-cpcmon": well}
+        targets = {job: process.url.removeprefix("http://") for job, process in jobs.items()}
+        server = stack.enter_context(prometheus(folder, targets, rules_of(sick.folder)))
+        yield Watched(server, sick)
+
+
+def panel(title: str) -> Json:
+    (found,) = (one for one in open_panels() if one["title"] == title)
+    return found
+
+
+def test_every_query_of_every_open_panel_and_variable_returns_data_that_its_legend_can_name(watched: Watched) -> None:
+    """A model with segments, one of each state beside it, records that were refused."""
+    watched.wait_for_data([*queries(*open_panels()), *variable_queries()], SICK)
+
+
+def test_the_queries_about_one_model_return_data_for_a_segment_and_another_estimator(watched: Watched) -> None:
+    chosen = SICK | {"segment": f"site={SITES[3]}", "estimator": "doc_ts"}
+    titles = ("Estimated accuracy", "All estimators", "Disagreement of the estimators", "Size of prediction sets")
+    rows = ("Empty prediction sets", "Predicted classes, now and on the reference", "Confidence")
+    watched.wait_for_data(list(queries(*(panel(title) for title in titles + rows))), chosen)
+
+
+def test_no_open_panel_is_empty_when_all_is_well(watched: Watched) -> None:
+    """Nothing fires, nothing was refused, nothing is unread, and the model is not even split."""
+
+    def empty() -> list[str]:
+        return [
+            one["title"]
+            for one in open_panels()
+            if not any(watched.prometheus.answer(query, WELL) for query in queries(one))
+        ]
+
+    wait_until_nothing_is_missing(empty, watched.sick.send_more)
+
+
+def test_an_alert_that_fires_is_an_annotation(watched: Watched) -> None:
+    """Of the model that is looked at; the watchdog, which always fires, is none."""
+    asked = list(annotation_queries())
+    watched.wait_for_data(asked, SICK | {"model": "poor"})
+    names = {labels["alertname"] for labels, _ in watched.prometheus.answer(asked[0], EVERYWHERE | {"model": ".+"})}
+    assert "CpcmonAccuracyLow" in names
+    assert "CpcmonWatchdog" not in names
+    assert not watched.prometheus.answer(asked[0], SICK | {"model": "free"})
+
+
+def test_each_model_is_one_stat_coloured_by_its_own_threshold(watched: Watched) -> None:
+    """A threshold above which an alert fires colours nothing."""
+    asked = list(queries(panel("Estimated accuracy of each model")))
+    watched.wait_for_data(asked, SICK)
+    shown = {one.ref: [labels["model"] for labels, _ in watched.prometheus.answer(one, SICK)] for one in asked}
+    assert shown == {
+        "below": ["poor"],
+        "perhaps": ["unsure"],
+        "fine": ["density"],
+        "free": ["free"],
+        "unknown": ["empty"],
+    }
+    (state,) = (labels["state"] for labels, _ in watched.prometheus.answer(asked[-1], SICK))
+    assert state == "warming"
+
+
+def test_the_heat_map_has_the_worst_segments_first_and_each_once(watched: Watched) -> None:
+    asked = list(queries(panel("The 10 worst segments over time, worst first")))
+    watched.wait_for_data(asked, SICK)
+    (estimates,) = (one for one in queries(panel("Segments, worst first")) if one.ref == "estimate")
+
+    def out_of_order() -> list[str]:
+        # An evaluation may come between two of the questions, and change the order.
+        by_accuracy = sorted(watched.prometheus.answer(estimates, SICK), key=lambda found: found[1])
+        expected = [labels["segment"] for labels, _ in by_accuracy[: len(asked)]]
+        # The latest value is that of the end of the shown time.
+        shown = [labels["segment"] for one in asked for labels, _ in watched.prometheus.answer(one, SICK)]
+        return [] if shown == expected else [f"expected {expected}, found {shown}"]
+
+    wait_until_nothing_is_missing(out_of_order, lambda: None)
