@@ -39,6 +39,14 @@ class Prometheus:
         found = self._ask("query_range", query=asked, start=now - _SHOWN_SECONDS, end=now, step=_STEP_SECONDS)
         return [(one["metric"], float(one["values"][-1][1])) for one in found]
 
+    def problem(self, query: Query, values: Mapping[str, str]) -> str:
+        """Say what is wrong with the answer to a query: it is empty, or the legend asks for a label that is not there."""
+        found = self.answer(query, values)
+        if not found:
+            return f"{query.name} returns nothing: {query.asked_with(values)}"
+        lacking = {label for labels, _ in found for label in query.legend_labels if not labels.get(label)}
+        return f"{query.name} has no {sorted(lacking)} for its legend" if lacking else ""
+
     def _ask(self, kind: str, **parameters: object) -> list[dict[str, Any]]:
         address = f"{self._address}/api/v1/{kind}?{urllib.parse.urlencode(parameters)}"
         try:
@@ -50,10 +58,10 @@ class Prometheus:
 
 
 @contextmanager
-def prometheus(folder: Path, jobs: Mapping[str, str], rules: str) -> Iterator[Prometheus]:
-    """Run a Prometheus that scrapes daemons, by job, and holds to rules."""
+def prometheus(folder: Path, jobs: Mapping[str, list[str]], rules: str) -> Iterator[Prometheus]:
+    """Run a Prometheus that scrapes the addresses of each job and holds to rules."""
     program, port = real_server("prometheus"), free_port()
-    scraped = [{"job_name": job, "static_configs": [{"targets": [target]}]} for job, target in jobs.items()]
+    scraped = [{"job_name": job, "static_configs": [{"targets": targets}]} for job, targets in jobs.items()]
     (folder / "rules.yml").write_text(rules)
     # JSON is YAML.
     (folder / "prometheus.yml").write_text(f"{_CONFIG}rule_files: [rules.yml]\nscrape_configs: {json.dumps(scraped)}\n")

@@ -40,7 +40,9 @@ def test_the_command_writes_it_with_another_address_of_the_runbooks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     output = tmp_path / "own.json"
-    monkeypatch.setattr("sys.argv", ["dashboard", "--runbooks", "https://wiki.hospital.example/", "--output", str(output)])
+    monkeypatch.setattr(
+        "sys.argv", ["dashboard", "--runbooks", "https://wiki.hospital.example/", "--output", str(output)]
+    )
     assert command.main() == 0
     assert output.read_text("utf-8") == FILE.read_text("utf-8").replace(RUNBOOKS, "https://wiki.hospital.example/")
 
@@ -152,7 +154,11 @@ def test_panels_fill_the_grid_without_overlapping(panels: list[Json]) -> None:
     taken = dict[tuple[int, int], str]()
     for one in panels + rows:
         place = one["gridPos"]
-        for cell in ((x, y) for x in range(place["x"], place["x"] + place["w"]) for y in range(place["y"], place["y"] + place["h"])):
+        for cell in (
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        ):
             assert cell not in taken, f"{one['title']} and {taken[cell]}"
             assert cell[0] < 24
             taken[cell] = one["title"]

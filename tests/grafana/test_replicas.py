@@ -1,0 +1,84 @@
+"""The row about Kafka, and the others for a model that replicas share: a real broker, two daemons, a real Prometheus."""
+
+import json
+from contextlib import ExitStack
+from pathlib import Path
+
+from monitor.reference_file import Reference
+from tests.daemon.process import CLASSES, running
+from tests.grafana.asking import prometheus, wait_until_nothing_is_missing
+from tests.grafana.dashboard import collapsed_panels, open_panels, queries
+from tests.kafka.producing import Writer
+from tests.kafka.topics import Topics, unique
+from tests.strategies import synthetic
+
+_RULES = Path(__file__).resolve().parents[2] / "deploy" / "prometheus" / "cpcmon-replicas.rules.yml"
+_PARTITIONS = 4
+_CONFIG = """\
+storage: {{path: state{number}}}
+sources:
+  - name: stream
+    type: kafka
+    brokers: ["{bootstrap}"]
+    group: {group}
+    topics: [{topic}]
+    start: earliest
+    session_timeout: 6s
+    commit_every: 0.5s
+models:
+  - name: density
+    reference: density.ref
+    window: {{records: 5000}}
+    evaluate: {{every: 1s}}
+    minimum_records: 50
+    alerts:
+      - {{name: accuracy_low, below: 0.5}}
+"""
+_VALUES = {
+    "job": "cpcmon",
+    "instance": ".+",
+    "model": "density",
+    "segment": "all",
+    "estimator": "consensus",
+    "__rate_interval": "20s",
+    "__range": "5m",
+}
+
+
+def test_replicas_are_shown_one_by_one_and_their_model_once(kafka: Topics, tmp_path: Path) -> None:
+    """Every query of the row returns data that its legend can name; the stat is what the rules add up."""
+    vectors, labels = synthetic(600, 3, seed=1, sharpness=2.6)
+    Reference.calibrate(vectors, labels, model="density", version="", classes=CLASSES).save(tmp_path / "density.ref")
+    topic, group = kafka.create_topic(partitions=_PARTITIONS), unique("cpcmon")
+    writer = Writer(kafka.bootstrap, topic)
+
+    def write() -> None:
+        for partition in range(_PARTITIONS):
+            some = synthetic(60, 3, seed=partition, sharpness=2.6)[0]
+            writer.enqueue([json.dumps({"probs": [float(p) for p in row]}).encode() for row in some], partition)
+        writer.flush()
+
+    with ExitStack() as stack:
+        write()
+        targets = []
+        for number in (1, 2):
+            text = _CONFIG.format(number=number, bootstrap=kafka.bootstrap, group=group, topic=topic)
+            (tmp_path / f"config{number}.yaml").write_text(text)
+            replica = stack.enter_context(running(tmp_path / f"config{number}.yaml"))
+            targets.append(replica.url.removeprefix("http://"))
+        server = stack.enter_context(prometheus(tmp_path, {"cpcmon": targets}, _RULES.read_text()))
+        (shares,) = (one for one in queries(*collapsed_panels()) if one.ref == "share")
+        (stats,) = (one for one in open_panels() if one["title"] == "Estimated accuracy of each model")
+
+        def missing() -> list[str]:
+            found = [problem for one in queries(*collapsed_panels()) if (problem := server.problem(one, _VALUES))]
+            shown = {labels["instance"] for labels, _ in server.answer(shares, _VALUES)}
+            models = [labels for one in queries(stats) for labels, _ in server.answer(one, _VALUES)]
+            if shown != set(targets):
+                found.append(f"expected shares of {targets}, found {shown}")
+            # Both replicas have enough records to speak for themselves, and the model is still one.
+            if [labels.get("instance") for labels in models] != [None]:
+                found.append(f"expected one stat, of all replicas together, found {models}")
+            return found
+
+        wait_until_nothing_is_missing(missing, write)

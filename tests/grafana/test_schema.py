@@ -1,0 +1,76 @@
+"""The dashboard, held to Grafana's own types by the TypeScript compiler."""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.grafana.dashboard import FILE, all_panels
+from tests.grafana.typescript import NoTypes, complaints
+
+_KINDS = {
+    "barchart": "BarChart",
+    "bargauge": "BarGauge",
+    "stat": "Stat",
+    "state-timeline": "StateTimeline",
+    "status-history": "StatusHistory",
+    "table": "Table",
+    "timeseries": "TimeSeries",
+}
+"""How Grafana names the types of each kind of panel."""
+
+
+def checked(folder: Path, source: str) -> list[str]:
+    """Return the compiler's complaints; skip where it cannot be had, but not in CI."""
+    try:
+        return complaints(folder, source)
+    except NoTypes as error:
+        message = f"NO TYPES OF GRAFANA: what they would show is not shown. {error}"
+        if os.environ.get("CI") == "true":
+            pytest.fail(message)
+        pytest.skip(message)
+
+
+def whole(text: str) -> str:
+    """Return a program that holds a dashboard to its type."""
+    return f'import type {{ WrittenDashboard }} from "./written.mjs";\nexport const it: WrittenDashboard = {text};\n'
+
+
+def options() -> Iterator[str]:
+    """Yield a program that holds what only one kind of panel has to that kind's types."""
+    yield 'import type { Written } from "./written.mjs";'
+    for kind, name in _KINDS.items():
+        folder = f"@grafana/schema/dist/esm/raw/composable/{kind.replace('-', '')}/panelcfg/x"
+        yield f'import type * as {name} from "{folder}/{name}PanelCfg_types.gen.d.ts";'
+    for panel in all_panels():
+        name, number = _KINDS[panel["type"]], panel["id"]
+        custom = panel["fieldConfig"]["defaults"].get("custom", {})
+        yield f"export const options{number}: Written<Partial<{name}.Options>> = {json.dumps(panel['options'])};"
+        # A stat and a bar gauge have no settings of fields.
+        if custom:
+            yield f"export const field{number}: Written<Partial<{name}.FieldConfig>> = {json.dumps(custom)};"
+
+
+def test_the_dashboard_is_one_by_grafanas_types(tmp_path: Path) -> None:
+    assert checked(tmp_path, whole(FILE.read_text("utf-8"))) == []
+
+
+def test_the_options_of_each_panel_are_those_of_its_kind(tmp_path: Path) -> None:
+    assert checked(tmp_path, "\n".join(options())) == []
+
+
+def test_what_is_no_dashboard_is_refused(tmp_path: Path) -> None:
+    """Else the two tests above would show nothing: a word that is none of an enumeration, a link without its target."""
+    wrong = (
+        FILE.read_text("utf-8").replace('"absolute"', '"absolut"', 1).replace('"targetBlank": true', '"blank": 1', 1)
+    )
+    found = "\n".join(checked(tmp_path, whole(wrong)))
+    assert "absolut" in found
+    assert "blank" in found
+
+
+def test_an_option_of_another_kind_is_refused(tmp_path: Path) -> None:
+    wrong = "\n".join(options()).replace('"textMode": "value_and_name"', '"textMode": "loud"', 1)
+    assert '"loud"' in "\n".join(checked(tmp_path, wrong))
