@@ -122,6 +122,17 @@ def test_overrides_speak_of_queries_and_columns_that_exist(panel: Json) -> None:
 
 
 @pytest.mark.parametrize("panel", all_panels(), ids=lambda one: one["title"])
+def test_a_cell_without_a_value_has_no_colour(panel: Json) -> None:
+    """It would have the first of its thresholds, which is red."""
+    for override in panel["fieldConfig"]["overrides"]:
+        settings = {one["id"]: one["value"] for one in override["properties"]}
+        if "custom.cellOptions" in settings:
+            (mapping,) = settings["mappings"]
+            assert (mapping["type"], mapping["options"]["match"]) == ("special", "null")
+            assert mapping["options"]["result"]["color"] == "transparent"
+
+
+@pytest.mark.parametrize("panel", all_panels(), ids=lambda one: one["title"])
 def test_what_a_table_renames_are_its_queries(panel: Json) -> None:
     asked = {f"Value #{one['refId']}" for one in panel["targets"]}
     for step in panel.get("transformations") or ():

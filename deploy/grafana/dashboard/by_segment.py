@@ -71,6 +71,7 @@ def _table() -> table.Panel:
             p.is_("unit", p.ACCURACY_UNIT),
             p.is_("decimals", 1),
             p.is_("thresholds", p.red_then((0.0, p.GREEN)).build()),
+            p.is_("mappings", [p.NOTHING]),
             p.is_("custom.cellOptions", {"type": "color-background", "mode": "basic"}),
         ],
     )

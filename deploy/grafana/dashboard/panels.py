@@ -98,6 +98,14 @@ def value_names(names: dict[int, tuple[str, str]]) -> dashboard.ValueMap:
     )
 
 
+# Without it, a cell that is empty has the first colour of its thresholds: red.
+NOTHING = dashboard.SpecialValueMap(
+    dashboard.DashboardSpecialValueMapOptions(
+        match=dashboard.SpecialValueMatch.NULL, result=dashboard.ValueMappingResult(text="–", color="transparent")
+    )
+)
+
+
 def red_then(*steps: tuple[float, str]) -> builders.ThresholdsConfig:
     """Return thresholds that begin red: what is not known to be good is not shown as good."""
     found = [dashboard.Threshold(value=None, color=RED)]
