@@ -1,0 +1,113 @@
+"""docs/deployment.md as a new operator follows it: each command as it stands there, on a machine that was never used."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.systemd.bundle import newer_bundle
+from tests.systemd.machine import Machine, wait_until
+from tests.systemd.page import steps
+from tests.systemd.service import INBOX, STATE, Service
+from tests.web.certificates import Authority
+
+NEWER = "999.0"
+
+
+class Operator:
+    """Goes through the page step by step."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.left = steps()
+        """What is still to be done."""
+
+    def has_done(self, step: str) -> list[str]:
+        """Take the next step for done; return its blocks of commands."""
+        assert next(iter(self.left)) == step, "the steps are done in the order of the page"
+        return self.left.pop(step)
+
+    def follows(self, step: str) -> list[str]:
+        """Type the commands of the next step; return what each block printed."""
+        return [self._types(commands) for commands in self.has_done(step)]
+
+    def _types(self, commands: str) -> str:
+        """Type commands that succeed; those that only look may have to be repeated, as the page says."""
+        if " grep " not in commands and "--grep" not in commands:
+            return self.machine.done(commands)
+        wait_until(lambda: self.machine.run(commands).returncode == 0, lambda: f"never succeeded: {commands}")
+        return self.machine.done(commands)
+
+
+@pytest.fixture
+def hospital(new_machine: Machine, bundle: Path, example: Path, tmp_path: Path) -> Machine:
+    """A machine with what the page asks for, and a server of the house that hears heartbeats over TLS."""
+    machine = new_machine
+    shutil.copytree(bundle, machine.path("/root/cpcmon"))
+    for name in ("validation_labelled.jsonl", "site_a.jsonl"):
+        shutil.copy(example / name, machine.path("/root"))
+    machine.write("/root/heartbeat.url", "https://localhost:8443/t0p-s3cret\n", mode=0o600)
+    authority = Authority(tmp_path, "house")
+    pair = authority.signed("heartbeats")
+    for file in (authority.pair.cert, pair.cert, pair.key):
+        shutil.copy(file, machine.path("/srv"))
+    # As update-ca-certificates makes a system trust an authority.
+    machine.done('cp /srv/house.crt "/etc/ssl/certs/$(openssl x509 -hash -noout -in /srv/house.crt).0"')
+    machine.done(
+        "touch /srv/t0p-s3cret; systemd-run --quiet --unit heartbeats --working-directory /srv"
+        " openssl s_server -accept 127.0.0.1:8443 -WWW -cert heartbeats.crt -key heartbeats.key"
+    )
+    return machine
+
+
+def test_every_command_of_the_systemd_part_works_on_a_new_machine(
+    hospital: Machine, bundle: Path, tmp_path: Path
+) -> None:
+    """From the first to the last; what each should bring about is looked at from outside."""
+    service, operator = Service(hospital), Operator(hospital)
+    operator.has_done("Make a bundle")
+    (printed,) = operator.follows("Install it")
+    assert printed.startswith("cpcmon ")
+    operator.follows("Prepare the folder of results")
+    (printed,) = operator.follows("Write the configuration")
+    assert "1 source, 1 model, 2 alerts, no mistakes" in printed
+
+    operator.follows("Start it")
+    assert (service.show("ActiveState"), service.show("UnitFileState")) == ("active", "enabled")
+    status, _, estimate = operator.follows("See that it works")
+    assert "is ready on" in status
+    assert 'model="density",segment="all"' in estimate
+    assert service.value("cpcmon_records_total") == 2000
+
+    operator.follows("Change the configuration")
+    assert service.value("cpcmon_config_last_reload_successful") == 1
+    operator.follows("Give it secrets")
+    service.wait_for("cpcmon_heartbeat_sent_total", 1)
+    assert "t0p-s3cret" not in service.log()
+    assert not hospital.path("/root/heartbeat.url").exists()
+    (printed,) = operator.follows("Let Prometheus in")
+    assert "ready" in printed
+
+    operator.follows("Back up and restore")
+    assert hospital.done("stat --format %a /root/cpcmon-state.tar.gz") == "600"
+    shutil.copytree(newer_bundle(bundle, tmp_path, NEWER), hospital.path("/root/cpcmon-new"))
+    (printed,) = operator.follows("Upgrade")
+    assert printed == f"cpcmon {NEWER}"
+    # Over all of this the 2,000 records were counted once.
+    counters = hospital.done(f"systemctl stop cpcmon && cpcmon state {STATE}")
+    assert "2,000  records_total results density" in counters
+
+    operator.follows("Remove it")
+    assert not operator.left
+    assert service.show("LoadState") == "not-found"
+    for gone in ("/opt/cpcmon", "/usr/local/bin/cpcmon", "/etc/cpcmon", "/var/lib/cpcmon", STATE):
+        assert hospital.run(f"test -e {gone} -o -L {gone}").returncode == 1
+    assert hospital.done(f"ls {INBOX}") == "site_a.jsonl"
+
+
+def test_only_steps_hold_commands_that_are_run() -> None:
+    """So that a block in a language that nobody runs does not stay unnoticed: the one of a failure, and no other."""
+    text = (ROOT / "docs" / "deployment.md").read_text(encoding="utf-8").partition("## Kubernetes")[0]
+    assert text.count("\n```sh\n") == sum(len(blocks) for blocks in steps().values())
+    assert text.count("\n```") - 2 * text.count("\n```sh\n") == 2 * text.count("\n```console\n") == 2
