@@ -39,7 +39,14 @@ def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def bundle(run_folder: Path) -> Path:
+def can_boot(run_folder: Path) -> None:
+    """Whether there can be a machine at all, which is known before anything is made for it."""
+    with real_systemd(run_folder):
+        pass
+
+
+@pytest.fixture(scope="session")
+def bundle(run_folder: Path, can_boot: None) -> Path:  # noqa: ARG001, a condition
     """What the page's first step makes; once for all workers."""
     made = run_folder / "bundle"
     with locked(run_folder / "bundle.lock"):
@@ -104,5 +111,5 @@ def service(installed: Service) -> Service:
 
 @pytest.fixture(scope="session")
 def records(example: Path) -> list[str]:
-    """Outputs of the model at its own site, one a line."""
+    """Outputs of the model at its own site, one a line; without ids, by which records that come twice would be known."""
     return (example / "site_a.jsonl").read_text(encoding="utf-8").splitlines()

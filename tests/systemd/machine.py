@@ -95,7 +95,8 @@ class Machine:
         deadline = time.monotonic() + LIMIT
         while True:
             if self._shell.poll() is not None or time.monotonic() > deadline:
-                raise CannotBoot(f"{' '.join(self._said.read_text(errors='replace').split()) or 'nothing was said'}")
+                said = " ".join(self._said.read_text(errors="replace").split()) or "nothing"
+                raise CannotBoot(f"expected root with all rights, tmpfs and overlay file systems; it said {said}")
             # Some units of a whole computer fail in a container: that is no concern of ours.
             if self.leader and self.run("systemctl is-system-running").stdout.strip() in {"running", "degraded"}:
                 return
