@@ -61,11 +61,15 @@ class Machine:
     def leader(self) -> int | None:
         """The process that is number 1 on the machine; None while there is none."""
         nspawn = _child(self._shell.pid)
-        return None if nspawn is None else _child(nspawn)
+        first = None if nspawn is None else _child(nspawn)
+        # While nspawn prepares a boot its child is a process of this computer, on which no command may be run.
+        return first if first is not None and _numbers(first)[1:] == ["1"] else None
 
     def run(self, script: str, *, seconds: float = 3 * LIMIT) -> subprocess.CompletedProcess[str]:
         """Run commands in a shell on the machine, the first failure ends them; return what they did."""
-        enter = ["nsenter", "--target", str(self.leader), "--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup"]
+        leader = self.leader
+        assert leader is not None, "expected a machine that runs, found none"
+        enter = ["nsenter", "--target", str(leader), "--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup"]
         clean = ["env", "-i", f"PATH={PATH}", "HOME=/root", "LANG=C.UTF-8", "SYSTEMD_PAGER=", "SYSTEMD_COLORS=0"]
         return subprocess.run(
             [*enter, *clean, "bash", "-euo", "pipefail", "-c", f"cd\n{script}"],
@@ -98,7 +102,10 @@ class Machine:
                 said = " ".join(self._said.read_text(errors="replace").split()) or "nothing"
                 raise CannotBoot(f"expected root with all rights, tmpfs and overlay file systems; it said {said}")
             # Some units of a whole computer fail in a container: that is no concern of ours.
-            if self.leader and self.run("systemctl is-system-running").stdout.strip() in {"running", "degraded"}:
+            if self.leader is not None and self.run("systemctl is-system-running").stdout.strip() in {
+                "running",
+                "degraded",
+            }:
                 return
             time.sleep(0.1)
 
@@ -115,7 +122,7 @@ def wait_until(reached: Callable[[], bool], otherwise: Callable[[], str]) -> Non
     deadline = time.monotonic() + LIMIT
     while not reached():
         assert time.monotonic() < deadline, otherwise()
-        time.sleep(0.1)
+        time.sleep(0.25)
 
 
 @contextmanager
@@ -171,6 +178,15 @@ def _child(process: int) -> int | None:
     except OSError:
         return None
     return int(numbers[0]) if numbers else None
+
+
+def _numbers(process: int) -> list[str]:
+    """Return the numbers of a process: the one here, then the one on the machine."""
+    try:
+        status = Path(f"/proc/{process}/status").read_text(encoding="utf-8")
+    except OSError:
+        return []
+    return next(line.split()[1:] for line in status.splitlines() if line.startswith("NSpid:"))
 
 
 def _check_rights() -> None:
