@@ -66,7 +66,7 @@ class Standing:
         """Return what the metrics page says of the daemon itself."""
         models, work, state = tuple(model.name for model in self.config.models), self.work, self.state
         if work is None or state is None:
-            return DaemonFacts(models, {}, None, digest=self.config.digest, http=http)
+            return DaemonFacts(models, {}, None, digest=self.config.digest, http=http, config=self.config)
         ingestion, at = work.ingestion, moment()
         now = at.now
         lags, age = ingestion.lags(), state.backup_age(now)
@@ -87,6 +87,7 @@ class Standing:
             http=http,
             webhook=self.outward.webhook_facts(),
             heartbeat=self.outward.heartbeat_facts(),
+            config=self.config,
         )
 
 

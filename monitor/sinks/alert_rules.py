@@ -3,24 +3,17 @@
 import re
 from collections.abc import Sequence
 
-from monitor.configuration.config import Config, Every, ModelConfig
+from monitor.configuration.config import Config, ModelConfig
 from monitor.core.alert_rules import Kind, Rule
 from monitor.sinks.alert_words import ALL_REPLICAS, ONE_DAEMON, description, is_high
-from monitor.sinks.cron_gap import longest_gap_seconds
+from monitor.sinks.cron_gap import longest_wait_seconds
+from monitor.sinks.fixed_rules import FIXED, WATCHDOG, down_rule
+from monitor.sinks.invalid_rules import invalid_rule, merged_invalid_rule, warming_rule
 from monitor.sinks.kafka_rules import KAFKA
 from monitor.sinks.labels import label_value, quoted
-from monitor.sinks.operational_rules import (
-    FIXED,
-    WATCHDOG,
-    down_rule,
-    failing_rule,
-    invalid_rules,
-    refused_rule,
-    stale_rule,
-    unruled_rule,
-)
-from monitor.sinks.prometheus_rule import PrometheusRule, RecordingRule, group_text
-from monitor.sinks.replica_alerts import BRIDGE, merged_expression
+from monitor.sinks.operational_rules import failing_rule, refused_rule, stale_rule, unruled_rule
+from monitor.sinks.prometheus_rule import BRIDGE, PrometheusRule, RecordingRule, bridged, group_text
+from monitor.sinks.replica_alerts import merged_expression
 from monitor.sinks.replica_recording import recording_rules
 from monitor.sources.kafka_options import KafkaOptions
 
@@ -57,7 +50,7 @@ def rule_file(config: Config, job: str = DEFAULT_JOB) -> str:
     of_cpcmon = [
         down_rule(job),
         unruled_rule(config, job),
-        *invalid_rules(shared),
+        *_of_silence(shared),
         *FIXED,
         *(KAFKA if in_groups else ()),
         WATCHDOG,
@@ -71,8 +64,18 @@ def rule_file(config: Config, job: str = DEFAULT_JOB) -> str:
     return _HEAD.format(bridge=BRIDGE) + (_OF_REPLICAS if shared else "") + "groups:\n" + "".join(texts)
 
 
+def _of_silence(shared: Sequence[str]) -> list[PrometheusRule]:
+    """Return the alerts on models of which nothing can be said; of those that replicas share, not even together."""
+    if not shared:
+        return [invalid_rule(), warming_rule()]
+    names = quoted("|".join(re.escape(label_value(name)) for name in shared))
+    # The share of one replica may be too small to say anything, and is still a part of the whole.
+    alone = f"model!~{names}"
+    return [invalid_rule(alone), warming_rule(alone), merged_invalid_rule(f"model=~{names}")]
+
+
 def _of_model(model: ModelConfig, *, shared: bool) -> list[PrometheusRule]:
-    gap = model.evaluate.seconds if isinstance(model.evaluate, Every) else longest_gap_seconds(model.evaluate.line)
+    gap = longest_wait_seconds(model.evaluate)
     configured = [_passed_on(label_value(model.name), rule, shared=shared) for rule in model.alerts]
     return [*configured, stale_rule(model, gap), failing_rule(model, gap), *refused_rule(model)]
 
@@ -82,7 +85,7 @@ def _passed_on(model: str, rule: Rule, *, shared: bool) -> PrometheusRule:
     alert, name = label_value(rule.name), alert_name(rule.name)
     firing = f"cpcmon_alert_firing{{model={quoted(model)},alert={quoted(alert)}}}"
     # Without severity, or a firing alert of which it was just changed would be there twice, and Prometheus refuse both.
-    of_one = f"max without (severity) (last_over_time({firing}[{BRIDGE}])) == 1"
+    of_one = f"max without (severity) ({bridged(firing)}) == 1"
     judged_here = shared and rule.kind in {Kind.ACCURACY, Kind.DISAGREEMENT}
     high = is_high(rule)
     return PrometheusRule(

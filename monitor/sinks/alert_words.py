@@ -8,17 +8,20 @@ from monitor.sinks.labels import quoted
 from monitor.sinks.prometheus_rule import duration
 
 _COMPARED = {On.VALUE: "It", On.LOWER: "Its lower bound", On.UPPER: "Its upper bound"}
-_TO_DO = {
+TO_DO = {
     Kind.ACCURACY: "Tell whoever answers for the model, and have some of the latest cases from there labelled.",
     Kind.DISAGREEMENT: "Have some of the latest cases from there labelled.",
     Kind.SILENT: "Ask there whether the model is in use. If it is, follow its records on their way to cpcmon.",
     Kind.DEGRADED_INPUT: "Look at what writes the records; the page of cpcmon says what they might be.",
 }
 """The first thing, for somebody who cannot open the runbook."""
-_IF_SUSPICIOUS = "Look at some raw outputs at their source before anybody relies on it."
+IF_SUSPICIOUS = "Look at some raw outputs at their source before anybody relies on it."
 
-_PER_CENT = "{{ . | first | value | humanizePercentage }}"
-_TIME = "{{ . | first | value | humanizeTimestamp }}"
+LOW, HIGH = "accuracy_low", "accuracy_high"
+"""Kinds of alerts on accuracy, as labels."""
+
+PER_CENT = "{{ . | first | value | humanizePercentage }}"
+TIME = "{{ . | first | value | humanizeTimestamp }}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +60,24 @@ def is_high(rule: Rule) -> bool:
     return rule.kind is Kind.ACCURACY and rule.above is not None
 
 
+def kind_label(rule: Rule) -> str:
+    """Return the word by which Prometheus tells the alerts of one kind from others, whatever they are called."""
+    if rule.kind is Kind.ACCURACY:
+        return HIGH if is_high(rule) else LOW
+    return str(rule.kind)
+
+
 def description(rule: Rule, told: Told) -> str:
     """Say where, what, since when and what to do. What is not known at the moment is left out, or said so."""
     of_alert = (*told.window, "alert")
     since = held = ""
     if not told.by_replicas:
-        since = _if("cpcmon_alert_since_timestamp_seconds", f" Firing since {_TIME}.", of_alert)
-        held = _if("cpcmon_alert_held", " It cannot be judged now and stays as it was.", of_alert, compared=" == 1")
+        since = if_series("cpcmon_alert_since_timestamp_seconds", f" Firing since {TIME}.", of_alert)
+        held = if_series(
+            "cpcmon_alert_held", " It cannot be judged now and stays as it was.", of_alert, compared=" == 1"
+        )
     where = "{{ $labels.model }}, {{ $labels.segment }}" + (", all replicas together" if told.by_replicas else "")
-    return f"{where}: {_said(rule, told)}{since}{held} {_IF_SUSPICIOUS if is_high(rule) else _TO_DO[rule.kind]}"
+    return f"{where}: {_said(rule, told)}{since}{held} {IF_SUSPICIOUS if is_high(rule) else TO_DO[rule.kind]}"
 
 
 def _said(rule: Rule, told: Told) -> str:
@@ -73,28 +85,28 @@ def _said(rule: Rule, told: Told) -> str:
         case Kind.ACCURACY:
             return _accuracy(rule, told)
         case Kind.DISAGREEMENT:
-            found = _if(told.disagreement, f" by {_PER_CENT}", told.window)
-            chance = _if(
+            found = if_series(told.disagreement, f" by {PER_CENT}", told.window)
+            chance = if_series(
                 "cpcmon_estimator_chance_disagreement_ratio",
-                f", where chance alone stays below {_PER_CENT}",
+                f", where chance alone stays below {PER_CENT}",
                 told.window,
             )
             allowed = chance if rule.above is None else f", where {_per_cent(rule.above)} is allowed"
             return f"the estimators disagree{found}{allowed}. No estimate deserves trust until it is known why."
         case Kind.SILENT:
-            last = _if("cpcmon_last_record_timestamp_seconds", f" The newest was made {_TIME}.", told.window)
+            last = if_series("cpcmon_last_record_timestamp_seconds", f" The newest was made {TIME}.", told.window)
             return f"no record came for {duration(rule.after_seconds)}.{last}"
         case Kind.DEGRADED_INPUT:
             of_model = (*told.target, "model")
-            share = _if("cpcmon_input_rejected_ratio", f" (refused: {_PER_CENT})", of_model)
+            share = if_series("cpcmon_input_rejected_ratio", f" (refused: {PER_CENT})", of_model)
             return f"too many of the latest records are refused or look odd{share}. The accuracy cannot be said."
 
 
 def _accuracy(rule: Rule, told: Told) -> str:
     estimator = f"estimator={quoted(rule.estimator)}"
-    value = _if(told.ratio, f" {_PER_CENT}", told.window, also=estimator, otherwise=" unknown at the moment")
-    lower = _if(told.lower, f", from {_PER_CENT}", told.window, also=estimator)
-    upper = _if(told.upper, f" to {_PER_CENT}", told.window, also=estimator)
+    value = if_series(told.ratio, f" {PER_CENT}", told.window, also=estimator, otherwise=" unknown at the moment")
+    lower = if_series(told.lower, f", from {PER_CENT}", told.window, also=estimator)
+    upper = if_series(told.upper, f" to {PER_CENT}", told.window, also=estimator)
     dwell = f" for {duration(rule.for_seconds)}" if rule.for_seconds else ""
     new = "" if told.by_replicas else " and over enough new records"
     return (
@@ -108,7 +120,7 @@ def _limit(rule: Rule, told: Told) -> str:
         side, ratio = ("over", rule.above) if rule.below is None else ("under", rule.below)
         return f"{side} {_per_cent(ratio)}"
     # A number to compare with, where it is known: nobody has the accuracy on the reference in mind.
-    number = _if("cpcmon_accuracy_threshold_ratio", f" {_PER_CENT},", (*told.window, "alert"))
+    number = if_series("cpcmon_accuracy_threshold_ratio", f" {PER_CENT},", (*told.window, "alert"))
     return f"under{number} the accuracy on the reference less {100.0 * rule.drop:g} points,"
 
 
@@ -116,7 +128,7 @@ def _per_cent(ratio: float | None) -> str:
     return "its limit" if ratio is None else f"{100.0 * ratio:g}%"
 
 
-def _if(
+def if_series(
     series: str, text: str, same: tuple[str, ...], *, compared: str = "", also: str = "", otherwise: str = ""
 ) -> str:
     """Return the template that says a text if there is a series with the same labels as the alert; it may use its value."""

@@ -1,7 +1,10 @@
-"""How long a crontab line may leave a model without an evaluation. A test compares it with the scheduler itself."""
+"""How long a schedule may leave a model without an evaluation. A test compares it with the scheduler itself."""
 
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from itertools import pairwise
+
+from monitor.configuration.config import Cron, Every
 
 _FIELDS = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 6))
 """Minute, hour, day of the month, month, day of the week; the scheduler's week begins on Monday."""
@@ -14,8 +17,14 @@ _LOOKED_AT_DAYS = 2 * (4 * 365 + 1)
 _DAY_SECONDS = 86_400.0
 
 
+def longest_wait_seconds(when: Every | Cron) -> float:
+    """Return the longest time that a schedule leaves between two evaluations."""
+    return when.seconds if isinstance(when, Every) else longest_gap_seconds(when.line)
+
+
+@lru_cache(maxsize=256)  # it goes through years of days, and is asked at every scrape
 def longest_gap_seconds(line: str) -> float:
-    """Return the longest time between two evaluations."""
+    """Return the longest time between two evaluations by a crontab line."""
     minutes, hours, days, months, weekdays = (
         _values(text, *bounds) for text, bounds in zip(line.split(), _FIELDS, strict=True)
     )

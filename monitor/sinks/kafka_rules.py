@@ -1,8 +1,8 @@
 """Alerts on members of consumer groups: behind, stuck, out of the group, or too late for records that are gone."""
 
 from monitor.core.alert_rules import Severity
-from monitor.sinks.operational_rules import risen
-from monitor.sinks.prometheus_rule import PrometheusRule
+from monitor.sinks.fixed_rules import risen
+from monitor.sinks.prometheus_rule import PrometheusRule, lately
 
 _MINUTES = 60.0
 _SOURCE = "{{ $labels.source }}{{ with $labels.instance }} at {{ . }}{{ end }}"
@@ -10,7 +10,7 @@ _SOURCE = "{{ $labels.source }}{{ with $labels.instance }} at {{ . }}{{ end }}"
 KAFKA = (
     PrometheusRule(
         "CpcmonKafkaLagGrowing",
-        "cpcmon_kafka_lag_seconds > 60 and deriv(cpcmon_kafka_lag_records[15m]) > 0",
+        f"{lately('cpcmon_kafka_lag_seconds')} > 60 and deriv(cpcmon_kafka_lag_records[15m]) > 0",
         Severity.WARNING,
         "More is written to a topic than is read.",
         f"{_SOURCE}: {{{{ $value | humanizeDuration }}}} behind, and further every minute. Estimates will soon be of the"
@@ -29,7 +29,7 @@ KAFKA = (
     ),
     PrometheusRule(
         "CpcmonKafkaStalled",
-        "cpcmon_kafka_lag_records > 0 and ignoring (event)"
+        f"{lately('cpcmon_kafka_lag_records')} > 0 and ignoring (event)"
         ' increase(cpcmon_source_events_total{event="messages_read"}[15m]) == 0'
         " or increase(cpcmon_kafka_stalls_total[1h]) > 2",
         Severity.WARNING,
@@ -40,7 +40,7 @@ KAFKA = (
     ),
     PrometheusRule(
         "CpcmonKafkaNoPartitions",
-        "cpcmon_kafka_assigned_partitions == 0",
+        lately("cpcmon_kafka_assigned_partitions") + " == 0",
         Severity.WARNING,
         "A replica reads nothing.",
         f"{_SOURCE}: has no partition. It is not in the group, or there are more replicas than partitions.",

@@ -8,6 +8,14 @@ from types import MappingProxyType
 from monitor.core.alert_rules import Severity
 
 _NONE: Mapping[str, str] = MappingProxyType({})
+BRIDGE = "15m"
+"""Over how long a gap without scrapes a firing alert goes on. A restart must not look like a recovery."""
+LATELY = "4m"
+"""How old a value may be for an alert that waits: less than any of them waits, or one poor value before an end would fire.
+
+With nothing to bridge, one failed scrape would begin the wait anew, and an alert on a poor network never fire.
+"""
+
 _UNITS = ((604_800, "w"), (86_400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
 
@@ -17,7 +25,8 @@ class PrometheusRule:
 
     alert: str
     expr: str
-    severity: Severity
+    severity: Severity | None
+    """None: as the daemon says, by the label of its series."""
     summary: str
     """A constant sentence."""
     description: str
@@ -29,7 +38,8 @@ class PrometheusRule:
 
     def text(self, runbooks: str) -> str:
         """Return the rule as YAML."""
-        labels = {"severity": str(self.severity), **{name: _literal(value) for name, value in self.labels.items()}}
+        severity = "{{ $labels.severity }}" if self.severity is None else str(self.severity)
+        labels = {"severity": severity, **{name: _literal(value) for name, value in self.labels.items()}}
         runbook = _literal(runbooks + self.page)
         notes = {"summary": self.summary, "description": self.description, "runbook_url": runbook}
         lines = [f"- alert: {self.alert}", f"  expr: {_string(self.expr)}"]
@@ -55,6 +65,16 @@ class RecordingRule:
         if self.labels:
             lines += ["  labels:", *(f"    {name}: {_string(value)}" for name, value in self.labels.items())]
         return "".join(f"      {line}\n" for line in lines)
+
+
+def lately(series: str) -> str:
+    """Return the last value of a series, also when a scrape or a few have failed."""
+    return f"last_over_time({series}[{LATELY}])"
+
+
+def bridged(series: str) -> str:
+    """Return the last value of a series, over a restart too."""
+    return f"last_over_time({series}[{BRIDGE}])"
 
 
 def group_text(name: str, rules: Sequence[PrometheusRule | RecordingRule], runbooks: str = "") -> str:

@@ -2,10 +2,8 @@
 
 from monitor.core.alert_rules import Kind, On, Rule
 from monitor.sinks.labels import label_value, quoted
+from monitor.sinks.prometheus_rule import BRIDGE
 from monitor.sinks.replica_recording import DISAGREEMENT, LOWER, RATIO, UPPER, WINDOW
-
-BRIDGE = "15m"
-"""Over how long a gap without scrapes a firing alert goes on. A restart must not look like a recovery."""
 
 _COMPARED = {On.VALUE: RATIO, On.LOWER: LOWER, On.UPPER: UPPER}
 

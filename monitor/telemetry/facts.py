@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from monitor.configuration.config import Config
 from monitor.sources.base import Lag
 from monitor.sources.kafka_lag import PartitionLag
 
@@ -88,3 +89,5 @@ class DaemonFacts:
     webhook: DeliveryFacts | None = None
     """None when none is configured."""
     heartbeat: DeliveryFacts | None = None
+    config: Config | None = None
+    """None where nothing is said of what is configured."""

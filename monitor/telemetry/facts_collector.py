@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from monitor.telemetry.configured_families import configured_families
 from monitor.telemetry.facts import DaemonFacts, DeliveryFacts, HttpFacts
 from monitor.telemetry.kafka_families import kafka_families
 from monitor.telemetry.pipeline_counters import pipeline_families
@@ -22,6 +23,8 @@ class FactsCollector:
         facts = self._facts()
         yield from pipeline_families(facts)
         yield from _daemon(facts)
+        if facts.config is not None:
+            yield from configured_families(facts.config)
         yield from _sources(facts)
         yield from kafka_families(facts)
         yield from _http(facts.http)

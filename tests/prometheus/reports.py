@@ -129,6 +129,7 @@ def facts() -> DaemonFacts:
         http=HttpFacts(2, {"2xx": 40, "4xx": 1}, {"idle": 3}),
         webhook=DeliveryFacts(5, 2, 1, 0, 4),
         heartbeat=DeliveryFacts(60, 1),
+        config=config(),
     )
 
 

@@ -16,11 +16,13 @@ _FIRING = 'count by (alertname) (ALERTS{alertstate="firing"})'
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The rule file of a configuration, in the hands of promtool."""
+    """A rule file, in the hands of promtool."""
 
     promtool: Path
     folder: Path
     config: Config
+    text: str = ""
+    """The rule file itself, where it is not that of the configuration."""
 
     def check(self) -> str:
         """Let promtool look at the file, with everything that it advises; return what it says, nothing if all is well."""
@@ -65,7 +67,7 @@ class Rules:
 
     def _written(self) -> Path:
         path = self.folder / "rules.yml"
-        path.write_text(rule_file(self.config))
+        path.write_text(self.text or rule_file(self.config))
         return path
 
     def _run(self, *words: object) -> subprocess.CompletedProcess[str]:

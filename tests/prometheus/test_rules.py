@@ -262,7 +262,7 @@ def test_e1_a_window_that_warms_up_is_not_called_invalid(rules: Rules) -> None:
     assert set(found) == {"CpcmonWatchdog"}
 
 
-@pytest.mark.parametrize("state", ["catching_up", "version_mismatch", "degraded_input"])
+@pytest.mark.parametrize("state", ["catching_up", "version_mismatch", "no_reference", "degraded_input"])
 def test_a_fault_of_the_whole_is_not_told_for_each_segment_too(rules: Rules, state: str) -> None:
     """It has an alert of its own, and fifty sites would make fifty more."""
     window = f'{TARGET},model="density",segment="site=A"'
@@ -368,7 +368,7 @@ def test_alerts_are_called_as_prometheus_rules_usually_are(name: str, expected: 
 def test_staleness_follows_the_schedule(when: Every | Cron, limit: int) -> None:
     """A model that is evaluated once a day is not stale at noon."""
     config = Config(Storage(Path("state")), (), (ModelConfig("density", None, evaluate=when),))
-    assert f'{{model=\\"density\\"}} > {limit} or' in rule_file(config)
+    assert f'{{model=\\"density\\"}}[4m]) > {limit} or' in rule_file(config)
 
 
 @pytest.mark.parametrize(

@@ -130,7 +130,8 @@ def test_before_the_state_was_read_no_counter_of_the_pipeline_is_shown() -> None
 
 def test_a_model_that_is_gone_is_no_longer_shown_and_cannot_come_back() -> None:
     """Not even by an evaluation that ends after the reload; one that stays goes on counting."""
-    facts = replace(reports.facts(), models=("density",))
+    config = replace(reports.config(), models=reports.config().models[:1])
+    facts = replace(reports.facts(), models=("density",), config=config)
     shown = Telemetry(lambda: facts)
     shown.configured(("density", "triage"))
     shown.evaluated("triage", 0.1)
@@ -141,6 +142,25 @@ def test_a_model_that_is_gone_is_no_longer_shown_and_cannot_come_back() -> None:
     found = samples(shown.page())
     assert not [series for series in found if "triage" in series or "itself" in series]
     assert found["cpcmon_evaluations_total{model=density}"] == 1
+
+
+def test_what_is_configured_is_told_to_rules_that_do_not_know_it(telemetry: Telemetry) -> None:
+    """Of which kind an alert is, how long the schedule waits, and whether others read records of the model."""
+    found = samples(telemetry.page())
+    kinds = {
+        "accuracy_low": "accuracy_low",
+        "accuracy_high": "accuracy_high",
+        "apart": "disagreement",
+        "silent": "silent",
+    }
+    for alert, kind in {**kinds, "refused": "degraded_input"}.items():
+        on = "upper" if kind.startswith("accuracy") else ""
+        assert found[f"cpcmon_alert_info{{alert={alert},kind={kind},model=density,on={on}}}"] == 1
+    assert found["cpcmon_evaluation_gap_seconds{model=density}"] == 60
+    assert found["cpcmon_evaluation_gap_seconds{model=triage}"] == 86_400
+    assert found["cpcmon_model_shared{model=density}"] == 0
+    shared = replace(reports.facts(), config=reports.shared_config())
+    assert samples(Telemetry(lambda: shared).page())["cpcmon_model_shared{model=density}"] == 1
 
 
 def test_nothing_unread_has_no_age(telemetry: Telemetry) -> None:

@@ -1,0 +1,184 @@
+"""The rules that work for any configuration: what the generated ones are told by it, these ask the daemon for.
+
+Everything is matched by all labels of the target, so that two daemons are never mixed up; sets (`and`, `unless`) take
+many series on either side.
+"""
+
+from collections.abc import Sequence
+
+from monitor.core.alert_rules import Kind, On, Severity
+from monitor.sinks import generic_words as words
+from monitor.sinks.alert_words import HIGH, LOW
+from monitor.sinks.fixed_rules import FIXED, WATCHDOG, down_rule
+from monitor.sinks.invalid_rules import invalid_rule, merged_invalid_rule, warming_rule
+from monitor.sinks.kafka_rules import KAFKA
+from monitor.sinks.prometheus_rule import PrometheusRule, RecordingRule, bridged, group_text, lately
+from monitor.sinks.replica_recording import LOWER, MODEL, RATIO, UPPER, WINDOW, recording_rules
+
+_MINUTES = 60.0
+_FIRING = bridged("cpcmon_alert_firing")
+_SHARED = f"{bridged('cpcmon_model_shared')} == 1"
+_ALONE = f"unless ignoring (segment, alert, severity) {_SHARED}"
+_COMPARED = {On.VALUE: RATIO, On.LOWER: LOWER, On.UPPER: UPPER}
+
+_HEAD = """\
+# The rules of cpcmon for any configuration: alerts are those that the daemon says, with the severity that is configured.
+# Load this file, or the one that `cpcmon rules` writes for your configuration, never both: docs/prometheus.md compares
+# them. It is made by `python -m tests.prometheus.shipped_rules`; do not edit it. Set runbook_url to where you keep the pages.
+"""
+
+
+def generic_rule_file(job: str, runbooks: str) -> str:
+    """Return the rule file; `job` is a regular expression for the job under which Prometheus scrapes cpcmon."""
+    groups: dict[str, Sequence[PrometheusRule | RecordingRule]] = {
+        "cpcmon": [down_rule(job), *_of_silence(), *FIXED, *KAFKA, WATCHDOG],
+        "cpcmon replicas": recording_rules(job),
+        "cpcmon models": [*_passed_on(), _merged_low(), _stale(), _failing(), _refused()],
+    }
+    return _HEAD + "groups:\n" + "".join(group_text(name, rules, runbooks) for name, rules in groups.items())
+
+
+def _info(kind: str, on: On | None = None) -> str:
+    """Return the series that tells of which alerts the daemon says that they are of a kind."""
+    matchers = [f'kind="{kind}"', *([] if on is None else [f'on="{on}"'])]
+    return bridged(f"cpcmon_alert_info{{{','.join(matchers)}}}")
+
+
+def _of_kind(kind: str) -> str:
+    return f"and ignoring (segment, severity, kind, on) {_info(kind)}"
+
+
+def _passed_on() -> list[PrometheusRule]:
+    """Return the daemon's own alerts, by kind. Of a model that replicas share, one replica knows a share only."""
+    silent, degraded = _of_kind(Kind.SILENT), _of_kind(Kind.DEGRADED_INPUT)
+    # One replica that gets records is proof enough that they come.
+    all_silent = (
+        f"min by ({WINDOW}, alert, severity) ({_FIRING} {silent} and ignoring (segment, alert, severity) {_SHARED})"
+    )
+    return [
+        PrometheusRule(
+            "CpcmonAccuracyLow",
+            f"{_FIRING} == 1 {_of_kind(LOW)} {_ALONE}",
+            None,
+            "The estimated accuracy of a model is too low.",
+            words.ACCURACY_LOW,
+            "accuracy.md",
+        ),
+        PrometheusRule(
+            "CpcmonAccuracyHigh",
+            f"{_FIRING} == 1 {_of_kind(HIGH)} {_ALONE}",
+            None,
+            "The estimated accuracy of a model is suspiciously high.",
+            words.ACCURACY_HIGH,
+            "accuracy_high.md",
+        ),
+        PrometheusRule(
+            "CpcmonDisagreementHigh",
+            f"{_FIRING} == 1 {_of_kind(Kind.DISAGREEMENT)} {_ALONE}",
+            None,
+            "The estimators of a model disagree.",
+            words.DISAGREEMENT,
+            "disagreement.md",
+        ),
+        PrometheusRule(
+            "CpcmonSegmentSilent",
+            f"({_FIRING} == 1 {silent} {_ALONE}) or {all_silent} == 1",
+            None,
+            "No records of a model come in.",
+            words.SILENT,
+            "silent.md",
+        ),
+        PrometheusRule(
+            "CpcmonInputRefused",
+            f"{_FIRING} == 1 {degraded}",
+            None,
+            "Many records of a model are refused or look odd.",
+            words.REFUSED,
+            "degraded_input.md",
+        ),
+    ]
+
+
+def _merged_low() -> PrometheusRule:
+    """Return the alert on what all replicas say together. How long the alert waits is not known here: half an hour."""
+    compared = [_merged_under(on, series) for on, series in _COMPARED.items()]
+    return PrometheusRule(
+        "CpcmonMergedAccuracyLow",
+        " or ".join(compared),
+        None,
+        "The estimated accuracy of a model that replicas share is too low.",
+        words.MERGED_LOW,
+        "accuracy.md",
+        30 * _MINUTES,
+    )
+
+
+def _merged_under(on: On, series: str) -> str:
+    thresholds = (
+        f"{bridged('cpcmon_accuracy_threshold_ratio')} and ignoring (segment, severity, estimator, kind, on) {_info(LOW, on)}"
+        f" and ignoring (segment, severity, estimator, alert) {_SHARED}"
+    )
+    under = (
+        f"max by ({WINDOW}, estimator) ({bridged(series)}) < on ({WINDOW}, estimator) group_right ()"
+        f" max by ({WINDOW}, estimator, alert, severity) ({thresholds})"
+    )
+    return f'label_replace({under}, "on", "{on}", "", "")'
+
+
+def _of_silence() -> list[PrometheusRule]:
+    alone = f" unless ignoring (segment) {_SHARED}"
+    in_groups = f" and on ({MODEL}) {_SHARED}"
+    return [
+        invalid_rule(unless=alone),
+        warming_rule(unless=alone.replace("(segment)", "(segment, state)")),
+        merged_invalid_rule(only=in_groups),
+    ]
+
+
+def _stale() -> PrometheusRule:
+    evaluated = lately("cpcmon_last_evaluation_timestamp_seconds")
+    return PrometheusRule(
+        "CpcmonEvaluationStale",
+        f"time() - {evaluated} > clamp_min(2 * {lately('cpcmon_evaluation_gap_seconds')}, 300)"
+        # A model that is configured is counted from the start, also when it was never evaluated.
+        f" or ({lately('cpcmon_evaluations_total')} unless {evaluated})",
+        Severity.CRITICAL,
+        "A model is no longer evaluated.",
+        "{{ $labels.model }}: no evaluation for two of its periods, or never one. What is shown of it is of the past.",
+        "evaluation_stale.md",
+        5 * _MINUTES,
+    )
+
+
+def _failing() -> PrometheusRule:
+    failures = ("cpcmon_evaluation_failures_total", "cpcmon_estimator_failures_total")
+    found = []
+    for counter in failures:
+        of = "sum without (estimator) (increase(%s[%s])) > 0" if "estimator" in counter else "increase(%s[%s]) > 0"
+        found.append(of % (counter, "15m"))
+        # How often a model is evaluated is not known here: half of what there was in three hours, or in two nights.
+        found += [
+            f"({of % (counter, span)}) >= increase(cpcmon_evaluations_total[{span}]) / 2" for span in ("3h", "2d")
+        ]
+    return PrometheusRule(
+        "CpcmonEvaluationFailing",
+        " or ".join(found),
+        Severity.WARNING,
+        "Evaluations or estimators fail.",
+        "{{ $labels.model }}: evaluations, or single estimators, have failed for a while. The log says why.",
+        "evaluation_failing.md",
+        15 * _MINUTES,
+    )
+
+
+def _refused() -> PrometheusRule:
+    return PrometheusRule(
+        "CpcmonInputDegraded",
+        # Where the model has an alert of its own for it, that is passed on instead.
+        f"{lately('cpcmon_input_degraded')} == 1 unless ignoring (alert, kind, on) {_info(Kind.DEGRADED_INPUT)}",
+        Severity.WARNING,
+        "Many records of a model are refused or look odd.",
+        "{{ $labels.model }}: so many of the latest records are refused, or look so odd, that its accuracy cannot be said.",
+        "degraded_input.md",
+        15 * _MINUTES,
+    )

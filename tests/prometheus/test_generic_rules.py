@@ -1,0 +1,176 @@
+"""The rules that work for any configuration, before the real promtool."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.prometheus import reports
+from tests.prometheus.rule_tests import Rules
+from tests.prometheus.shipped_rules import GENERIC, generic_text
+
+INFO = {"accuracy_low": "accuracy_low", "silent": "silent", "apart": "disagreement", "refused": "degraded_input"}
+FIRING = {
+    "CpcmonAccuracyLow": "accuracy_low",
+    "CpcmonSegmentSilent": "silent",
+    "CpcmonDisagreementHigh": "apart",
+    "CpcmonInputRefused": "refused",
+}
+
+
+def _daemon(instance: str, *, shared: int = 0) -> dict[str, str]:
+    target = f'job="cpcmon",instance="{instance}"'
+    shown = {
+        f"up{{{target}}}": "1x120",
+        f'cpcmon_last_evaluation_timestamp_seconds{{{target},model="density"}}': "0+60x120",
+        f'cpcmon_evaluation_gap_seconds{{{target},model="density"}}': "60x120",
+        f'cpcmon_model_shared{{{target},model="density"}}': f"{shared}x120",
+    }
+    for alert, kind in INFO.items():
+        on = ',on="upper"' if kind == "accuracy_low" else ""
+        shown[f'cpcmon_alert_info{{{target},model="density",alert="{alert}",kind="{kind}"{on}}}'] = "1x120"
+    return shown
+
+
+def _firing(instance: str, alert: str = "accuracy_low", segment: str = "all", severity: str = "critical") -> str:
+    labels = f'job="cpcmon",instance="{instance}",model="density",segment="{segment}",alert="{alert}"'
+    return f'cpcmon_alert_firing{{{labels},severity="{severity}"}}'
+
+
+def _accuracy(bound: str = "", estimator: str = "doc_ts") -> str:
+    labels = f'job="cpcmon",instance="a",model="density",segment="all",estimator="{estimator}"'
+    return f"cpcmon_estimated_accuracy_{bound}ratio{{{labels}}}"
+
+
+def _threshold(instance: str, severity: str = "critical") -> str:
+    labels = f'job="cpcmon",instance="{instance}",model="density",segment="all",alert="accuracy_low",estimator="doc_ts"'
+    return f'cpcmon_accuracy_threshold_ratio{{{labels},severity="{severity}"}}'
+
+
+@pytest.fixture
+def rules(promtool: Path, tmp_path: Path) -> Rules:
+    """The file as it is shipped."""
+    return Rules(promtool, tmp_path, reports.config(), GENERIC.read_text())
+
+
+def test_the_file_that_is_shipped_is_the_one_that_the_code_makes() -> None:
+    """`python -m tests.prometheus.shipped_rules` after a change that is meant."""
+    assert GENERIC.read_text() == generic_text()
+
+
+def test_promtool_finds_nothing_to_advise(promtool: Path) -> None:
+    ran = subprocess.run(
+        [promtool, "check", "rules", "--lint=all", "--lint-fatal", GENERIC], capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_it_names_no_model_no_alert_and_no_threshold_of_a_configuration() -> None:
+    """Or it would not work for any."""
+    assert not re.search(r"model=~?\\\"|alert=~?\\\"", re.sub(r'alertname=\\"\w+\\"', "", GENERIC.read_text()))
+
+
+@pytest.mark.parametrize("alert", FIRING)
+def test_two_daemons_fire_by_themselves(rules: Rules, alert: str) -> None:
+    """Nothing is matched twice: Prometheus would give up the whole rule, and nobody be told."""
+    series = _daemon("a") | _daemon("b") | {_firing("a", FIRING[alert]): "1x60", _firing("b", FIRING[alert]): "0x60"}
+    assert rules.firing(series, 10) == [{alert: 1, "CpcmonWatchdog": 1}]
+    both = series | {_firing("b", FIRING[alert]): "1x60"}
+    assert rules.firing(both, 10) == [{alert: 2, "CpcmonWatchdog": 1}]
+
+
+@pytest.mark.parametrize(
+    ("shape", "fires"),
+    [
+        pytest.param("1x5 0x20", False, id="recovered"),
+        pytest.param("1x11 stale _x9", True, id="in the midst of a restart of five minutes"),
+        pytest.param("0x11 stale _x9", False, id="a gap does not fire"),
+        pytest.param("1x11 stale _x3 0x20", False, id="recovered after the restart"),
+        pytest.param("1x2 stale _x30", True, id="thirteen minutes"),
+        pytest.param("1x1 stale _x30", True, id="fourteen minutes"),
+        pytest.param("1 stale _x30", False, id="sixteen minutes: by then it is down"),
+    ],
+)
+def test_a_gap_neither_fires_nor_resolves(rules: Rules, shape: str, fires: bool) -> None:  # noqa: FBT001
+    """At minute 16. What the daemon says resolves at once, what it does not say does not."""
+    # What the alert is comes and goes with what it says.
+    known = {name: re.sub(r"\b0x", "1x", shape) if "info" in name else values for name, values in _daemon("a").items()}
+    (found,) = rules.firing(known | {_firing("a"): shape}, 16)
+    assert ("CpcmonAccuracyLow" in found) == fires
+
+
+@pytest.mark.parametrize("shape", ["0.7x10 NaN NaN NaN NaN NaN NaN NaN NaN NaN NaN NaN", "0.7x10 stale"])
+def test_an_estimate_that_is_no_number_or_gone_does_not_resolve(rules: Rules, shape: str) -> None:
+    """Nothing here looks at the estimate but the sentence."""
+    series = _daemon("a") | {_firing("a"): "1x60", _threshold("a"): "0.8x60", _accuracy(): shape}
+    assert rules.firing(series, 18) == [{"CpcmonAccuracyLow": 1, "CpcmonWatchdog": 1}]
+
+
+def test_one_segment_that_is_no_number_does_not_silence_the_others(rules: Rules) -> None:
+    """As a sum or a mean over segments would, with NaN among them."""
+    series = _daemon("a") | {
+        _firing("a", segment="site=A"): "1x60",
+        _firing("a", segment="site=B"): "0x5 NaN NaN NaN NaN",
+    }
+    assert rules.firing(series, 8) == [{"CpcmonAccuracyLow": 1, "CpcmonWatchdog": 1}]
+
+
+@pytest.mark.parametrize("severity", ["critical", "warning", "info"])
+def test_the_severity_is_the_one_that_is_configured(rules: Rules, severity: str) -> None:
+    said = rules.described(_daemon("a") | {_firing("a", severity=severity): "1x60"}, 10, "CpcmonAccuracyLow")
+    assert f'severity="{severity}"' in said
+    assert 'alert="accuracy_low"' in said
+    assert 'model="density"' in said
+
+
+def test_a_description_tells_the_estimate_of_the_estimator_that_the_alert_looks_at(rules: Rules) -> None:
+    """With its interval and the threshold, none of which stands in the file."""
+    series = _daemon("a") | {
+        _firing("a"): "1x60",
+        _threshold("a"): "0.8x60",
+        _accuracy(): "0.742x60",
+        _accuracy(estimator="consensus"): "0.91x60",
+        _accuracy("lower_"): "0.71x60",
+        _accuracy("upper_"): "0.77x60",
+    }
+    said = rules.described(series, 10, "CpcmonAccuracyLow")
+    assert "density, all: estimated accuracy 74.2%, from 71% to 77%, by doc_ts. accuracy_low stayed under 80%" in said
+    assert 'summary="The estimated accuracy of a model is too low."' in said
+    assert 'runbook_url="docs/runbooks/accuracy.md"' in said
+
+
+@pytest.mark.parametrize("alert", FIRING)
+def test_a_description_can_be_read_when_every_other_series_is_absent(rules: Rules, alert: str) -> None:
+    """Prometheus would send a message of its own on a template that fails."""
+    said = rules.described(_daemon("a") | {_firing("a", FIRING[alert]): "1x60"}, 10, alert)
+    assert re.search(r'description="density[^"{}<>]+\."', said), said
+
+
+def test_replicas_page_once_and_from_the_whole(rules: Rules) -> None:
+    """What one replica says of its share is not passed on; what all say together is, after half an hour."""
+    series = _daemon("a", shared=1) | _daemon("b", shared=1) | {_firing("a"): "1x60", _firing("b"): "0x60"}
+    for instance, sums in {"a": 150, "b": 270}.items():
+        window = f'job="cpcmon",instance="{instance}",model="density",segment="all"'
+        of_model = f'job="cpcmon",instance="{instance}",model="density"'
+        series |= {
+            f"cpcmon_window_records{{{window}}}": "300x60",
+            f"cpcmon_window_fresh{{{window}}}": "1x60",
+            f"cpcmon_window_minimum_records{{{of_model}}}": "200x60",
+            f'cpcmon_estimate_count{{{window},estimator="doc_ts"}}': "300x60",
+            f'cpcmon_estimate_sum{{{window},estimator="doc_ts"}}': f"{sums}x60",
+            f'cpcmon_estimate_upper_sum{{{window},estimator="doc_ts"}}': f"{sums + 6}x60",
+            _threshold(instance): "0.8x60",
+        }
+    assert rules.firing(series, 20, 40) == [{"CpcmonWatchdog": 1}, {"CpcmonMergedAccuracyLow": 1, "CpcmonWatchdog": 1}]
+    said = rules.described(series, 40, "CpcmonMergedAccuracyLow")
+    assert "all replicas together: estimated accuracy 72% by doc_ts (accuracy_low compares the upper)" in said
+    well = series | {name: "299x60" for name in series if "upper_sum" in name}
+    assert rules.firing(well, 40) == [{"CpcmonWatchdog": 1}]
+
+
+def test_one_replica_that_hears_something_is_proof_that_records_come(rules: Rules) -> None:
+    series = _daemon("a", shared=1) | _daemon("b", shared=1)
+    series |= {_firing("a", "silent"): "1x60", _firing("b", "silent"): "0x20 1x40"}
+    before, after = rules.firing(series, 10, 30)
+    assert (before["CpcmonSegmentSilent"], after["CpcmonSegmentSilent"]) == (0, 1)
