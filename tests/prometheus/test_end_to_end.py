@@ -1,7 +1,5 @@
 """The whole chain with the real Prometheus and Alertmanager: a page is scraped, a rule fires, a message arrives."""
 
-import json
-import queue
 import re
 import threading
 import time
@@ -9,13 +7,12 @@ from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-import pytest
-
 from monitor.core.alerts import Phase
 from monitor.sinks.alert_rules import rule_file
 from monitor.sinks.prometheus import PrometheusSink
 from tests.prometheus import reports
-from tests.prometheus.running import LIMIT_SECONDS, free_port, running
+from tests.prometheus.receiver import Receiver
+from tests.prometheus.running import free_port, running
 from tests.servers import real_server
 
 _PROMETHEUS = """
@@ -72,51 +69,10 @@ class _Exporter:
             self._server = None
 
 
-class _Receiver:
-    """Takes in the messages of Alertmanager."""
-
-    def __init__(self) -> None:
-        messages: queue.Queue[tuple[str, str, str]] = queue.Queue()
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                for alert in body["alerts"]:
-                    labels = alert["labels"]
-                    messages.put((labels["alertname"], labels.get("segment", ""), alert["status"]))
-                self.send_response(200)
-                self.end_headers()
-
-            def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002  the library's own name
-                """Say nothing."""
-
-        self._messages = messages
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.port = self._server.server_address[1]
-        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
-
-    def wait_for(self, *wanted: str) -> None:
-        """Wait for a message about an alert, a segment and a status; others may come before it."""
-        until = time.monotonic() + LIMIT_SECONDS
-        seen = []
-        while True:
-            try:
-                seen.append(self._messages.get(timeout=max(0.0, until - time.monotonic())))
-            except queue.Empty:
-                pytest.fail(f"expected {wanted} within {LIMIT_SECONDS:.0f} seconds, found {seen}")
-            if seen[-1] == wanted:
-                return
-
-    def close(self) -> None:
-        """Take in nothing more."""
-        self._server.shutdown()
-        self._server.server_close()
-
-
 def test_e16_a_drop_fires_a_recovery_resolves_and_a_dead_exporter_is_noticed(tmp_path: Path) -> None:
     """With the rules as they are written, but for their waits, which are a second or two."""
     prometheus, alertmanager = real_server("prometheus"), real_server("prometheus-alertmanager")
-    exporter, receiver = _Exporter(), _Receiver()
+    exporter, receiver = _Exporter(), Receiver()
     ports = {"exporter": exporter.port, "hook": receiver.port, "alertmanager": free_port(), "prometheus": free_port()}
     rules = re.sub(r"^( +for:) .*$", r"\1 2s", rule_file(reports.config()), flags=re.MULTILINE)
     (tmp_path / "rules.yml").write_text(rules)

@@ -1,0 +1,89 @@
+"""The shipped configurations of Prometheus and Alertmanager at work, sixty times as fast and on loopback."""
+
+import json
+import re
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.conftest import ROOT
+from tests.prometheus.receiver import LIMIT_SECONDS
+from tests.prometheus.running import free_port, running
+from tests.prometheus.shipped_rules import GENERIC
+from tests.servers import real_server
+
+_SHORTER = {"s": "ms", "m": "s", "h": "m", "d": "h"}
+"""A minute becomes a second."""
+
+
+class Chain:
+    """A Prometheus that can be asked."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def ask(self, query: str) -> list[dict[str, Any]]:
+        """Return what a query finds now."""
+        address = f"{self.url}/api/v1/query?{urllib.parse.urlencode({'query': query})}"
+        with urllib.request.urlopen(address, timeout=LIMIT_SECONDS) as answer:  # noqa: S310  an address of our own
+            return list(json.load(answer)["data"]["result"])
+
+    def value(self, query: str) -> float:
+        """Return the one number that a query finds; 0 when there is none."""
+        return sum(float(one["value"][1]) for one in self.ask(query))
+
+    def firing(self) -> set[tuple[str, str]]:
+        """Return the alerts that fire now, with their segments."""
+        found = [one["metric"] for one in self.ask('ALERTS{alertstate="firing"}')]
+        return {(one["alertname"], one.get("segment", "")) for one in found}
+
+    def wait_until(self, query: str, least: float) -> None:
+        """Wait until a query finds at least so much."""
+        until = time.monotonic() + LIMIT_SECONDS
+        while (found := self.value(query)) < least:
+            assert time.monotonic() < until, f"{query}: expected {least} or more, found {found}"
+            time.sleep(0.2)
+
+
+def fast_rules() -> str:
+    """Return the shipped rules with waits (`for`) of a sixtieth; nothing else is changed."""
+    return re.sub(r"^( +for: \d+)([mhd])$", lambda m: m[1] + _SHORTER[m[2]], GENERIC.read_text(), flags=re.MULTILINE)
+
+
+@contextmanager
+def chain(folder: Path, exporter: int, hook: int) -> Iterator[Chain]:
+    """Run both servers with the shipped files: other ports, one second in place of thirty, receivers on loopback."""
+    prometheus, alertmanager = real_server("prometheus"), real_server("prometheus-alertmanager")
+    own, manager = free_port(), free_port()
+    text = (ROOT / "deploy" / "prometheus" / "prometheus.yml").read_text()
+    for port, used in {"9877": exporter, "9093": manager, "9090": own}.items():
+        text = text.replace(f"localhost:{port}", f"127.0.0.1:{used}")
+    (folder / "prometheus.yml").write_text(text.replace("interval: 30s", "interval: 1s"))
+    (folder / "cpcmon.rules.yml").write_text(fast_rules())
+    text = (ROOT / "deploy" / "alertmanager" / "alertmanager.yml").read_text()
+    text = re.sub(r"https://\w+\.hospital\.example/cpcmon", "http://127.0.0.1:@/", text)
+    # The path says who is told.
+    text = re.sub(r"(name: (.+)\n.+127\.0\.0\.1:)@/", rf"\g<1>{hook}/\2", text)
+    text = re.sub(r"group_wait: \w+", "group_wait: 0s", re.sub(r"group_interval: \w+", "group_interval: 1s", text))
+    (folder / "alertmanager.yml").write_text(text)
+    with ExitStack() as stack:
+        stack.enter_context(
+            running(
+                f"http://127.0.0.1:{manager}/-/ready", folder / "alertmanager.log", alertmanager,
+                "--config.file=alertmanager.yml", "--storage.path=alertmanager", "--cluster.listen-address=",
+                f"--web.listen-address=127.0.0.1:{manager}",
+            )
+        )  # fmt: skip
+        stack.enter_context(
+            running(
+                f"http://127.0.0.1:{own}/-/ready", folder / "prometheus.log", prometheus,
+                "--config.file=prometheus.yml", "--storage.tsdb.path=prometheus",
+                "--rules.alert.for-grace-period=0s", "--rules.alert.for-outage-tolerance=0s", "--rules.alert.resend-delay=1s",
+                f"--web.listen-address=127.0.0.1:{own}",
+            )
+        )  # fmt: skip
+        yield Chain(f"http://127.0.0.1:{own}")

@@ -1,0 +1,55 @@
+"""Model outputs that keep coming into a watched directory: those of the example's classifier, by site."""
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+from monitor.example_data import write_example
+
+_PERIOD_SECONDS = 0.25
+_AT_ONCE = 25
+_SITES = {"A": 0, "B": 1000}
+"""With which of the outputs each begins: no record is that of both."""
+
+
+class Feed:
+    """A gateway of two sites; the model may become poor at a site, and a site may fall silent."""
+
+    def __init__(self, folder: Path) -> None:
+        self.files = write_example(folder / "example")
+        self.inbox = folder / "inbox"
+        self.inbox.mkdir()
+        self.poor: set[str] = set()
+        self.silent: set[str] = set()
+        self._good, self._poor = (_outputs(self.files[name]) for name in ("site_a", "site_b"))
+        self._written = 0
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def start(self) -> None:
+        """Write enough for full windows, and then go on."""
+        self._write(600)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Write no more."""
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._ended.wait(_PERIOD_SECONDS):
+            self._write(_AT_ONCE)
+
+    def _write(self, count: int) -> None:
+        with (self.inbox / "results.jsonl").open("a", encoding="utf-8") as file:
+            for site, offset in _SITES.items():
+                outputs = self._poor if site in self.poor else self._good
+                first = self._written + offset
+                for row in range(first, first + (0 if site in self.silent else count)):
+                    file.write(json.dumps({"site": site, "probs": outputs[row % len(outputs)]}) + "\n")
+        self._written += count
+
+
+def _outputs(path: Path) -> list[Any]:
+    return [json.loads(line)["probs"] for line in path.read_text().splitlines()]

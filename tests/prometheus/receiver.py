@@ -1,0 +1,71 @@
+"""Takes in what Alertmanager tells people, on loopback; the path of a message says who is told."""
+
+import json
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+LIMIT_SECONDS = 90.0
+"""How long a message may take on a machine that is busy with other tests."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One alert of one message."""
+
+    receiver: str
+    status: str
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+
+    @property
+    def short(self) -> tuple[str, str, str]:
+        """The alert, its segment and its status."""
+        return self.labels["alertname"], self.labels.get("segment", ""), self.status
+
+
+class Receiver:
+    """A server that keeps every message, in order."""
+
+    def __init__(self) -> None:
+        self.told: list[Told] = []
+        self._news = threading.Condition()
+        take = self._take
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                take(self.path.strip("/"), json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+                self.send_response(200)
+                self.end_headers()
+
+            def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002  the library's own name
+                """Say nothing."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.port = self._server.server_address[1]
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+
+    def _take(self, receiver: str, message: dict[str, Any]) -> None:
+        found = [Told(receiver, one["status"], one["labels"], one["annotations"]) for one in message["alerts"]]
+        with self._news:
+            self.told += found
+            self._news.notify_all()
+
+    def wait_for(self, alert: str, segment: str, status: str, since: int = 0) -> Told:
+        """Wait for a message about an alert, a segment and a status; others may come before it."""
+        wanted, until = (alert, segment, status), time.monotonic() + LIMIT_SECONDS
+        with self._news:
+            while not (found := [one for one in self.told[since:] if one.short == wanted]):
+                left = until - time.monotonic()
+                seen = [one.short for one in self.told[since:]]
+                assert left > 0, f"expected {wanted} within {LIMIT_SECONDS:.0f} seconds, found {seen}"
+                self._news.wait(left)
+        return found[0]
+
+    def close(self) -> None:
+        """Take in nothing more."""
+        self._server.shutdown()
+        self._server.server_close()

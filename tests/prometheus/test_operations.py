@@ -1,0 +1,114 @@
+"""The whole chain as it is shipped: the real daemon on a directory, Prometheus, Alertmanager, and who is told."""
+
+from contextlib import ExitStack
+from pathlib import Path
+
+from monitor.cli import main
+from monitor.example_data import CLASSES
+from tests.daemon.process import Process, one
+from tests.daemon.process import running as running_cpcmon
+from tests.prometheus.chain import Chain, chain
+from tests.prometheus.feed import Feed
+from tests.prometheus.receiver import Receiver
+from tests.prometheus.running import free_port
+
+CONFIG = """\
+storage: {path: state}
+sources:
+  - {name: results, type: directory, path: inbox, poll: 0.2s}
+models:
+  - name: density
+    version: "2.1"
+    reference: density.ref
+    window: {records: 500}
+    segment_by: [[site]]
+    evaluate: {every: 1s}
+    minimum_records: 200
+    alerts:
+      - {name: accuracy_low, below: 0.81, on: value, for: 1s, new_records: 0.1, segments: [all], severity: critical}
+      - {name: site_low, below: 0.81, on: value, for: 1s, new_records: 0.1, segments: ["site=*"], severity: warning}
+      - {name: quiet, type: silent, after: 15s, severity: warning}
+"""
+QUIET = {("CpcmonWatchdog", "")}
+EVALUATIONS = 'min(prometheus_rule_group_iterations_total{rule_group=~".*cpcmon.*"})'
+
+
+def _installed(folder: Path) -> Feed:
+    """Return a folder with a configuration, a reference, and outputs to come."""
+    feed = Feed(folder)
+    words = ["--model", "density", "--model-version", "2.1", "--classes", ",".join(CLASSES)]
+    made_from, made = str(feed.files["validation_labelled"]), str(folder / "density.ref")
+    assert main(["calibrate", "--input", made_from, *words, "--output", made]) == 0
+    (folder / "config.yaml").write_text(CONFIG)
+    return feed
+
+
+def _well(cpcmon: Process) -> None:
+    """Wait until every window has an estimate."""
+    for window in ("all", "site=A", "site=B"):
+        cpcmon.wait_for(f'cpcmon_estimate_valid{{model="density",segment="{window}"}}', 1.0)
+
+
+def _judged_for_a_while(prometheus: Chain) -> None:
+    """Wait until the rules were evaluated several times, on evaluations of the daemon."""
+    prometheus.wait_until(EVALUATIONS, prometheus.value(EVALUATIONS) + 10)
+    prometheus.wait_until('cpcmon_evaluations_total{model="density"}', 8)
+
+
+def test_who_is_told_what_from_a_fall_of_accuracy_over_a_kill_to_the_recovery(tmp_path: Path) -> None:
+    """With the files that are shipped, for a configuration that they know nothing of."""
+    feed, receiver, port = _installed(tmp_path), Receiver(), free_port()
+    listen = ("--web.listen-address", f"127.0.0.1:{port}")
+    with ExitStack() as stack:
+        stack.callback(receiver.close)
+        feed.start()
+        stack.callback(feed.stop)
+        cpcmon = stack.enter_context(running_cpcmon(tmp_path / "config.yaml", *listen))
+        _well(cpcmon)
+        prometheus = stack.enter_context(chain(tmp_path, port, receiver.port))
+        assert receiver.wait_for("CpcmonWatchdog", "", "firing").receiver == "dead-mans-switch"
+        _judged_for_a_while(prometheus)
+        # Until it scrapes for the first time, some seconds after its start, Prometheus knows of no cpcmon; in five
+        # minutes nobody would notice, in the five seconds of this test the rules may.
+        assert {told.short[0] for told in receiver.told if "instance" in told.labels} == set()
+        assert prometheus.firing() == QUIET
+
+        # The model becomes poor at one site, and the other falls silent.
+        feed.poor.add("A")
+        feed.silent.add("B")
+        low = receiver.wait_for("CpcmonAccuracyLow", "all", "firing")
+        assert low.receiver == "on-call"
+        expected = {"alert": "accuracy_low", "model": "density", "severity": "critical", "job": "cpcmon"}
+        assert low.labels.items() >= {**expected, "instance": f"127.0.0.1:{port}"}.items()
+        assert low.annotations["summary"] == "The estimated accuracy of a model is too low."
+        assert low.annotations["description"].startswith("density, all: estimated accuracy ")
+        assert ", by consensus. accuracy_low stayed under " in low.annotations["description"]
+        assert low.annotations["runbook_url"] == "docs/runbooks/accuracy.md"
+        site = receiver.wait_for("CpcmonAccuracyLow", "site=A", "firing")
+        assert (site.receiver, site.labels["alert"], site.labels["severity"]) == ("office-hours", "site_low", "warning")
+        silent = receiver.wait_for("CpcmonSegmentSilent", "site=B", "firing")
+        assert (silent.receiver, silent.labels["alert"]) == ("office-hours", "quiet")
+        assert "no record came for longer than is configured" in silent.annotations["description"]
+
+        # It is killed, and comes back.
+        before, known = prometheus.firing(), len(receiver.told)
+        cpcmon.kill()
+        down = receiver.wait_for("CpcmonDown", "", "firing", since=known)
+        assert (down.receiver, down.labels["severity"]) == ("on-call", "critical")
+        again = stack.enter_context(running_cpcmon(tmp_path / "config.yaml", *listen))
+        receiver.wait_for("CpcmonDown", "", "resolved", since=known)
+        _judged_for_a_while(prometheus)
+        assert prometheus.firing() == before
+        meanwhile = {told.short for told in receiver.told[known:]}
+        of_before = {(*alert, "firing") for alert in before}
+        assert meanwhile - of_before == {("CpcmonDown", "", "firing"), ("CpcmonDown", "", "resolved")}
+
+        # All is well again.
+        feed.poor.clear()
+        feed.silent.clear()
+        assert receiver.wait_for("CpcmonAccuracyLow", "all", "resolved").receiver == "on-call"
+        receiver.wait_for("CpcmonAccuracyLow", "site=A", "resolved")
+        receiver.wait_for("CpcmonSegmentSilent", "site=B", "resolved")
+        _judged_for_a_while(prometheus)
+        assert prometheus.firing() == QUIET
+        assert one(again.metrics(), "cpcmon_alert_firing", alert="accuracy_low", segment="all") == 0.0
