@@ -1,0 +1,44 @@
+"""Runbooks as people on call use them: sections, queries to paste into Prometheus, commands to paste into a shell."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.conftest import ROOT
+
+SECTIONS = ("What it means", "How sure it is", "What to look at", "What to do", "When to stop the model")
+FOLDER = ROOT / "docs" / "runbooks"
+
+_PROGRAMS = "cpcmon|systemctl|journalctl|curl|openssl|df|findmnt|dmesg|amtool|promtool|kafka-consumer-groups.sh"
+_COMMAND = re.compile(rf"(?:{_PROGRAMS})(?: .+)?")
+_SERIES = re.compile(r"\b(?:cpcmon[_:]|process_|prometheus_|alertmanager_|up\{|ALERTS\{)")
+
+
+@dataclass(frozen=True, slots=True)
+class Runbook:
+    """One page."""
+
+    path: Path
+
+    @property
+    def sections(self) -> dict[str, str]:
+        """Return what stands under each heading, in order."""
+        parts = re.split(r"^## (.+)\n", self.path.read_text(), flags=re.MULTILINE)[1:]
+        return dict(zip(parts[::2], (text.strip() for text in parts[1::2]), strict=True))
+
+    @property
+    def _to_paste(self) -> list[str]:
+        return re.findall(r"`([^`\n]+)`", self.sections["What to look at"] + self.sections["What to do"])
+
+    @property
+    def commands(self) -> list[str]:
+        """Return what is for a shell."""
+        return [one for one in self._to_paste if _COMMAND.fullmatch(one)]
+
+    @property
+    def queries(self) -> list[str]:
+        """Return what is for Prometheus."""
+        return [one for one in self._to_paste if _SERIES.search(one) and not _COMMAND.fullmatch(one)]
+
+
+RUNBOOKS = {path.stem: Runbook(path) for path in sorted(FOLDER.glob("*.md"))}
