@@ -6,9 +6,10 @@ import time
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 
 from tests.conftest import ROOT
 from tests.prometheus.receiver import LIMIT_SECONDS
@@ -29,8 +30,11 @@ class Chain:
     def ask(self, query: str) -> list[dict[str, Any]]:
         """Return what a query finds now."""
         address = f"{self.url}/api/v1/query?{urllib.parse.urlencode({'query': query})}"
-        with urllib.request.urlopen(address, timeout=LIMIT_SECONDS) as answer:  # noqa: S310  an address of our own
-            return list(json.load(answer)["data"]["result"])
+        try:
+            with urllib.request.urlopen(address, timeout=LIMIT_SECONDS) as answer:  # noqa: S310  an address of our own
+                return list(json.load(answer)["data"]["result"])
+        except HTTPError as error:
+            raise AssertionError(f"{query}: {error.read().decode()}") from error
 
     def value(self, query: str) -> float:
         """Return the one number that a query finds; 0 when there is none."""
@@ -55,35 +59,37 @@ def fast_rules() -> str:
 
 
 @contextmanager
-def chain(folder: Path, exporter: int, hook: int) -> Iterator[Chain]:
-    """Run both servers with the shipped files: other ports, one second in place of thirty, receivers on loopback."""
-    prometheus, alertmanager = real_server("prometheus"), real_server("prometheus-alertmanager")
-    own, manager = free_port(), free_port()
-    text = (ROOT / "deploy" / "prometheus" / "prometheus.yml").read_text()
-    for port, used in {"9877": exporter, "9093": manager, "9090": own}.items():
-        text = text.replace(f"localhost:{port}", f"127.0.0.1:{used}")
-    (folder / "prometheus.yml").write_text(text.replace("interval: 30s", "interval: 1s"))
-    (folder / "cpcmon.rules.yml").write_text(fast_rules())
+def alertmanager(folder: Path, hook: int) -> Iterator[int]:
+    """Run Alertmanager with the shipped file, but for receivers on loopback and a second in place of its waits."""
+    program, port = real_server("prometheus-alertmanager"), free_port()
     text = (ROOT / "deploy" / "alertmanager" / "alertmanager.yml").read_text()
-    text = re.sub(r"https://\w+\.hospital\.example/cpcmon", "http://127.0.0.1:@/", text)
     # The path says who is told.
-    text = re.sub(r"(name: (.+)\n.+127\.0\.0\.1:)@/", rf"\g<1>{hook}/\2", text)
+    text, count = re.subn(r"(name: (.+)\n.+url: )\S+?\}", rf'\1"http://127.0.0.1:{hook}/\2"}}', text)
+    assert count == text.count("- name: ")
     text = re.sub(r"group_wait: \w+", "group_wait: 0s", re.sub(r"group_interval: \w+", "group_interval: 1s", text))
     (folder / "alertmanager.yml").write_text(text)
-    with ExitStack() as stack:
-        stack.enter_context(
-            running(
-                f"http://127.0.0.1:{manager}/-/ready", folder / "alertmanager.log", alertmanager,
-                "--config.file=alertmanager.yml", "--storage.path=alertmanager", "--cluster.listen-address=",
-                f"--web.listen-address=127.0.0.1:{manager}",
-            )
-        )  # fmt: skip
-        stack.enter_context(
-            running(
-                f"http://127.0.0.1:{own}/-/ready", folder / "prometheus.log", prometheus,
-                "--config.file=prometheus.yml", "--storage.tsdb.path=prometheus",
-                "--rules.alert.for-grace-period=0s", "--rules.alert.for-outage-tolerance=0s", "--rules.alert.resend-delay=1s",
-                f"--web.listen-address=127.0.0.1:{own}",
-            )
-        )  # fmt: skip
-        yield Chain(f"http://127.0.0.1:{own}")
+    with running(
+        f"http://127.0.0.1:{port}/-/ready", folder / "alertmanager.log", program,
+        "--config.file=alertmanager.yml", "--storage.path=alertmanager", "--cluster.listen-address=",
+        f"--web.listen-address=127.0.0.1:{port}",
+    ):  # fmt: skip
+        yield port
+
+
+@contextmanager
+def chain(folder: Path, exporter: int, hook: int) -> Iterator[Chain]:
+    """Run both servers with the shipped files; Prometheus with other ports and one second in place of thirty."""
+    program, own = real_server("prometheus"), free_port()
+    with alertmanager(folder, hook) as manager:
+        text = (ROOT / "deploy" / "prometheus" / "prometheus.yml").read_text()
+        for port, used in {"9877": exporter, "9093": manager, "9090": own}.items():
+            text = text.replace(f"localhost:{port}", f"127.0.0.1:{used}")
+        (folder / "prometheus.yml").write_text(text.replace("interval: 30s", "interval: 1s"))
+        (folder / "cpcmon.rules.yml").write_text(fast_rules())
+        with running(
+            f"http://127.0.0.1:{own}/-/ready", folder / "prometheus.log", program,
+            "--config.file=prometheus.yml", "--storage.tsdb.path=prometheus",
+            "--rules.alert.for-grace-period=0s", "--rules.alert.for-outage-tolerance=0s", "--rules.alert.resend-delay=1s",
+            f"--web.listen-address=127.0.0.1:{own}",
+        ):  # fmt: skip
+            yield Chain(f"http://127.0.0.1:{own}")

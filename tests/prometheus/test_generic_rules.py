@@ -19,6 +19,9 @@ FIRING = {
 }
 
 
+_GAUGES = ("kafka_assigned_partitions", "source_ready", "config_last_reload_successful")
+
+
 def _daemon(instance: str, *, shared: int = 0) -> dict[str, str]:
     target = f'job="cpcmon",instance="{instance}"'
     shown = {
@@ -145,6 +148,14 @@ def test_a_description_can_be_read_when_every_other_series_is_absent(rules: Rule
     """Prometheus would send a message of its own on a template that fails."""
     said = rules.described(_daemon("a") | {_firing("a", FIRING[alert]): "1x60"}, 10, alert)
     assert re.search(r'description="density[^"{}<>]+\."', said), said
+
+
+def test_one_poor_value_before_a_stop_for_good_fires_nothing(rules: Rules) -> None:
+    """A replica that is taken away gives up its partitions first; what bridges failed scrapes must end before the wait."""
+    series = {f'cpcmon_{name}{{job="cpcmon",instance="b",source="x"}}': "1x9 0 stale _x60" for name in _GAUGES}
+    assert rules.firing(_daemon("a") | series, *range(10, 45)) == [{"CpcmonWatchdog": 1}] * 35
+    for expr, wait in re.findall(r"expr: (.*\[4m\].*)\n +for: (\d+)m", rules.text):
+        assert int(wait) > 4, expr
 
 
 def test_replicas_page_once_and_from_the_whole(rules: Rules) -> None:

@@ -1,5 +1,6 @@
 """The whole chain as it is shipped: the real daemon on a directory, Prometheus, Alertmanager, and who is told."""
 
+import re
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from tests.daemon.process import running as running_cpcmon
 from tests.prometheus.chain import Chain, chain
 from tests.prometheus.feed import Feed
 from tests.prometheus.receiver import Receiver
+from tests.prometheus.runbooks import RUNBOOKS
 from tests.prometheus.running import free_port
 
 CONFIG = """\
@@ -55,6 +57,20 @@ def _judged_for_a_while(prometheus: Chain) -> None:
     prometheus.wait_until('cpcmon_evaluations_total{model="density"}', 8)
 
 
+def _runbooks_can_be_followed(prometheus: Chain, cpcmon: Process) -> None:
+    """Every query is one that Prometheus answers, with series to match; every address of cpcmon is there."""
+    for runbook in RUNBOOKS.values():
+        for query in runbook.queries:
+            prometheus.ask(query)
+        for address in re.findall(r"curl -s http://127.0.0.1:9877(\S+)", "\n".join(runbook.commands)):
+            assert cpcmon.ask(address)[0] == 200, address
+    (threshold,) = prometheus.ask(
+        "cpcmon_estimated_accuracy_upper_ratio - on (job, instance, model, segment, estimator)"
+        ' group_right cpcmon_accuracy_threshold_ratio{alert="accuracy_low"}'
+    )
+    assert float(threshold["value"][1]) < 0.1
+
+
 def test_who_is_told_what_from_a_fall_of_accuracy_over_a_kill_to_the_recovery(tmp_path: Path) -> None:
     """With the files that are shipped, for a configuration that they know nothing of."""
     feed, receiver, port = _installed(tmp_path), Receiver(), free_port()
@@ -89,6 +105,8 @@ def test_who_is_told_what_from_a_fall_of_accuracy_over_a_kill_to_the_recovery(tm
         silent = receiver.wait_for("CpcmonSegmentSilent", "site=B", "firing")
         assert (silent.receiver, silent.labels["alert"]) == ("office-hours", "quiet")
         assert "no record came for longer than is configured" in silent.annotations["description"]
+
+        _runbooks_can_be_followed(prometheus, cpcmon)
 
         # It is killed, and comes back.
         before, known = prometheus.firing(), len(receiver.told)
