@@ -92,6 +92,18 @@ FIXED = (
         10 * _MINUTES,
     ),
     PrometheusRule(
+        # Of topics another alert tells, with their own offsets; here they have no bytes.
+        "CpcmonSourceLagGrowing",
+        f"time() - {lately('cpcmon_source_oldest_unread_timestamp_seconds')} > 600"
+        " and deriv(cpcmon_source_lag_bytes[15m]) > 0",
+        Severity.WARNING,
+        "More is written to a source than is read.",
+        "{{ $labels.source }}: something has been unread for {{ $value | humanizeDuration }}, and there is more every minute."
+        " Estimates will soon be of the past.",
+        "source_lag.md",
+        15 * _MINUTES,
+    ),
+    PrometheusRule(
         "CpcmonCatchingUp",
         lately("cpcmon_catching_up") + " == 1",
         Severity.WARNING,

@@ -120,6 +120,13 @@ def _lag(step: float) -> dict[str, Shape]:
     }
 
 
+def _unread(step: float) -> dict[str, Shape]:
+    return {
+        of("cpcmon_source_oldest_unread_timestamp_seconds", source="results"): steady(0),
+        of("cpcmon_source_lag_bytes", source="results"): lambda minute: 900_000 + step * minute,
+    }
+
+
 def _stuck(read: Shape) -> dict[str, Shape]:
     return {
         of("cpcmon_kafka_lag_records", source="stream"): steady(500),
@@ -165,6 +172,7 @@ OF_CPCMON = (
     _gauge("CpcmonInputDegraded", 20, of("cpcmon_input_degraded", model="triage"), 1),
     _counter("CpcmonSegmentsDropped", 9, of("cpcmon_records_unstored_segment_total", model="density")),
     _gauge("CpcmonSourceNotReady", 15, of("cpcmon_source_ready", source="results"), 0),
+    Case("CpcmonSourceLagGrowing", 40, _unread(5000), _unread(-5000)),
     _gauge("CpcmonCatchingUp", 65, of("cpcmon_catching_up"), 1),
     _gauge("CpcmonStatePaused", 9, of("cpcmon_paused"), 1),
     _counter("CpcmonStateRecovered", 9, of("cpcmon_state_recovered_total", **{"from": "empty"})),

@@ -53,7 +53,8 @@ def _well(cpcmon: Process) -> None:
 
 def _judged_for_a_while(prometheus: Chain) -> None:
     """Wait until the rules were evaluated several times, on evaluations of the daemon."""
-    prometheus.wait_until(EVALUATIONS, prometheus.value(EVALUATIONS) + 10)
+    prometheus.wait_until('up{job="cpcmon"}', 1)
+    prometheus.wait_until(EVALUATIONS, prometheus.value(EVALUATIONS) + 7)
     prometheus.wait_until('cpcmon_evaluations_total{model="density"}', 8)
 
 
