@@ -59,7 +59,7 @@ def _judged_for_a_while(prometheus: Chain) -> None:
 
 
 def _runbooks_can_be_followed(prometheus: Chain, cpcmon: Process) -> None:
-    """Every query is one that Prometheus answers, with series to match; every address of cpcmon is there."""
+    """Every query is one that Prometheus answers, be it with nothing; every address of cpcmon that is asked is there."""
     for runbook in RUNBOOKS.values():
         for query in runbook.queries:
             prometheus.ask(query)
