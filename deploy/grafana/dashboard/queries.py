@@ -13,6 +13,7 @@ SEGMENT = 'segment="$segment"'
 ESTIMATOR = 'estimator="$estimator"'
 ALL = 'segment="all"'
 """The whole of a model."""
+LOW = 'kind="accuracy_low"'
 
 _OF_MODEL = "job, namespace, model"
 STATES = tuple(WindowState)
@@ -32,13 +33,9 @@ def estimated(part: str, *matchers: str, at: str = "") -> str:
 
 
 def lower_thresholds(*matchers: str) -> str:
-    """Return the thresholds under which an alert fires.
-
-    No label tells them from those of alerts on an accuracy that is too high; but who asks for more than the reference
-    has would be alarmed all the time.
-    """
+    """Return the thresholds under which an alert fires; there are others, of accuracies that are too good to be true."""
     threshold = series("cpcmon_accuracy_threshold_ratio", *matchers)
-    return f"({threshold} <= on (job, instance, model) group_left () {series('cpcmon_reference_accuracy_ratio')})"
+    return f"({threshold} and on (job, instance, model, alert) {series('cpcmon_alert_info', LOW)})"
 
 
 def state(by: str, *matchers: str) -> str:
