@@ -16,6 +16,7 @@ from monitor.clocks import moment
 from monitor.configuration.config import Config
 from monitor.configuration.reading import read_config
 from monitor.configuration.references import load_models
+from monitor.configuration.watch import ConfigWatch
 from monitor.core.report import ModelReport
 from monitor.errors import CpcmonError, StateError
 from monitor.pipeline import Ingestion
@@ -45,6 +46,7 @@ class RunOptions:
     listen_address: str
     web_config_file: Path | None = None
     enable_lifecycle: bool = False
+    watch_config: bool = False
 
 
 class _Stop:
@@ -95,6 +97,8 @@ class Daemon:
         self._wishes: queue.SimpleQueue[Wish] = queue.SimpleQueue()
         # First of all: to whom does not listen, the signal is the end, and systemd takes that end for a wanted one.
         signal.signal(signal.SIGHUP, lambda *_: self._wishes.put(Future()))
+        # Before it is read: what changes in between is then noticed.
+        self._watch = ConfigWatch(options.config_file)
         config, self._references = read(options.config_file)
         self._standing = Standing(config)
         self._notifier = Notifier.from_environment()
@@ -154,7 +158,7 @@ class Daemon:
                 if any(isinstance(wish, _Stop) for wish in wishes):
                     log.info("asked to stop")
                     return
-                if reloads:
+                if reloads or self._changed():
                     # One for all: they ask for the file as it is now.
                     _answer(reloads, self._reload(state))
             finally:
@@ -170,6 +174,12 @@ class Daemon:
                 wishes.append(self._wishes.get_nowait())
         except queue.Empty:
             return wishes
+
+    def _changed(self) -> bool:
+        if not self._options.watch_config or not self._watch.changed(moment().awake):
+            return False
+        log.info("the configuration file, or a reference that it names, has changed")
+        return True
 
     def _look(self) -> None:
         if self._standing.work is not None:
@@ -206,6 +216,7 @@ class Daemon:
         standing.work = work
         work.start()
         standing.config, self._references = config, references
+        self._watch.names(model.reference for model in config.models)
 
     def _publish(self, report: ModelReport, ingestion: Ingestion) -> None:
         self._standing.outward.publish(report)
@@ -227,6 +238,7 @@ class Daemon:
     def _reload(self, state: State) -> str | None:
         """Take over the configuration file as it is now; return what is wrong with it, and go on as before."""
         self._notifier.reloading()
+        self._watch.taken()
         problem = self._take_over(state)
         self._standing.busy = None
         self._notifier.ready()

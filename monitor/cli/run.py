@@ -32,6 +32,12 @@ def register(commands: Any) -> None:  # noqa: ANN401  argparse's own type is pri
         action="store_true",
         help="only check the configuration, and the web configuration if one is named",
     )
+    parser.add_argument(
+        "--config.watch",
+        dest="watch",
+        action="store_true",
+        help="reload by itself when the configuration, or a reference that it names, has changed on disk",
+    )
     web = parser.add_argument_group("web")
     web.add_argument(
         "--web.listen-address", dest="address", default=DEFAULT_ADDRESS, metavar="HOST:PORT",
@@ -70,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
     catch_strays()
     logging.captureWarnings(capture=True)
     try:
-        Daemon(RunOptions(options.config, options.address, options.web_config, options.lifecycle)).run()
+        Daemon(RunOptions(options.config, options.address, options.web_config, options.lifecycle, options.watch)).run()
     except CpcmonError as error:
         # One event for each mistake of a configuration: whoever reads the log has one a line.
         for sentence in str(error).splitlines():

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from monitor.configuration.directory_source import parted
+from monitor.configuration.kafka_instance import instance_key, read_instance_id
 from monitor.configuration.kafka_security import read_sasl, read_tls, remark_on_secrets
 from monitor.configuration.kinds import Fault, Kind, ListOf, Unfit, unfit
 from monitor.configuration.number_kinds import Duration, Integer, Size
@@ -72,7 +73,7 @@ def read_kafka(section: Section, folder: Path) -> KafkaOptions | None:
     group = section.get("group", Text("the name of a consumer group"))
     topics = section.get("topics", ListOf(_TOPIC, "a list of names of topics", 1), None)
     pattern = section.get("pattern", Text("a regular expression for names of topics"), None)
-    instance_id = section.get("instance_id", Text("a name that stays the same over restarts"), None)
+    instance_id = read_instance_id(section, folder)
     start = section.get("start", _START, Start.LATEST)
     since = section.get("since", SINCE, None)
     if since is not None and section.has("start"):
@@ -114,7 +115,7 @@ def read_kafka(section: Section, folder: Path) -> KafkaOptions | None:
         if where in _LETTERS:
             letters.tell(_LETTERS[where], expected.replace("dead_letter_topic", "topic"), found)
         else:
-            section.tell(where, expected, found)
+            section.tell(instance_key(section) if where == "instance_id" else where, expected, found)
         return None
     remark_on_secrets(section, tls, sasl)
     return options

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations
 
 from monitor.configuration.config import SourceConfig, Storage
+from monitor.configuration.kafka_instance import instance_key
 from monitor.configuration.section import Section
 from monitor.sources.apart import would_be_read
 from monitor.sources.kafka_options import KafkaOptions
@@ -49,7 +50,7 @@ def _check_topics(earlier: Section, theirs: KafkaOptions, later: Section, ours: 
             section.tell("dead_letters", expected, f"{options.dead_letter_topic}, which another source reads")
     if ours.instance_id is not None and (ours.group, ours.instance_id) == (theirs.group, theirs.instance_id):
         expected = "an instance_id of its own in its group, since one would put out the other"
-        later.tell("instance_id", expected, f"that of line {earlier.line('instance_id')}")
+        later.tell(instance_key(later), expected, f"that of line {earlier.line(instance_key(earlier))}")
 
 
 def _shared(theirs: KafkaOptions, ours: KafkaOptions) -> Iterator[str]:

@@ -277,3 +277,36 @@ def test_a_secret_is_never_said_by_check_config(cpcmon: Callable[..., Ran], writ
     assert ran.code == 0
     assert "remark: sources[0].sasl: PLAIN without tls sends the password as it is\n" in ran.out
     assert "ZZPATIENT" not in ran.out + ran.err
+
+
+def test_a_name_that_stands_in_a_file_is_the_instance_id(write: Write) -> None:
+    """As Kubernetes writes the name of a pod: without a newline, or with one."""
+    file = write(base=_with("instance_id_file: pod/name"))
+    (file.parent / "pod").mkdir()
+    for text in ("cpcmon-2", "cpcmon-2\n"):
+        (file.parent / "pod" / "name").write_text(text)
+        (source,) = read_config(file).sources
+        assert isinstance(source.options, KafkaOptions)
+        assert source.options.instance_id == "cpcmon-2"
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        (b"", "expected a file that holds a name in one line, found nothing"),
+        (b"\xff\xfe", "expected a file that holds a name in one line, found one that is not UTF-8"),
+        (b"pod 1", "expected up to 249 letters, digits, dots, _ and -, found 'pod 1'"),
+    ],
+)
+def test_a_file_without_a_fitting_name_is_a_mistake_in_its_setting(write: Write, content: bytes, found: str) -> None:
+    file = write(base=_with("instance_id_file: name"))
+    (file.parent / "name").write_bytes(content)
+    assert f"sources[0].instance_id_file: {found}" in _refusal(file)
+
+
+def test_two_sources_with_one_file_would_put_out_each_other(write: Write) -> None:
+    first = "{name: a, type: kafka, brokers: ['k:1'], group: g, topics: [one], instance_id_file: name}"
+    second = first.replace("name: a", "name: b").replace("[one]", "[two]")
+    file = write(base=f"storage: {{path: s}}\nsources:\n  - {first}\n  - {second}\nmodels:\n  - name: density\n")
+    (file.parent / "name").write_text("pod")
+    assert "sources[1].instance_id_file: expected an instance_id of its own" in _refusal(file)
