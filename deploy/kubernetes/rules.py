@@ -1,7 +1,7 @@
 """Write the rules of deploy/prometheus as the PrometheusRule of the manifests, and into the chart.
 
-python deploy/kubernetes/rules.py, whenever a file there has changed; a test tells when that was forgotten.
-"""
+python deploy/kubernetes/rules.py, whenever they have changed; a test tells when that was forgotten.
+"""  # noqa: INP001 - a script, no package
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ import yaml
 DEPLOY = Path(__file__).resolve().parents[1]
 MANIFEST = DEPLOY / "kubernetes" / "base" / "prometheusrule.yaml"
 IN_CHART = DEPLOY / "helm" / "cpcmon" / "files" / "rules.yaml"
-_HEAD = "# Made by deploy/kubernetes/rules.py from deploy/prometheus/*.rules.yml: change those, and run it.\n"
+_HEAD = "# Made by deploy/kubernetes/rules.py from the rules in deploy/prometheus: change those, and run it.\n"
 _MANIFEST_HEAD = """\
 apiVersion: monitoring.coreos.com/v1
 kind: PrometheusRule
@@ -20,20 +20,16 @@ spec:
 """
 
 
-def groups() -> list[dict[str, object]]:
-    """Return the groups of all rule files; raises ValueError for a name that occurs twice, which the operator refuses."""
-    found: list[dict[str, object]] = []
-    for file in sorted((DEPLOY / "prometheus").glob("*.rules.yml")):
-        for group in yaml.safe_load(file.read_text(encoding="utf-8"))["groups"]:
-            if any(group["name"] == other["name"] for other in found):
-                raise ValueError(f"{file}: expected names of groups that no other file has, found {group['name']!r}")
-            found.append(group)
-    return found
+def _rules() -> Path:
+    """Return the rules that work for any configuration, or, in a tree without them, those that add up replicas."""
+    generic = DEPLOY / "prometheus" / "cpcmon.rules.yml"
+    return generic if generic.exists() else DEPLOY / "prometheus" / "cpcmon-replicas.rules.yml"
 
 
 def texts() -> dict[Path, str]:
     """Return what the files made from the rules should hold."""
-    body = yaml.safe_dump({"groups": groups()}, sort_keys=False, allow_unicode=True, width=1 << 20)
+    rules = yaml.safe_load(_rules().read_text(encoding="utf-8"))
+    body = yaml.safe_dump(rules, sort_keys=False, allow_unicode=True, width=1 << 20)
     indented = "".join(f"  {line}" if line.strip() else line for line in body.splitlines(keepends=True))
     return {MANIFEST: _HEAD + _MANIFEST_HEAD + indented, IN_CHART: _HEAD + body}
 

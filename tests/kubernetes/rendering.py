@@ -1,0 +1,91 @@
+"""Manifests as the real programs render them, and what they come to, however they are written."""
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.conftest import ROOT
+
+DEPLOY = ROOT / "deploy"
+CHART = DEPLOY / "helm" / "cpcmon"
+OVERLAYS = ("one", "replicas")
+WAYS = ("kustomize", "helm")
+
+Documents = list[dict[str, Any]]
+_ONLY_KUSTOMIZE = "Namespace"
+"""Helm makes it with --create-namespace, and cannot label it."""
+_BY_NAME = {"volumes", "volumeMounts"}
+"""Lists whose order means nothing."""
+
+
+class Renderer:
+    """Runs kubectl and Helm."""
+
+    def __init__(self, tools: Path) -> None:
+        self._tools = tools
+
+    def text(self, way: str, overlay: str) -> str:
+        """Return all manifests of an overlay, made in one of two ways."""
+        if way == "kustomize":
+            return self.run("kubectl", "kustomize", str(DEPLOY / "kubernetes" / "overlays" / overlay)).stdout
+        values = [] if overlay == "one" else ["--values", str(CHART / f"values-{overlay}.yaml")]
+        return self.helm(*values).stdout
+
+    def documents(self, way: str, overlay: str) -> Documents:
+        """Return the same as objects."""
+        return parsed(self.text(way, overlay))
+
+    def helm(self, *words: str, check: bool = True) -> "subprocess.CompletedProcess[str]":
+        """Render the chart."""
+        return self.run("helm", "template", "cpcmon", str(CHART), "--namespace", "cpcmon", *words, check=check)
+
+    def run(self, program: str, *words: str, check: bool = True) -> "subprocess.CompletedProcess[str]":
+        """Run a program; what it says is shown if it fails."""
+        command = [str(self._tools / program), *words]
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+        assert ran.returncode == 0 or not check, f"{program}:\n{ran.stdout}\n{ran.stderr}"
+        return ran
+
+
+def parsed(text: str) -> Documents:
+    """Return the documents of a rendering."""
+    return [document for document in yaml.safe_load_all(text) if document]
+
+
+def one(documents: Documents, kind: str) -> dict[str, Any]:
+    """Return the only document of a kind."""
+    (found,) = (document for document in documents if document["kind"] == kind)
+    return found
+
+
+def container(documents: Documents) -> dict[str, Any]:
+    """Return the only container of the pods."""
+    (found,) = one(documents, "StatefulSet")["spec"]["template"]["spec"]["containers"]
+    assert isinstance(found, dict)
+    return found
+
+
+def configuration(documents: Documents) -> str:
+    """Return the configuration that the ConfigMap holds."""
+    return str(one(documents, "ConfigMap")["data"]["config.yaml"])
+
+
+def what_matters(documents: Documents) -> dict[str, Any]:
+    """Return the documents by kind and name, without what the ways may do otherwise."""
+    found = {}
+    for document in documents:
+        if document["kind"] != _ONLY_KUSTOMIZE:
+            document["metadata"]["labels"].pop("app.kubernetes.io/managed-by", None)
+            found[f"{document['kind']} {document['metadata']['name']}"] = _ordered(document)
+    return found
+
+
+def _ordered(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {
+            key: sorted(map(_ordered, inner), key=lambda one: str(one["name"])) if key in _BY_NAME else _ordered(inner)
+            for key, inner in value.items()
+        }
+    return [_ordered(inner) for inner in value] if isinstance(value, list) else value

@@ -1,0 +1,64 @@
+"""The chart: what it renders is what Kustomize renders, and what it is given is looked at."""
+
+import pytest
+
+from tests.kubernetes.rendering import CHART, OVERLAYS, Renderer, container, one, parsed, what_matters
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_helm_and_kustomize_come_to_the_same(render: Renderer, overlay: str) -> None:
+    """To the last field, but for order, the namespace itself, and who says that he manages it."""
+    ours, theirs = (what_matters(render.documents(way, overlay)) for way in ("kustomize", "helm"))
+    assert ours.keys() == theirs.keys()
+    for name, document in ours.items():
+        assert document == theirs[name], name
+
+
+@pytest.mark.parametrize("values", [[], ["--values", str(CHART / "values-replicas.yaml")]])
+def test_helm_has_nothing_to_say_against_the_chart(render: Renderer, values: list[str]) -> None:
+    ran = render.run("helm", "lint", "--strict", str(CHART), *values)
+    assert "0 chart(s) failed" in ran.stdout
+    assert "WARNING" not in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("setting", "told"),
+    [
+        ("replica=3", "replica"),
+        ("image.tag=latest", "image"),
+        ("image.digest=sha256:12", "digest"),
+        ("secrets.requird=true", "requird"),
+        ("replicas=many", "replicas"),
+    ],
+)
+def test_a_value_that_is_misspelt_or_does_not_fit_is_refused(render: Renderer, setting: str, told: str) -> None:
+    """Helm by itself would take any word, and leave things as they were."""
+    ran = render.helm("--set", setting, check=False)
+    assert ran.returncode != 0
+    assert told in ran.stderr
+
+
+def test_a_digest_takes_the_place_of_the_tag(render: Renderer) -> None:
+    digest = f"sha256:{'ab' * 32}"
+    documents = parsed(render.helm("--set", f"image.digest={digest}").stdout)
+    assert container(documents)["image"] == f"registry.hospital.example/cpcmon@{digest}"
+
+
+def test_everything_that_needs_an_operator_can_be_left_out(render: Renderer) -> None:
+    """A cluster without the Prometheus operator would refuse the kinds it does not know."""
+    words = [word for key in ("serviceMonitor", "prometheusRule") for word in ("--set", f"{key}.enabled=false")]
+    kinds = {document["apiVersion"] for document in parsed(render.helm(*words).stdout)}
+    assert kinds == {"v1", "apps/v1", "policy/v1", "networking.k8s.io/v1"}
+
+
+def test_a_volume_that_is_there_is_used_in_place_of_a_new_one(render: Renderer) -> None:
+    documents = parsed(render.helm("--set", "inbox.existingClaim=results").stdout)
+    assert not [document for document in documents if document["kind"] == "PersistentVolumeClaim"]
+    volumes = one(documents, "StatefulSet")["spec"]["template"]["spec"]["volumes"]
+    assert {"name": "inbox", "persistentVolumeClaim": {"claimName": "results", "readOnly": True}} in volumes
+
+
+def test_another_name_of_the_release_still_has_cpcmon_in_it(render: Renderer) -> None:
+    """The job in Prometheus is the name of the Service, and the rules look for it."""
+    ran = render.run("helm", "template", "radiology", str(CHART))
+    assert one(parsed(ran.stdout), "Service")["metadata"]["name"] == "radiology-cpcmon"

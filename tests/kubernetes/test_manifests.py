@@ -1,0 +1,117 @@
+"""What Kustomize and Helm render is valid, safe, and of one piece."""
+
+import json
+import runpy
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.kubernetes.rendering import DEPLOY, OVERLAYS, WAYS, Renderer, container, one
+from tests.servers import real_server
+
+LABELS = {"app.kubernetes.io/name": "cpcmon", "app.kubernetes.io/instance": "cpcmon"}
+OF_OPERATOR = {"ServiceMonitor", "PrometheusRule"}
+"""Kinds of which kubernetes-validate has no schema."""
+MEANT = {
+    "CKV_K8S_11": "no limit on the processor: being throttled makes evaluations late",
+    "CKV_K8S_15": "IfNotPresent: a pod can start while the registry is away",
+    "CKV_K8S_43": "the digest is that of the hospital's own image, which nobody else knows",
+}
+"""What checkov complains about, and why it stays."""
+
+BOTH_WAYS = pytest.mark.parametrize(("way", "overlay"), [(way, overlay) for way in WAYS for overlay in OVERLAYS])
+
+
+@BOTH_WAYS
+@pytest.mark.parametrize("kubernetes", ["1.27", "1.37"])
+def test_every_field_is_known_to_kubernetes(
+    render: Renderer, tmp_path: Path, way: str, overlay: str, kubernetes: str
+) -> None:
+    """From the oldest version that the chart admits to the newest that is known."""
+    file = tmp_path / "manifests.yaml"
+    file.write_text(render.text(way, overlay), encoding="utf-8")
+    ran = render.run("kubernetes-validate", "--strict", "-k", kubernetes, str(file))
+    said = (ran.stdout + ran.stderr).splitlines()
+    kinds = {document["kind"] for document in render.documents(way, overlay)}
+    assert sum(" passed for resource " in line for line in said) == len(kinds - OF_OPERATOR)
+    assert len([line for line in said if "Couldn't find schema" in line]) == len(OF_OPERATOR)
+
+
+def test_a_field_that_kubernetes_does_not_know_is_found(render: Renderer, tmp_path: Path) -> None:
+    """Otherwise the test above would say nothing."""
+    file = tmp_path / "manifests.yaml"
+    file.write_text(render.text("kustomize", "one").replace("maxUnavailable", "maxUnavailible"), encoding="utf-8")
+    assert render.run("kubernetes-validate", "--strict", "-k", "1.37", str(file), check=False).returncode != 0
+
+
+def test_checkov_finds_nothing_but_what_is_meant(render: Renderer, tmp_path: Path) -> None:
+    """All four renderings at once, for the time that it takes to start."""
+    for way in WAYS:
+        for overlay in OVERLAYS:
+            (tmp_path / f"{way}-{overlay}.yaml").write_text(render.text(way, overlay), encoding="utf-8")
+    words = ["--framework", "kubernetes", "--skip-download", "--compact", "--output", "json"]
+    ran = render.run("checkov", "--directory", str(tmp_path), *words, check=False)
+    results = json.loads(ran.stdout)["results"]
+    assert {(check["file_path"], check["check_id"]) for check in results["failed_checks"]} == {
+        (f"/{way}-{overlay}.yaml", check) for way in WAYS for overlay in OVERLAYS for check in MEANT
+    }
+    assert not results["parsing_errors"]
+    assert len(results["passed_checks"]) > 300
+
+
+@BOTH_WAYS
+def test_whatever_selects_selects_the_pods(render: Renderer, way: str, overlay: str) -> None:
+    """A selector that is left out selects nothing, or everything, and nobody is told."""
+    documents = render.documents(way, overlay)
+    pods = one(documents, "StatefulSet")["spec"]
+    assert pods["template"]["metadata"]["labels"] == LABELS
+    assert pods["selector"] == {"matchLabels": LABELS}
+    assert pods["serviceName"] == one(documents, "Service")["metadata"]["name"]
+    assert one(documents, "Service")["spec"]["selector"] == LABELS
+    assert one(documents, "PodDisruptionBudget")["spec"]["selector"] == {"matchLabels": LABELS}
+    assert one(documents, "NetworkPolicy")["spec"]["podSelector"] == {"matchLabels": LABELS}
+    assert one(documents, "ServiceMonitor")["spec"]["selector"] == {"matchLabels": LABELS}
+    assert one(documents, "Service")["metadata"]["labels"].items() >= LABELS.items()
+    assert {document["metadata"].get("namespace", "cpcmon") for document in documents} == {"cpcmon"}
+
+
+@BOTH_WAYS
+def test_a_new_version_changes_nothing_that_kubernetes_would_refuse_to_change(
+    render: Renderer, way: str, overlay: str
+) -> None:
+    """Templates of volumes are as they were made, labels included."""
+    (claim,) = one(render.documents(way, overlay), "StatefulSet")["spec"]["volumeClaimTemplates"]
+    assert "0.1.0" not in json.dumps(claim)
+
+
+@BOTH_WAYS
+def test_every_port_that_is_named_is_one_of_the_container(render: Renderer, way: str, overlay: str) -> None:
+    documents = render.documents(way, overlay)
+    asked = container(documents)
+    (port,) = asked["ports"]
+    (served,) = one(documents, "Service")["spec"]["ports"]
+    (scraped,) = one(documents, "ServiceMonitor")["spec"]["endpoints"]
+    (let_in,) = one(documents, "NetworkPolicy")["spec"]["ingress"][0]["ports"]
+    probes = {asked[f"{kind}Probe"]["httpGet"]["port"] for kind in ("startup", "liveness", "readiness")}
+    assert {served["name"], served["targetPort"], scraped["port"], let_in["port"], *probes} == {port["name"]}
+
+
+def test_the_rules_are_those_of_the_rule_file() -> None:
+    """Run deploy/kubernetes/rules.py after a change of them."""
+    for path, text in runpy.run_path(str(DEPLOY / "kubernetes" / "rules.py"))["texts"]().items():
+        assert path.read_text(encoding="utf-8") == text, f"{path}: run python deploy/kubernetes/rules.py"
+
+
+@BOTH_WAYS
+def test_prometheus_accepts_the_rules_as_they_are_rendered(
+    render: Renderer, tmp_path: Path, way: str, overlay: str
+) -> None:
+    """Helm has left the braces in them alone."""
+    promtool = real_server("promtool")
+    rules = one(render.documents(way, overlay), "PrometheusRule")["spec"]
+    made = runpy.run_path(str(DEPLOY / "kubernetes" / "rules.py"))
+    assert rules == yaml.safe_load(made["texts"]()[made["IN_CHART"]])
+    (tmp_path / "rules.yml").write_text(yaml.safe_dump(rules), encoding="utf-8")
+    subprocess.run([promtool, "check", "rules", str(tmp_path / "rules.yml")], check=True, capture_output=True)
