@@ -26,6 +26,9 @@ class PodFolders:
             self.mounts[mount["mountPath"]] = folder
         self._text = configuration(documents)
         self._fill()
+        for file in root.rglob("*"):
+            # As in a pod, where everything can be read by the group that the container has.
+            file.chmod(0o755 if file.is_dir() else 0o644)
 
     def named(self, volume: str) -> Path:
         """Return the folder of a volume."""

@@ -1,0 +1,108 @@
+"""The real podman, with images and containers in a folder of its own, and a base image made of this machine.
+
+No registry can be reached from where the tests run. The base image is therefore empty but for the folders that a
+system has, and the machine's own /usr is mounted into every step and into the container: its Python takes the place of
+that of the official image. Everything else is done as the Dockerfile says.
+"""
+
+import io
+import json
+import os
+import shutil
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.conftest import ROOT
+from tests.servers import real_server
+
+BASE = "localhost/python-of-this-machine"
+IMAGE = "localhost/cpcmon:test"
+_LINKS = ("bin", "sbin", "lib", "lib64")
+_FOLDERS = ("usr", "etc", "etc/ssl", "tmp", "proc", "sys", "dev", "run", "var", "var/tmp", "root")
+_LIMIT_SECONDS = 540
+_LIMITS = ("--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024")
+"""Podman would raise them, which not every machine lets root do."""
+
+
+class Podman:
+    """Commands of podman in one storage folder."""
+
+    def __init__(self, folder: Path) -> None:
+        # runc: crun of Debian 12 refuses machines with both versions of cgroups.
+        runtime = real_server("runc")
+        self._words = [real_server("podman"), "--root", str(folder / "storage"), "--runroot", str(folder / "run")]
+        self._words += ["--runtime", runtime, "--cgroup-manager", "cgroupfs", "--events-backend", "none"]
+
+    def __call__(self, *words: str, data: bytes | None = None, check: bool = True) -> str:
+        """Run a command and return what it said."""
+        ran = subprocess.run(
+            [*self._words, *words], input=data, capture_output=True, timeout=_LIMIT_SECONDS, check=False
+        )
+        said = ran.stdout.decode(errors="replace")
+        assert ran.returncode == 0 or not check, f"podman {words[0]}:\n{said[-3000:]}\n{ran.stderr.decode()[-3000:]}"
+        return said
+
+    def build(self) -> dict[str, Any]:
+        """Build the image as the Dockerfile says, and return what podman knows of it."""
+        self("import", "--change", "ENV PATH=/usr/local/bin:/usr/bin:/bin", "-", BASE, data=_empty_system())
+        words = ["--format", "docker", "--layers=false", "--network", "host", *_this_machine("build")]
+        words += ["--build-arg", f"PYTHON_IMAGE={BASE}", "--file", str(ROOT / "deploy" / "docker" / "Dockerfile")]
+        self("build", *words, "--tag", IMAGE, str(ROOT))
+        (found,) = json.loads(self("inspect", "--type", "image", IMAGE))
+        assert isinstance(found, dict)
+        return found
+
+    def start(self, *words: str, arguments: list[str]) -> str:
+        """Start a container without a network and return its name."""
+        limits = [*_LIMITS, "--network", "none", "--no-healthcheck", "--pull", "never", *_this_machine("run")]
+        return self("run", "--detach", *limits, *words, IMAGE, *arguments).strip()
+
+
+@contextmanager
+def podman() -> Iterator[Podman]:
+    """Lend a podman, and leave nothing behind."""
+    # Not under pytest's folder, which keeps what was made by the last runs: an image is large.
+    folder = Path(tempfile.mkdtemp(prefix="cpcmon-podman-"))
+    try:
+        made = Podman(folder)
+        yield made
+        made("rm", "--all", "--force", "--time", "0", check=False)
+        made("rmi", "--all", "--force", check=False)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _empty_system() -> bytes:
+    written = io.BytesIO()
+    with tarfile.open(fileobj=written, mode="w") as archive:
+        for name in _FOLDERS:
+            folder = tarfile.TarInfo(name)
+            folder.type, folder.mode = tarfile.DIRTYPE, 0o1777 if name.endswith("tmp") else 0o755
+            archive.addfile(folder)
+        for name in _LINKS:
+            link = tarfile.TarInfo(name)
+            link.type, link.linkname = tarfile.SYMTYPE, f"usr/{name}"
+            archive.addfile(link)
+        for name in ("etc/passwd", "etc/group"):
+            archive.addfile(tarfile.TarInfo(name))
+    return written.getvalue()
+
+
+def _this_machine(what: str) -> list[str]:
+    """Return the options that lend the machine's /usr, and to a build how to reach PyPI."""
+    lent = ["/usr", "/etc/ld.so.cache"]
+    words = []
+    if what == "build":
+        lent += [path for path in ("/etc/ssl", "/etc/pip.conf") if Path(path).exists()]
+        words = [
+            word
+            for name in os.environ
+            if name.startswith("PIP_") and name != "PIP_FIND_LINKS"
+            for word in ("--env", name)
+        ]
+    return [*words, *(word for path in lent for word in ("--volume", f"{path}:{path}:ro"))]
