@@ -13,7 +13,8 @@ from tests.web.certificates import Authority
 class PodFolders:
     """A folder for each mount of the container, filled as a cluster would fill it."""
 
-    def __init__(self, documents: Documents, root: Path) -> None:
+    def __init__(self, documents: Documents, root: Path, name: str = "cpcmon-0") -> None:
+        self.name = name
         self.container = container(documents)
         self._volumes: dict[str, Any] = {
             volume["name"]: volume for volume in one(documents, "StatefulSet")["spec"]["template"]["spec"]["volumes"]
@@ -59,7 +60,7 @@ class PodFolders:
         _, vectors, _ = write_reference(self.named("references"))
         for item in self._volumes["pod"]["downwardAPI"]["items"]:
             assert item["fieldRef"]["fieldPath"] == "metadata.name"
-            (self.named("pod") / item["path"]).write_text("cpcmon-0", encoding="utf-8")
+            (self.named("pod") / item["path"]).write_text(self.name, encoding="utf-8")
         if "inbox" in self._volumes:
             write_records(self.named("inbox") / "results.jsonl", vectors[:300], site=["A", "B"])
         if not self._volumes["secrets"]["secret"]["optional"]:
