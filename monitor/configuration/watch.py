@@ -11,7 +11,7 @@ from pathlib import Path
 from monitor.configuration.plain_file import open_file
 
 EVERY_SECONDS = 2.0
-"""How often it is worth looking: a ConfigMap arrives within about a minute."""
+"""Often enough for whoever waits for a change, and next to nothing to do."""
 _MOST_BYTES = 2 << 20
 """More than a configuration may have; what is longer is refused when it is read."""
 

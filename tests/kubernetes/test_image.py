@@ -30,6 +30,7 @@ def test_the_image_runs_as_the_manifests_say(render: Renderer, tmp_path: Path) -
         _answers(engine, name, "/metrics", 'cpcmon_window_records{model="density",segment="all"} 300')
         engine("exec", name, *image["Healthcheck"]["Test"][1:])
         _writes_only_where_it_may(engine, name)
+        assert "pip" not in engine("exec", name, "python", "-c", "import os; print(os.listdir('/opt/cpcmon/bin'))")
         engine("stop", "--time", str(LIMIT_SECONDS), name)
         assert engine("inspect", "--format", "{{.State.ExitCode}}", name).strip() == "0", engine("logs", name)
 
