@@ -1,0 +1,37 @@
+"""ServiceMonitor and PrometheusRule, against the types of the Prometheus operator."""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.kubernetes.rendering import OVERLAYS, Documents, Renderer, one
+
+KINDS = ["PrometheusRule", "ServiceMonitor"]
+
+
+def _checked(tools: Path, documents: Documents) -> "subprocess.CompletedProcess[str]":
+    script = Path(__file__).with_name("operator_kinds.py")
+    return subprocess.run(
+        [str(tools / "python"), str(script)],
+        input=json.dumps(documents), capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_the_operator_knows_every_field(render: Renderer, tools: Path, overlay: str) -> None:
+    documents = render.documents("kustomize", overlay)
+    ran = _checked(tools, [one(documents, kind) for kind in KINDS])
+    assert ran.stdout.split() == KINDS, ran.stderr
+
+
+@pytest.mark.parametrize(("field", "value"), [("sampelLimit", 3), ("sampleLimit", "many")])
+def test_a_field_that_is_misspelt_or_does_not_fit_is_found(
+    render: Renderer, tools: Path, field: str, value: Any
+) -> None:
+    """Otherwise the test above would say nothing."""
+    monitor = one(render.documents("kustomize", "one"), "ServiceMonitor")
+    monitor["spec"][field] = value
+    assert _checked(tools, [monitor]).returncode != 0
