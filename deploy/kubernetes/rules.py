@@ -8,6 +8,7 @@ from pathlib import Path
 import yaml
 
 DEPLOY = Path(__file__).resolve().parents[1]
+RULES = DEPLOY / "prometheus" / "cpcmon.rules.yml"
 MANIFEST = DEPLOY / "kubernetes" / "base" / "prometheusrule.yaml"
 IN_CHART = DEPLOY / "helm" / "cpcmon" / "files" / "rules.yaml"
 _HEAD = "# Made by deploy/kubernetes/rules.py from the rules in deploy/prometheus: change those, and run it.\n"
@@ -20,15 +21,9 @@ spec:
 """
 
 
-def _rules() -> Path:
-    """Return the rules that work for any configuration, or, in a tree without them, those that add up replicas."""
-    generic = DEPLOY / "prometheus" / "cpcmon.rules.yml"
-    return generic if generic.exists() else DEPLOY / "prometheus" / "cpcmon-replicas.rules.yml"
-
-
 def texts() -> dict[Path, str]:
     """Return what the files made from the rules should hold."""
-    rules = yaml.safe_load(_rules().read_text(encoding="utf-8"))
+    rules = yaml.safe_load(RULES.read_text(encoding="utf-8"))
     body = yaml.safe_dump(rules, sort_keys=False, allow_unicode=True, width=1 << 20)
     indented = "".join(f"  {line}" if line.strip() else line for line in body.splitlines(keepends=True))
     return {MANIFEST: _HEAD + _MANIFEST_HEAD + indented, IN_CHART: _HEAD + body}

@@ -44,8 +44,12 @@ def tool_folder() -> Path:
 def _fetch(folder: Path) -> None:
     _run(sys.executable, "-m", "venv", folder)
     pip = [folder / "bin" / "pip", "--disable-pip-version-check", "--quiet"]
-    _run(*pip, "install", _UV)
-    _run(folder / "bin" / "uv", "pip", "install", "--quiet", "--python", folder / "bin" / "python", "-r", _LOCK)
+    try:
+        _run(*pip, "install", _UV)
+        _run(folder / "bin" / "uv", "pip", "install", "--quiet", "--python", folder / "bin" / "python", "-r", _LOCK)
+    except NoTools:
+        # It does not know all settings of pip by which a machine may find packages.
+        _run(*pip, "install", "--no-deps", "-r", _LOCK)
     installed = shutil.which("kubectl")
     if installed is not None:
         (folder / "bin" / "kubectl").symlink_to(installed)
