@@ -64,9 +64,12 @@ Wish = _Stop | _Failed | Future[str | None]
 """What the daemon's thread is asked to do; a future asks for a reload, and gets what was wrong."""
 
 
-def read(path: Path) -> tuple[Config, References]:
+def read(path: Path, watch: ConfigWatch | None = None) -> tuple[Config, References]:
     """Read a configuration and open its references; raises ConfigError with every mistake."""
     config = read_config(path, cron_problem=cron_problem)
+    if watch is not None:
+        # Before they are opened, and even if they cannot be: one that is still being copied is taken once it is there.
+        watch.names(model.reference for model in config.models)
     check_targets(config)
     return config, {model.name: reference for model, reference in load_models(config)}
 
@@ -99,7 +102,7 @@ class Daemon:
         signal.signal(signal.SIGHUP, lambda *_: self._wishes.put(Future()))
         # Before it is read: what changes in between is then noticed.
         self._watch = ConfigWatch(options.config_file)
-        config, self._references = read(options.config_file)
+        config, self._references = read(options.config_file, self._watch)
         self._standing = Standing(config)
         self._notifier = Notifier.from_environment()
         self._telemetry = Telemetry(self._facts)
@@ -216,7 +219,6 @@ class Daemon:
         standing.work = work
         work.start()
         standing.config, self._references = config, references
-        self._watch.names(model.reference for model in config.models)
 
     def _publish(self, report: ModelReport, ingestion: Ingestion) -> None:
         self._standing.outward.publish(report)
@@ -253,7 +255,7 @@ class Daemon:
     def _take_over(self, state: State) -> str | None:
         standing = self._standing
         try:
-            config, references = read(self._options.config_file)
+            config, references = read(self._options.config_file, self._watch)
         except CpcmonError as error:
             return str(error)
         if config.storage != standing.config.storage:

@@ -32,7 +32,7 @@ class ConfigWatch:
         self._taken = self._before = self._look()
 
     def names(self, references: Iterable[Path | None]) -> None:
-        """Note which references the configuration in use names: one that is replaced is a change too."""
+        """Note, right before they are opened, which references were named: one that is replaced is a change too."""
         self._references = tuple(path for path in references if path is not None)
         self._taken = self._before = (self._taken[0], *self._looks_of_references())
 

@@ -4,6 +4,9 @@ import signal
 import time
 from pathlib import Path
 
+import pytest
+
+from monitor.daemon import Daemon, RunOptions
 from tests.daemon.conftest import Site
 from tests.daemon.process import Process, running
 
@@ -98,3 +101,33 @@ def test_without_the_flag_a_changed_file_waits_for_a_signal(site: Site) -> None:
         process.tell(signal.SIGHUP)
         process.wait_for_line(TAKEN)
         assert process.stop() == 0
+
+
+def test_a_reference_that_arrives_after_the_configuration_that_names_it_is_taken_over(site: Site) -> None:
+    """Copied in two parts, the first of which is no reference."""
+    mounted, text = _mounted(site)
+    content, late = (site.folder / "density.ref").read_bytes(), site.folder / "late.ref"
+    with running(mounted.file, "--config.watch") as process:
+        process.wait_for_line("is ready on")
+        mounted.put(text.replace("density.ref", late.name))
+        process.wait_for_line(REFUSED)
+        late.write_bytes(content[: len(content) // 2])
+        process.wait_for_line(REFUSED, 2)
+        late.write_bytes(content)
+        process.wait_for_line(TAKEN)
+        process.wait_for(SUCCESSFUL, 1.0)
+        assert process.stop() == 0
+
+
+def test_a_reference_that_is_replaced_before_the_daemon_is_ready_is_noticed(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has been read by then, and windows are being rebuilt."""
+    monkeypatch.setattr(signal, "signal", lambda *_: None)  # they are this process's own
+    reference = site.folder / "density.ref"
+    daemon = Daemon(RunOptions(site.config, "127.0.0.1:0", watch_config=True))
+    monkeypatch.setattr(daemon, "_wait", lambda _: None)
+    reference.with_name("new").write_bytes(reference.read_bytes())
+    reference.with_name("new").replace(reference)
+    daemon.run()
+    assert [daemon._watch.changed(1000.0 + 2 * look) for look in range(3)] == [False, True, False]  # noqa: SLF001
