@@ -29,6 +29,8 @@ class Partitions:
         self._placer = Placer(options, self.stored, fingerprint)
         self._doubts: dict[Partition, Doubt] = {}
         """Partitions that wait to be placed, and why."""
+        self._refused: dict[Partition, int] = {}
+        """Offsets that a broker refused, each the latest of its partition."""
         self._skipping = Skipping()
         self._announced: dict[Partition, Placed] = {}
         """Placed, and told in a delivery that is not acknowledged yet."""
@@ -45,6 +47,7 @@ class Partitions:
         again = set(assigned)
         for partition in [one for one in self.tracked if one not in owned or one in again]:
             self._let_go(partition)
+        self._refused = {one: at for one, at in self._refused.items() if one in owned - again}
         self._doubts = {one: doubt for one, doubt in self._doubts.items() if one in owned}
         self._doubts |= dict.fromkeys(again & owned, Doubt.NONE)
         self._meter.keep(owned)
@@ -60,9 +63,21 @@ class Partitions:
         """Find out anew where partitions go on; all of them, when it is not known which."""
         for partition in frozenset(partitions) or frozenset(self.tracked):
             if partition in self.tracked:
+                self._doubts[partition] = self._understood(self.tracked[partition], why)
                 self._let_go(partition)
                 consumer.pause(partition)
-                self._doubts[partition] = why
+
+    def _understood(self, tracked: Tracked, why: Doubt) -> Doubt:
+        """Return the doubt that is behind another.
+
+        An offset between the log's ends that is refused once more was read under a leader epoch that the broker does not
+        know, as after a cluster was set back to a copy: it would be refused for ever, while nothing is read.
+        """
+        if why is not Doubt.OUT_OF_RANGE:
+            return why
+        again = self._refused.get(tracked.partition) == tracked.next_offset
+        self._refused[tracked.partition] = tracked.next_offset
+        return Doubt.TRUNCATED if again and tracked.leader_epoch >= 0 else why
 
     def look_at_topics(self, consumer: Consumer) -> None:
         """Doubt the partitions of topics that were made anew."""

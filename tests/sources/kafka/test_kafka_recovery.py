@@ -3,6 +3,7 @@
 import time
 
 from monitor.sources.kafka_options import Start
+from monitor.sources.kafka_partition import Committed
 from monitor.sources.kafka_rewind import understood
 from tests.kafka.producing import Writer
 from tests.kafka.topics import Topics, unique
@@ -214,6 +215,24 @@ def test_offsets_set_by_hand_are_where_a_member_without_a_disk_begins(kafka: Top
     first.kill()
     second = join(kafka.bootstrap, topic, group)
     second.until_rows(f"{topic}/0", range(7, 10))
+
+
+def test_a_leader_epoch_that_the_broker_does_not_know_is_another_log(kafka: Topics, join: Join) -> None:
+    """As after a cluster was set back to a copy, and its log has grown again: the broker refuses an offset that it has."""
+    topic, group = kafka.create_topic(), unique("group")
+    Writer(kafka.bootstrap, topic).write(payloads(range(10)))
+    first = join(kafka.bootstrap, topic, group)
+    first.until_rows(f"{topic}/0", range(10))
+    consumer = first.source._link.consumer  # noqa: SLF001
+    assert consumer is not None
+    (partition,) = consumer.progress()
+    first.until(lambda: _committed(first, topic)[0] == 10, "the group to know")
+    consumer.commit_now({partition: Committed(7, "", leader_epoch=99)}, 10.0)
+    first.kill()
+    second = join(kafka.bootstrap, topic, group)
+    second.until_rows(f"{topic}/0", range(10))
+    assert second.counted["partitions_truncated"] == 1
+    assert [one for one in second.warnings if "its log no longer holds what was read of it" in one]
 
 
 def test_lag_is_told_in_records_and_in_seconds_since_the_last_that_was_read(kafka: Topics, join: Join) -> None:
