@@ -19,6 +19,7 @@ _MINUTES = 60.0
 _FIRING = bridged("cpcmon_alert_firing")
 _SHARED = f"{bridged('cpcmon_model_shared')} == 1"
 _ALONE = f"unless ignoring (segment, alert, severity) {_SHARED}"
+_MERGED_LOW = "CpcmonMergedAccuracyLow"
 _COMPARED = {On.VALUE: RATIO, On.LOWER: LOWER, On.UPPER: UPPER}
 
 _HEAD = """\
@@ -103,7 +104,7 @@ def _merged_low() -> PrometheusRule:
     """Return the alert on what all replicas say together. How long the alert waits is not known here: half an hour."""
     compared = [_merged_under(on, series) for on, series in _COMPARED.items()]
     return PrometheusRule(
-        "CpcmonMergedAccuracyLow",
+        _MERGED_LOW,
         " or ".join(compared),
         None,
         "The estimated accuracy of a model that replicas share is too low.",
@@ -118,11 +119,14 @@ def _merged_under(on: On, series: str) -> str:
         f"{bridged('cpcmon_accuracy_threshold_ratio')} and ignoring (segment, severity, estimator, kind, on) {_info(LOW, on)}"
         f" and ignoring (segment, severity, estimator, alert) {_SHARED}"
     )
-    under = (
-        f"max by ({WINDOW}, estimator) ({bridged(series)}) < on ({WINDOW}, estimator) group_right ()"
-        f" max by ({WINDOW}, estimator, alert, severity) ({thresholds})"
-    )
-    return f'label_replace({under}, "on", "{on}", "", "")'
+    value = f"max by ({WINDOW}, estimator) ({bridged(series)})"
+    limit = f"max by ({WINDOW}, estimator, alert, severity) ({thresholds})"
+    # A merged number that is gone, as at night, is no recovery: what fires stays as it is. ALERTS is what Prometheus
+    # remembers of it.
+    firing = f'ALERTS{{alertname="{_MERGED_LOW}",alertstate="firing",on="{on}"}}'
+    held = f"({limit} unless on ({WINDOW}, estimator) {value} and on ({WINDOW}, estimator, alert) {firing})"
+    under = f"{value} < on ({WINDOW}, estimator) group_right () {limit}"
+    return f'label_replace({under} or {held}, "on", "{on}", "", "")'
 
 
 def _of_silence() -> list[PrometheusRule]:

@@ -1,7 +1,7 @@
 """What people read when an alert of the generic rules fires: what the configuration would say is asked of the daemon."""
 
 from monitor.core.alert_rules import Kind
-from monitor.sinks.alert_words import IF_SUSPICIOUS, ONE_DAEMON, PER_CENT, TIME, TO_DO, if_series
+from monitor.sinks.alert_words import ALL_REPLICAS, IF_SUSPICIOUS, ONE_DAEMON, PER_CENT, TIME, TO_DO, if_series
 
 _WHERE = "{{ $labels.model }}, {{ $labels.segment }}: "
 _WINDOW = ONE_DAEMON.window
@@ -34,8 +34,15 @@ def _accuracy(side: str, to_do: str) -> str:
 
 ACCURACY_LOW = _accuracy("under", TO_DO[Kind.ACCURACY])
 ACCURACY_HIGH = _accuracy("over", IF_SUSPICIOUS)
+_MERGED = if_series(
+    ALL_REPLICAS.ratio,
+    " {{ $value | humanizePercentage }}",
+    (*ALL_REPLICAS.window, "estimator"),
+    otherwise=" unknown at the moment",
+)
+"""The value is that of the end which is compared, and only while there is one."""
 MERGED_LOW = (
-    "{{ $labels.model }}, {{ $labels.segment }}, all replicas together: estimated accuracy {{ $value | humanizePercentage }}"
+    f"{{{{ $labels.model }}}}, {{{{ $labels.segment }}}}, all replicas together: estimated accuracy{_MERGED}"
     f" by {{{{ $labels.estimator }}}} ({{{{ $labels.alert }}}} compares the {{{{ $labels.on }}}}), under its threshold for"
     f" 30m. {TO_DO[Kind.ACCURACY]}"
 )

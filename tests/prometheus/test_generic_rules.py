@@ -158,26 +158,47 @@ def test_one_poor_value_before_a_stop_for_good_fires_nothing(rules: Rules) -> No
         assert int(wait) > 4, expr
 
 
-def test_replicas_page_once_and_from_the_whole(rules: Rules) -> None:
-    """What one replica says of its share is not passed on; what all say together is, after half an hour."""
-    series = _daemon("a", shared=1) | _daemon("b", shared=1) | {_firing("a"): "1x60", _firing("b"): "0x60"}
+def _low_together(minutes: int = 60, gone: str = "") -> dict[str, str]:
+    """Return two replicas that say together, for so many minutes, that the accuracy is too low."""
+    series = _daemon("a", shared=1) | _daemon("b", shared=1) | {_firing("a"): "1x120", _firing("b"): "0x120"}
     for instance, sums in {"a": 150, "b": 270}.items():
         window = f'job="cpcmon",instance="{instance}",model="density",segment="all"'
         of_model = f'job="cpcmon",instance="{instance}",model="density"'
         series |= {
-            f"cpcmon_window_records{{{window}}}": "300x60",
-            f"cpcmon_window_fresh{{{window}}}": "1x60",
-            f"cpcmon_window_minimum_records{{{of_model}}}": "200x60",
-            f'cpcmon_estimate_count{{{window},estimator="doc_ts"}}': "300x60",
-            f'cpcmon_estimate_sum{{{window},estimator="doc_ts"}}': f"{sums}x60",
-            f'cpcmon_estimate_upper_sum{{{window},estimator="doc_ts"}}': f"{sums + 6}x60",
-            _threshold(instance): "0.8x60",
+            f"cpcmon_window_records{{{window}}}": "300x120",
+            f"cpcmon_window_fresh{{{window}}}": f"1x{minutes}{gone}",
+            f"cpcmon_window_minimum_records{{{of_model}}}": "200x120",
+            f'cpcmon_estimate_count{{{window},estimator="doc_ts"}}': "300x120",
+            f'cpcmon_estimate_sum{{{window},estimator="doc_ts"}}': f"{sums}x120",
+            f'cpcmon_estimate_upper_sum{{{window},estimator="doc_ts"}}': f"{sums + 6}x120",
+            _threshold(instance): "0.8x120",
         }
+    return series
+
+
+def test_replicas_page_once_and_from_the_whole(rules: Rules) -> None:
+    """What one replica says of its share is not passed on; what all say together is, after half an hour."""
+    series = _low_together()
     assert rules.firing(series, 20, 40) == [{"CpcmonWatchdog": 1}, {"CpcmonMergedAccuracyLow": 1, "CpcmonWatchdog": 1}]
     said = rules.described(series, 40, "CpcmonMergedAccuracyLow")
     assert "all replicas together: estimated accuracy 72% by doc_ts (accuracy_low compares the upper)" in said
     well = series | {name: "299x60" for name in series if "upper_sum" in name}
     assert rules.firing(well, 40) == [{"CpcmonWatchdog": 1}]
+
+
+def test_what_replicas_can_no_longer_say_together_is_not_called_recovered(rules: Rules) -> None:
+    """At night the windows grow old: the accuracy is unknown, and nobody is told that it is well."""
+    series = _low_together(40, gone=" 0x80")
+    for found in rules.firing(series, 45, 60, 90, 110):
+        assert found["CpcmonMergedAccuracyLow"] == 1
+    said = rules.described(series, 90, "CpcmonMergedAccuracyLow")
+    assert "estimated accuracy unknown at the moment by doc_ts" in said
+    assert rules.firing(_low_together(10, gone=" 0x80"), 60)[0]["CpcmonMergedAccuracyLow"] == 0
+    # Back, and well.
+    back = series | {name: "1x40 0x30 1x50" for name in series if "window_fresh" in name}
+    back |= {name: "0.8x60 0.6x60" for name in series if "threshold_ratio" in name}
+    before, after = rules.firing(back, 60, 75)
+    assert (before["CpcmonMergedAccuracyLow"], after["CpcmonMergedAccuracyLow"]) == (1, 0)
 
 
 def test_one_replica_that_hears_something_is_proof_that_records_come(rules: Rules) -> None:
