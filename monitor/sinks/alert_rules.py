@@ -45,12 +45,14 @@ _SUSPICIOUS = "The estimated accuracy of a model is suspiciously high."
 
 def rule_file(config: Config, job: str = DEFAULT_JOB) -> str:
     """Return the rule file; `job` is a regular expression for the job under which Prometheus scrapes cpcmon."""
+    # Under a job of its own, a daemon may have a neighbour with models and alerts of the same names.
+    only = "" if job == DEFAULT_JOB else f"job=~{quoted(job)},"
     shared = [model.name for model in config.models if config.is_shared(model.name)]
     in_groups = any(isinstance(source.options, KafkaOptions) for source in config.sources)
     of_cpcmon = [
         down_rule(job),
         unruled_rule(config, job),
-        *_of_silence(shared),
+        *_of_silence(shared, only),
         *FIXED,
         *(KAFKA if in_groups else ()),
         WATCHDOG,
@@ -59,38 +61,38 @@ def rule_file(config: Config, job: str = DEFAULT_JOB) -> str:
     if shared:
         groups["cpcmon replicas"] = recording_rules(job)
     for one in config.models:
-        groups[f"cpcmon model {label_value(one.name)}"] = _of_model(one, shared=one.name in shared)
+        groups[f"cpcmon model {label_value(one.name)}"] = _of_model(one, only, shared=one.name in shared)
     texts = [group_text(name, rules, config.runbooks) for name, rules in groups.items()]
     return _HEAD.format(bridge=BRIDGE) + (_OF_REPLICAS if shared else "") + "groups:\n" + "".join(texts)
 
 
-def _of_silence(shared: Sequence[str]) -> list[PrometheusRule]:
+def _of_silence(shared: Sequence[str], only: str) -> list[PrometheusRule]:
     """Return the alerts on models of which nothing can be said; of those that replicas share, not even together."""
     if not shared:
-        return [invalid_rule(), warming_rule()]
+        return [invalid_rule(only.rstrip(",")), warming_rule(only.rstrip(","))]
     names = quoted("|".join(re.escape(label_value(name)) for name in shared))
     # The share of one replica may be too small to say anything, and is still a part of the whole.
-    alone = f"model!~{names}"
-    return [invalid_rule(alone), warming_rule(alone), merged_invalid_rule(f"model=~{names}")]
+    alone = f"{only}model!~{names}"
+    return [invalid_rule(alone), warming_rule(alone), merged_invalid_rule(f"{only}model=~{names}")]
 
 
-def _of_model(model: ModelConfig, *, shared: bool) -> list[PrometheusRule]:
+def _of_model(model: ModelConfig, only: str, *, shared: bool) -> list[PrometheusRule]:
     gap = longest_wait_seconds(model.evaluate)
-    configured = [_passed_on(label_value(model.name), rule, shared=shared) for rule in model.alerts]
-    return [*configured, stale_rule(model, gap), failing_rule(model, gap), *refused_rule(model)]
+    configured = [_passed_on(label_value(model.name), rule, only, shared=shared) for rule in model.alerts]
+    return [*configured, stale_rule(model, gap, only), failing_rule(model, gap, only), *refused_rule(model, only)]
 
 
-def _passed_on(model: str, rule: Rule, *, shared: bool) -> PrometheusRule:
+def _passed_on(model: str, rule: Rule, only: str, *, shared: bool) -> PrometheusRule:
     """Return the Prometheus alert for one of the daemon's; it fires for each segment by itself."""
     alert, name = label_value(rule.name), alert_name(rule.name)
-    firing = f"cpcmon_alert_firing{{model={quoted(model)},alert={quoted(alert)}}}"
+    firing = f"cpcmon_alert_firing{{{only}model={quoted(model)},alert={quoted(alert)}}}"
     # Without severity, or a firing alert of which it was just changed would be there twice, and Prometheus refuse both.
     of_one = f"max without (severity) ({bridged(firing)}) == 1"
     judged_here = shared and rule.kind in {Kind.ACCURACY, Kind.DISAGREEMENT}
     high = is_high(rule)
     return PrometheusRule(
         name,
-        merged_expression(model, rule, name) if shared else of_one,
+        merged_expression(model, rule, name, only) if shared else of_one,
         rule.severity,
         _SUSPICIOUS if high else _SUMMARIES[rule.kind],
         description(rule, ALL_REPLICAS if shared else ONE_DAEMON),

@@ -14,10 +14,10 @@ _FAILING_SECONDS = 15 * _MINUTES
 _MODEL = "{{ $labels.model }}"
 
 
-def stale_rule(model: ModelConfig, longest_gap_seconds: float) -> PrometheusRule:
+def stale_rule(model: ModelConfig, longest_gap_seconds: float, only: str = "") -> PrometheusRule:
     """Return the alert on a model that is no longer evaluated, or never was."""
     name = label_value(model.name)
-    series = f"cpcmon_last_evaluation_timestamp_seconds{{model={quoted(name)}}}"
+    series = f"cpcmon_last_evaluation_timestamp_seconds{{{only}model={quoted(name)}}}"
     limit = max(2 * longest_gap_seconds, _LEAST_STALE_SECONDS)
     return PrometheusRule(
         "CpcmonEvaluationStale",
@@ -31,11 +31,11 @@ def stale_rule(model: ModelConfig, longest_gap_seconds: float) -> PrometheusRule
     )
 
 
-def failing_rule(model: ModelConfig, longest_gap_seconds: float) -> PrometheusRule:
+def failing_rule(model: ModelConfig, longest_gap_seconds: float, only: str = "") -> PrometheusRule:
     """Return the alert on evaluations, or single estimators, that fail."""
     name = label_value(model.name)
-    failures = f"cpcmon_evaluation_failures_total{{model={quoted(name)}}}"
-    of_estimators = f"cpcmon_estimator_failures_total{{model={quoted(name)}}}"
+    failures = f"cpcmon_evaluation_failures_total{{{only}model={quoted(name)}}}"
+    of_estimators = f"cpcmon_estimator_failures_total{{{only}model={quoted(name)}}}"
     span = duration(_FAILING_SECONDS)
     found = [
         f"increase({failures}[{span}]) > 0",
@@ -45,7 +45,7 @@ def failing_rule(model: ModelConfig, longest_gap_seconds: float) -> PrometheusRu
         # A model that is evaluated once a night would fail unnoticed: most quarters of an hour see no evaluation at all.
         # Where a crontab line evaluates often and then rests, one failure among many is no news for so long.
         span = duration(1.5 * longest_gap_seconds)
-        half = f"increase(cpcmon_evaluations_total{{model={quoted(name)}}}[{span}]) / 2"
+        half = f"increase(cpcmon_evaluations_total{{{only}model={quoted(name)}}}[{span}]) / 2"
         found += [
             f"(increase({failures}[{span}]) > 0) >= {half}",
             f"(sum without (estimator) (increase({of_estimators}[{span}])) > 0) >= {half}",
@@ -62,14 +62,14 @@ def failing_rule(model: ModelConfig, longest_gap_seconds: float) -> PrometheusRu
     )
 
 
-def refused_rule(model: ModelConfig) -> Iterator[PrometheusRule]:
+def refused_rule(model: ModelConfig, only: str = "") -> Iterator[PrometheusRule]:
     """Yield the alert on refused records of a model, unless it has one of its own."""
     if any(rule.kind is Kind.DEGRADED_INPUT for rule in model.alerts):
         return
     name = label_value(model.name)
     yield PrometheusRule(
         "CpcmonInputDegraded",
-        f"{lately(f'cpcmon_input_degraded{{model={quoted(name)}}}')} == 1",
+        f"{lately(f'cpcmon_input_degraded{{{only}model={quoted(name)}}}')} == 1",
         Severity.WARNING,
         "Many records of a model are refused or look odd.",
         f"{_MODEL}: so many of the latest records are refused, or look so odd, that its accuracy cannot be said.",

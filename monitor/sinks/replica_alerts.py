@@ -8,13 +8,13 @@ from monitor.sinks.replica_recording import DISAGREEMENT, LOWER, RATIO, UPPER, W
 _COMPARED = {On.VALUE: RATIO, On.LOWER: LOWER, On.UPPER: UPPER}
 
 
-def merged_expression(model: str, rule: Rule, alert_name: str) -> str:
+def merged_expression(model: str, rule: Rule, alert_name: str, only: str = "") -> str:
     """Return what fires when one of a model's rules holds over all replicas.
 
     As in the daemon, it ends only beyond the hysteresis, and stays as it is while nothing can be said. What Prometheus
     remembers of that is its own series ALERTS.
     """
-    name, alert = f"model={quoted(model)}", f"alert={quoted(label_value(rule.name))}"
+    name, alert = f"{only}model={quoted(model)}", f"alert={quoted(label_value(rule.name))}"
     # Every replica says of which segments it judges the rule.
     known = f"max by ({WINDOW}) (last_over_time(cpcmon_alert_firing{{{name},{alert}}}[{BRIDGE}]))"
     match rule.kind:

@@ -159,6 +159,25 @@ def test_another_job_can_be_named(rules: Rules) -> None:
     assert ".*cpcmon.*" not in rule_file(rules.config, "monitor-east")
 
 
+@pytest.mark.parametrize("config", [reports.config(), reports.shared_config()], ids=["alone", "replicas"])
+def test_a_neighbour_with_the_same_models_is_not_taken_for_ones_own(rules: Rules, config: Config) -> None:
+    """A job and a file each: its alerts come with the severity of its own file, and its evaluations hide none."""
+    east = replace(rules, config=config, text=rule_file(config, "east"))
+    assert east.check() == ""
+    own = {name.replace('job="cpcmon"', 'job="east"'): values for name, values in WELL.items()}
+    neighbour = WELL | {
+        _alert(): "1x60",
+        _alert(name="silent"): "1x60",
+        f'cpcmon_estimate_valid{{{TARGET},model="density",segment="all"}}': "0x60",
+        f'cpcmon_evaluation_failures_total{{{TARGET},model="density"}}': "0+1x60",
+    }
+    assert east.firing(own | neighbour, 40) == [{"CpcmonWatchdog": 1}]
+    never = {name: values for name, values in own.items() if "last_evaluation" not in name}
+    assert east.firing(never | neighbour, 40) == [{"CpcmonEvaluationStale": 2, "CpcmonWatchdog": 1}]
+    fallen = {name.replace('job="cpcmon"', 'job="east"'): values for name, values in neighbour.items()}
+    assert {"CpcmonSilent", "CpcmonEvaluationFailing"} <= set(east.firing(fallen, 40)[0])
+
+
 @pytest.mark.parametrize(
     ("series", "minute", "alert"),
     [
