@@ -13,7 +13,7 @@ from monitor.sinks.fixed_rules import FIXED, WATCHDOG, down_rule
 from monitor.sinks.invalid_rules import invalid_rule, merged_invalid_rule, warming_rule
 from monitor.sinks.kafka_rules import KAFKA
 from monitor.sinks.prometheus_rule import PrometheusRule, RecordingRule, bridged, group_text, lately
-from monitor.sinks.replica_recording import LOWER, MODEL, RATIO, UPPER, WINDOW, recording_rules
+from monitor.sinks.replica_recording import ALL_DOWN, LOWER, MODEL, RATIO, UPPER, WINDOW, recording_rules
 
 _MINUTES = 60.0
 _FIRING = bridged("cpcmon_alert_firing")
@@ -121,12 +121,13 @@ def _merged_under(on: On, series: str) -> str:
     )
     value = f"max by ({WINDOW}, estimator) ({bridged(series)})"
     limit = f"max by ({WINDOW}, estimator, alert, severity) ({thresholds})"
-    # A merged number that is gone, as at night, is no recovery: what fires stays as it is. ALERTS is what Prometheus
-    # remembers of it.
+    # A merged number that is gone, as at night or with all replicas, is no recovery: what fires stays as it is. ALERTS is
+    # what Prometheus remembers of it.
     firing = f'ALERTS{{alertname="{_MERGED_LOW}",alertstate="firing",on="{on}"}}'
-    held = f"({limit} unless on ({WINDOW}, estimator) {value} and on ({WINDOW}, estimator, alert) {firing})"
+    down = f"max by ({WINDOW}, estimator, alert, severity) ({firing}) and on (job, namespace) {ALL_DOWN}"
+    held = f"({limit} and on ({WINDOW}, estimator, alert) {firing} or {down}) unless on ({WINDOW}, estimator) {value}"
     under = f"{value} < on ({WINDOW}, estimator) group_right () {limit}"
-    return f'label_replace({under} or {held}, "on", "{on}", "", "")'
+    return f'label_replace({under} or ({held}), "on", "{on}", "", "")'
 
 
 def _of_silence() -> list[PrometheusRule]:

@@ -3,7 +3,7 @@
 from monitor.core.alert_rules import Kind, On, Rule
 from monitor.sinks.labels import label_value, quoted
 from monitor.sinks.prometheus_rule import BRIDGE
-from monitor.sinks.replica_recording import DISAGREEMENT, LOWER, RATIO, UPPER, WINDOW
+from monitor.sinks.replica_recording import ALL_DOWN, DISAGREEMENT, LOWER, RATIO, UPPER, WINDOW
 
 _COMPARED = {On.VALUE: RATIO, On.LOWER: LOWER, On.UPPER: UPPER}
 
@@ -31,6 +31,7 @@ def merged_expression(model: str, rule: Rule, alert_name: str, only: str = "") -
         f"({bad} or ({not_well} and on ({WINDOW}) {firing})"
         f" or ({known} unless on ({WINDOW}) {value} and on ({WINDOW}) {firing}))"
         f" and on ({WINDOW}) {known}"
+        f" or max by ({WINDOW}) ({firing}) and on (job, namespace) {ALL_DOWN} unless on ({WINDOW}) {value}"
     )
 
 

@@ -6,7 +6,7 @@ which partition. `docs/scaling.md` says for which estimators that is exact.
 
 from monitor.core.estimators.consensus import CONSENSUS, VOICES
 from monitor.sinks.labels import quoted
-from monitor.sinks.prometheus_rule import RecordingRule
+from monitor.sinks.prometheus_rule import BRIDGE, RecordingRule
 
 MODEL = "job, namespace, model"
 WINDOW = f"{MODEL}, segment"
@@ -20,6 +20,9 @@ DISAGREEMENT = "cpcmon:estimator_disagreement_ratio"
 WINDOW_RECORDS = "cpcmon:window_records"
 ESTIMATE_RECORDS = "cpcmon:estimate_records"
 """There when the merged estimate may be said, and not otherwise."""
+
+ALL_DOWN = f"(min_over_time((max by (job, namespace) (up))[{BRIDGE}:]) == 0)"
+"""Jobs of which lately nobody could be scraped: what replicas said together has no instance, so no inhibition finds it."""
 
 _VOICES = f"{RATIO}{{estimator=~{quoted('|'.join(VOICES))}%s}}"
 

@@ -201,6 +201,24 @@ def test_what_replicas_can_no_longer_say_together_is_not_called_recovered(rules:
     assert (before["CpcmonMergedAccuracyLow"], after["CpcmonMergedAccuracyLow"]) == (1, 0)
 
 
+def test_replicas_that_are_all_down_have_not_recovered(rules: Rules) -> None:
+    """Nobody inhibits it: what all say together has no instance."""
+    known = _low_together()
+    series = {name: "1x40 0x80" if name.startswith("up") else re.sub("x.*", "x40 stale", known[name]) for name in known}
+    for found in rules.firing(series, 45, 60, 110):
+        assert found["CpcmonMergedAccuracyLow"] == 1
+    one_is_back = series | {name: "1x40 0x40 1x40" for name in series if name.startswith("up") and '"a"' in name}
+    # It has a while to say something, and is believed at once.
+    assert [one["CpcmonMergedAccuracyLow"] for one in rules.firing(one_is_back, 75, 90, 100)] == [1, 1, 0]
+    well = {name: "300x40 stale _x43 300x40" for name in one_is_back if "_sum" in name and '"a"' in name}
+    rest = {name: values + " _x43 1x40" for name, values in one_is_back.items() if "window_fresh" in name}
+    rest |= {name: known[name] for name in known if "estimate_count" in name and '"a"' in name}
+    rest |= {name: known[name] for name in known if "minimum" in name or "threshold" in name}
+    assert rules.firing(one_is_back | rest | well, 83, 88)[1]["CpcmonMergedAccuracyLow"] == 0
+    never = {name: values.replace("x40", "x10").replace("x80", "x110") for name, values in series.items()}
+    assert rules.firing(never, 60)[0]["CpcmonMergedAccuracyLow"] == 0
+
+
 def test_one_replica_that_hears_something_is_proof_that_records_come(rules: Rules) -> None:
     series = _daemon("a", shared=1) | _daemon("b", shared=1)
     series |= {_firing("a", "silent"): "1x60", _firing("b", "silent"): "0x20 1x40"}

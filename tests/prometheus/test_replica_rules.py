@@ -1,5 +1,6 @@
 """The rules that add replicas together, before the real promtool."""
 
+import re
 import subprocess
 from collections import Counter
 from dataclasses import replace
@@ -201,6 +202,20 @@ def test_silence_is_told_when_all_replicas_hear_nothing(rules: Rules) -> None:
     }
     before, after = hearing.firing(WATCHED | series, 10, 30)
     assert (before["CpcmonSilent"], after["CpcmonSilent"]) == (0, 1)
+
+
+def test_replicas_that_are_all_down_have_not_recovered(rules: Rules) -> None:
+    """Nobody inhibits it: what all say together has no instance. One of two that is down changes nothing."""
+    known = WATCHED | share("a", "300x240", {"ac": "225x240"})
+    series = {name: re.sub("x.*", "x40 stale", values) for name, values in known.items()}
+    down = {name: "1x40 0x200" for name in known if name.startswith("up")}
+    for found in rules.firing(series | down, 50, 60, 120):
+        assert found[ALERT] == 1
+    one_is_up = down | {'up{job="cpcmon",instance="b"}': "1x240"}
+    assert [found[ALERT] for found in rules.firing(series | one_is_up, 50, 60)] == [1, 0]
+    again = dict.fromkeys(down, "1x40 0x60 1x100")
+    assert [found[ALERT] for found in rules.firing(series | again, 110, 120)] == [1, 0]
+    assert rules.check() == ""
 
 
 def test_the_message_tells_the_merged_numbers(rules: Rules) -> None:
