@@ -13,7 +13,9 @@ def down_rule(job: str) -> PrometheusRule:
     up = f"up{{job=~{quoted(job)}}}"
     return PrometheusRule(
         "CpcmonDown",
-        f"{up} == 0 or absent({up})",
+        # Of a target that is gone, such as a pod that fits on no node, the labels are those it had: without them nothing
+        # inhibits its alerts, and they would be called resolved.
+        f"{up} == 0 or absent({up}) or (last_over_time({up}[1h]) and on () absent({up}))",
         Severity.CRITICAL,
         "cpcmon cannot be scraped.",
         "cpcmon{{ with $labels.instance }} at {{ . }}{{ end }} cannot be scraped: nothing is known of any model.",

@@ -153,6 +153,16 @@ def test_e16_down_is_noticed_and_a_restart_is_none(rules: Rules, up: dict[str, s
     assert ("CpcmonDown" in found) == fires
 
 
+def test_a_target_that_is_gone_is_down_by_its_own_name(rules: Rules) -> None:
+    """Or no inhibition would find what it had told of, which ends after a quarter of an hour."""
+    gone = EVALUATED | {f"up{{{TARGET}}}": "1x5 stale", _alert(): "1x5 stale"}
+    for minute in (11, 18, 25, 50):
+        assert 'instance="a", job="cpcmon"' in rules.described(gone, minute, "CpcmonDown")
+    assert [found["CpcmonAccuracyLow"] for found in rules.firing(gone, 18, 25)] == [1, 0]
+    moved = {f"up{{{TARGET}}}": "1x5 stale", 'up{job="cpcmon",instance="b"}': "_x8 1x60"}
+    assert [found["CpcmonDown"] for found in rules.firing(EVALUATED | moved, 7, 12, 20, 40)] == [0, 0, 0, 0]
+
+
 def test_another_job_can_be_named(rules: Rules) -> None:
     """For several daemons under one Prometheus."""
     assert 'up{job=~\\"monitor-east\\"} == 0' in rule_file(rules.config, "monitor-east")
