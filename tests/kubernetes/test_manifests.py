@@ -4,6 +4,7 @@ import json
 import runpy
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -96,6 +97,42 @@ def test_every_port_that_is_named_is_one_of_the_container(render: Renderer, way:
     (let_in,) = one(documents, "NetworkPolicy")["spec"]["ingress"][0]["ports"]
     probes = {asked[f"{kind}Probe"]["httpGet"]["port"] for kind in ("startup", "liveness", "readiness")}
     assert {served["name"], served["targetPort"], scraped["port"], let_in["port"], *probes} == {port["name"]}
+
+
+@BOTH_WAYS
+def test_a_pod_that_moves_is_still_the_same_to_prometheus(
+    render: Renderer, tmp_path: Path, way: str, overlay: str
+) -> None:
+    """Rules compare what a daemon says with what it said before: under a new name there is no before."""
+    (endpoint,) = one(render.documents(way, overlay), "ServiceMonitor")["spec"]["endpoints"]
+    pods = {"10.0.0.1:9877": "cpcmon-0", "10.0.7.7:9877": "cpcmon-0", "10.0.0.2:9877": "cpcmon-1"}
+    assert _instances(tmp_path, endpoint.get("relabelings", []), pods) == [
+        "cpcmon/cpcmon-0",
+        "cpcmon/cpcmon-0",
+        "cpcmon/cpcmon-1",
+    ]
+
+
+def _instances(folder: Path, relabelings: list[dict[str, Any]], pods: dict[str, str]) -> list[str]:
+    """Return what the real Prometheus calls the pods at these addresses."""
+    words = {"sourceLabels": "source_labels", "targetLabel": "target_label"}
+    seen = [
+        {
+            "targets": [address],
+            "labels": {"__meta_kubernetes_namespace": "cpcmon", "__meta_kubernetes_pod_name": name},
+        }
+        for address, name in pods.items()
+    ]
+    job = {
+        "job_name": "cpcmon",
+        "static_configs": seen,
+        "relabel_configs": [{words.get(key, key): value for key, value in each.items()} for each in relabelings],
+    }
+    (folder / "prometheus.yml").write_text(yaml.safe_dump({"scrape_configs": [job]}), encoding="utf-8")
+    command = [real_server("promtool"), "check", "service-discovery", "--timeout=2s", "prometheus.yml", "cpcmon"]
+    ran = subprocess.run(command, check=True, capture_output=True, text=True, cwd=folder, timeout=60)
+    found = {one["labels"]["__address__"]: str(one["labels"]["instance"]) for one in json.loads(ran.stdout)}
+    return [found[address] for address in pods]
 
 
 def test_the_rules_are_those_of_the_rule_file() -> None:
