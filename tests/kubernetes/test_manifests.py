@@ -100,6 +100,14 @@ def test_every_port_that_is_named_is_one_of_the_container(render: Renderer, way:
 
 
 @BOTH_WAYS
+def test_a_pod_that_is_not_ready_holds_up_no_drain(render: Renderer, way: str, overlay: str) -> None:
+    """By default Kubernetes evicts it only if enough others are ready; while brokers are away, none is."""
+    budget = one(render.documents(way, overlay), "PodDisruptionBudget")["spec"]
+    assert budget["maxUnavailable"] == 1
+    assert budget["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
+
+
+@BOTH_WAYS
 def test_a_pod_that_moves_is_still_the_same_to_prometheus(
     render: Renderer, tmp_path: Path, way: str, overlay: str
 ) -> None:
