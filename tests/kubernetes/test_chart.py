@@ -38,6 +38,15 @@ def test_a_value_that_is_misspelt_or_does_not_fit_is_refused(render: Renderer, s
     assert told in ran.stderr
 
 
+def test_more_than_one_replica_with_a_folder_is_refused(render: Renderer) -> None:
+    """Each would read all files: half the records that are needed would seem enough."""
+    ran = render.helm("--set", "replicas=2", check=False)
+    assert ran.returncode != 0
+    assert "every record would count several times" in ran.stderr
+    assert render.helm("--set", "replicas=2,inbox.enabled=false").returncode == 0
+    assert render.helm("--set", "replicas=0").returncode == 0
+
+
 def test_a_digest_takes_the_place_of_the_tag(render: Renderer) -> None:
     digest = f"sha256:{'ab' * 32}"
     documents = parsed(render.helm("--set", f"image.digest={digest}").stdout)
