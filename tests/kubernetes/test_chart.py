@@ -71,3 +71,17 @@ def test_another_name_of_the_release_still_has_cpcmon_in_it(render: Renderer) ->
     """The job in Prometheus is the name of the Service, and the rules look for it."""
     ran = render.run("helm", "template", "radiology", str(CHART))
     assert one(parsed(ran.stdout), "Service")["metadata"]["name"] == "radiology-cpcmon"
+
+
+def test_names_that_look_like_numbers_stay_names(render: Renderer) -> None:
+    """Kubernetes would refuse a label that is a number, and whatever lies in a namespace that is one."""
+    words = ["--set-string", "networkPolicy.monitoringNamespace=7,references.configMap=8,inbox.existingClaim=9"]
+    documents = parsed(render.run("helm", "template", "2024", str(CHART), "--namespace", "17", *words).stdout)
+    assert {document["metadata"]["namespace"] for document in documents} == {"17"}
+    labels = {document["metadata"]["labels"]["app.kubernetes.io/instance"] for document in documents}
+    assert labels == {one(documents, "Service")["spec"]["selector"]["app.kubernetes.io/instance"]} == {"2024"}
+    (let_in,) = one(documents, "NetworkPolicy")["spec"]["ingress"]
+    assert let_in["from"][0]["namespaceSelector"]["matchLabels"] == {"kubernetes.io/metadata.name": "7"}
+    volumes = {each["name"]: each for each in one(documents, "StatefulSet")["spec"]["template"]["spec"]["volumes"]}
+    assert volumes["references"]["configMap"]["name"] == "8"
+    assert volumes["inbox"]["persistentVolumeClaim"]["claimName"] == "9"

@@ -1,6 +1,6 @@
 {{- define "cpcmon.selector" -}}
 app.kubernetes.io/name: cpcmon
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
 {{- define "cpcmon.labels" -}}
@@ -28,7 +28,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 
 {{- define "cpcmon.metadata" -}}
 name: {{ include "cpcmon.name" . }}
-namespace: {{ .Release.Namespace }}
+namespace: {{ .Release.Namespace | quote }}
 labels:
   {{- include "cpcmon.labels" . | nindent 2 }}
 {{- end }}
