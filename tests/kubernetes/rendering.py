@@ -81,6 +81,7 @@ def what_matters(documents: Documents) -> dict[str, Any]:
     for document in documents:
         if document["kind"] != _ONLY_KUSTOMIZE:
             document["metadata"]["labels"].pop("app.kubernetes.io/managed-by", None)
+            document["metadata"].pop("annotations", None)
             found[f"{document['kind']} {document['metadata']['name']}"] = _ordered(document)
     return found
 

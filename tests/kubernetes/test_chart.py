@@ -7,7 +7,7 @@ from tests.kubernetes.rendering import CHART, OVERLAYS, Renderer, container, one
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_helm_and_kustomize_come_to_the_same(render: Renderer, overlay: str) -> None:
-    """To the last field, but for order, the namespace itself, and who says that he manages it."""
+    """To the last field, but for order, the namespace itself, who says that he manages it, and what only Helm is told."""
     ours, theirs = (what_matters(render.documents(way, overlay)) for way in ("kustomize", "helm"))
     assert ours.keys() == theirs.keys()
     for name, document in ours.items():
@@ -65,6 +65,12 @@ def test_a_volume_that_is_there_is_used_in_place_of_a_new_one(render: Renderer) 
     assert not [document for document in documents if document["kind"] == "PersistentVolumeClaim"]
     volumes = one(documents, "StatefulSet")["spec"]["template"]["spec"]["volumes"]
     assert {"name": "inbox", "persistentVolumeClaim": {"claimName": "results", "readOnly": True}} in volumes
+
+
+def test_results_outlive_the_release(render: Renderer) -> None:
+    """As the volumes of the state do, which Kubernetes never deletes with a StatefulSet."""
+    claim = one(parsed(render.helm().stdout), "PersistentVolumeClaim")
+    assert claim["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
 
 
 def test_another_name_of_the_release_still_has_cpcmon_in_it(render: Renderer) -> None:
