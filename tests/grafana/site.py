@@ -91,10 +91,14 @@ def start_sick(stack: ExitStack, folder: Path) -> Sick:
 
 
 def start_well(stack: ExitStack, folder: Path) -> Process:
-    """Start a daemon with one model that is well and is not split."""
-    _reference(folder, "calm")
-    inbox = _write(folder, _model("calm", "{name: accuracy_low, drop: 0.2}", reference="calm.ref"))
-    write_records(inbox / "calm.jsonl", HEALTHY[:600], model="calm")
+    """Start a daemon whose models are well and not split; elsewhere there are two of the same names, which are not."""
+    names = ("calm", "poor", "empty")
+    for name in names:
+        _reference(folder, name)
+    alert = "{name: accuracy_low, drop: 0.2}"
+    inbox = _write(folder, *(_model(name, alert, reference=f"{name}.ref") for name in names))
+    for name in names:
+        write_records(inbox / f"{name}.jsonl", HEALTHY[:600], model=name)
     return stack.enter_context(running(folder / "config.yaml"))
 
 

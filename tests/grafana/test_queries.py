@@ -114,6 +114,48 @@ def test_each_model_is_one_stat_coloured_by_its_own_threshold(watched: Watched) 
     assert state == "warming"
 
 
+@pytest.mark.parametrize(
+    ("title", "ref"),
+    [
+        ("Estimated accuracy", "estimate"),
+        ("Estimated accuracy", "lower"),
+        ("Estimated accuracy", "upper"),
+        ("Segments, worst first", "estimate"),
+        ("Segments, worst first", "above"),
+        ("The 10 worst segments over time, worst first", "worst01"),
+        ("Confidence", "now"),
+    ],
+)
+def test_a_model_that_is_well_elsewhere_does_not_hide_one_that_is_not(watched: Watched, title: str, ref: str) -> None:
+    """All jobs are shown at first, and two may have a model of one name."""
+    (asked,) = (one for one in queries(panel(title)) if one.ref == ref)
+    chosen = {"model": "poor"}
+    watched.wait_for_data([asked], SICK | chosen)
+    watched.wait_for_data([asked], WELL | chosen)
+    (((_, sick),), ((_, well),), ((_, shown),)) = (
+        watched.prometheus.answer(asked, values | chosen) for values in (SICK, WELL, EVERYWHERE)
+    )
+    # The sick one goes on getting records, and may have been evaluated in between.
+    assert well - shown > 0.8 * (well - sick) > 0
+
+
+def test_a_model_that_can_be_judged_elsewhere_does_not_hide_one_that_cannot(watched: Watched) -> None:
+    (asked,) = queries(panel("State of each model"))
+    watched.wait_for_data([asked], WELL)
+
+    def wrong() -> list[str]:
+        shown = {
+            values["job"]: {labels["model"]: place for labels, place in watched.prometheus.answer(asked, values)}[
+                "empty"
+            ]
+            for values in (SICK, WELL, EVERYWHERE)
+        }
+        right = shown[SICK["job"]] == shown[EVERYWHERE["job"]] > shown[WELL["job"]] == 1.0
+        return [] if right else [f"expected the worse of two states, found {shown}"]
+
+    wait_until_nothing_is_missing(wrong, watched.sick.send_more)
+
+
 def test_the_heat_map_has_the_worst_segments_first_and_each_once(watched: Watched) -> None:
     asked = list(queries(panel("The 10 worst segments over time, worst first")))
     watched.wait_for_data(asked, SICK)

@@ -30,13 +30,15 @@ def row() -> Iterator[Builder[dashboard.Panel]]:
 def _columns() -> dict[str, tuple[str, str]]:
     """Return by reference the heading and the query of each column."""
     chosen = (q.MODEL, q.ESTIMATOR)
-    estimate = f"max by (segment) {q.estimated('', *chosen)}"
-    last = f"max by (segment) ({q.series('cpcmon_last_record_timestamp_seconds', q.MODEL)})"
+    of_job = "by (job, namespace, segment)"
+    estimate = q.estimated("", *chosen)
+    above = f"min {of_job} {estimate} - max {of_job} {q.lower_thresholds(q.MODEL)}"
+    last = f"min by (segment) (max {of_job} ({q.series('cpcmon_last_record_timestamp_seconds', q.MODEL)}))"
     return {
-        "estimate": (_ESTIMATE, f"sort({estimate})"),
-        "lower": ("Lower bound", f"max by (segment) {q.estimated('_lower', *chosen)}"),
-        "upper": ("Upper bound", f"max by (segment) {q.estimated('_upper', *chosen)}"),
-        "above": (_ABOVE, f"{estimate} - max by (segment) {q.lower_thresholds(q.MODEL)}"),
+        "estimate": (_ESTIMATE, f"sort(min by (segment) {estimate})"),
+        "lower": ("Lower bound", f"min by (segment) {q.estimated('_lower', *chosen)}"),
+        "upper": ("Upper bound", f"min by (segment) {q.estimated('_upper', *chosen)}"),
+        "above": (_ABOVE, f"min by (segment) ({above})"),
         "state": ("State", q.state("segment", q.MODEL)),
         "records": ("Records", f"sum by (segment) ({q.series('cpcmon_window_records', q.MODEL)})"),
         "age": ("Newest record", f"time() - {last}"),
@@ -50,7 +52,7 @@ def _table() -> table.Panel:
         "Segments, worst first",
         "Every window of the model, the whole (all) among them, with the chosen estimator. Coloured by how far the estimate"
         " is above the window's own threshold; empty where there is none. Windows of which nothing can be said have no"
-        " estimate and say why.",
+        " estimate and say why. Of several jobs with a model of this name, the worst; choose one above.",
         *(p.column(ref, expression) for ref, (_, expression) in columns.items()),
         unit="none", span=12, height=11, runbook="accuracy",
     )  # fmt: skip

@@ -122,7 +122,8 @@ def _evaluation_age() -> timeseries.Panel:
     return p.panel(
         p.lines().min(0),
         "Age of the last evaluation",
-        "Everything that is shown of a model is as old as this. It rises to the period of its schedule and falls to 0.",
-        p.over_time("age", f"time() - max by (model) ({last})", "{{model}}"),
+        "Everything that is shown of a model is as old as this. It rises to the period of its schedule and falls to 0. Of several"
+        " daemons, the oldest.",
+        p.over_time("age", f"time() - min by (model) ({last})", "{{model}}"),
         unit="s", span=12, runbook="evaluation_stale",
     )  # fmt: skip

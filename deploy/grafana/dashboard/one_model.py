@@ -23,7 +23,7 @@ def row() -> Iterator[Builder[dashboard.Panel]]:
         "All estimators",
         "What each estimator says of the same window. They assume different things and are misled by different things"
         " (docs/methods.md): where they part, no single number deserves trust.",
-        p.over_time("estimators", f"max by (estimator) {q.estimated('', *_CHOSEN)}", "{{estimator}}"),
+        p.over_time("estimators", f"min by (estimator) {q.estimated('', *_CHOSEN)}", "{{estimator}}"),
         unit=p.ACCURACY_UNIT, span=12, height=9, runbook="disagreement",
     )  # fmt: skip
     yield _disagreement()
@@ -37,10 +37,10 @@ def _estimate() -> timeseries.Panel:
         "Estimated accuracy",
         "The chosen estimator with its interval: where the accuracy lies if only chance separates the window from the"
         " reference. Red and dashed: thresholds of alerts. Grey and dashed: the accuracy on the reference. A gap means that"
-        " nothing could be said, not that all was well.",
-        p.over_time("lower", f"max by (model) {q.estimated('_lower', *chosen)}", _LOWER),
-        p.over_time("upper", f"max by (model) {q.estimated('_upper', *chosen)}", "upper bound"),
-        p.over_time("estimate", f"max by (estimator) {q.estimated('', *chosen)}", "{{estimator}}"),
+        " nothing could be said, not that all was well. Of several jobs with a model of this name, the lowest; choose one above.",
+        p.over_time("lower", f"min by (model) {q.estimated('_lower', *chosen)}", _LOWER),
+        p.over_time("upper", f"min by (model) {q.estimated('_upper', *chosen)}", "upper bound"),
+        p.over_time("estimate", f"min by (estimator) {q.estimated('', *chosen)}", "{{estimator}}"),
         p.over_time("threshold", f"max by (alert) ({threshold})", "threshold of {{alert}}"),
         p.over_time("reference", f"max by (model) ({q.series('cpcmon_reference_accuracy_ratio', q.MODEL)})", "reference"),
         unit=p.ACCURACY_UNIT, span=24, height=10, runbook="accuracy",

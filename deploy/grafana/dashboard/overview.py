@@ -79,7 +79,7 @@ def _states() -> Builder[dashboard.Panel]:
         p.states_over_time(),
         "State of each model",
         "Whether anything can be said of the whole of each model, over time. Of a model that replicas share: the best of"
-        " their states.",
+        " their states; of jobs with a model of the same name, the last in the list of states.",
         p.over_time("state", q.state("model", q.ALL), "{{model}}"),
         unit="none", span=16, height=7, runbook="estimate_invalid",
     )  # fmt: skip

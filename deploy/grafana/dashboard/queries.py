@@ -2,6 +2,9 @@
 
 A model whose records replicas share has one answer that the recording rules add up (`cpcmon:…`, docs/scaling.md), and
 one of each replica for its part. Panels about models show the first where it exists.
+
+Jobs may have models of the same name, and all jobs are shown at first. Where one number stands for them it is the worst
+of them: the best would hide that a model is not well.
 """
 
 from monitor.core.window_state import WindowState
@@ -39,9 +42,12 @@ def lower_thresholds(*matchers: str) -> str:
 
 
 def state(by: str, *matchers: str) -> str:
-    """Return the place of a window's state in the list of states; of several replicas, the best."""
+    """Return the place of a window's state in the list of states; of several replicas the best, of several jobs the last."""
     windows = (series("cpcmon_window_state", *matchers, f'state="{one}"') for one in STATES)
-    return " or ".join(f"{place} * max by ({by}) ({one} == 1)" for place, one in enumerate(windows, start=1))
+    best = " or ".join(
+        f"{place} * max by (job, namespace, {by}) ({one} == 1)" for place, one in enumerate(windows, start=1)
+    )
+    return f"max by ({by}) ({best})"
 
 
 def models(condition: str) -> str:
@@ -72,11 +78,11 @@ def over_replicas(ratio: str, records: str, by: str) -> str:
 
 def worst(place: int) -> str:
     """Return the estimate, less the reference accuracy, of the segment that is now the worst, the second, and so on."""
-    now = f"max by (segment) {estimated('', MODEL, ESTIMATOR, at=' @ end()')}"
+    now = f"min by (segment) {estimated('', MODEL, ESTIMATOR, at=' @ end()')}"
     better = f" unless bottomk({place - 1}, {now})" if place > 1 else ""
-    reference = f"max ({series('cpcmon_reference_accuracy_ratio', MODEL)})"
-    estimate = f"max by (segment) {estimated('', MODEL, ESTIMATOR)}"
-    return f"({estimate} and (bottomk({place}, {now}){better})) - on () group_left () {reference}"
+    reference = f"max by (job, namespace) ({series('cpcmon_reference_accuracy_ratio', MODEL)})"
+    less = f"{estimated('', MODEL, ESTIMATOR)} - on (job, namespace) group_left () {reference}"
+    return f"min by (segment) ({less}) and (bottomk({place}, {now}){better})"
 
 
 def rate(counter: str, by: str) -> str:

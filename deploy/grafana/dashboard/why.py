@@ -75,7 +75,7 @@ def _confidence() -> Builder[dashboard.Panel]:
         "Confidence",
         "Mean of the largest probability, as the model gives it, and on the reference. Most estimators follow it; a model that"
         " is sure and wrong looks well here.",
-        p.over_time("now", f"max by (model) {confidence}", "confidence"),
+        p.over_time("now", f"min by (model) {confidence}", "confidence"),
         p.over_time("reference", f"max by (model) ({reference})", "reference"),
         unit=p.ACCURACY_UNIT, span=12, runbook="accuracy",
     )  # fmt: skip
