@@ -18,6 +18,7 @@ def test_the_data_source_is_a_prometheus_that_nobody_changes_by_hand() -> None:
     (source,) = found["datasources"]
     assert found["apiVersion"] == 1
     assert (source["type"], source["access"], source["editable"]) == ("prometheus", "proxy", False)
+    assert not source["isDefault"], "a Grafana with another default would not start"
     assert len(source["uid"]) <= 40
     assert source["jsonData"]["timeInterval"] == "30s", "as often as docs/prometheus.md scrapes"
     assert not any("password" in key.lower() or "secure" in key.lower() for key in source)
