@@ -66,10 +66,10 @@ class Podman:
         assert isinstance(found, dict)
         return found
 
-    def start(self, *words: str, arguments: list[str]) -> str:
+    def start(self, *words: str, arguments: list[str], image: str = IMAGE) -> str:
         """Start a container without a network and return its name."""
         limits = [*_LIMITS, "--network", "none", "--no-healthcheck", "--pull", "never", *_this_machine("run")]
-        return self("run", "--detach", *limits, *words, IMAGE, *arguments).strip()
+        return self("run", "--detach", *limits, *words, image, *arguments).strip()
 
 
 @contextmanager
@@ -79,10 +79,12 @@ def podman() -> Iterator[Podman]:
     folder = Path(tempfile.mkdtemp(prefix="cpcmon-podman-"))
     try:
         made = Podman(folder)
-        made.require_containers()
-        yield made
-        made("rm", "--all", "--force", "--time", "0", check=False)
-        made("rmi", "--all", "--force", check=False)
+        try:
+            made.require_containers()
+            yield made
+        finally:
+            made("rm", "--all", "--force", "--time", "0", check=False)
+            made("rmi", "--all", "--force", check=False)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
