@@ -17,6 +17,7 @@ WAYS = ("kustomize", "helm")
 Documents = list[dict[str, Any]]
 _ONLY_KUSTOMIZE = "Namespace"
 """Helm makes it with --create-namespace, and cannot label it."""
+RELEASE_RULES = "cpcmon of this release"
 _BY_NAME = {"volumes", "volumeMounts"}
 """Lists whose order means nothing."""
 
@@ -82,8 +83,15 @@ def what_matters(documents: Documents) -> dict[str, Any]:
         if document["kind"] != _ONLY_KUSTOMIZE:
             document["metadata"]["labels"].pop("app.kubernetes.io/managed-by", None)
             document["metadata"].pop("annotations", None)
+            if document["kind"] == "PrometheusRule":
+                document["spec"] = shared_rules(document)
             found[f"{document['kind']} {document['metadata']['name']}"] = _ordered(document)
     return found
+
+
+def shared_rules(document: dict[str, Any]) -> dict[str, Any]:
+    """Return the rules without those that only Helm can write, since only it knows what the release is called."""
+    return {"groups": [group for group in document["spec"]["groups"] if group["name"] != RELEASE_RULES]}
 
 
 def _ordered(value: Any) -> Any:

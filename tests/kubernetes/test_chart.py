@@ -1,8 +1,13 @@
 """The chart: what it renders is what Kustomize renders, and what it is given is looked at."""
 
-import pytest
+import subprocess
+from pathlib import Path
 
-from tests.kubernetes.rendering import CHART, OVERLAYS, Renderer, container, one, parsed, what_matters
+import pytest
+import yaml
+
+from tests.kubernetes.rendering import CHART, OVERLAYS, Renderer, container, one, parsed, shared_rules, what_matters
+from tests.servers import real_server
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
@@ -91,3 +96,39 @@ def test_names_that_look_like_numbers_stay_names(render: Renderer) -> None:
     volumes = {each["name"]: each for each in one(documents, "StatefulSet")["spec"]["template"]["spec"]["volumes"]}
     assert volumes["references"]["configMap"]["name"] == "8"
     assert volumes["inbox"]["persistentVolumeClaim"]["claimName"] == "9"
+
+
+def test_a_release_without_a_pod_is_down_although_another_one_is_up(render: Renderer, tmp_path: Path) -> None:
+    """Prometheus does not know of a pod without an address, so it is never said to be down."""
+    rules = one(parsed(render.helm().stdout), "PrometheusRule")["spec"]
+    (tmp_path / "rules.yml").write_text(yaml.safe_dump(rules), encoding="utf-8")
+    up = 'up{job="%s",namespace="cpcmon",instance="cpcmon/%s-0"}'
+    down = {
+        "exp_labels": {"severity": "critical", "job": "cpcmon", "namespace": "cpcmon"},
+        "exp_annotations": {
+            "summary": "cpcmon cannot be scraped.",
+            "description": "cpcmon in cpcmon has no pod that Prometheus knows: nothing is known of any of its models.",
+            "runbook_url": "docs/runbooks/down.md",
+        },
+    }
+    told = [(9, []), (30, [down])]
+    test = {
+        "interval": "1m",
+        "input_series": [
+            {"series": up % ("cpcmon", "cpcmon"), "values": "1x10 _x40"},
+            {"series": up % ("other-cpcmon", "other-cpcmon"), "values": "1x50"},
+        ],
+        "alert_rule_test": [
+            {"eval_time": f"{minute}m", "alertname": "CpcmonDown", "exp_alerts": alerts} for minute, alerts in told
+        ],
+    }
+    (tmp_path / "test.yml").write_text(yaml.safe_dump({"rule_files": ["rules.yml"], "tests": [test]}), encoding="utf-8")
+    command = [real_server("promtool"), "test", "rules", "test.yml"]
+    ran = subprocess.run(command, check=False, capture_output=True, text=True, cwd=tmp_path, timeout=60)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+@pytest.mark.parametrize("setting", ["replicas=0", "serviceMonitor.enabled=false"])
+def test_a_release_that_is_not_to_be_scraped_is_not_missed(render: Renderer, setting: str) -> None:
+    document = one(parsed(render.helm("--set", setting).stdout), "PrometheusRule")
+    assert document["spec"] == shared_rules(document)
