@@ -279,14 +279,10 @@ class Daemon:
     def _pages(self) -> Pages:
         standing = self._standing
         return standard_pages(
+            standing.site(),
             metrics=lambda: standing.outward.metrics() + self._telemetry.page(),
-            healthy=standing.unhealthy,
-            ready=standing.not_ready,
             reload=self._ask_for_reload if self._options.enable_lifecycle else None,
             status=standing.document,
-            reports=standing.outward.reports,
-            now=lambda: moment().now,
-            version=version("cpcmon"),
         )
 
     def _facts(self) -> DaemonFacts:

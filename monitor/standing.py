@@ -13,6 +13,7 @@ from monitor.sources.base import Lag, Source
 from monitor.sources.kafka import KafkaSource
 from monitor.state.store import State
 from monitor.telemetry import DaemonFacts, HttpFacts, KafkaFacts, SourceFacts
+from monitor.web.site import Site
 from monitor.work import Work
 
 
@@ -61,6 +62,16 @@ class Standing:
             "problems": [*self.unhealthy(), *problems],
         }
         return status_document(self.outward.reports(), facts)
+
+    def site(self) -> Site:
+        """Return what the pages may ask for."""
+        return Site(
+            reports=self.outward.reports,
+            healthy=self.unhealthy,
+            ready=self.not_ready,
+            now=lambda: moment().now,
+            version=version("cpcmon"),
+        )
 
     def facts(self, http: HttpFacts) -> DaemonFacts:
         """Return what the metrics page says of the daemon itself."""

@@ -28,6 +28,16 @@ class Concern(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class ReliabilityBin:
+    """The records of the reference whose confidence lies in one of the bins of equal width."""
+
+    records: int
+    right: int
+    confidence: float
+    """Their mean confidence; 0 where there are none."""
+
+
+@dataclass(frozen=True, slots=True)
 class ReferenceSummary:
     """Counts and shares of a labelled reference."""
 
@@ -45,6 +55,10 @@ class ReferenceSummary:
     """Share of records with a probability under the floor of the temperature fit."""
     temperature_at_bound: bool
     """Whether the fit ran into an end of its range: every prediction right, or worse than chance."""
+    reliability: tuple[ReliabilityBin, ...] = ()
+    """Over 15 bins, of what the model says; empty in references from before it was kept."""
+    reliability_scaled: tuple[ReliabilityBin, ...] = ()
+    """The same after temperature scaling."""
 
     @property
     def records(self) -> int:

@@ -39,6 +39,8 @@ class SegmentReport:
     """
     fresh: bool = False
     """Whether records came so lately that the parts speak of the present."""
+    state_since: float | None = None
+    """When it came into its state, in Unix seconds; None where that is not known."""
 
     @property
     def name(self) -> str:

@@ -58,7 +58,12 @@ class StateFolder:
         cls, path: Path, *, allow_network: bool = False, filesystem: Callable[[Path], str] = filesystem_of
     ) -> Self:
         """Make the folder if there is none, and hold it; raises StateRefused or StateInUse."""
-        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        try:
+            path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except (NotADirectoryError, FileExistsError, PermissionError) as error:
+            raise StateRefused(
+                f"{path}: expected a folder, or a place where one can be made, found: {error.strerror}"
+            ) from error
         kind = filesystem(path)
         networked = kind in _NETWORK
         if networked and not allow_network:

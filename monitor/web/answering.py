@@ -7,7 +7,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from http import HTTPStatus
-from urllib.parse import unquote
+from urllib.parse import parse_qsl, unquote
 
 from monitor.web.limits import WebLimits
 from monitor.web.messages import Page, Pages, Request, Response
@@ -20,6 +20,7 @@ log = logging.getLogger("cpcmon")
 
 _METHODS = {"GET", "HEAD", "POST", "PUT"}
 _GZIP_FROM = 1 << 10
+_MOST_ASKED = 16
 _ALWAYS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
 
 
@@ -50,7 +51,7 @@ class Answering:
         config = self._settings.current().config
         response = await self._keeping_out(config, headers)
         if response is None:
-            response = await self._page(Request(method, path_of(target), headers))
+            response = await self._page(Request(method, path_of(target), headers, query_of(target)))
         return dressed(response, config.headers)
 
     async def _keeping_out(self, config: WebConfig, headers: Mapping[str, str]) -> Response | None:
@@ -116,6 +117,15 @@ def path_of(target: str) -> str:
         return unquote(target.partition("?")[0], errors="strict")
     except UnicodeDecodeError:
         return ""
+
+
+def query_of(target: str) -> dict[str, str]:
+    """Return what stands after the question mark; empty when it cannot be understood, or asks too much."""
+    try:
+        pairs = parse_qsl(target.partition("?")[2].partition("#")[0], errors="strict", max_num_fields=_MOST_ASKED)
+    except ValueError:
+        return {}
+    return dict(reversed(pairs))
 
 
 def packed(response: Response, headers: Mapping[str, str]) -> Response:

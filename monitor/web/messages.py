@@ -19,6 +19,8 @@ class Request:
     """Decoded, without the query."""
     headers: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """Names in lower case."""
+    query: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Decoded; of a name that comes twice the first counts."""
 
 
 @dataclass(frozen=True, slots=True)

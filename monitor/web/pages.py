@@ -1,13 +1,11 @@
 """The pages that every cpcmon has, made from plain functions that the daemon passes in."""
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
-from importlib import metadata
 
-from monitor.core.report import ModelReport
 from monitor.web.landing import landing_page
 from monitor.web.messages import HTML, JSON, Page, Pages, Request, Response
+from monitor.web.site import Site
 
 METRICS = "text/plain; version=0.0.4; charset=utf-8"
 """What Prometheus wants to read; version 3 refuses a scrape without it."""
@@ -22,24 +20,20 @@ Problems = Callable[[], Sequence[str]]
 
 
 def standard_pages(
+    site: Site,
     *,
     metrics: Callable[[], bytes],
-    healthy: Problems,
-    ready: Problems,
     reload: Callable[[], str | None] | None,
     status: Callable[[], bytes],
-    reports: Callable[[], Mapping[str, ModelReport]],
-    now: Callable[[], float] = time.time,
-    version: str | None = None,
 ) -> Pages:
     """Return the pages by path. All functions are called on the server's threads, several at once.
 
     `reload` returns what was wrong, None when nothing was; without it reloading over HTTP is not enabled.
     """
-    shown = metadata.version("cpcmon") if version is None else version
 
     def landing(_: Request) -> Response:
-        text = landing_page(reports(), version=shown, now=now(), problems=[*healthy(), *ready()])
+        problems = [*site.healthy(), *site.ready()]
+        text = landing_page(site.reports(), version=site.version, now=site.now(), problems=problems)
         return Response(
             text.encode(), HTML, headers={"Content-Security-Policy": _CSP, "Referrer-Policy": "no-referrer"}
         )
@@ -47,8 +41,8 @@ def standard_pages(
     return {
         "/": Page(landing),
         "/metrics": Page(lambda _: Response(metrics(), METRICS)),
-        "/-/healthy": Page(_told(healthy, "cpcmon is healthy.")),
-        "/-/ready": Page(_told(ready, "cpcmon is ready.")),
+        "/-/healthy": Page(_told(site.healthy, "cpcmon is healthy.")),
+        "/-/ready": Page(_told(site.ready, "cpcmon is ready.")),
         "/-/reload": _reload_page(reload),
         "/api/v1/status": Page(lambda _: Response(status(), JSON)),
     }

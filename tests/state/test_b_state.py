@@ -439,3 +439,11 @@ def test_the_key_lies_outside_the_database_and_stays(tmp_path: Path) -> None:
     state.commit(change(0), 1.0)
     state.close()
     assert key not in (tmp_path / "state" / "state.db").read_bytes()
+
+
+def test_a_place_where_no_folder_can_be_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    """A file where the folder, or one above it, should be."""
+    (tmp_path / "file").write_text("")
+    for place in (tmp_path / "file", tmp_path / "file" / "state"):
+        with pytest.raises(StateRefused, match=r"expected a folder, or a place where one can be made, found"):
+            State.open(place)

@@ -4,6 +4,7 @@ import pytest
 
 from monitor.web.messages import Pages
 from monitor.web.pages import standard_pages
+from monitor.web.site import Site
 from tests.web.conftest import Serve
 from tests.web.sample_reports import NOW, three_models
 
@@ -24,15 +25,18 @@ class Daemon:
 
     def pages(self, *, lifecycle: bool) -> Pages:
         """Return its pages."""
-        return standard_pages(
-            metrics=lambda: b"cpcmon_build_info 1\n",
+        site = Site(
+            reports=three_models,
             healthy=lambda: self.unhealthy,
             ready=lambda: self.waits,
-            reload=self.reload if lifecycle else None,
-            status=lambda: b"{}",
-            reports=three_models,
             now=lambda: NOW,
             version="1.2.3",
+        )
+        return standard_pages(
+            site,
+            metrics=lambda: b"cpcmon_build_info 1\n",
+            reload=self.reload if lifecycle else None,
+            status=lambda: b"{}",
         )
 
 
