@@ -19,15 +19,28 @@ def register(commands: Any) -> None:  # noqa: ANN401  argparse's own type is pri
     parser = commands.add_parser(
         "calibrate",
         help="make a reference from a labelled set",
-        description="Turn a labelled validation set into a reference file, and say what is worth knowing about it.",
-        epilog="example: cpcmon calibrate --input validation.jsonl --model density --output density.ref",
+        description="Turn a labelled validation set into a reference file, which estimates are made against, and print what is"
+        " worth knowing about it: accuracy with its interval, calibration, classes, and warnings.",
+        epilog="""\
+examples:
+  cpcmon calibrate --input validation.jsonl --model density --classes fatty,scattered,heterogeneous,dense --output density.ref
+  cpcmon calibrate --input validation.csv --class-columns 'prob_*' --model density --model-version 2.1 --output density.ref
+""",
     )
     parser.add_argument("--input", type=Path, required=True, metavar="LABELLED", help="outputs with their true classes")
     parser.add_argument("--model", required=True, metavar="NAME", help="name of the model")
-    parser.add_argument("--model-version", default="", metavar="TEXT", help="version of the model")
+    parser.add_argument(
+        "--model-version",
+        default="",
+        metavar="TEXT",
+        help="version of the model; records of another one are then kept out (default: any)",
+    )
     parser.add_argument("--output", type=Path, required=True, metavar="FILE", help="the reference file to write")
     parser.add_argument(
-        "--level", type=float, default=DEFAULT_LEVEL, help=f"level of the intervals (default: {DEFAULT_LEVEL})"
+        "--level",
+        type=float,
+        default=DEFAULT_LEVEL,
+        help=f"level of the intervals, between 0 and 1 (default: {DEFAULT_LEVEL})",
     )
     parser.add_argument("--labels", type=Path, metavar="FILE.npy", help="the true classes, for an NPY input")
     add_input_options(parser, labels=True)

@@ -24,12 +24,19 @@ def register(commands: Any) -> None:  # noqa: ANN401  argparse's own type is pri
     parser = commands.add_parser(
         "estimate",
         help="estimate the accuracy in unlabelled outputs",
-        description="Estimate the accuracy in a file of unlabelled outputs, by every estimator, with intervals.",
-        epilog="example: cpcmon estimate --reference density.ref --input site_b.jsonl --window 1000 --output csv",
+        description="Estimate the accuracy in a file of unlabelled outputs, by every estimator, with intervals, and print it as"
+        " a table, JSON or CSV. `consensus` is the number to look at; an estimator that cannot say gives its reason.",
+        epilog="""\
+examples:
+  cpcmon estimate --reference density.ref --input site_b.jsonl
+  cpcmon estimate --reference density.ref --input site_b.jsonl --window 1000 --output csv
+""",
     )
     parser.add_argument("--reference", type=Path, required=True, metavar="FILE", help="made by `cpcmon calibrate`")
     parser.add_argument("--input", type=Path, required=True, metavar="OUTPUTS", help="unlabelled outputs")
-    parser.add_argument("--window", type=int, metavar="N", help="estimate for each N successive records")
+    parser.add_argument(
+        "--window", type=int, metavar="N", help="estimate for each N successive records (default: all in one)"
+    )
     parser.add_argument("--output", choices=["table", "json", "csv"], default="table", help="form (default: table)")
     add_variant_options(parser)
     add_input_options(parser, labels=False)

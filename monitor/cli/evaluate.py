@@ -30,7 +30,11 @@ def register(commands: Any) -> None:  # noqa: ANN401  argparse's own type is pri
         help="how wrong is each estimator, where labels are known",
         description="Estimate a labelled target as if its labels were unknown, and show each estimator's absolute error"
         " in points. Several pairs (five training runs, say) give mean ± standard deviation.",
-        epilog="example: cpcmon evaluate --source validation.jsonl --target site_b.jsonl --plot errors.svg",
+        epilog="""\
+examples:
+  cpcmon evaluate --source validation.jsonl --target labelled.jsonl --classes fatty,scattered,heterogeneous,dense
+  cpcmon evaluate --source validation.csv --target labelled.csv --class-columns 'prob_*' --plot errors.svg
+""",
     )
     add = parser.add_argument
     add("--source", type=Path, nargs="+", required=True, metavar="LABELLED", help="labelled sets to calibrate on")
@@ -39,7 +43,7 @@ def register(commands: Any) -> None:  # noqa: ANN401  argparse's own type is pri
     add("--target-labels", type=Path, nargs="+", metavar="FILE.npy", help="their true classes, for NPY targets")
     add("--paper", action="store_true", help="the paper's six estimators in its printed forms (absolute DOC, skip)")
     add("--output", choices=list(_FORMS), default="table", help="form of the table (default: table)")
-    add("--plot", type=Path, metavar="FILE", help="draw estimates against realised accuracy (.svg, .png, .html)")
+    add("--plot", type=Path, metavar="FILE", help="draw estimates against realised accuracy, as .svg, .png or .html")
     add_variant_options(parser)
     add_input_options(parser, labels=True)
     parser.set_defaults(run=run)

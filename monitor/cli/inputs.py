@@ -31,7 +31,11 @@ def add_input_options(parser: argparse.ArgumentParser, *, labels: bool) -> None:
     )
     if labels:
         group.add_argument("--label-field", metavar="NAME", default="label", help="field that holds the true class")
-        group.add_argument("--classes", metavar="NAMES", help="class names in the vector's order, separated by commas")
+        group.add_argument(
+            "--classes",
+            metavar="NAMES",
+            help="class names in the vector's order, separated by commas (default: numbers)",
+        )
     group.add_argument("--skip-bad", action="store_true", help="go on without bad records, and say how many there were")
 
 

@@ -20,9 +20,11 @@ def register(commands: Any) -> None:  # noqa: ANN401  argparse's own type is pri
         help="write the Prometheus rule file for a configuration",
         description="Write the rule file with which Prometheus passes on exactly the alerts of a configuration, and"
         " notices when cpcmon itself is down, stuck or cannot say. Write it anew whenever models or alerts change.",
-        epilog="example: cpcmon rules --config.file config.yaml --output /etc/prometheus/rules/cpcmon.yml",
+        epilog="example: cpcmon rules --config.file config.yaml --output cpcmon.rules.yml",
     )
-    parser.add_argument("--config.file", dest="config", type=Path, required=True, metavar="FILE")
+    parser.add_argument(
+        "--config.file", dest="config", type=Path, required=True, metavar="FILE", help="the configuration"
+    )
     parser.add_argument("--output", type=Path, metavar="FILE", help="where to write it (default: standard output)")
     parser.add_argument(
         "--job",

@@ -22,8 +22,13 @@ def register(commands: Any) -> None:  # noqa: ANN401  argparse's own type is pri
         "run",
         help="the daemon: watch, evaluate, serve /metrics, judge alerts",
         description="Read the sources, keep windows, evaluate on schedule, serve /metrics and judge alerts, until told to stop."
-        " SIGHUP reloads the configuration, SIGTERM stops.",
-        epilog="example: cpcmon run --config.file config.yaml --web.listen-address 0.0.0.0:9877",
+        " SIGHUP reloads the configuration, SIGTERM or Ctrl-C stops. Events go to standard error; a page to look at is on the"
+        " address.",
+        epilog="""\
+examples:
+  cpcmon run --config.file config.yaml
+  cpcmon run --config.file config.yaml --web.listen-address 0.0.0.0:9877 --log.format json
+""",
     )
     add_config_file(parser)
     parser.add_argument(
@@ -51,8 +56,12 @@ def register(commands: Any) -> None:  # noqa: ANN401  argparse's own type is pri
         "--web.enable-lifecycle", dest="lifecycle", action="store_true", help="allow a reload by POST /-/reload"
     )
     logs = parser.add_argument_group("logs")
-    logs.add_argument("--log.level", dest="level", choices=list(LEVELS), default="info")
-    logs.add_argument("--log.format", dest="format", choices=["logfmt", "json"], default="logfmt")
+    logs.add_argument(
+        "--log.level", dest="level", choices=list(LEVELS), default="info", help="the least that is logged"
+    )
+    logs.add_argument(
+        "--log.format", dest="format", choices=["logfmt", "json"], default="logfmt", help="how an event is written"
+    )
     parser.set_defaults(run=run)
 
 

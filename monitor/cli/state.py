@@ -26,6 +26,12 @@ def register(commands: Any) -> None:  # noqa: ANN401  argparse's own type is pri
         help="show what a state folder holds",
         description="Show the windows, counters, events and refused records that a state folder holds."
         " While cpcmon runs on it, read the file rejected.jsonl in it instead.",
+        epilog="""\
+examples:
+  cpcmon state state
+  cpcmon state state --inbox inbox --rejected 50
+  cpcmon state state --inbox inbox --files
+""",
     )
     parser.add_argument("folder", type=Path, help="the state folder")
     parser.add_argument("--rejected", type=int, default=10, metavar="N", help="refused records to show (default: 10)")

@@ -38,8 +38,13 @@ def register(commands: Any) -> None:  # noqa: ANN401  argparse's own type is pri
         "watch",
         help="follow a directory of outputs and estimate as they come",
         description="Follow a directory into which outputs are dropped or appended, and estimate the accuracy as they come."
-        " What was read survives a restart: no record is lost or counted twice.",
-        epilog="example: cpcmon watch inbox --reference density.ref --state state --segment-by site",
+        " One line for each window comes out whenever something new was read. What was read survives a restart: no record is"
+        " lost or counted twice.",
+        epilog="""\
+examples:
+  cpcmon watch inbox --reference density.ref --state state --segment-by site
+  cpcmon watch inbox --reference density.ref --state state --once --json
+""",
     )
     parser.add_argument("inbox", type=Path, help="the directory")
     parser.add_argument(
@@ -56,7 +61,7 @@ def register(commands: Any) -> None:  # noqa: ANN401  argparse's own type is pri
     parser.add_argument("--json", action="store_true", help="one JSON object for each answer")
     window = parser.add_argument_group("windows")
     window.add_argument("--records", type=int, default=5000, metavar="N", help="the latest N records (default: 5000)")
-    window.add_argument("--age", metavar="DURATION", help="and none older than this: 12h, 7d")
+    window.add_argument("--age", metavar="DURATION", help="and none older than this: 12h, 7d (default: of any age)")
     window.add_argument(
         "--segment-by",
         action="append",
@@ -85,11 +90,17 @@ def _add_input_options(parser: argparse.ArgumentParser) -> None:
         "--time-unit", choices=[unit.value for unit in TimeUnit], default=TimeUnit.SECONDS.value,
         help="what times written as numbers count (default: seconds since 1970)",
     )  # fmt: skip
-    group.add_argument("--time-zone", metavar="ZONE", help="zone of times written without one: Europe/Oslo")
+    group.add_argument(
+        "--time-zone",
+        metavar="ZONE",
+        help="zone of times written without one: Europe/Oslo (default: such times are refused)",
+    )
     group.add_argument(
         "--store-raw", action="store_true", help="keep the start of refused records too: they may name patients"
     )
-    group.add_argument("--pattern", default="*", help="names of files to read (default: all of a known format)")
+    group.add_argument(
+        "--pattern", default="*", metavar="GLOB", help="names of files to read (default: *, all of a known format)"
+    )
     group.add_argument("--recursive", action="store_true", help="look into subdirectories too")
     group.add_argument("--poll", default="2s", metavar="DURATION", help="how often to look (default: 2s)")
     group.add_argument(

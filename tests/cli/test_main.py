@@ -12,14 +12,6 @@ from tests.cli.conftest import Example
 from tests.conftest import Ran
 
 
-@pytest.mark.parametrize("command", ["calibrate", "estimate", "evaluate", "demo"])
-def test_every_command_has_help_with_an_example(cpcmon: Callable[..., Ran], command: str) -> None:
-    """`--help` says what it does and how it is typed."""
-    ran = cpcmon(command, "--help")
-    assert ran.code == 0
-    assert f"example: cpcmon {command}" in " ".join(ran.out.split())
-
-
 def test_the_version_is_that_of_the_distribution(cpcmon: Callable[..., Ran]) -> None:
     """It lives in one place."""
     assert cpcmon("--version").out == f"cpcmon {version('cpcmon')}\n"

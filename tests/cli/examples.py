@@ -1,0 +1,44 @@
+"""A folder in which every example of the help, and of the pages, can be typed: the files have the names used there."""
+
+import csv
+import json
+import shutil
+from pathlib import Path
+
+from monitor.cli import main
+from monitor.example_data import CLASSES, write_example
+
+NAMES = {"validation.jsonl": "validation_labelled", "labelled.jsonl": "site_b_labelled", "outputs.jsonl": "site_b"}
+
+
+def prepare(folder: Path) -> None:
+    """Write the example, its files under the names that the help uses, and what commands before would have made."""
+    files = write_example(folder)
+    for name, of in NAMES.items():
+        shutil.copy(files[of], folder / name)
+    for name in ("validation", "labelled"):
+        _as_columns(folder / f"{name}.jsonl", folder / f"{name}.csv")
+    words = ["--input", folder / "validation.jsonl", "--classes", ",".join(CLASSES), "--model", "density"]
+    made = ["calibrate", *words, "--model-version", "2.1", "--output", folder / "density.ref"]
+    assert main([str(word) for word in made]) == 0
+    watch = ["watch", folder / "inbox", "--reference", folder / "density.ref", "--state", folder / "state", "--once"]
+    assert main([str(word) for word in watch]) == 0
+
+
+def _as_columns(lines: Path, table: Path) -> None:
+    """Write labelled records as a table with one column a class."""
+    with table.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["label", *(f"prob_{name}" for name in CLASSES)])
+        for line in lines.read_text(encoding="utf-8").splitlines():
+            record = json.loads(line)
+            writer.writerow([record["label"], *record["probs"]])
+
+
+def ended(words: list[str]) -> list[str] | None:
+    """Return the words of a command so that it ends by itself; None where it would need a server or a terminal."""
+    if words[0] == "watch" and "--once" not in words:
+        return [*words, "--once"]
+    if words[0] == "run":
+        return [*words, "--config.check"]
+    return None if words[0] == "demo" else words

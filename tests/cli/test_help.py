@@ -1,0 +1,102 @@
+"""The help as a newcomer reads it: complete, and every example in it works."""
+
+import re
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from monitor.cli import make_parser
+from monitor.cli.parser import actions_of, commands_of, examples_of
+from tests.cli.examples import ended, prepare
+from tests.conftest import Ran
+
+PARSER = make_parser()
+COMMANDS = commands_of(PARSER)
+EXAMPLES = [example for one in (PARSER, *COMMANDS.values()) for example in examples_of(one)]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which the examples can be typed."""
+    found = tmp_path_factory.mktemp("help")
+    prepare(found)
+    return found
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_says_what_it_does_and_shows_an_example_of_itself(name: str, cpcmon: Callable[..., Ran]) -> None:
+    """And `cpcmon help NAME` prints the same as `cpcmon NAME --help`."""
+    command = COMMANDS[name]
+    assert (command.description or "").endswith(".")
+    assert examples_of(command)
+    assert {example.split()[1] for example in examples_of(command)} == {name}
+    shown = cpcmon(name, "--help")
+    assert shown.code == 0
+    assert cpcmon("help", name) == shown
+    for example in examples_of(command):
+        assert example in " ".join(shown.out.split()), "an example that is broken over lines cannot be copied"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_is_explained_with_its_default(name: str) -> None:
+    """In the help as it is printed, so that a formatter that forgets is noticed."""
+    printed = " ".join(COMMANDS[name].format_help().split())
+    for action in actions_of(COMMANDS[name]):
+        assert action.help, f"{action.dest}: no help"
+        if action.option_strings and action.nargs != 0 and action.default not in (None, [], ""):
+            start = printed.index((action.help % {"default": action.default}).split(" (")[0])
+            assert "(default: " in printed[start : start + len(action.help) + 200], action.dest
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_every_example_of_the_help_runs(
+    example: str, folder: Path, cpcmon: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The daemon is only asked to check its configuration; the demo, which would go on, is only parsed."""
+    monkeypatch.chdir(folder)
+    program, *words = shlex.split(example)
+    assert program == "cpcmon"
+    _, unknown = make_parser().parse_known_args(words)
+    assert unknown == []
+    if (ending := ended(words)) is not None:
+        ran = cpcmon(*ending)
+        assert ran.code == 0, ran.err
+        assert ran.out or (folder / words[-1]).stat().st_size
+
+
+def test_without_a_command_the_help_is_printed_with_a_hint(cpcmon: Callable[..., Ran]) -> None:
+    """On standard error, as every mistake, with every command and the exit codes."""
+    ran = cpcmon()
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.endswith("cpcmon: expected a command, found none; to see it at work: cpcmon demo\n")
+    assert all(re.search(rf"^    {name}\b", ran.err, re.MULTILINE) for name in COMMANDS)
+    assert re.findall(r"^  (\d+)  ", ran.err, re.MULTILINE) == ["0", "1", "2", "3", "130"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["estimat"], "found 'estimat'; did you mean estimate?"),
+        (["help", "estimat"], "found 'estimat'"),
+        (["estimate"], "cpcmon estimate: expected --reference, --input, found none"),
+        (
+            ["estimate", "--reference", "a", "--input", "b", "--widnow=5"],
+            "expected an option of this command, found '--widnow'; did you mean --window?",
+        ),
+        (["state", "a", "b"], "cpcmon state: expected no more words, found 'b'"),
+        (["state", "a", "--rejected", "few"], "--rejected: expected a whole number, found 'few'"),
+        (["state", "a", "--rejected"], "--rejected: expected one value after it, found none"),
+        (["completion", "csh"], "shell: expected one of bash, zsh, fish, found 'csh'"),
+        (["rules", "--config.fiel", "c"], "expected --config.file, found none"),
+    ],
+)
+def test_a_slip_of_the_fingers_is_one_sentence_and_where_to_read_on(
+    words: list[str], said: str, cpcmon: Callable[..., Ran]
+) -> None:
+    """What was expected, what was found, and what was probably meant; no screen of usage."""
+    ran = cpcmon(*words)
+    assert ran.code == 2
+    assert said in ran.err
+    assert len(ran.err.splitlines()) <= 2
