@@ -76,7 +76,7 @@ def from_bytes(where: str, raw: bytes) -> tuple[Document, str]:
     words = header.split(b" ") if len(header) < 200 else []
     if len(raw) > MAX_BYTES or len(words) != 3 or words[0] != _MAGIC.encode() or not words[1].isdigit():
         raise InvalidReference(
-            f"{where}: expected a file made by `cpcmon calibrate`, which starts with {_MAGIC!r}, found {raw[:24]!r}"
+            f"{where}: expected a file made by `cpcmon calibrate`, which starts with {_MAGIC!r}, found one that does not"
         )
     if int(words[1]) != FORMAT:
         raise InvalidReference(

@@ -83,8 +83,10 @@ def main(arguments: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
-        print(f"cpcmon: {error}", file=sys.stderr)
+        told = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
+        print(f"cpcmon: {told}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
+        print("cpcmon: interrupted", file=sys.stderr)
         return 130
     return code

@@ -6,7 +6,7 @@ from typing import Any
 
 from monitor.cli.inputs import add_input_options, check_output, read_batch
 from monitor.cli.progress import progress_bar
-from monitor.core.intervals import DEFAULT_LEVEL
+from monitor.core.intervals import DEFAULT_LEVEL, LEVELS
 from monitor.core.reference_summary import share_interval
 from monitor.errors import InvalidInput, UsageError
 from monitor.reference_file import Reference
@@ -40,7 +40,7 @@ examples:
         "--level",
         type=float,
         default=DEFAULT_LEVEL,
-        help=f"level of the intervals, between 0 and 1 (default: {DEFAULT_LEVEL})",
+        help=f"level of the intervals, from 0.5 to 0.99 (default: {DEFAULT_LEVEL})",
     )
     parser.add_argument("--labels", type=Path, metavar="FILE.npy", help="the true classes, for an NPY input")
     add_input_options(parser, labels=True)
@@ -52,6 +52,9 @@ def run(options: argparse.Namespace) -> int:
     check_output("--output", options.output, options.input)
     if not options.model.strip():
         raise UsageError("--model: expected a name, found none")
+    lowest, highest = LEVELS
+    if not lowest <= options.level <= highest:
+        raise UsageError(f"--level: expected a number from {lowest} to {highest}, found {options.level:g}")
     batch = read_batch(options, options.input, labels=options.labels)
     if batch.labels is None or len(batch.labels) == 0:
         raise InvalidInput(f"{options.input}: expected labelled records, found none")

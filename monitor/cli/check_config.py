@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from monitor.cli.progress import working
 from monitor.configuration.config import Config, Cron, ModelConfig, SourceConfig
 from monitor.configuration.number_kinds import Duration
 from monitor.configuration.partitions import FEW_PARTITIONS, feeds, partition_cost, room_for
@@ -41,7 +42,8 @@ def run(options: argparse.Namespace) -> int:
     try:
         config = read_config(options.file, cron_problem)
         check_targets(config)
-        loaded = load_models(config)
+        with working(f"opening the references of {len(config.models)} models"):
+            loaded = load_models(config)
     except CpcmonError as error:
         print(error, file=sys.stderr)
         return 2

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from monitor.cli.inputs import add_input_options, read_batch
+from monitor.cli.progress import working
 from monitor.core.calibration import WindowEstimate
 from monitor.core.ensemble import CONSENSUS
 from monitor.core.estimate import Estimate, PredictionSets, Result
@@ -64,7 +65,8 @@ def run(options: argparse.Namespace) -> int:
         print(f"{options.reference}: warning: {sentence}", file=sys.stderr)
     batch = read_batch(options, options.input, reference.classes)
     chosen = variants(doc_absolute=options.doc_absolute, empty_sets=options.empty_sets)
-    windows = list(estimate_windows(reference, batch.probabilities, options.window, chosen))
+    with working(f"estimating from {len(batch.probabilities):,} records"):
+        windows = list(estimate_windows(reference, batch.probabilities, options.window, chosen))
     if options.output == "json":
         objects = [as_object(window, reference.calibration.intervals.level) for window in windows]
         document = objects[0] if options.window is None else {"windows": objects}

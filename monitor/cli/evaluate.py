@@ -13,6 +13,7 @@ from typing import Any
 from monitor.cli.estimate import add_variant_options
 from monitor.cli.inputs import add_input_options, check_output, read_batch
 from monitor.cli.plot import check, draw
+from monitor.cli.progress import working
 from monitor.core.calibration import PAPER
 from monitor.core.ensemble import CONSENSUS
 from monitor.core.estimators import ESTIMATORS, EmptySets
@@ -74,10 +75,15 @@ def run(options: argparse.Namespace) -> int:
     for number, (source, target) in enumerate(pairs):
         if number < len(sources):  # one source for all targets is read once
             known = read_batch(options, source, labels=source_labels[number])
-        evaluations.append(evaluate(known, read_batch(options, target, known.classes, target_labels[number]), chosen))
+        wanted = read_batch(options, target, known.classes, target_labels[number])
+        with working(f"evaluating pair {number + 1} of {len(pairs)}"):
+            evaluations.append(evaluate(known, wanted, chosen))
     names = _PAPER_ROWS if options.paper else (*(member.name for member in ESTIMATORS), CONSENSUS)
     if options.plot:
-        draw(evaluations, names, options.plot, titles=[f"{source.name} → {target.name}" for source, target in pairs])
+        with working("drawing"):
+            draw(
+                evaluations, names, options.plot, titles=[f"{source.name} → {target.name}" for source, target in pairs]
+            )
     print(_FORMS[options.output](pairs, evaluations, rows(evaluations, names)), end="")
     return 0
 

@@ -5,6 +5,7 @@ import os
 import sys
 from pathlib import Path
 
+from monitor.cli.progress import working
 from monitor.decode.files import read_file
 from monitor.decode.records import Batch, Kind, Layout
 from monitor.errors import InvalidInput, UsageError
@@ -52,7 +53,8 @@ def read_batch(
         label_field=options.label_field if with_labels else None,
         classes=classes or _names(named),
     )
-    decoded = read_file(path, layout, labels=labels)
+    with working(f"reading {path}"):
+        decoded = read_file(path, layout, labels=labels)
     for hint in decoded.hints:
         print(f"{path}: {hint}", file=sys.stderr)
     bad = decoded.rejections

@@ -1,6 +1,7 @@
 """A progress bar for work that takes more than two seconds, on a terminal only."""
 
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -37,3 +38,31 @@ def progress_bar(what: str) -> Iterator[Progress]:
     finally:
         if shown:
             print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """Show how long something takes of which nobody knows how much is left; wipe it at the end.
+
+    By a thread: the work itself has no moment to say anything.
+    """
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield
+        return
+    done = threading.Event()
+
+    def show() -> None:
+        started, shown, wait = time.monotonic(), False, _PATIENCE_SECONDS
+        while not done.wait(wait):
+            shown, wait = True, 1.0
+            print(f"\r{what}, {time.monotonic() - started:.0f} s \033[K", end="", file=sys.stderr, flush=True)
+        if shown:
+            print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+    thread = threading.Thread(target=show, name="working", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from monitor.cli.inputs import check_output
 from monitor.cli.output_file import write_whole
 from monitor.configuration.reading import read_config
 from monitor.errors import UsageError
@@ -41,6 +42,8 @@ def run(options: argparse.Namespace) -> int:
         re.compile(options.job)
     except re.error as error:
         raise UsageError(f"--job: expected a regular expression, found {options.job!r} ({error})") from error
+    if options.output is not None:
+        check_output("--output", options.output, options.config)
     config = read_config(options.config, cron_problem=cron_problem)
     if not config.runbooks.startswith(("https://", "http://")):
         # The rules work, so it is no mistake; but who is woken by one would have a link that opens nothing.

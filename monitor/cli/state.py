@@ -8,13 +8,16 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from monitor.cli.progress import working
 from monitor.core.segments import name_of
 from monitor.decode.arrived import Pointer
 from monitor.errors import UsageError
 from monitor.sources.ledger import called, key_of
+from monitor.state.database import BACKUPS, NAME
 from monitor.state.folder import key_in
 from monitor.state.shard import told
 from monitor.state.store import State
+from monitor.state.window_table import StoredWindow
 
 _FILE = re.compile(r"file#[0-9a-f]{8}")
 
@@ -48,7 +51,13 @@ def run(options: argparse.Namespace) -> int:
         raise FileNotFoundError(f"{options.folder}: expected a state folder, found none")
     if options.files:
         return _list_files(options)
-    state = State.open(options.folder, allow_network=True, mend=False)
+    if not any((options.folder / name).exists() for name in (NAME, *BACKUPS)):
+        raise UsageError(
+            f"{options.folder}: expected the folder of `cpcmon watch --state`, or of storage.path in a configuration,"
+            f" found one without {NAME}"
+        )
+    with working(f"opening {options.folder}"):
+        state = State.open(options.folder, allow_network=True, mend=False)
     try:
         _show_windows(state)
         print("\ncounters")
@@ -68,12 +77,16 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _show_windows(state: State) -> None:
-    print("windows")
-    for window in state.windows():
-        model, segment = window.name
-        records = sum(len(one.chunk.at) for one in window.chunks)
-        times = f", newest {_clock(max(one.newest for one in window.chunks))}" if window.chunks else ""
-        print(f"  {told(model)} {name_of(segment)}: {records:,} records in {len(window.chunks):,} chunks{times}")
+    with working("reading the windows"):
+        lines = [_about(window) for window in state.windows()]
+    print("\n".join(["windows", *lines]))
+
+
+def _about(window: StoredWindow) -> str:
+    model, segment = window.name
+    records = sum(len(one.chunk.at) for one in window.chunks)
+    times = f", newest {_clock(max(one.newest for one in window.chunks))}" if window.chunks else ""
+    return f"  {told(model)} {name_of(segment)}: {records:,} records in {len(window.chunks):,} chunks{times}"
 
 
 def _list_files(options: argparse.Namespace) -> int:

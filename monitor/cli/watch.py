@@ -11,7 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from monitor.cli.progress import progress_bar
 from monitor.core.estimate import Estimate
+from monitor.core.intervals import Progress
 from monitor.core.segments import ALL, Segmentation, name_of
 from monitor.core.window import Bounds
 from monitor.decode.hints import ON_THE_COMMAND_LINE
@@ -115,6 +117,10 @@ def _add_input_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Watch until told to stop."""
     logging.basicConfig(stream=sys.stderr, format="%(levelname)s %(message)s", level=logging.INFO)
+    if options.inbox.is_file():
+        raise UsageError(
+            f"{options.inbox}: expected a directory to follow, found a file; for one file there is `cpcmon estimate`"
+        )
     models = _models(options)
     directory = _directory(options)
     fields = _fields(options, {name for model in models for name in model.format.segment_fields})
@@ -161,13 +167,22 @@ class _Watch:
 
     def run(self) -> None:
         """Go on until stopped, or until everything was read."""
+        with progress_bar("reading what is there") as progress:
+            self._run(progress)
+
+    def _run(self, progress: Progress) -> None:
         waited_for: str | None = None
+        most = 0
         while not self._stop.is_set():
             tick = self._ingestion.tick(time.time(), time.monotonic())
             if (waits := self._source.ready()) != waited_for:
                 waited_for = waits
                 print(f"{self._source.name}: {waits or 'found'}", file=sys.stderr)
             self._say_what_was_left_out(tick)
+            unread = self._ingestion.lags()[self._source.name].bytes
+            most = max(most, unread) if unread else 0
+            if most and (self._once or self._said_catching_up):
+                progress(1.0 - unread / most)
             if tick.records or tick.rejected:
                 if not self._is_catching_up() and not self._once:
                     self._answer()

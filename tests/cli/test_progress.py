@@ -3,13 +3,24 @@
 import io
 import os
 import pty
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stderr
+from contextlib import contextmanager, redirect_stderr, suppress
+from pathlib import Path
 
 import pytest
 
 from monitor.cli import progress
+from tests.cli.examples import prepare
+
+
+@pytest.fixture(scope="module")
+def example_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which every command can be typed."""
+    found = tmp_path_factory.mktemp("progress")
+    prepare(found)
+    return found
 
 
 @contextmanager
@@ -49,3 +60,58 @@ def test_a_pipe_sees_no_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     with progress.progress_bar("replaying") as show:
         show(0.5)
     assert written.getvalue() == ""
+
+
+# Patience is over at once, and a pause lets the thread that tells speak first, however short the work.
+SCRIPT = """
+import functools, sys, threading, time
+from monitor.cli import main, progress, watch
+# Little at once, so that a small file is read in several strokes.
+watch.DirectoryOptions = functools.partial(watch.DirectoryOptions, bytes_per_tick=65536)
+start = threading.Thread.start
+def start_and_rest(thread):
+    start(thread)
+    if thread.name == "working":
+        time.sleep(0.3)
+threading.Thread.start = start_and_rest
+progress._PATIENCE_SECONDS = 0.0
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("calibrate --input validation.csv --class-columns prob_* --model m --output m.ref", "reading validation.csv"),
+        (
+            "calibrate --input validation.csv --class-columns prob_* --model m --output m.ref",
+            "replaying the reference [",
+        ),
+        ("estimate --reference density.ref --input site_b.jsonl", "estimating from 2,000 records"),
+        ("evaluate --source validation.csv --target labelled.csv --class-columns prob_*", "evaluating pair 1 of 1"),
+        ("check-config config.yaml", "opening the references of 1 models"),
+        ("state state", "reading the windows"),
+        ("watch inbox --reference density.ref --state {fresh} --once", "reading what is there ["),
+    ],
+)
+def test_every_long_command_says_on_a_terminal_what_it_does_and_leaves_nothing_there(
+    words: str, said: str, example_folder: Path, tmp_path: Path
+) -> None:
+    """The real command, its standard error on a terminal; results go to a pipe and hold nothing of it."""
+    arguments = words.format(fresh=tmp_path / "state").split()
+    ours, theirs = pty.openpty()
+    shown = b""
+    with subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, *arguments], cwd=example_folder, stdout=subprocess.PIPE, stderr=theirs
+    ) as ran:
+        os.close(theirs)
+        with suppress(OSError):  # a terminal whose other end is gone
+            while part := os.read(ours, 65536):
+                shown += part
+        assert ran.stdout is not None
+        printed = ran.stdout.read()
+    os.close(ours)
+    assert ran.returncode == 0, shown
+    assert said in shown.decode()
+    assert b"\r\033[K" in shown
+    assert b"\033" not in printed
