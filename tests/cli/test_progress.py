@@ -64,10 +64,8 @@ def test_a_pipe_sees_no_bar(monkeypatch: pytest.MonkeyPatch) -> None:
 
 # Patience is over at once, and a pause lets the thread that tells speak first, however short the work.
 SCRIPT = """
-import functools, sys, threading, time
-from monitor.cli import main, progress, watch
-# Little at once, so that a small file is read in several strokes.
-watch.DirectoryOptions = functools.partial(watch.DirectoryOptions, bytes_per_tick=65536)
+import sys, threading, time
+from monitor.cli import main, progress
 start = threading.Thread.start
 def start_and_rest(thread):
     start(thread)
@@ -91,7 +89,6 @@ sys.exit(main())
         ("evaluate --source validation.csv --target labelled.csv --class-columns prob_*", "evaluating pair 1 of 1"),
         ("check-config config.yaml", "opening the references of 1 models"),
         ("state state", "reading the windows"),
-        ("watch inbox --reference density.ref --state {fresh} --once", "reading what is there ["),
     ],
 )
 def test_every_long_command_says_on_a_terminal_what_it_does_and_leaves_nothing_there(
