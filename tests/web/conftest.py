@@ -8,11 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from monitor.configuration.settings import HIDDEN, Setting
+from monitor.core.realised import Realised
+from monitor.reference_file import Reference
 from monitor.web.limits import WebLimits
 from monitor.web.messages import HTML, Page, Pages, Request, Response
 from monitor.web.server import WebServer
+from monitor.web.site import Site
+from tests.strategies import synthetic
 from tests.web.certificates import Authority, Pair
 from tests.web.clients import Client
+from tests.web.sample_reports import NOW, three_models
 
 
 def answer(request: Request) -> Response:
@@ -92,3 +98,27 @@ def taken_port() -> Iterator[int]:
     """A port on which somebody else listens."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         yield int(other.getsockname()[1])
+
+
+@pytest.fixture(scope="session")
+def reference() -> Reference:
+    """A reference of 300 records and three named classes."""
+    probabilities, labels = synthetic(300, 3, seed=1)
+    return Reference.calibrate(probabilities, labels, model="density", version="2.1", classes=("<script>", "b", "c"))
+
+
+@pytest.fixture
+def site(reference: Reference) -> Site:
+    """What a daemon with one reference would be asked for."""
+    name = next(iter(three_models()))
+    return Site(
+        reports=three_models,
+        healthy=lambda: (),
+        ready=lambda: (),
+        now=lambda: NOW,
+        version="1.2.3",
+        settings=lambda: (Setting("storage.path", "state", 3), Setting("a.url", HIDDEN, None)),
+        reference={"density": reference}.get,
+        realised=lambda model: (Realised(1.0, "all", 1000, 873),) if model == name else (),
+        realised_remark=lambda model: "realised: 2 lines could not be understood" if model == name else None,
+    )

@@ -7,41 +7,15 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from monitor.configuration.settings import HIDDEN, Setting
-from monitor.core.realised import Realised
 from monitor.core.reference_summary import share_interval
 from monitor.reference_file import Reference
 from monitor.web import api_configuration, api_realised, api_reference
 from monitor.web.pages import standard_pages
 from monitor.web.site import Site
-from tests.strategies import synthetic
 from tests.web.conftest import Serve
 from tests.web.sample_reports import NOW, three_models
 
 Document = Callable[[Site, Mapping[str, str]], bytes | None]
-
-
-@pytest.fixture(scope="module")
-def reference() -> Reference:
-    """A reference of 300 records and three named classes."""
-    probabilities, labels = synthetic(300, 3, seed=1)
-    return Reference.calibrate(probabilities, labels, model="density", version="2.1", classes=("<script>", "b", "c"))
-
-
-@pytest.fixture
-def site(reference: Reference) -> Site:
-    """What a daemon with one reference would be asked for."""
-    name = next(iter(three_models()))
-    return Site(
-        reports=three_models,
-        healthy=lambda: (),
-        ready=lambda: (),
-        now=lambda: NOW,
-        version="1.2.3",
-        settings=lambda: (Setting("storage.path", "state", 3), Setting("a.url", HIDDEN, None)),
-        reference={"density": reference}.get,
-        realised=lambda model: (Realised(1.0, "all", 1000, 873),) if model == name else (),
-        realised_remark=lambda model: "realised: 2 lines could not be understood" if model == name else None,
-    )
 
 
 def read(document: Document, site: Site, **query: str) -> dict[str, object]:

@@ -1,0 +1,80 @@
+"""What `docs/api.md` and `docs/realised.md` say is so."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from monitor.core.realised import Realised
+from monitor.realised_file import LONGEST_SEGMENT, MOST_BYTES, MOST_KEPT, RealisedFile
+from monitor.web import api_configuration, api_realised, api_reference
+from monitor.web.site import Site
+from tests.conftest import ROOT
+from tests.web.sample_reports import three_models
+
+API = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+REALISED = (ROOT / "docs" / "realised.md").read_text(encoding="utf-8")
+
+
+def _keys(title: str) -> set[str]:
+    (table,) = re.findall(rf"^\| of {title} \| what \|\n\|---\|---\|\n((?:\|.*\n)+)", API, re.MULTILINE)
+    return {key for row in table.splitlines() for key in re.findall(r"`(\w+)`", row.split("|")[1])}
+
+
+def _document(found: bytes | None) -> Any:
+    assert found is not None
+    return json.loads(found)
+
+
+def test_every_key_is_documented(site: Site) -> None:
+    """And none is documented that there is not."""
+    configuration = _document(api_configuration.document(site, {}))
+    reference = _document(api_reference.document(site, {"model": "density"}))
+    realised = _document(api_realised.document(site, {"model": next(iter(three_models()))}))
+    for title, one in {
+        "the configuration": configuration,
+        "a setting": configuration["settings"][0],
+        "a reference": reference,
+        "a class": reference["classes"][0],
+        "a bin": reference["reliability"][0],
+        "the file": realised,
+        "a realised accuracy": realised["realised"][0],
+    }.items():
+        assert _keys(title) == set(one), title
+    (row,) = re.findall(r"^\| `warnings` \|(.*)$", API, re.MULTILINE)
+    assert set(reference["warnings"][0]) == set(re.findall(r"`(\w+)`", row))
+
+
+def test_the_lines_on_the_page_are_understood(tmp_path: Path) -> None:
+    """All of them, as they stand there."""
+    (block,) = re.findall(r"```json\n(.*?)```", REALISED, re.DOTALL)
+    (tmp_path / "audit.jsonl").write_text(block)
+    told = RealisedFile(tmp_path / "audit.jsonl").read()
+    assert ([one.segment for one in told.accuracies], told.remark) == (["all", "site=A"], None)
+
+
+def test_the_limits_on_the_page_are_those_of_the_code() -> None:
+    """Three of them."""
+    assert f"the last {MOST_BYTES >> 20} MiB is read" in REALISED
+    assert f"the latest {MOST_KEPT:,} lines" in REALISED
+    assert f"at most {LONGEST_SEGMENT} characters" in REALISED
+
+
+def test_the_program_on_the_page_writes_lines_that_are_understood(tmp_path: Path) -> None:
+    """Of a table with three cases at two sites; a second week is added to the first."""
+    (program,) = re.findall(r"```python\n(.*?)```", REALISED, re.DOTALL)
+    (command,) = re.findall(r"```sh\n(python3 .*?)\n```", REALISED, re.DOTALL)
+    (tmp_path / "add_audit.py").write_text(program)
+    table = "made,site,predicted,label\n100,A,b,b\n300,A,b,c\n200,B,a,a\n"
+    (tmp_path / "week-46.csv").write_text(table)
+    words = [sys.executable, *command.split()[1:]]
+    subprocess.run(words, cwd=tmp_path, check=True)
+    expected = (Realised(200, "site=B", 1, 1), Realised(300, "all", 3, 2), Realised(300, "site=A", 2, 1))
+    told = RealisedFile(tmp_path / "density-audit.jsonl").read()
+    assert (told.accuracies, told.remark) == (expected, None)
+    (tmp_path / "week-46.csv").write_text(table.replace("00,", "000,"))
+    subprocess.run(words, cwd=tmp_path, check=True)
+    told = RealisedFile(tmp_path / "density-audit.jsonl").read()
+    assert (told.accuracies[:3], len(told.accuracies), told.remark) == (expected, 6, None)
