@@ -43,9 +43,9 @@ models:
     window: {{age: 7d}}
 notify:
   webhook: {{url: "https://a.example/{MARK}"}}
-  heartbeat: {{url_file: "{MARK}-beat"}}
+  heartbeat: {{url_file: "{MARK}-address"}}
 """
-"""A mark in every setting that is a secret, but for the webhook's url_file, which may not stand beside its url."""
+"""A mark in every setting that is a secret; url and url_file may not stand beside each other, so they change places."""
 
 
 def _is_secret(kind: Kind[object]) -> bool:
@@ -58,13 +58,14 @@ def _by_path(config: Config) -> dict[str, Setting]:
     return found
 
 
-@pytest.fixture
-def secretive(write: Write) -> Path:
-    """A configuration whose every secret holds the mark, and the files that it names."""
-    file = write(base=SECRETS)
+@pytest.fixture(params=["webhook", "heartbeat"])
+def secretive(request: pytest.FixtureRequest, write: Write) -> Path:
+    """A configuration whose every secret holds the mark, and the files that it names; the url is written in one place."""
+    swapped = SECRETS.replace("webhook", "?").replace("heartbeat", "webhook").replace("?", "heartbeat")
+    file = write(base=SECRETS if request.param == "webhook" else swapped)
     for name in ("kafka", "token", "password", "key"):
         (file.parent / f"{MARK}-{name}").write_text(f"{MARK}\n")
-    (file.parent / f"{MARK}-beat").write_text(f"https://a.example/{MARK}\n")
+    (file.parent / f"{MARK}-address").write_text(f"https://a.example/{MARK}\n")
     return file
 
 
@@ -180,7 +181,8 @@ def test_every_secret_is_hidden(secretive: Path) -> None:
     assert MARK not in repr(config.settings)
     names = {re.sub(r"\[\d+\]", "[]", path) for path in listed}
     missing = {path.replace("[kafka]", "[]") for path, some in asked().items() if _secrets_of(some)} - names
-    assert missing == {"notify.webhook.url_file", "notify.heartbeat.url"}, "the mark stands in all others"
+    url, file = ("webhook", "heartbeat") if "notify.webhook.url" in listed else ("heartbeat", "webhook")
+    assert missing == {f"notify.{url}.url_file", f"notify.{file}.url"}, "the mark stands in all others"
 
 
 def _secrets_of(some: list[Asked]) -> bool:
@@ -227,5 +229,5 @@ def test_check_config_shows_no_secret(cpcmon: Callable[..., Ran], secretive: Pat
     """In all that it prints."""
     ran = cpcmon("check-config", "--show", secretive)
     assert ran.code == 0
-    assert f"notify.webhook.url: {HIDDEN}" in ran.out
+    assert ran.out.count(f": {HIDDEN} ") == SECRETS.count(MARK)
     assert MARK not in ran.out + ran.err
