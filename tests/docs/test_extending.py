@@ -12,7 +12,7 @@ import pytest
 from monitor.reference_file import Reference
 from tests.conftest import ROOT
 from tests.daemon.process import running
-from tests.docs.pages import PAGES
+from tests.docs.markdown import PAGES
 from tests.strategies import synthetic
 
 PAGE = PAGES["docs/extending.md"].text

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from tests.conftest import ROOT
-from tests.docs.pages import PAGES
+from tests.docs.markdown import PAGES
 
 _NUMBER = r"(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?"
 _FIGURE = re.compile(rf"(?<![\w.,-])({_NUMBER})(%| times| points| records a second| windows of {_NUMBER})(?!\w)")

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from tests.conftest import ROOT
-from tests.docs.pages import PAGES, Page
+from tests.docs.markdown import PAGES, Page
 
 _OURS = re.compile(r"(?:monitor|tests|deploy|docs|benchmarks)/[\w/.*{},-]*\w")
 _EXAMPLES = {"monitor/sources/journal.py", "monitor/configuration/journal_source.py"}

@@ -1,20 +1,16 @@
-"""Series, flags and settings that a page names are there, and mean what it says."""
+"""Series and settings that a page names are there."""
 
 import re
-import shlex
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from monitor.configuration.reading import read_config
-from tests.conftest import Ran
-from tests.docs.pages import PAGES
+from tests.docs.markdown import PAGES
 
 _SERIES = re.compile(r"(?<![\w/.:-])cpcmon_[a-z0-9_]+(?![\w*…])")
-_COMMANDS = ("calibrate", "estimate", "evaluate", "run", "check-config", "rules", "watch", "state", "demo")
-_COMMAND = re.compile(rf"(?<![\w/.-])cpcmon (?:{'|'.join(_COMMANDS)})\b[^|;&`\n]*")
 _WHOLE = """\
 storage: {{path: state}}
 sources:
@@ -41,38 +37,6 @@ def test_every_series_that_a_page_names_is_on_the_page_of_metrics(name: str) -> 
     """That page is compared with the daemon's own by another test. A star or dots stand for several."""
     named = {found for found in _SERIES.findall(PAGES[name].text) if not found.endswith("_")}
     assert named - _series() == set()
-
-
-def _commands(text: str) -> Iterator[str]:
-    for command in _COMMAND.findall(text.replace("\\\n", " ")):
-        yield command.partition("#")[0].strip()
-
-
-@pytest.fixture
-def flags(cpcmon: Callable[..., Ran]) -> dict[str, set[str]]:
-    """The flags of each command, as its help has them."""
-    found = {}
-    for command in _COMMANDS:
-        helped = cpcmon(command, "--help")
-        assert helped.code == 0, command
-        found[command] = set(re.findall(r"(?<![\w-])--[a-z][\w.-]*\w", helped.out))
-    return found
-
-
-def test_every_flag_after_a_command_of_ours_is_one_of_its_flags(flags: dict[str, set[str]]) -> None:
-    """In code blocks and in backticks, of every page."""
-    commands = [(name, command) for name, page in PAGES.items() for command in _commands(page.text)]
-    assert len(commands) > 40, "the pattern has gone blind"
-    wrong = []
-    for name, command in commands:
-        try:
-            words = shlex.split(command)
-        except ValueError:  # a quotation that goes on in the next line
-            words = command.split()
-        verb = words[1].rstrip(".,:)")
-        given = {word.partition("=")[0] for word in words if re.match(r"--[a-z]", word)}
-        wrong += [f"{name}: cpcmon {verb} {flag}" for flag in sorted(given - flags[verb])]
-    assert wrong == []
 
 
 def _settings() -> Iterator[tuple[str, str]]:

@@ -8,7 +8,7 @@ import pytest
 
 from monitor.core.window_state import WindowState
 from tests.conftest import ROOT
-from tests.docs.pages import PAGES
+from tests.docs.markdown import PAGES
 
 PAGE = PAGES["docs/troubleshooting.md"]
 ROWS = re.findall(r"^\| (?!symptom|state|---)(.+?) \| (.+) \| (.+) \|$", PAGE.text, re.MULTILINE)
