@@ -48,6 +48,8 @@ def _settings() -> Iterator[tuple[str, str]]:
             if top == {"sources"}:
                 whole = _WHOLE.format(source="", model="")
                 yield name, block + whole[: whole.index("sources:")] + whole[whole.index("models:") :]
+            elif top == {"models"}:
+                yield name, _WHOLE.format(source="", model="").partition("models:")[0] + block
             elif top == {"fields"}:
                 yield name, _WHOLE.format(source=indented, model="")
             elif top == {"alerts"}:
