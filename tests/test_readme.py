@@ -7,8 +7,6 @@ import time
 from pathlib import Path
 from urllib.request import urlopen
 
-import pytest
-
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -78,14 +76,3 @@ def test_the_readme_names_both_commands() -> None:
     targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE)
     assert {"run", "test", "lint", "bench", "clean"} <= set(targets)
     assert "`make test`" in README
-
-
-@pytest.mark.parametrize(
-    "page", ["README.md", "CONTRIBUTING.md", *(str(p.relative_to(ROOT)) for p in ROOT.glob("docs/**/*.md"))]
-)
-def test_every_path_a_page_names_exists(page: str) -> None:
-    """Links, and paths in backticks that start in our tree."""
-    text = (ROOT / page).read_text(encoding="utf-8")
-    links = [(ROOT / page).parent / link for link in re.findall(r"\]\(([^)#:]+)\)", text)]
-    paths = [ROOT / path for path in re.findall(r"`((?:monitor|tests|docs|benchmarks)/[\w/.-]+)`", text)]
-    assert [str(path) for path in [*links, *paths] if not path.exists() and "your_" not in path.name] == []

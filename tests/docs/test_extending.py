@@ -1,0 +1,100 @@
+"""The source that `docs/extending.md` adds is really added, from the page, and works."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from monitor.reference_file import Reference
+from tests.conftest import ROOT
+from tests.daemon.process import running
+from tests.docs.markdown import PAGES
+from tests.strategies import synthetic
+
+PAGE = PAGES["docs/extending.md"].text
+_NEW = re.compile(r"^`(monitor/[\w/]+\.py)`:\n\n```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_STEP = re.compile(r"`(monitor/[\w/]+\.py)`|^```diff\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_RECORDS = 300
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A copy of the package with everything that the page adds."""
+    folder = tmp_path / "tree"
+    shutil.copytree(ROOT / "monitor", folder / "monitor", ignore=shutil.ignore_patterns("__pycache__"))
+    for path, text in _NEW.findall(PAGE):
+        assert not (folder / path).exists(), path
+        (folder / path).write_text(text, encoding="utf-8")
+    for path, change in _changes():
+        file = folder / path
+        before = "".join(line[1:] for line in change if line[0] in " -")
+        after = "".join(line[1:] for line in change if line[0] in " +")
+        text = file.read_text(encoding="utf-8")
+        assert text.count(before) == 1, f"{path} has no such place, or several:\n{before}"
+        file.write_text(text.replace(before, after), encoding="utf-8")
+    return folder
+
+
+def _changes() -> list[tuple[str, list[str]]]:
+    """Return each change, with the file that was named last before it."""
+    found, path = [], ""
+    for named, change in _STEP.findall(PAGE.partition("### 3. The lines")[2].partition("\n### ")[0]):
+        path = named or path
+        if change:
+            found.append((path, change.splitlines(keepends=True)))
+    return found
+
+
+def test_the_page_says_how_many_files_and_places_there_are() -> None:
+    """Two files, and four places; who brings it down corrects the page."""
+    assert len(_NEW.findall(PAGE)) == 2
+    assert len({path for path, _ in _changes()}) == 4
+
+
+def test_the_source_passes_the_checks_by_the_test_on_the_page(tree: Path, tmp_path: Path) -> None:
+    """In a process that imports the copy."""
+    (test,) = re.findall(r"^```python\n(def test_.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    script = "\n".join([
+        "from pathlib import Path",
+        "from monitor.decode.messages import MessageDecoder",
+        "from monitor.decode.record_format import ModelFormat",
+        "from monitor.sources.journal import JournalOptions, JournalSource",
+        "from monitor.testing_sources import check_source",
+        test,
+        f"test_the_journal_keeps_the_contract(Path({str(tmp_path)!r}))",
+        "import monitor; print(monitor.__file__)",
+    ])  # fmt: skip
+    ran = subprocess.run([sys.executable, "-c", script], cwd=tree, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.strip() == str(tree / "monitor" / "__init__.py")
+
+
+def test_the_daemon_reads_from_it(tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a configuration that names its type; a setting that it does not know is a mistake as anywhere."""
+    probabilities, labels = synthetic(_RECORDS, 3, seed=1)
+    Reference.calibrate(probabilities, labels, model="density").save(tmp_path / "density.ref")
+    with (tmp_path / "journal.jsonl").open("w") as file:
+        file.writelines(json.dumps({"probs": [float(p) for p in row]}) + "\n" for row in probabilities)
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        "storage: {path: state}\n"
+        "sources: [{name: lab, type: journal, path: journal.jsonl}]\n"
+        "models: [{name: density, reference: density.ref, evaluate: {every: 1s}}]\n"
+    )
+    monkeypatch.chdir(tree)
+    check = [sys.executable, "-m", "monitor", "check-config", str(config)]
+    checked = subprocess.run(check, cwd=tree, capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stderr
+    assert "source lab: journal " in checked.stdout
+    with running(config) as process:
+        process.wait_for('cpcmon_records_total{model="density",source="lab"}', float(_RECORDS))
+        process.wait_for('cpcmon_estimate_valid{model="density",segment="all"}', 1.0)
+        assert process.stop() == 0
+    config.write_text(config.read_text().replace("path: journal.jsonl", "path: journal.jsonl, pattern: x"))
+    refused = subprocess.run(check, cwd=tree, capture_output=True, text=True, check=False)
+    assert refused.returncode == 2
+    assert "pattern" in refused.stderr

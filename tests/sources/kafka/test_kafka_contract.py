@@ -1,0 +1,26 @@
+"""What every source must do, asked of a member of a consumer group."""
+
+import json
+
+from monitor.sources.kafka import KafkaSource
+from monitor.sources.kafka_options import KafkaOptions, Start
+from monitor.testing_sources import check_source
+from tests.kafka.producing import Writer
+from tests.kafka.topics import Topics, unique
+from tests.sources.kafka.member import decoder
+
+PRIVATE = "ZZPATIENT"
+
+
+def test_a_member_of_a_group_keeps_the_contract(kafka: Topics) -> None:
+    """Read, roll back, commit, crash, resume: the position is in the state, not in the cluster."""
+    topic = kafka.create_topic()
+    writer = Writer(kafka.bootstrap, topic)
+    options = KafkaOptions((kafka.bootstrap,), unique("group"), topics=(topic,), start=Start.EARLIEST)
+    record = json.dumps({"probs": [0.5, 0.25, 0.25], "id": PRIVATE}).encode()
+    check_source(
+        lambda: KafkaSource("outputs", options, decoder()),
+        lambda count: writer.write([record] * count),
+        never_told=PRIVATE,
+        patience_seconds=60.0,
+    )

@@ -1,0 +1,79 @@
+"""What every source must do, asked of those we have; and the checks themselves, which must see what is wrong."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from monitor.decode.record_format import ModelFormat
+from monitor.decode.stream import StreamDecoder
+from monitor.sources.base import Delivery, Source
+from monitor.sources.directory import DirectorySource
+from monitor.sources.options import DirectoryOptions
+from monitor.testing_sources import check_source
+
+KEY = b"0123456789abcdef"
+PRIVATE = "ZZPATIENT"
+
+
+@pytest.fixture
+def put(tmp_path: Path) -> Callable[[int], None]:
+    """Append records to a file whose name, like their ids, is nobody's business."""
+
+    def append(count: int) -> None:
+        with (tmp_path / f"{PRIVATE}.jsonl").open("a") as file:
+            file.writelines(json.dumps({"probs": [0.5, 0.25, 0.25], "id": PRIVATE}) + "\n" for _ in range(count))
+
+    return append
+
+
+def _directory(folder: Path) -> DirectorySource:
+    decoder = StreamDecoder([ModelFormat("density", ("a", "b", "c"))], hash_key=KEY)
+    return DirectorySource("results", DirectoryOptions(folder), decoder, key=KEY)
+
+
+def test_the_watched_directory_keeps_the_contract(tmp_path: Path, put: Callable[[int], None]) -> None:
+    """Read, roll back, commit, crash, resume."""
+    check_source(lambda: _directory(tmp_path), put, never_told=PRIVATE)
+
+
+class _Faulty(DirectorySource):
+    """A source with one fault."""
+
+    def __init__(self, folder: Path, fault: str) -> None:
+        decoder = StreamDecoder([ModelFormat("density", ("a", "b", "c"))], hash_key=KEY)
+        super().__init__("results", DirectoryOptions(folder), decoder, key=KEY)
+        self.fault = fault
+
+    def restore(self, positions: Mapping[bytes, bytes]) -> None:
+        super().restore({} if self.fault == "forgets" else positions)
+
+    def roll_back(self) -> None:
+        if self.fault != "moves on":
+            super().roll_back()
+
+    def poll(self, now: float) -> Iterator[Delivery]:  # type: ignore[override]
+        for one in super().poll(now):
+            more: dict[str, Any] = {"tells": {"origin": f"{PRIVATE}.jsonl"}, "has no place": {"positions": {}}}
+            yield Delivery(**{name: getattr(one, name) for name in Delivery.__slots__} | more.get(self.fault, {}))
+
+
+@pytest.mark.parametrize(
+    ("fault", "claim"),
+    [
+        ("forgets", "after a crash it reads on"),
+        ("moves on", "what could not be committed is delivered again"),
+        ("tells", "neither a file's name"),
+        ("has no place", "records come with the position"),
+    ],
+)
+def test_a_source_with_a_fault_is_found_out(tmp_path: Path, put: Callable[[int], None], fault: str, claim: str) -> None:
+    """Each of the claims can fail."""
+
+    def make() -> Source:
+        return _Faulty(tmp_path, fault)
+
+    with pytest.raises(AssertionError, match=claim):
+        check_source(make, put, never_told=PRIVATE, patience_seconds=0.5)
