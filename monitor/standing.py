@@ -1,11 +1,14 @@
 """How the daemon stands: what its pages and its metrics are told. Asked on the web server's threads."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
 
 from monitor.clocks import moment
 from monitor.configuration.config import Config
+from monitor.decode.arrived import Pointer
+from monitor.history import History
 from monitor.outward import Outward
 from monitor.progress import Progress
 from monitor.sinks.status import status_document
@@ -13,7 +16,7 @@ from monitor.sources.base import Lag, Source
 from monitor.sources.kafka import KafkaSource
 from monitor.state.store import State
 from monitor.telemetry import DaemonFacts, HttpFacts, KafkaFacts, SourceFacts
-from monitor.web.site import Site
+from monitor.web.site import RefusedRecord, Rejects, Site, SourceView
 from monitor.work import Work
 
 
@@ -26,6 +29,7 @@ class Standing:
     progress: Progress = field(default_factory=Progress)
     busy: str | None = "starting"
     """What keeps it from being ready: starting, reloading, stopping."""
+    history: History = field(default_factory=History)
     work: Work | None = None
     state: State | None = None
 
@@ -71,7 +75,39 @@ class Standing:
             ready=self.not_ready,
             now=lambda: moment().now,
             version=version("cpcmon"),
+            history=self.history.series,
+            sources=self.sources,
+            rejects=self.rejects,
         )
+
+    def sources(self) -> list[SourceView]:
+        """Return how each source is; none while nothing is at work."""
+        work = self.work
+        if work is None:
+            return []
+        ingestion = work.ingestion
+        lags, counters = ingestion.lags(), ingestion.counters
+        return [
+            SourceView(
+                source.name,
+                "kafka" if isinstance(source, KafkaSource) else "directory",
+                source.ready(),
+                lags.get(source.name, Lag()),
+                _counted(counters, "records_total", source.name),
+                _counted(counters, "records_rejected_total", source.name),
+                len(source.owned) if isinstance(source, KafkaSource) else None,
+            )
+            for source in ingestion.sources
+        ]
+
+    def rejects(self) -> Rejects:
+        """Return what was refused; nothing while nothing is at work."""
+        work = self.work
+        if work is None:
+            return Rejects()
+        counters = work.ingestion.counters.items()
+        counts = {(key[1], key[2]): count for key, count in counters if key[0] == "records_rejected_total" and count}
+        return Rejects(counts, [_refused_record(*one) for one in work.ingestion.refused()])
 
     def facts(self, http: HttpFacts) -> DaemonFacts:
         """Return what the metrics page says of the daemon itself."""
@@ -100,6 +136,24 @@ class Standing:
             heartbeat=self.outward.heartbeat_facts(),
             config=self.config,
         )
+
+
+def _counted(counters: Mapping[tuple[str, ...], int], name: str, source: str) -> int:
+    return sum(count for key, count in counters.items() if key[:2] == (name, source))
+
+
+def _refused_record(at: float, source: str, origin: str, pointer: Pointer) -> RefusedRecord:
+    return RefusedRecord(
+        at,
+        source,
+        origin,
+        str(pointer.reason),
+        pointer.number,
+        pointer.offset,
+        pointer.length,
+        pointer.digest,
+        pointer.shape,
+    )
 
 
 def _kafka_facts(source: Source) -> KafkaFacts | None:
