@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
+from typing import Any
 
 from monitor.clocks import moment
 from monitor.configuration.config import Config
@@ -64,6 +65,7 @@ class Standing:
             "config_digest": self.config.digest,
             "ready": not problems,
             "problems": [*self.unhealthy(), *problems],
+            "sources": [source_document(source) for source in self.sources()],
         }
         return status_document(self.outward.reports(), facts)
 
@@ -136,6 +138,23 @@ class Standing:
             heartbeat=self.outward.heartbeat_facts(),
             config=self.config,
         )
+
+
+def source_document(source: SourceView) -> dict[str, Any]:
+    """Return a source as `/api/v1/status` says it."""
+    return {
+        "source": source.name,
+        "type": source.kind,
+        "ready": source.waits_for is None,
+        "waits_for": source.waits_for,
+        "unread_bytes": source.lag.bytes,
+        "unread_files": source.lag.files,
+        "oldest_unread_at": source.lag.oldest_unread,
+        "rebuilding": source.lag.rebuilding,
+        "records": source.records,
+        "rejected": source.rejected,
+        "partitions": source.partitions,
+    }
 
 
 def _counted(counters: Mapping[tuple[str, ...], int], name: str, source: str) -> int:
