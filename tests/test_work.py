@@ -129,6 +129,7 @@ def test_an_evaluation_that_raises_takes_its_numbers_back_and_is_tried_again(
     assert (whole.state, dict(whole.results), whole.records) == (WindowState.ERROR, {}, 400)
     assert all(alert.held for alert in whole.alerts)
     assert taken_back.at == site.published[-1].at
+    assert whole.state_since == site.clock().now
     before = len(site.published)
     monkeypatch.setattr(type(site.monitor.evaluator), "evaluate", evaluate)
     wait_for(lambda: len(site.published) > before)
