@@ -37,7 +37,7 @@ class History:
             else:
                 found.setdefault(row.model, []).append(row)
         if unreadable:
-            log.warning("%d points of the history cannot be read: it has gaps there", unreadable)
+            log.warning("history has gaps: rows that cannot be read: %d", unreadable)
         with self._lock:
             self._strangers = bool(unreadable)
             for name, some in found.items():

@@ -212,7 +212,7 @@ def test_a_damaged_row_is_a_gap_and_never_a_reason_to_refuse_the_database(
     again = History()
     again.restore(state.history())
     assert points(again) == [0.0, 2 / 8, 3 / 8]
-    assert "1 points of the history cannot be read" in caplog.text
+    assert "rows that cannot be read: 1" in caplog.text
     again.configured(["density"])
     again.note(report(0.75), START + 4)
     write(state, again)
