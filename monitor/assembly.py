@@ -13,6 +13,7 @@ from monitor.decode.messages import MessageDecoder
 from monitor.decode.record_format import ModelFormat
 from monitor.decode.stream import StreamDecoder
 from monitor.evaluation import Evaluator, key_of
+from monitor.history import History
 from monitor.pipeline import Ingestion
 from monitor.reference_file import Reference
 from monitor.sources.apart import identity_of
@@ -46,11 +47,16 @@ def formats(source: SourceConfig, models: Sequence[ModelOptions]) -> list[ModelF
 
 
 def assemble(
-    config: Config, references: References, state: State, unwritten: Mapping[str, bytes | None] = _NOTHING
+    config: Config,
+    references: References,
+    state: State,
+    unwritten: Mapping[str, bytes | None] = _NOTHING,
+    history: History | None = None,
 ) -> Assembly:
     """Build the parts. Nothing is read or started yet.
 
-    `unwritten` is what the parts of before wanted to be kept, where the disk had no room for it.
+    `unwritten` is what the parts of before wanted to be kept, where the disk had no room for it; `history` is written
+    with what the parts write.
     """
     models = _with_reference(config, references)
     fingerprint = _fingerprint(models)
@@ -60,7 +66,7 @@ def assemble(
         for source in config.sources
         if (expected := formats(source, models))
     ]
-    ingestion = Ingestion(state, [WatchedModel(model) for model in models], sources, config.ingest)
+    ingestion = Ingestion(state, [WatchedModel(model) for model in models], sources, config.ingest, history)
     for name, value in unwritten.items():
         ingestion.keep(name, value)
     kept = {**state.kept(), **unwritten}

@@ -120,6 +120,7 @@ class Daemon:
             self._server.start()
             try:
                 self._standing.state = state
+                self._standing.history.restore(state.history())
                 self._stop_when_told()
                 self._serve(state)
             finally:
@@ -199,7 +200,7 @@ class Daemon:
     def _begin(self, state: State, config: Config, references: References) -> None:
         """Put a configuration to work."""
         standing = self._standing
-        assembly = assemble(config, references, state, self._unwritten)
+        assembly = assemble(config, references, state, self._unwritten, standing.history)
         for remark in config.remarks:
             log.warning("%s", remark)
         self._telemetry.configured(list(references))
@@ -211,7 +212,7 @@ class Daemon:
             self._telemetry,
             standing.progress,
             publish=lambda report: self._publish(report, assembly.ingestion),
-            retract=standing.outward.retract,
+            retract=self._retract,
             failed=lambda error: self._wishes.put(_Failed(error)),
             shown=standing.outward.reports(),
         )
@@ -219,10 +220,18 @@ class Daemon:
         standing.work = work
         work.start()
         standing.config, standing.references, self._references = config, references, references
+        # Not before it works: a configuration that is taken back must not have cost a model its history.
+        standing.history.configured(references)
 
     def _publish(self, report: ModelReport, ingestion: Ingestion) -> None:
         self._standing.outward.publish(report)
+        self._standing.history.note(report, report.at)
         self._keep_told(ingestion)
+
+    def _retract(self, report: ModelReport) -> None:
+        self._standing.outward.retract(report)
+        # Its numbers end here, and not where the line would be drawn to by the next ones.
+        self._standing.history.note(report, moment().now)
 
     def _keep_told(self, ingestion: Ingestion) -> None:
         """Write down what the webhook has delivered: a message that waits when we are killed is sent after the start."""

@@ -68,6 +68,8 @@ class Evaluator:
     _versions: Versions = field(init=False)
     _counted: tuple[int, int] | None = None
     _last: float | None = None
+    retracted_at: float | None = None
+    """When the last report was taken back, set by whoever did: its windows have been in error since."""
 
     def __post_init__(self) -> None:
         """Begin to count versions."""
@@ -109,8 +111,9 @@ class Evaluator:
         the machine sleeps: alerts wait by it, since nobody could have sent anything meanwhile.
         """
         began = time.perf_counter()
+        self._take_back()
         if self.reference is None:
-            return ModelReport(self.name, now, time.perf_counter() - began, None, self._unjudged())
+            return ModelReport(self.name, now, time.perf_counter() - began, None, self._unjudged(now))
         taken = self.snapshots.snapshot(self.name, now, running)
         self._count_versions(taken)
         look = replace(taken.input, degraded=self._degraded(taken.input, self.reference))
@@ -121,7 +124,7 @@ class Evaluator:
         for segment, window in taken.windows.items():
             view = _Look(window, taken.catching_up, self._versions.mismatch, look, now, running, elapsed)
             segments.append(self._judge(segment, view, self.reference, errors))
-        segments += self._missing(taken)
+        segments += self._missing(taken, now)
         return ModelReport(
             self.name,
             now,
@@ -134,14 +137,21 @@ class Evaluator:
             self.config.minimum_records,
         )
 
-    def _missing(self, taken: ModelSnapshot) -> list[SegmentReport]:
+    def _take_back(self) -> None:
+        """Remember windows as they were shown, where their numbers were taken back since the last evaluation."""
+        at, self.retracted_at = self.retracted_at, None
+        if at is not None:
+            for kept in (*self._absent.values(), *(watched.kept for watched in self._windows.values())):
+                kept.is_in(WindowState.ERROR, at)
+
+    def _missing(self, taken: ModelSnapshot, now: float) -> list[SegmentReport]:
         """Return windows that are remembered and not there, held until it is known that they will not come."""
         for segment in self._windows.keys() - taken.windows.keys():
             self._absent[segment] = self._windows.pop(segment).kept
         most = self.config.segmentation.most_segments if taken.catching_up else 0
         for segment in list(self._absent)[: max(0, len(self._absent) - most)]:
             del self._absent[segment]
-        return [self._held(kept, WindowState.CATCHING_UP) for kept in self._absent.values()]
+        return [self._held(kept, WindowState.CATCHING_UP, now) for kept in self._absent.values()]
 
     def not_evaluated(self) -> ModelReport:
         """Return what is known before the first evaluation, should that fail: what fired before the start is held."""
@@ -149,16 +159,19 @@ class Evaluator:
         kept = (self._absent.get(segment) or Remembered(segment) for segment in segments)
         return ModelReport(self.name, 0.0, 0.0, None, tuple(self._held(one, WindowState.ERROR) for one in kept))
 
-    def _unjudged(self) -> tuple[SegmentReport, ...]:
+    def _unjudged(self, now: float) -> tuple[SegmentReport, ...]:
         """Return windows of a model without a reference; what fired when it still had one is held."""
         for segment in {ALL: None, **dict.fromkeys(self._absent)}:
             self._windows.setdefault(segment, _Watched(self._absent.get(segment) or Remembered(segment)))
-        return tuple(self._held(watched.kept, WindowState.NO_REFERENCE) for watched in self._windows.values())
+        return tuple(self._held(watched.kept, WindowState.NO_REFERENCE, now) for watched in self._windows.values())
 
-    def _held(self, kept: Remembered, state: WindowState) -> SegmentReport:
-        """Return a window of which nothing is known but what was remembered."""
+    def _held(self, kept: Remembered, state: WindowState, now: float | None = None) -> SegmentReport:
+        """Return a window of which nothing is known but what was remembered; `now` where it is evaluated."""
         alerts = self._statuses(kept, Facts(state, 0, 0, 0.0, 0.0, {}))
-        return SegmentReport(kept.segment, 0, state, last_valid_at=kept.last_valid_at, alerts=alerts)
+        if now is not None:
+            kept.is_in(state, now)
+        since = None if now is None else kept.state_since
+        return SegmentReport(kept.segment, 0, state, last_valid_at=kept.last_valid_at, alerts=alerts, state_since=since)
 
     def _statuses(self, kept: Remembered, facts: Facts) -> tuple[AlertStatus, ...]:
         """Return all alerts of a window as they are, none of which can be judged."""
@@ -187,6 +200,7 @@ class Evaluator:
             report = self._estimated(report, window, errors, fresh=not stale)
         if report.state is WindowState.OK:
             kept.last_valid_at = look.now
+        kept.is_in(report.state, look.now)
         facts = Facts(
             report.state,
             records,
@@ -200,7 +214,7 @@ class Evaluator:
             reference.calibration.accuracy,
         )
         alerts = self._alerts(kept, facts, name_of(segment), look.now)
-        return replace(report, last_valid_at=kept.last_valid_at, alerts=alerts)
+        return replace(report, last_valid_at=kept.last_valid_at, alerts=alerts, state_since=kept.state_since)
 
     def _watched(self, segment: Segment, look: "_Look") -> _Watched:
         if segment not in self._windows:

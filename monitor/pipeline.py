@@ -6,10 +6,10 @@ loses nothing and counts nothing twice: before the commit the same records are r
 
 import logging
 import threading
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from monitor.arrivals import Arrivals
@@ -17,13 +17,14 @@ from monitor.core.report import InputFacts
 from monitor.core.segments import Segment
 from monitor.core.totals import WindowTotals
 from monitor.errors import StatePaused
+from monitor.history import History
 from monitor.holdings import Holdings, by_segment, together
 from monitor.ingest_batch import Counts, Group, ModelBatch, count, looked_at, model_batches
 from monitor.pause import RETRY_SECONDS, Pause
 from monitor.restore import restore, restore_shard
 from monitor.snapshot import ModelSnapshot, WindowSnapshot
 from monitor.sources.base import Delivery, Lag, Source
-from monitor.state.change import Change, WindowName
+from monitor.state.change import Change, Refused, WindowName
 from monitor.state.rejected_file import RejectedFile
 from monitor.state.shard import COMMON, Shard
 from monitor.state.store import State
@@ -36,6 +37,9 @@ _NOTHING: Mapping[tuple[str, ...], int] = MappingProxyType({})
 
 _MERGED_BATCHES = 1_000
 """Batches of id hashes that become one: a trickle of records would otherwise leave a row for each."""
+
+MOST_SHOWN = 300
+"""Refused records whose places are in memory, for the page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,7 @@ class Ingestion:
         models: Sequence[WatchedModel],
         sources: Sequence[Source],
         options: IngestOptions | None = None,
+        history: History | None = None,
     ) -> None:
         self._state = state
         self._models = {model.name: model for model in models}
@@ -99,6 +104,8 @@ class Ingestion:
         self._unread = Unread(limits.catching_up_bytes, limits.catching_up_files, limits.catching_up_age_seconds)
         self._arrivals = Arrivals()
         self._to_keep: dict[str, bytes | None] = {}
+        self._history = history or History()
+        self._latest_refused = deque(map(_without_content, state.rejected(MOST_SHOWN)), MOST_SHOWN)
         self._monotonic = 0.0
         self._pause = Pause()
         self._next_backup: float | None = None
@@ -124,6 +131,11 @@ class Ingestion:
         """Everything counted since the state was made, by name and labels; may be asked by any thread."""
         with self._lock:
             return self._counters.copy()
+
+    def refused(self) -> list[Refused]:
+        """Return where the latest refused records stand, newest first, without what they say; may be asked by any thread."""
+        with self._lock:
+            return list(reversed(self._latest_refused))
 
     @property
     def last_commit_at(self) -> float | None:
@@ -274,7 +286,7 @@ class Ingestion:
         with self._lock:
             silent = [(model, model.windows.silent(now)) for model in self.holdings]
         change.forgotten = [(model.stored_as, segment) for model, segments in silent for segment in segments]
-        if not change.forgotten and not self._to_keep:
+        if not change.forgotten and not self._to_keep and not self._history.unwritten():
             return 0
         self._commit(change, now)
         with self._lock:
@@ -398,9 +410,12 @@ class Ingestion:
         with self._lock:
             keep = dict(self._to_keep)
         change.kept = {**change.kept, **keep}
+        change.history = self._history.unwritten()
         committed = self._state.commit(change, now)
         self._last_commit_at = now
+        self._history.written(change.history)
         with self._lock:
+            self._latest_refused.extend(_without_content((now, *one)) for one in change.rejected[-MOST_SHOWN:])
             self._counters.update(counted)
             # What came in the meantime waits for the next commit.
             written = {name for name, value in keep.items() if self._to_keep[name] is value}
@@ -468,6 +483,11 @@ class Ingestion:
                 for hint in set(hints) - set(model.hints):
                     log.warning("%s: records of %s: %s", source, name, hint)
                 model.hints = hints
+
+
+def _without_content(refused: Refused) -> Refused:
+    at, source, origin, pointer = refused
+    return at, source, origin, pointer if pointer.raw is None else replace(pointer, raw=None)
 
 
 def _shard(source: Source, delivery: Delivery) -> Shard:

@@ -44,6 +44,17 @@ class Remembered(msgspec.Struct, array_like=True):
     """Whether it ever held enough records to be judged."""
     last_valid_at: float | None = None
     alerts: dict[str, AlertState] = msgspec.field(default_factory=dict)
+    state: str = ""
+    """As it was last reported; empty where an older cpcmon did not remember it."""
+    state_since: float | None = None
+
+    def is_in(self, state: str, now: float) -> None:
+        """Take note of its state, and since when it has been in it."""
+        if state != self.state:
+            self.state, self.state_since = state, now
+        elif self.state_since is not None:
+            # A clock that was ahead was put right: it cannot have been so since a time that is still to come.
+            self.state_since = min(self.state_since, now)
 
 
 @dataclass(slots=True)

@@ -1,12 +1,16 @@
 """How the daemon stands: what its pages and its metrics are told. Asked on the web server's threads."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
+from typing import Any
 
 from monitor.assembly import References
 from monitor.clocks import moment
 from monitor.configuration.config import Config
+from monitor.decode.arrived import Pointer
+from monitor.history import History
 from monitor.outward import Outward
 from monitor.progress import Progress
 from monitor.realised_file import RealisedFiles, Told
@@ -16,7 +20,7 @@ from monitor.sources.base import Lag, Source
 from monitor.sources.kafka import KafkaSource
 from monitor.state.store import State
 from monitor.telemetry import DaemonFacts, HttpFacts, KafkaFacts, SourceFacts
-from monitor.web.site import Site
+from monitor.web.site import RefusedRecord, Rejects, Site, SourceView
 from monitor.work import Work
 
 
@@ -29,6 +33,7 @@ class Standing:
     progress: Progress = field(default_factory=Progress)
     busy: str | None = "starting"
     """What keeps it from being ready: starting, reloading, stopping."""
+    history: History = field(default_factory=History)
     work: Work | None = None
     state: State | None = None
     references: References = field(default_factory=dict)
@@ -66,6 +71,7 @@ class Standing:
             "config_digest": self.config.digest,
             "ready": not problems,
             "problems": [*self.unhealthy(), *problems],
+            "sources": [source_document(source) for source in self.sources()],
         }
         return status_document(self.outward.reports(), facts)
 
@@ -81,6 +87,9 @@ class Standing:
             realised_remark=lambda model: self._realised(model).remark,
             settings=lambda: self.config.settings,
             reference=self._reference,
+            history=self.history.series,
+            sources=self.sources,
+            rejects=self.rejects,
         )
 
     def _reference(self, model: str) -> Reference | None:
@@ -88,6 +97,35 @@ class Standing:
 
     def _realised(self, model: str) -> Told:
         return self.realised.read(next((one.realised for one in self.config.models if one.name == model), None))
+
+    def sources(self) -> list[SourceView]:
+        """Return how each source is; none while nothing is at work."""
+        work = self.work
+        if work is None:
+            return []
+        ingestion = work.ingestion
+        lags, counters = ingestion.lags(), ingestion.counters
+        return [
+            SourceView(
+                source.name,
+                "kafka" if isinstance(source, KafkaSource) else "directory",
+                source.ready(),
+                lags.get(source.name, Lag()),
+                _counted(counters, "records_total", source.name),
+                _counted(counters, "records_rejected_total", source.name),
+                len(source.owned) if isinstance(source, KafkaSource) else None,
+            )
+            for source in ingestion.sources
+        ]
+
+    def rejects(self) -> Rejects:
+        """Return what was refused; nothing while nothing is at work."""
+        work = self.work
+        if work is None:
+            return Rejects()
+        counters = work.ingestion.counters.items()
+        counts = {(key[1], key[2]): count for key, count in counters if key[0] == "records_rejected_total" and count}
+        return Rejects(counts, [_refused_record(*one) for one in work.ingestion.refused()])
 
     def facts(self, http: HttpFacts) -> DaemonFacts:
         """Return what the metrics page says of the daemon itself."""
@@ -116,6 +154,41 @@ class Standing:
             heartbeat=self.outward.heartbeat_facts(),
             config=self.config,
         )
+
+
+def source_document(source: SourceView) -> dict[str, Any]:
+    """Return a source as `/api/v1/status` says it."""
+    return {
+        "source": source.name,
+        "type": source.kind,
+        "ready": source.waits_for is None,
+        "waits_for": source.waits_for,
+        "unread_bytes": source.lag.bytes,
+        "unread_files": source.lag.files,
+        "oldest_unread_at": source.lag.oldest_unread,
+        "rebuilding": source.lag.rebuilding,
+        "records": source.records,
+        "rejected": source.rejected,
+        "partitions": source.partitions,
+    }
+
+
+def _counted(counters: Mapping[tuple[str, ...], int], name: str, source: str) -> int:
+    return sum(count for key, count in counters.items() if key[:2] == (name, source))
+
+
+def _refused_record(at: float, source: str, origin: str, pointer: Pointer) -> RefusedRecord:
+    return RefusedRecord(
+        at,
+        source,
+        origin,
+        str(pointer.reason),
+        pointer.number,
+        pointer.offset,
+        pointer.length,
+        pointer.digest,
+        pointer.shape,
+    )
 
 
 def _kafka_facts(source: Source) -> KafkaFacts | None:

@@ -172,11 +172,14 @@ class Work:
                 last = self._unshown[model]
             elif all(one.state is WindowState.ERROR and not one.results for one in last.segments):
                 return
-            self._reports[model] = replace(last, segments=tuple(map(_in_error, last.segments)))
+            now = self._clock().now
+            self.assembly.evaluators[model].retracted_at = now
+            self._reports[model] = replace(last, segments=tuple(_in_error(one, now) for one in last.segments))
             self._retract(self._reports[model])
 
 
-def _in_error(segment: SegmentReport) -> SegmentReport:
+def _in_error(segment: SegmentReport, now: float) -> SegmentReport:
+    known = segment.state is WindowState.ERROR and segment.state_since is not None
     return SegmentReport(
         segment.segment,
         segment.records,
@@ -184,4 +187,5 @@ def _in_error(segment: SegmentReport) -> SegmentReport:
         last_record_at=segment.last_record_at,
         last_valid_at=segment.last_valid_at,
         alerts=tuple(replace(alert, held=True) for alert in segment.alerts),
+        state_since=segment.state_since if known else now,
     )

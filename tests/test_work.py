@@ -12,15 +12,18 @@ from monitor.assembly import Assembly, assemble
 from monitor.clocks import Moment
 from monitor.configuration.config import Config, Cron, Every, Storage
 from monitor.core.alerts import AlertState, Phase
+from monitor.core.history import Span
 from monitor.core.report import ModelReport
 from monitor.core.segments import ALL
 from monitor.core.window_state import WindowState
 from monitor.errors import StatePaused
 from monitor.evaluation import key_of
+from monitor.history import History
 from monitor.progress import Progress
 from monitor.remembered import Memory, Remembered, Versions
 from monitor.telemetry import DaemonFacts, Telemetry
 from monitor.work import Work
+from tests.core.test_past import report
 from tests.evaluation.driver import LOW, POOR, REFERENCE, Monitor
 
 LIMIT = 60.0
@@ -129,6 +132,7 @@ def test_an_evaluation_that_raises_takes_its_numbers_back_and_is_tried_again(
     assert (whole.state, dict(whole.results), whole.records) == (WindowState.ERROR, {}, 400)
     assert all(alert.held for alert in whole.alerts)
     assert taken_back.at == site.published[-1].at
+    assert whole.state_since == site.clock().now
     before = len(site.published)
     monkeypatch.setattr(type(site.monitor.evaluator), "evaluate", evaluate)
     wait_for(lambda: len(site.published) > before)
@@ -288,3 +292,23 @@ def test_what_could_not_be_written_before_a_reload_is_not_forgotten(
     after = assemble(config, {"density": REFERENCE}, state, before.ingestion.unwritten())
     assert after.evaluators["density"].told == (("density", "all", "accuracy_low"),)
     assert after.ingestion.unwritten() == {key_of("density"): remembered}
+
+
+def test_history_that_could_not_be_written_before_a_reload_is_written_after_it(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state, config, history, now = site.monitor.state, site.assembly.config, History(), site.clock().now
+
+    def full(*_: object) -> None:
+        raise StatePaused("full")
+
+    before = assemble(config, {"density": REFERENCE}, state, history=history)
+    with monkeypatch.context() as patch:
+        patch.setattr(state, "commit", full)
+        history.note(report(0.5), now)
+        before.ingestion.stop(now)
+    after = assemble(config, {"density": REFERENCE}, state, history=history)
+    assert list(state.history()) == []
+    after.ingestion.tick(now, 1.0)
+    assert [row.place for row in state.history() if row is not None] == [(Span.RECENT, 1)]
+    assert not history.unwritten()

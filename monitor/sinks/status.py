@@ -57,6 +57,7 @@ def _segment(report: SegmentReport) -> dict[str, Any]:
         "segment": report.name,
         "fields": dict(report.segment),
         "state": report.state,
+        "state_since": report.state_since,
         "valid": report.valid,
         "records": report.records,
         "last_record_at": report.last_record_at,

@@ -6,9 +6,13 @@ from dataclasses import dataclass, field
 from monitor.core.scores import Floats, Singles
 from monitor.core.segments import Segment
 from monitor.decode.arrived import Hashes, Pointer
+from monitor.state.history_table import HistoryChange
 
 WindowName = tuple[str, Segment]
 """A model, by the name under which a shard's records of it are kept (see `shard.stored_as`), and a segment."""
+
+Refused = tuple[float, str, str, Pointer]
+"""When, from which source and from where a refused record came, and where in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,4 +72,5 @@ class Change:
     """Small things that others want to find again: alert state, input health."""
     rejected: list[tuple[str, str, Pointer]] = field(default_factory=list)
     """Source, origin and place of refused records."""
+    history: HistoryChange = field(default_factory=HistoryChange)
     events: list[str] = field(default_factory=list)

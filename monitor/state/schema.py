@@ -26,6 +26,11 @@ STEPS: tuple[str, ...] = (
     CREATE TABLE rejected(id INTEGER PRIMARY KEY, at REAL NOT NULL, source TEXT NOT NULL, pointer BLOB NOT NULL);
     CREATE TABLE events(id INTEGER PRIMARY KEY, at REAL NOT NULL, event TEXT NOT NULL);
     """,
+    """
+    CREATE TABLE history(
+      model TEXT NOT NULL, span TEXT NOT NULL, slot INTEGER NOT NULL, at REAL NOT NULL, crc INTEGER NOT NULL,
+      content BLOB NOT NULL, PRIMARY KEY(model, span, slot));
+    """,
 )
 
 

@@ -10,10 +10,11 @@ import msgspec
 
 from monitor.decode.arrived import Pointer
 from monitor.errors import StatePaused
-from monitor.state.change import Change, IdBatch, WindowName
+from monitor.state.change import Change, IdBatch, Refused, WindowName
 from monitor.state.checksum import checksum
 from monitor.state.database import BACKUPS, NAME, RECOVERED, Opened, back_up, open_database
 from monitor.state.folder import StateFolder, filesystem_of
+from monitor.state.history_table import HistoryRow, check_history, read_history, write_history
 from monitor.state.id_table import read_ids, write_ids
 from monitor.state.transaction import Transaction
 from monitor.state.window_table import Committed, StoredWindow, WindowTable, check_windows
@@ -148,10 +149,18 @@ class State:
         """Return the small things that were kept."""
         return dict(self._connection.execute("SELECT name, value FROM kept"))
 
-    def rejected(self) -> list[tuple[float, str, str, Pointer]]:
-        """Return when, from which source and from where the latest refused records came."""
-        rows = self._connection.execute("SELECT at, source, pointer FROM rejected ORDER BY id")
-        return [(at, source, *msgspec.json.decode(pointer, type=tuple[str, Pointer])) for at, source, pointer in rows]
+    def rejected(self, latest: int = MOST_REJECTED) -> list[Refused]:
+        """Return when, from which source and from where the latest refused records came; damaged rows are left out."""
+        found = []
+        query = "SELECT at, CAST(source AS BLOB), pointer FROM rejected ORDER BY id DESC LIMIT ?"
+        for at, source, pointer in self._connection.execute(query, (latest,)):
+            with suppress(ValueError, TypeError, AttributeError, msgspec.MsgspecError):
+                found.append((float(at), source.decode(), *msgspec.json.decode(pointer, type=tuple[str, Pointer])))
+        return found[::-1]
+
+    def history(self) -> Iterator[HistoryRow | None]:
+        """Yield what was said of the models before now; None for each row that cannot be understood."""
+        return read_history(self._connection)
 
     def past_events(self) -> list[tuple[float, str]]:
         """Return the latest events."""
@@ -193,6 +202,7 @@ class State:
             self._write_counters(change.counters)
             self._write_kept(change.kept)
             self._write_rejected(change, now)
+            write_history(self._connection, change.history)
             self._note_events(change.events, now)
         return committed
 
@@ -247,6 +257,7 @@ class State:
 def _verify(connection: sqlite3.Connection) -> None:
     """Refuse a database of which anything but a chunk was damaged: only a whole backup agrees with itself."""
     check_windows(connection)
+    check_history(connection)
     for table, columns in _CHECKED.items():
         *beside, content = columns
         for *values, crc in connection.execute(f"SELECT {', '.join(columns)}, crc FROM {table}"):  # noqa: S608 - our own

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 
-from monitor.web import api_configuration, api_realised, api_reference
+from monitor.web import api_configuration, api_history, api_realised, api_reference, api_rejects
 from monitor.web.landing import landing_page
 from monitor.web.messages import HTML, JSON, Page, Pages, Request, Response
 from monitor.web.site import Site
@@ -49,6 +49,8 @@ def standard_pages(
         "/api/v1/configuration": _document_page(site, api_configuration.document),
         "/api/v1/reference": _document_page(site, api_reference.document),
         "/api/v1/realised": _document_page(site, api_realised.document),
+        "/api/v1/history": _document_page(site, api_history.document),
+        "/api/v1/rejects": _document_page(site, api_rejects.document),
     }
 
 

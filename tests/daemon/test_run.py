@@ -5,9 +5,12 @@ import re
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -301,6 +304,7 @@ def test_d1_no_patient_and_no_file_name_is_to_be_found_anywhere(site: Site) -> N
         process.wait_for(*records(200))
         process.wait_for("cpcmon_records_rejected_total" + '{reason="bad_segment",source="results"}', 1.0)
         shown = [process.ask(path)[1] for path in ("/metrics", "/api/v1/status", "/", "/-/ready", "/nope")]
+        shown += [process.ask(path)[1] for path in ("/api/v1/history?model=density", "/api/v1/rejects")]
         assert process.stop() == 0
     shown.append(process.log)
     assert not any(canary in text for text in shown)
@@ -331,3 +335,75 @@ def test_b16_a_stop_under_load_finishes_the_batch_and_loses_nothing(site: Site) 
         page = process.wait_for(counter, 400_000.0)
         assert sum(value for key, value in page.items() if key.startswith("cpcmon_records_rejected_total")) == 0
         assert process.stop() == 0
+
+
+def history(process: Process, span: str = "recent", segment: str = "all") -> dict[str, Any]:
+    """Return what was said of a window before."""
+    status, body = process.ask(f"/api/v1/history?model=density&span={span}&segment={segment}")
+    assert status == 200, body
+    found: dict[str, Any] = json.loads(body)
+    return found
+
+
+def test_history_survives_a_reload_a_kill_and_a_stop(site: Site) -> None:
+    """What was written and shown before is at the beginning of what is shown after."""
+    write_records(site.inbox / "a.jsonl", HEALTHY[:300], site="A")
+    before: dict[str, Any] = {}
+    for end in ("kill", "stop", "look"):
+        with running(site.config, "--web.enable-lifecycle") as process:
+            process.wait_for(*records(300))
+            if before:
+                after = history(process, segment="site=A")
+                assert after["at"][: len(before["at"])] == before["at"]
+                assert after["accuracy"][: len(before["at"])] == before["accuracy"]
+            if end == "look":
+                break
+            assert process.ask("/-/reload", "POST")[0] == 200
+            before = history(process, segment="site=A")
+            wait_for_points(process, len(before["at"]) + 2)
+            assert before["state"][-1] == "ok"
+            assert history(process, "days")["accuracy"][-1] is not None
+            # What is shown is written with the next tick: two later evaluations have come after one.
+            getattr(process, end)()
+
+
+def wait_for_points(process: Process, count: int) -> None:
+    """Wait until there were so many evaluations."""
+    deadline = time.monotonic() + LIMIT
+    while len(history(process)["at"]) < count:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_a_model_that_left_the_configuration_has_no_history(site: Site) -> None:
+    second = '  - {name: other, reference: other.ref, version: "2.1"}\n'
+    write_reference(site.folder, "other", seed=2)
+    site.configure(more=second)
+    with running(site.config, "--web.enable-lifecycle") as process:
+        process.wait_for('cpcmon_estimate_valid{model="other",segment="all"}', 0.0)
+        assert process.ask("/api/v1/history?model=other")[0] == 200
+        site.configure()
+        assert process.ask("/-/reload", "POST")[0] == 200
+        assert process.ask("/api/v1/history?model=other")[0] == 404
+        assert process.stop() == 0
+    connection = sqlite3.connect(site.folder / "state" / "state.db")
+    assert connection.execute("SELECT DISTINCT model FROM history").fetchall() == [("density",)]
+    connection.close()
+
+
+def test_status_and_rejects_say_what_became_of_each_source_also_after_a_restart(site: Site) -> None:
+    write_records(site.inbox / "a.jsonl", HEALTHY[:200])
+    with (site.inbox / "a.jsonl").open("a") as file:
+        file.write('{"probs": [1, 0]}\nno json\n')
+    for _ in range(2):
+        with running(site.config) as process:
+            process.wait_for(*records(200))
+            (source,) = json.loads(process.ask("/api/v1/status")[1])["sources"]
+            assert (source["source"], source["type"], source["ready"]) == ("results", "directory", True)
+            assert (source["records"], source["rejected"], source["unread_bytes"]) == (200, 2, 0)
+            rejects = json.loads(process.ask("/api/v1/rejects")[1])
+            assert sum(one["records"] for one in rejects["counts"]) == 2
+            assert [one["number"] for one in rejects["latest"]] == [202, 201]
+            assert {one["source"] for one in rejects["latest"]} == {"results"}
+            assert all(one["origin"].startswith("file#") for one in rejects["latest"])
+            process.kill()

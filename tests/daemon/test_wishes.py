@@ -3,11 +3,19 @@
 import signal
 from collections.abc import Iterator
 from concurrent.futures import Future
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from monitor.clocks import moment
+from monitor.core.history import Span
+from monitor.core.report import SegmentReport
+from monitor.core.segments import ALL
+from monitor.core.window_state import WindowState
 from monitor.daemon import Daemon, RunOptions
 from monitor.errors import StateLost
+from tests.core.test_past import report
 from tests.daemon.conftest import Site
 
 
@@ -79,3 +87,18 @@ def test_whoever_asked_for_a_reload_that_ends_cpcmon_is_told(daemon: Daemon, mon
     with pytest.raises(StateLost, match="as if"):
         daemon.run()
     assert asked.result(0) == "reload: expected cpcmon to go on, found it stopping"
+
+
+def test_numbers_that_are_taken_back_are_a_gap_in_the_history(daemon: Daemon) -> None:
+    """Not a line that goes on to the next ones."""
+    standing = daemon._standing  # noqa: SLF001 - what its pages are made from
+    found = standing.site()
+    healthy, now = report(0.5), moment().now
+    standing.history.note(healthy, now - 60.0)
+    failed = replace(healthy, segments=tuple(SegmentReport(ALL, 0, WindowState.ERROR) for _ in healthy.segments))
+    daemon._retract(failed)  # noqa: SLF001 - what failed evaluations end in
+    series = found.history("density", "all", Span.RECENT)
+    assert series is not None
+    assert series.states == (WindowState.OK, WindowState.ERROR)
+    assert np.isnan(series.accuracy).tolist() == [False, True]
+    assert series.at[1] >= now

@@ -7,17 +7,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from monitor.core.history import Span
 from monitor.core.segments import ALL, Texts
 from monitor.core.totals import totals_of
 from monitor.core.window import Bounds
+from monitor.decode.arrived import Pointer
 from monitor.decode.record_format import RecordFields
 from monitor.decode.records import Kind
+from monitor.decode.rejections import Reason
 from monitor.errors import StatePaused
-from monitor.pipeline import Ingestion, IngestOptions
+from monitor.history import History
+from monitor.pipeline import MOST_SHOWN, Ingestion, IngestOptions
 from monitor.reference_file import Reference
 from monitor.sources.base import Lag
 from monitor.state import window_log
+from monitor.state.change import Change
 from monitor.state.store import State
+from tests.core.test_past import report
 from tests.pipeline.lines import CLASSES, NOW, Process, expected, line
 from tests.strategies import synthetic
 
@@ -395,3 +401,61 @@ def test_columns_of_texts_join() -> None:
     one, two = Texts.of(["a", "b", "a"]), Texts.of(["c", "a"])
     assert Texts.joined([one, two]).texts() == ["a", "b", "a", "c", "a"]
     assert Texts.joined([one, one]).texts() == ["a", "b", "a"] * 2
+
+
+def test_places_of_refused_records_are_known_at_once_and_after_a_kill_without_what_they_say(tmp_path: Path) -> None:
+    process = Process(tmp_path, [b"no json\n", line(1), b'{"probs": "ZZPATIENT"}\n'])
+    process.tick()
+    before = process.ingestion.refused()
+    assert [one[3].number for one in before] == [3, 1]
+    assert {one[1] for one in before} == {"lines"}
+    process.kill()
+    with closing(State.open(tmp_path)) as state:
+        assert Ingestion(state, [], []).refused() == before
+
+
+def test_raw_records_are_never_kept_for_the_page(tmp_path: Path) -> None:
+    """Not even where the operator wants them in the file of refused records."""
+    pointer = Pointer(Reason.EMPTY, 1, raw=b"ZZPATIENT")
+    with closing(State.open(tmp_path)) as state:
+        state.commit(Change(rejected=[("lines", "file#1", pointer)]), NOW)
+        assert state.rejected()[0][3].raw == b"ZZPATIENT"
+        ((_, _, _, found),) = Ingestion(state, [], []).refused()
+    assert found == Pointer(Reason.EMPTY, 1)
+
+
+def test_a_damaged_pointer_is_left_out(tmp_path: Path) -> None:
+    with closing(State.open(tmp_path)) as state:
+        refused = [("lines", "file#1", Pointer(Reason.EMPTY, number)) for number in (1, 2, 3, 4)]
+        state.commit(Change(rejected=refused), NOW)
+    with closing(sqlite3.connect(tmp_path / "state.db")) as connection, connection:
+        connection.execute("UPDATE rejected SET pointer = x'00ff' WHERE id = 1")
+        connection.execute("UPDATE rejected SET source = CAST(x'ff80' AS TEXT) WHERE id = 2")
+        connection.execute("UPDATE rejected SET pointer = 7 WHERE id = 3")
+    with closing(State.open(tmp_path)) as state:
+        assert [one[3].number for one in Ingestion(state, [], []).refused()] == [4]
+
+
+def test_only_the_latest_places_are_in_memory(tmp_path: Path) -> None:
+    process = Process(tmp_path, [b"no json\n"] * (MOST_SHOWN + 50))
+    process.tick()
+    assert [one[3].number for one in process.ingestion.refused()] == list(range(MOST_SHOWN + 50, 50, -1))
+    process.kill()
+
+
+def test_history_is_written_where_nothing_else_is_and_also_at_a_stop(tmp_path: Path) -> None:
+    state, history = State.open(tmp_path), History()
+    ingestion = Ingestion(state, [], [], history=history)
+    ingestion.start(NOW)
+    history.note(report(0.5), NOW)
+    ingestion.tick(NOW, 1.0)
+    assert not history.unwritten()
+    history.note(report(0.25), NOW + 1)
+    ingestion.stop(NOW + 1)
+    state.close()
+    again = History()
+    with closing(State.open(tmp_path)) as state:
+        again.restore(state.history())
+    series = again.series("density", "all", Span.RECENT)
+    assert series is not None
+    assert series.accuracy.tolist() == [0.5, 0.25]

@@ -7,10 +7,18 @@ from pathlib import Path
 from typing import Any
 
 from monitor.sinks.status import status_document
+from monitor.standing import source_document
+from monitor.web.site import SourceView
 from tests.prometheus import reports
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "status.md").read_text()
-FACTS = {"cpcmon": "0", "config_digest": "0", "ready": True, "problems": []}
+FACTS = {
+    "cpcmon": "0",
+    "config_digest": "0",
+    "ready": True,
+    "problems": [],
+    "sources": [source_document(SourceView("inbox", "directory", None))],
+}
 
 
 def _document() -> dict[str, Any]:
@@ -33,6 +41,7 @@ def test_every_key_is_documented() -> None:
     alerts = [one for window in windows for one in window["alerts"]]
     for title, objects in {
         "the daemon": [document],
+        "a source": document["sources"],
         "a model": models,
         "a window": windows,
         "an estimator": estimators,

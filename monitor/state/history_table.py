@@ -1,0 +1,127 @@
+"""Frames of history as rows, as many as a ring has places: a new one takes the place of the oldest.
+
+History is worth no alarm: a row that is damaged or cannot be understood is passed over, and overwritten in its turn.
+"""
+
+import sqlite3
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+
+from monitor.core.frame import POINT_ROWS, STATES, STRETCH_ROWS, Frame
+from monitor.core.history import Span
+from monitor.core.past import CAPACITY, Place
+from monitor.core.window_state import WindowState
+from monitor.state.checksum import checksum
+
+_COLUMNS = "CAST(model AS BLOB), CAST(span AS BLOB), slot, at, crc, content"
+_QUICK = 1
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryRow:
+    """One frame of a model."""
+
+    model: str
+    place: Place
+    frame: Frame
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryChange:
+    """What is to be written of history."""
+
+    rows: Sequence[HistoryRow] = ()
+    only: frozenset[str] | None = None
+    """None: as before. Else the rows of all models but these go."""
+
+    def __bool__(self) -> bool:
+        """Tell whether there is anything."""
+        return bool(self.rows) or self.only is not None
+
+
+class _Content(msgspec.Struct, array_like=True):
+    number: int
+    through: int
+    names: bytes
+    """A list of texts, packed apart: most rows have the same."""
+    meaning: list[str]
+    """The states by number, so that no later list of them makes these mean something else."""
+    states: bytes
+    numbers: bytes
+    records: bytes
+
+
+def check_history(connection: sqlite3.Connection) -> None:
+    """Raise where the table itself cannot be read: it could not be written to either."""
+    connection.execute("SELECT model, span, slot, at, crc, content FROM history LIMIT 0").fetchall()
+
+
+def write_history(connection: sqlite3.Connection, change: HistoryChange) -> None:
+    """Write frames, and delete those of models that are gone."""
+    if change.only is not None:
+        marks = ", ".join("?" * len(change.only))
+        connection.execute(f"DELETE FROM history WHERE model NOT IN ({marks})", tuple(change.only))  # noqa: S608 - our own
+    for row in change.rows:
+        (span, number), content = row.place, _as_bytes(row)
+        key = row.model, str(span), number % CAPACITY[span], row.frame.at
+        crc = checksum(content, *key)
+        connection.execute("INSERT OR REPLACE INTO history VALUES (?, ?, ?, ?, ?, ?)", (*key, crc, content))
+
+
+def read_history(connection: sqlite3.Connection) -> Iterator[HistoryRow | None]:
+    """Yield all rows, model by model in the order they were written; None for each that cannot be understood."""
+    reader = _Reader()
+    for row in connection.execute(f"SELECT {_COLUMNS} FROM history ORDER BY rowid"):  # noqa: S608 - our own
+        try:
+            yield reader.read(*row)
+        except (ValueError, TypeError, KeyError, IndexError, zlib.error, msgspec.MsgspecError):
+            yield None
+
+
+def _as_bytes(row: HistoryRow) -> bytes:
+    frame = row.frame
+    content = _Content(
+        row.place[1],
+        frame.through,
+        msgspec.msgpack.encode(frame.names),
+        [str(state) for state in STATES],
+        frame.states.tobytes(),
+        frame.numbers.astype("<f4").tobytes(),
+        frame.records.astype("<u4").tobytes(),
+    )
+    return zlib.compress(msgspec.msgpack.encode(content), _QUICK)
+
+
+class _Reader:
+    """Reads rows, and shares the names of those that have the same."""
+
+    def __init__(self) -> None:
+        self._packed = b""
+        self._names: tuple[str, ...] = ()
+
+    def read(self, model: bytes, span: bytes, slot: int, at: float, crc: int, packed: bytes) -> HistoryRow:
+        name, which = model.decode(), Span(span.decode())
+        if checksum(packed, name, str(which), slot, at) != crc:
+            raise ValueError("the checksum does not fit")
+        content = msgspec.msgpack.decode(zlib.decompress(packed), type=_Content)
+        if content.number % CAPACITY[which] != slot:
+            raise ValueError("the row is not in its place")
+        rows = POINT_ROWS if which is Span.RECENT else STRETCH_ROWS
+        names = self._shared(content.names)
+        numbers = np.frombuffer(content.numbers, "<f4").reshape(rows, len(names)).astype(np.float32)
+        meaning = np.array([STATES.index(WindowState(state)) for state in content.meaning], dtype=np.uint8)
+        states = meaning[np.frombuffer(content.states, np.uint8)]
+        records = np.frombuffer(content.records, "<u4").astype(np.uint32)
+        if not len(names) == len(states) == len(records):
+            raise ValueError("the columns are not equally long")
+        frame = Frame(at, content.through, names, states, numbers, records)
+        return HistoryRow(name, (which, content.number), frame)
+
+    def _shared(self, packed: bytes) -> tuple[str, ...]:
+        if packed != self._packed:
+            self._names, self._packed = msgspec.msgpack.decode(packed, type=tuple[str, ...]), packed
+        return self._names

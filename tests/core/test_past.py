@@ -1,0 +1,230 @@
+"""Frames of a model in rings, against an oracle that keeps every evaluation and looks at it anew each time."""
+
+from dataclasses import dataclass
+from itertools import groupby
+from math import floor, isnan, nan
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from monitor.core.estimate import Estimate, Interval
+from monitor.core.estimators.consensus import CONSENSUS
+from monitor.core.frame import MOST_SEGMENTS, Frame, frame_of
+from monitor.core.history import Series, Span
+from monitor.core.past import CAPACITY, STEP_SECONDS, Past, Place, rising
+from monitor.core.report import ModelReport, SegmentReport
+from monitor.core.segments import ALL, Segment
+from monitor.core.window_state import WindowState
+
+START = 1_760_000_000.0 // 14_400 * 14_400
+"""Where stretches of all lengths begin."""
+SITES: tuple[Segment, ...] = (ALL, (("site", "A"),), (("site", "B"),))
+
+
+def window(segment: Segment, accuracy: float | None, records: int = 100) -> SegmentReport:
+    """Return a window with an answer, or one of which nothing can be said."""
+    if accuracy is None:
+        return SegmentReport(segment, records, WindowState.STALE)
+    result = Estimate(accuracy, records, Interval(accuracy - 0.125, accuracy + 0.125))
+    return SegmentReport(segment, records, WindowState.OK, {CONSENSUS: result}, accuracy / 8)
+
+
+def report(*accuracies: float | None, records: int = 100) -> ModelReport:
+    """Return an evaluation of the whole and as many sites as there are further accuracies."""
+    segments = zip(SITES, accuracies, strict=False)
+    return ModelReport("density", 0.0, 0.1, None, tuple(window(*one, records=records) for one in segments))
+
+
+@dataclass(frozen=True)
+class Said:
+    """One evaluation, as the oracle remembers it."""
+
+    at: float
+    by_name: dict[str, SegmentReport]
+
+
+def expected(said: list[Said], name: str, step: float) -> list[tuple[float, str, float, float, int]]:
+    """Say what each stretch must show: its last time and state, its last and lowest answer, its records."""
+    points = []
+    for _, group in groupby(said, key=lambda one: floor(one.at / step)):
+        stretch = list(group)
+        windows = [one.by_name[name] for one in stretch if name in one.by_name]
+        if not windows:
+            continue
+        answered = [one for one in windows if one.valid]
+        shown = (answered or windows)[-1]
+        accuracies = [one.results[CONSENSUS].accuracy for one in answered]  # type: ignore[union-attr]
+        last, lowest = (accuracies[-1], min(accuracies)) if accuracies else (nan, nan)
+        points.append((stretch[-1].at, str(shown.state), last, lowest, shown.records))
+    return points
+
+
+def shown(series: Series | None) -> list[tuple[float, str, float, float, int]]:
+    """Return a series as a list of points."""
+    if series is None:
+        return []
+    columns = (
+        series.at.tolist(),
+        map(str, series.states),
+        series.accuracy.tolist(),
+        series.lowest.tolist(),
+        series.records.tolist(),
+    )
+    return list(zip(*columns, strict=True))
+
+
+# Eighths are the same in all precisions.
+ANSWERS = st.one_of(st.none(), st.integers(0, 8).map(lambda eighths: eighths / 8))
+EVALUATIONS = st.lists(
+    st.tuples(st.sampled_from([1.0, 60.0, 450.0, 900.0, 5000.0, 20_000.0]), st.lists(ANSWERS, min_size=1, max_size=3)),
+    max_size=60,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(EVALUATIONS, st.integers(0, 60))
+def test_each_stretch_shows_its_last_and_its_lowest_answer_also_after_a_kill(
+    evaluations: list[tuple[float, list[float | None]]], killed_after: int
+) -> None:
+    """Whatever comes, and whenever it is killed: only what was to be written is there afterwards, and it is enough."""
+    past, said, at = Past(), list[Said](), START
+    written: dict[tuple[Span, int], tuple[Place, Frame]] = {}
+
+    def write(places: list[Place]) -> None:
+        for span, number in places:
+            frame = past.frame((span, number))
+            assert frame is not None
+            written[span, number % CAPACITY[span]] = ((span, number), frame)
+
+    for turn, (seconds, accuracies) in enumerate(evaluations):
+        at += seconds
+        one = report(*accuracies, records=turn)
+        said.append(Said(at, {segment.name: segment for segment in one.segments}))
+        write(past.note(one, at))
+        if turn == killed_after:
+            past = Past()
+            write(past.restore(written.values()))
+    for name in ("all", "site=A", "site=B"):
+        recent = [(one.at, one.by_name[name].state) for one in said if name in one.by_name]
+        series = past.series(name, Span.RECENT)
+        assert ([] if series is None else list(zip(series.at.tolist(), series.states, strict=True))) == recent
+        for span, step in STEP_SECONDS.items():
+            found, wanted = shown(past.series(name, span)), expected(said, name, step)
+            assert str(found) == str(wanted), (name, span)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, CAPACITY[Span.RECENT], CAPACITY[Span.RECENT] + 1, 1000])
+def test_a_ring_keeps_the_last_frames_and_no_more(count: int) -> None:
+    past = Past()
+    for number in range(count):
+        past.note(report(number / 1024), START + 14_400.0 * number)
+    for span, capacity in CAPACITY.items():
+        series = past.series("all", span)
+        assert series is not None
+        assert len(series) == min(count, capacity)
+        kept = range(max(0, count - capacity), count)
+        assert series.at.tolist() == [START + 14_400.0 * number for number in kept]
+        assert series.accuracy.tolist() == [number / 1024 for number in kept]
+        assert series.step_seconds == STEP_SECONDS.get(span)
+
+
+def test_a_stretch_of_more_evaluations_than_recent_ones_loses_no_dip_when_it_is_killed() -> None:
+    """An evaluation a second: by the end of a quarter of an hour the dip at its beginning is no recent one any more."""
+    past = Past()
+    written: dict[tuple[Span, int], tuple[Place, Frame]] = {}
+    for second in range(890):
+        places = past.note(report(0.25 if second == 3 else 0.75), START + second)
+        for span, number in places:
+            frame = past.frame((span, number))
+            assert frame is not None
+            written[span, number % CAPACITY[span]] = ((span, number), frame)
+    again = Past()
+    again.restore(written.values())
+    for span in STEP_SECONDS:
+        series = again.series("all", span)
+        assert series is not None
+        assert (series.accuracy.tolist(), series.lowest.tolist()) == ([0.75], [0.25])
+
+
+def test_nothing_that_can_be_said_is_not_a_number_and_its_state_stays() -> None:
+    past = Past()
+    past.note(report(0.5), START)
+    past.note(report(None), START + 900.0)
+    for span in (Span.RECENT, Span.DAYS):
+        series = past.series("all", span)
+        assert series is not None
+        assert series.states == (WindowState.OK, WindowState.STALE)
+        for column in (series.accuracy, series.lower, series.upper, series.lowest, series.disagreement):
+            assert [isnan(value) for value in column] == [False, True]
+
+
+def test_a_segment_that_nobody_knows_has_no_series_and_a_model_not_evaluated_an_empty_one() -> None:
+    past = Past()
+    empty = past.series("all", Span.RECENT)
+    assert empty is not None
+    assert len(empty) == len(empty.states) == len(empty.records) == 0
+    past.note(report(0.5), START)
+    assert past.series("site=A", Span.RECENT) is None
+
+
+def times(*at: float) -> list[Frame]:
+    """Return frames of these times, of no windows."""
+    return [frame_of(ModelReport("density", 0.0, 0.0, None, ()), when, 1) for when in at]
+
+
+@pytest.mark.parametrize(
+    ("dated", "left"),
+    [
+        ((), ()),
+        ((5,), (5,)),
+        ((5, 5), (5,)),
+        ((5, 4), (4,)),
+        ((1, 2, 3), (1, 2, 3)),
+        ((1, 2, 900, 901, 902, 903, 3, 4), (1, 2, 3, 4)),
+        ((101, 102, 103, 1, 2, 104), (101, 102, 103, 104)),
+        ((101, 102, 103, 1, 2), (1, 2)),
+    ],
+    ids=["none", "one", "the same", "back", "rising", "was ahead", "was behind", "is behind"],
+)
+def test_times_rise_though_the_clock_was_set(dated: tuple[float, ...], left: tuple[float, ...]) -> None:
+    assert [frame.at for frame in rising(times(*dated))] == list(left)
+
+
+@given(st.lists(st.integers(0, 20), max_size=12))
+def test_the_most_frames_that_rise_to_the_newest_are_shown(dated: list[int]) -> None:
+    """Against every subset."""
+    found = [frame.at for frame in rising(times(*dated))]
+    best = 0
+    for chosen in range(1 << max(0, len(dated) - 1)):
+        some = [at for place, at in enumerate(dated[:-1]) if chosen >> place & 1] + dated[-1:]
+        if some == sorted(set(some)):
+            best = max(best, len(some))
+    assert len(found) == best
+    assert found == sorted(set(found))
+    assert found[-1:] == dated[-1:]
+
+
+def test_a_clock_set_back_shows_the_present_and_its_repair_shows_the_past_again() -> None:
+    past = Past()
+    for number in range(5):
+        past.note(report(0.5), START + 60.0 * number)
+    past.note(report(0.25), 100.0)
+    series = past.series("all", Span.RECENT)
+    assert series is not None
+    assert series.at.tolist() == [100.0]
+    past.note(report(0.75), START + 300.0)
+    for span, length in ((Span.RECENT, 6), (Span.DAYS, 2)):
+        series = past.series("all", span)
+        assert series is not None
+        assert len(series) == length
+        assert bool(np.all(np.diff(series.at) > 0.0))
+        assert series.accuracy[-1] == 0.75
+
+
+def test_of_more_segments_than_fit_the_first_have_a_history() -> None:
+    segments = (ALL, *((("site", str(number)),) for number in range(MOST_SEGMENTS)))
+    frame = frame_of(ModelReport("density", 0.0, 0.0, None, tuple(window(one, 0.5) for one in segments)), START, 1)
+    assert len(frame.names) == MOST_SEGMENTS
+    assert frame.names[0] == "all"

@@ -1,0 +1,76 @@
+"""Since when a window has been in its state: over evaluations, restarts, failures and clocks that are set."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from monitor.core.segments import ALL
+from monitor.core.window_state import WindowState
+from monitor.remembered import Memory, Remembered, Versions
+from tests.evaluation.driver import START, Monitor, whole
+
+
+@pytest.fixture
+def monitor(tmp_path: Path) -> Iterator[Monitor]:
+    """A monitor without alerts, in which nothing has come yet."""
+    found = Monitor(tmp_path / "state")
+    yield found
+    found.kill()
+
+
+def test_it_is_the_evaluation_that_first_found_the_state(monitor: Monitor) -> None:
+    first = whole(monitor.step())
+    assert (first.state, first.state_since) == (WindowState.WARMING, START + 60.0)
+    assert whole(monitor.step()).state_since == START + 60.0
+    monitor.send(400)
+    found = [whole(monitor.step()) for _ in range(3)]
+    assert {(one.state, one.state_since) for one in found} == {(WindowState.OK, START + 180.0)}
+
+
+def test_it_is_remembered_over_a_restart(monitor: Monitor) -> None:
+    monitor.send(400)
+    since = whole(monitor.step()).state_since
+    monitor.step()
+    monitor.restart(away=30.0)
+    after = whole(monitor.step())
+    assert (after.state, after.state_since) == (WindowState.OK, since)
+
+
+def test_a_state_that_changes_over_a_restart_is_new(monitor: Monitor) -> None:
+    monitor.send(400)
+    monitor.step()
+    monitor.restart(minimum_records=450)
+    after = whole(monitor.step())
+    assert (after.state, after.state_since) == (WindowState.TOO_FEW_RECORDS, monitor.now)
+
+
+def test_numbers_that_were_taken_back_meanwhile_are_numbers_since_they_are_back(monitor: Monitor) -> None:
+    monitor.send(400)
+    monitor.step()
+    monitor.evaluator.retracted_at = monitor.now + 30.0
+    after = whole(monitor.step())
+    assert (after.state, after.state_since) == (WindowState.OK, monitor.now)
+    assert whole(monitor.step()).state_since == monitor.now - 60.0
+
+
+def test_it_is_never_a_time_that_is_still_to_come(monitor: Monitor) -> None:
+    """A clock that was an hour ahead is put right."""
+    monitor.send(400)
+    monitor.step()
+    monitor.now -= 3600.0
+    after = whole(monitor.step())
+    assert after.state_since is not None
+    assert after.state_since <= monitor.now
+
+
+def test_what_an_older_cpcmon_remembered_is_understood() -> None:
+    """Its windows have five values, and say nothing of a state."""
+    now = Memory(Versions(), (Remembered(ALL, 7.0, True, 5.0, {}, "ok", 3.0),))
+    content = msgspec.json.decode(now.to_bytes())
+    content["windows"] = [window[:5] for window in content["windows"]]
+    memory = Memory.from_bytes(msgspec.json.encode(content))
+    assert memory is not None
+    assert memory.windows == (Remembered(ALL, 7.0, True, 5.0),)
+    assert Memory.from_bytes(now.to_bytes()) == now

@@ -1,0 +1,277 @@
+"""History on disk: as many rows as places, older databases, damage, a full disk."""
+
+import sqlite3
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from monitor.core.history import Series, Span
+from monitor.core.past import CAPACITY
+from monitor.history import History
+from monitor.state.change import Change
+from monitor.state.database import BACKUPS, NAME, open_database
+from monitor.state.schema import STEPS
+from monitor.state.store import State
+from tests.core.test_past import START, report
+from tests.state.states import change, fill, held, small_disk
+
+
+def write(state: State, history: History, most: int = 1_000) -> int:
+    """Write until nothing is left; returns how many transactions that took."""
+    for turn in range(most):
+        unwritten = history.unwritten()
+        if not unwritten:
+            return turn
+        state.commit(Change(history=unwritten), START)
+        history.written(unwritten)
+    raise AssertionError("there is always something left")
+
+
+def restored(folder: Path) -> History:
+    """Return what a start finds."""
+    state = State.open(folder)
+    history = History()
+    history.restore(state.history())
+    state.close()
+    return history
+
+
+def points(history: History, span: Span = Span.RECENT, segment: str = "all", model: str = "density") -> list[float]:
+    """Return the accuracies of a series."""
+    series = history.series(model, segment, span)
+    assert series is not None
+    return [float(value) for value in series.accuracy]
+
+
+def same(one: Series | None, other: Series | None) -> bool:
+    """Tell whether two series are the same in every column."""
+    assert one is not None
+    assert other is not None
+    columns = ("at", "accuracy", "lower", "upper", "lowest", "disagreement", "records")
+    equal = all(np.array_equal(getattr(one, name), getattr(other, name), equal_nan=True) for name in columns)
+    return equal and one.states == other.states and one.step_seconds == other.step_seconds
+
+
+def rows(folder: Path) -> int:
+    """Count the rows of history, from outside."""
+    connection = sqlite3.connect(folder / NAME)
+    try:
+        return int(connection.execute("SELECT count(*) FROM history").fetchone()[0])
+    finally:
+        connection.close()
+
+
+def spoil(folder: Path, statement: str, *values: object) -> None:
+    """Change something behind cpcmon's back."""
+    connection = sqlite3.connect(folder / NAME)
+    with connection:
+        connection.execute(statement, values)
+    connection.close()
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 500])
+def test_a_start_finds_every_column_of_what_was_written(tmp_path: Path, count: int) -> None:
+    state, history = State.open(tmp_path), History()
+    history.configured(["density"])
+    for number in range(count):
+        history.note(report(number / 1024, None, 0.5), START + 400.0 * number)
+    write(state, history)
+    state.close()
+    again = restored(tmp_path)
+    again.configured(["density"])
+    for span in Span:
+        for segment in ("all", "site=A", "site=B") if count else ("all",):
+            assert same(again.series("density", segment, span), history.series("density", segment, span))
+
+
+def test_the_table_is_bounded_however_often_is_evaluated(tmp_path: Path) -> None:
+    state, history = State.open(tmp_path), History()
+    for number in range(3000):
+        history.note(report(0.5, 0.25), START + 7200.0 * number)
+        if number % 50 == 0:
+            write(state, history)
+    write(state, history)
+    state.close()
+    assert rows(tmp_path) == sum(CAPACITY.values())
+
+
+def test_the_names_of_segments_that_come_and_go_stay_with_their_points(tmp_path: Path) -> None:
+    state, history = State.open(tmp_path), History()
+    for number, accuracies in enumerate([(0.5,), (0.5, 0.25), (0.5, 0.25, 0.125), (0.5,)]):
+        history.note(report(*accuracies), START + number)
+    write(state, history)
+    state.close()
+    again = restored(tmp_path)
+    assert points(again) == [0.5] * 4
+    assert points(again, segment="site=A") == [0.25, 0.25]
+    assert points(again, segment="site=B") == [0.125]
+
+
+def test_a_model_that_is_no_longer_configured_loses_its_rows(tmp_path: Path) -> None:
+    state, history = State.open(tmp_path), History()
+    for _ in range(3):
+        history.note(report(0.5), START)
+    write(state, history)
+    history.configured(["other"])
+    write(state, history)
+    state.close()
+    assert rows(tmp_path) == 0
+    assert restored(tmp_path).series("density", "all", Span.RECENT) is None
+
+
+def test_a_model_that_left_while_cpcmon_was_off_loses_its_rows_too(tmp_path: Path) -> None:
+    state, history = State.open(tmp_path), History()
+    history.note(report(0.5), START)
+    write(state, history)
+    state.close()
+    again = restored(tmp_path)
+    again.configured([])
+    state = State.open(tmp_path)
+    write(state, again)
+    state.close()
+    assert rows(tmp_path) == 0
+
+
+def old_state(folder: Path) -> None:
+    """Make a state of version 1 with records in it, as a cpcmon of before left it."""
+    State.open(folder).close()
+    (folder / NAME).unlink()
+    open_database(folder, steps=STEPS[:1]).connection.close()
+    connection = sqlite3.connect(folder / NAME)
+    assert connection.execute("PRAGMA user_version").fetchone() == (1,)
+    assert not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'history'").fetchall()
+    connection.close()
+
+
+def test_a_database_of_version_1_is_migrated_with_all_it_holds(tmp_path: Path) -> None:
+    old = tmp_path / "old"
+    old_state(old)
+    # What the cpcmon of before wrote, in its own tables: the statements have not changed.
+    state = State.open(tmp_path / "new")
+    state.commit(change(0), 0.0)
+    state.close()
+    connection = sqlite3.connect(old / NAME)
+    connection.execute("ATTACH ? AS new", (str(tmp_path / "new" / NAME),))
+    with connection:
+        for table in ("windows", "chunks", "positions", "kept"):
+            connection.execute(f"INSERT INTO {table} SELECT * FROM new.{table}")  # noqa: S608 - our own
+    connection.close()
+    state = State.open(old)
+    assert not state.recovered
+    assert held(state) == [float(number) for number in range(10)]
+    history = History()
+    history.restore(state.history())
+    history.note(report(0.5), START)
+    write(state, history)
+    state.close()
+    assert points(restored(old)) == [0.5]
+    backup = sqlite3.connect(old / BACKUPS[0])
+    assert backup.execute("PRAGMA user_version").fetchone() == (1,), "a copy of before the migration is kept"
+    backup.close()
+
+
+def test_a_backup_of_version_1_is_taken_and_migrated(tmp_path: Path) -> None:
+    old_state(tmp_path)
+    (tmp_path / NAME).replace(tmp_path / BACKUPS[0])
+    (tmp_path / NAME).write_bytes(b"no database")
+    state = State.open(tmp_path)
+    assert state.recovered == "backup"
+    history = History()
+    history.note(report(0.5), START)
+    write(state, history)
+    state.close()
+    assert points(restored(tmp_path)) == [0.5]
+
+
+DAMAGE = {
+    "content": "UPDATE history SET content = zeroblob(40) WHERE span = 'recent' AND slot = 2",
+    "content of another kind": "UPDATE history SET content = 'text' WHERE span = 'recent' AND slot = 2",
+    "checksum": "UPDATE history SET crc = crc + 1 WHERE span = 'recent' AND slot = 2",
+    "time": "UPDATE history SET at = at + 1 WHERE span = 'recent' AND slot = 2",
+    "place": "UPDATE history SET slot = 77 WHERE span = 'recent' AND slot = 2",
+    "span": "UPDATE history SET span = 'week' WHERE span = 'recent' AND slot = 2",
+    "no text": "UPDATE history SET model = CAST(x'ff80' AS TEXT) WHERE span = 'recent' AND slot = 2",
+}
+
+
+@pytest.mark.parametrize("what", DAMAGE)
+def test_a_damaged_row_is_a_gap_and_never_a_reason_to_refuse_the_database(
+    tmp_path: Path, what: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    state, history = State.open(tmp_path), History()
+    state.commit(change(0), 0.0)
+    for number in range(4):
+        history.note(report(number / 8), START + number)
+    write(state, history)
+    state.close()
+    spoil(tmp_path, DAMAGE[what])
+    state = State.open(tmp_path)
+    assert not state.recovered
+    assert len(held(state)) == 10
+    again = History()
+    again.restore(state.history())
+    assert points(again) == [0.0, 2 / 8, 3 / 8]
+    assert "rows that cannot be read: 1" in caplog.text
+    again.configured(["density"])
+    again.note(report(0.75), START + 4)
+    write(state, again)
+    state.close()
+    assert points(restored(tmp_path))[-1] == 0.75
+
+
+def test_damage_to_the_newest_row_costs_that_row_only(tmp_path: Path) -> None:
+    state, history = State.open(tmp_path), History()
+    for number in range(4):
+        history.note(report(number / 8), START + number)
+    write(state, history)
+    state.close()
+    spoil(tmp_path, "UPDATE history SET crc = 0 WHERE span = 'recent' AND slot = 4")
+    again = restored(tmp_path)
+    again.note(report(0.75), START + 9)
+    assert points(again) == [0.0, 1 / 8, 2 / 8, 0.75]
+
+
+def test_a_table_that_is_missing_is_damage_of_the_whole(tmp_path: Path) -> None:
+    """Or every commit would fail, at every start anew."""
+    state = State.open(tmp_path)
+    state.back_up()
+    state.close()
+    spoil(tmp_path, "DROP TABLE history")
+    state = State.open(tmp_path)
+    assert state.recovered == "backup"
+    history = History()
+    history.note(report(0.5), START)
+    assert write(state, history) == 1
+    state.close()
+
+
+def test_on_a_full_disk_what_waits_is_bounded_and_written_when_there_is_room(tmp_path: Path) -> None:
+    with small_disk(tmp_path) as disk:
+        state, history = State.open(disk / "state"), History()
+        hog = fill(disk)
+        for number in range(1000):
+            history.note(report(number / 1024), START + 900.0 * number)
+        with pytest.raises(Exception, match="room on the disk"):
+            write(state, history)
+        waiting = len(history._unwritten)  # noqa: SLF001 - what waits is what is bounded
+        assert waiting <= sum(CAPACITY.values())
+        hog.unlink()
+        write(state, history)
+        state.close()
+        again = restored(disk / "state")
+        for span in Span:
+            assert same(again.series("density", "all", span), history.series("density", "all", span))
+
+
+def test_a_stretch_that_goes_on_while_it_is_written_is_written_again(tmp_path: Path) -> None:
+    state, history = State.open(tmp_path), History()
+    for number in range(180):
+        history.note(report(0.5), START + number)
+    change_ = history.unwritten()
+    history.note(report(0.25), START + 200.0)
+    state.commit(Change(history=change_), START)
+    history.written(change_)
+    write(state, history)
+    state.close()
+    assert points(restored(tmp_path), Span.DAYS) == [0.25]
