@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import re
 import shlex
 import signal
 import socket
@@ -15,6 +16,7 @@ from monitor.cli.run import DEFAULT_ADDRESS
 from monitor.cli.tour import tour
 from monitor.errors import UsageError
 
+_BROKER = re.compile(r"[^\s:/@,]+:[0-9]{1,5}|\[[0-9A-Fa-f:.]+\]:[0-9]{1,5}")
 _ANY_PORT = "127.0.0.1:0"
 
 
@@ -78,6 +80,8 @@ def _check(options: argparse.Namespace) -> None:
     for flag, value in (("--seconds", options.seconds), ("--speed", options.speed)):
         if value is not None and not 0.0 < value < float("inf"):
             raise UsageError(f"{flag}: expected more than 0, found {value:g}")
+    if options.kafka is not None and not _BROKER.fullmatch(options.kafka):
+        raise UsageError(f"--kafka: expected HOST:PORT, found {options.kafka!r}")
 
 
 def _say(text: str) -> None:

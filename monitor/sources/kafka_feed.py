@@ -9,7 +9,7 @@ from kafka.errors import KafkaError, TopicAlreadyExistsError
 
 from monitor.errors import ServerError
 
-_WAIT_MS = 10_000
+_WAIT_MS = 5_000
 _KEPT_MS = 3_600_000
 """How long the broker keeps what the demo wrote."""
 
@@ -23,7 +23,11 @@ class TopicFeed:
         try:
             self._make()
             self._producer = KafkaProducer(
-                bootstrap_servers=[broker], client_id="cpcmon-demo", linger_ms=50, max_block_ms=_WAIT_MS
+                bootstrap_servers=[broker],
+                client_id="cpcmon-demo",
+                linger_ms=50,
+                max_block_ms=_WAIT_MS,
+                bootstrap_timeout_ms=_WAIT_MS,
             )
         except KafkaError as error:
             raise self._refused(error) from error
@@ -42,7 +46,9 @@ class TopicFeed:
             self._producer.close(timeout=5.0)
 
     def _make(self) -> None:
-        admin = KafkaAdminClient(bootstrap_servers=[self._broker], client_id="cpcmon-demo", request_timeout_ms=_WAIT_MS)
+        admin = KafkaAdminClient(
+            bootstrap_servers=[self._broker], client_id="cpcmon-demo", bootstrap_timeout_ms=_WAIT_MS
+        )
         try:
             kept = {"retention.ms": str(_KEPT_MS), "segment.ms": str(_KEPT_MS)}
             with contextlib.suppress(TopicAlreadyExistsError):
