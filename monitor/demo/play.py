@@ -94,7 +94,8 @@ class _Playing:
                 return
             at = passed * self._wishes.speed
             for event in events(told, at):
-                account.event(event.at, event.sentence if event.at < LENGTH else f"Once more. {event.sentence}")
+                again = event.at > 0.0 and event.at % LENGTH == 0.0
+                account.event(event.at, f"Once more. {event.sentence}" if again else event.sentence)
             told = at
             self._send(min(passed - fed, _MOST_SECONDS), at)
             fed = passed

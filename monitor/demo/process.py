@@ -19,7 +19,8 @@ class DaemonProcess:
 
     def __init__(self, config: Path, log: Path, address: str) -> None:
         self._log = log
-        command = [sys.executable, "-m", "monitor.demo.leash", "run"]
+        # -P: a folder `monitor` where the demo is run is not taken for ours.
+        command = [sys.executable, "-P", "-m", "monitor.demo.leash", "run"]
         with log.open("wb") as out:
             # In a session of its own: Ctrl-C is for the demo, which then stops the daemon, once.
             self._process = subprocess.Popen(  # noqa: S603 - ourselves
