@@ -71,6 +71,7 @@ class Standing:
             ready=self.not_ready,
             now=lambda: moment().now,
             version=version("cpcmon"),
+            settings=lambda: self.config.settings,
         )
 
     def facts(self, http: HttpFacts) -> DaemonFacts:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
+from monitor.configuration.settings import Setting
 from monitor.core.alerts import Rule
 from monitor.core.ensemble import Variants
 from monitor.core.segments import Segmentation
@@ -129,6 +130,8 @@ class Config:
     """In which line each setting stands, for messages about what it names."""
     remarks: tuple[str, ...] = ()
     """What is allowed, but worth a thought; never a secret."""
+    settings: tuple[Setting, ...] = field(default=(), repr=False, compare=False)
+    """Every setting that holds, as people may see it."""
 
     def is_shared(self, model: str) -> bool:
         """Tell whether other processes may read other records of a model, as members of one consumer group do."""

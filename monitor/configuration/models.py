@@ -58,7 +58,7 @@ class _FieldSets(Kind[tuple[tuple[str, ...], ...]]):
 
     def show(self, value: tuple[tuple[str, ...], ...]) -> str:
         """Return the sets in brackets."""
-        sets = (f"[{', '.join(names)}]" for names in value)
+        sets = (f"[{', '.join(NAME.show(name) for name in names)}]" for names in value)
         return f"[{', '.join(sets)}]"
 
 
@@ -117,10 +117,10 @@ def _segmentation(section: Section) -> Segmentation | None:
 
 
 def _evaluate(section: Section, cron_problem: CronProblem | None) -> Every | Cron | None:
-    every = section.get("every", Duration(1.0, 7 * 86400.0), Every().seconds)
     cron = section.get("cron", Text('a crontab line such as "*/5 * * * *"'), None)
+    every = section.get("every", Duration(1.0, 7 * 86400.0), Every().seconds if cron is None else None)
     if cron is None:
-        return Every(every)
+        return None if every is None else Every(every)
     if section.has("every"):
         section.tell("cron", "either every or cron", "both")
         return None

@@ -52,8 +52,8 @@ def read_document(document: Document, cron_problem: CronProblem | None = None) -
     limits_section = root.section("limits")
     limits = _limits(limits_section)
     notify = root.section("notify")
-    webhook = read_webhook(notify.section("webhook"), folder)
-    heartbeat = read_heartbeat(notify.section("heartbeat"), folder)
+    webhook = read_webhook(notify.section("webhook", optional=True), folder)
+    heartbeat = read_heartbeat(notify.section("heartbeat", optional=True), folder)
     runbooks = root.get("runbooks", Text("an address or a path"), "docs/runbooks/")
     check_public_address(root, "runbooks", runbooks)
     _check_names(sources)
@@ -76,6 +76,7 @@ def read_document(document: Document, cron_problem: CronProblem | None = None) -
         file=document.file,
         lines=MappingProxyType(document.findings.lines),
         remarks=tuple(document.findings.remarks),
+        settings=tuple(root.in_force()),
     )
 
 
