@@ -75,6 +75,8 @@ class ModelConfig:
     variants: Variants = field(default_factory=dict)
     """Forms of estimators other than the default ones: `{"cpc_ac": "skip"}`."""
     alerts: tuple[Rule, ...] = ()
+    realised: Path | None = None
+    """Where others write accuracies that labels showed later; need not be there. For pages alone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,6 +68,7 @@ def read_model(section: Section, folder: Path, cron_problem: CronProblem | None)
     name = section.get("name", NAME)
     version = section.get("version", Text('a text such as "2.1"'), None)
     reference = section.get("reference", FilePath(folder, "the path of a reference file"), None)
+    realised = section.get("realised", FilePath(folder, "the path of a file of accuracies"), None)
     kind = section.get("kind", Choice(OutputKind), default.kind)
     bounds = _bounds(section.section("window"))
     segmentation = _segmentation(section)
@@ -89,6 +90,7 @@ def read_model(section: Section, folder: Path, cron_problem: CronProblem | None)
         stale_after_seconds=section.get("stale_after", Duration(1.0, _LONGEST), None),
         variants=_variants(section.section("estimators")),
         alerts=_alerts(section, segmentation),
+        realised=realised,
     )
     return model if section.clean else None
 

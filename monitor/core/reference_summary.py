@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 
 import numpy as np
 
@@ -155,10 +156,11 @@ def _calibration_error(bins: tuple[ReliabilityBin, ...]) -> float:
     return gaps / sum(one.records for one in bins)
 
 
+@lru_cache(maxsize=256)
 def share_interval(right: int, records: int, level: float) -> Interval:
-    """Return the exact (Clopper-Pearson) interval of a share."""
+    """Return the exact (Clopper-Pearson) interval of a share. Remembered, since pages ask again and again."""
     tail = (1.0 - level) / 2.0
-    from scipy.special import betaincinv  # noqa: PLC0415 - slow to import, and only calibration needs it
+    from scipy.special import betaincinv  # noqa: PLC0415 - slow to import, and few need it
 
     lower = float(betaincinv(right, records - right + 1, tail)) if right > 0 else 0.0
     upper = float(betaincinv(right + 1, records - right, 1.0 - tail)) if right < records else 1.0

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 
-from monitor.web import api_configuration
+from monitor.web import api_configuration, api_realised, api_reference
 from monitor.web.landing import landing_page
 from monitor.web.messages import HTML, JSON, Page, Pages, Request, Response
 from monitor.web.site import Site
@@ -47,6 +47,8 @@ def standard_pages(
         "/-/reload": _reload_page(reload),
         "/api/v1/status": Page(lambda _: Response(status(), JSON)),
         "/api/v1/configuration": _document_page(site, api_configuration.document),
+        "/api/v1/reference": _document_page(site, api_reference.document),
+        "/api/v1/realised": _document_page(site, api_realised.document),
     }
 
 
