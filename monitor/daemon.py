@@ -103,7 +103,7 @@ class Daemon:
         # Before it is read: what changes in between is then noticed.
         self._watch = ConfigWatch(options.config_file)
         config, self._references = read(options.config_file, self._watch)
-        self._standing = Standing(config)
+        self._standing = Standing(config, references=self._references)
         self._notifier = Notifier.from_environment()
         self._telemetry = Telemetry(self._facts)
         self._said = ""
@@ -218,7 +218,7 @@ class Daemon:
         # Known before it is started: should that fail half way, it is still stopped in order.
         standing.work = work
         work.start()
-        standing.config, self._references = config, references
+        standing.config, standing.references, self._references = config, references, references
 
     def _publish(self, report: ModelReport, ingestion: Ingestion) -> None:
         self._standing.outward.publish(report)

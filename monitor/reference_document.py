@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from monitor.core.reference_summary import ReferenceSummary
+from monitor.core.reference_summary import BINS, ReferenceSummary
 from monitor.errors import InvalidReference
 
 FORMAT = 1
@@ -93,6 +93,17 @@ def from_bytes(where: str, raw: bytes) -> tuple[Document, str]:
         return msgspec.json.decode(content, type=Document), fingerprint
     except (msgspec.DecodeError, RecursionError) as error:
         raise InvalidReference(f"{where}: expected a reference of format {FORMAT}, found {error}") from error
+
+
+def check_reliability(document: Document) -> None:
+    """Raise ValueError for bins that cannot be those of this reference. None at all are those of an older release."""
+    for bins in (document.summary.reliability, document.summary.reliability_scaled):
+        if not bins:
+            continue
+        if len(bins) != BINS or any(not 0 <= one.right <= one.records or not 0 <= one.confidence <= 1 for one in bins):
+            raise ValueError("impossible reliability")
+        if (sum(one.records for one in bins), sum(one.right for one in bins)) != (document.records, document.right):
+            raise ValueError("reliability of another number of records")
 
 
 def pack(array: NDArray[Any]) -> Array:

@@ -29,6 +29,7 @@ from monitor.reference_document import (
     Document,
     Intervals,
     Quantiles,
+    check_reliability,
     from_bytes,
     pack,
     to_bytes,
@@ -176,6 +177,7 @@ def _reference(cls: type[_R], document: Document, fingerprint: str) -> _R:
         raise ValueError("impossible counts or temperature")
     if not len(document.classes) == len(document.summary.class_records) >= 2:
         raise ValueError("classes and their counts do not match")
+    check_reliability(document)
     tables = document.intervals
     if not LEVELS[0] <= tables.level <= LEVELS[1]:
         raise ValueError(f"a level of {tables.level}")

@@ -4,10 +4,13 @@ import math
 from dataclasses import dataclass, field
 from importlib.metadata import version
 
+from monitor.assembly import References
 from monitor.clocks import moment
 from monitor.configuration.config import Config
 from monitor.outward import Outward
 from monitor.progress import Progress
+from monitor.realised_file import RealisedFiles, Told
+from monitor.reference_file import Reference
 from monitor.sinks.status import status_document
 from monitor.sources.base import Lag, Source
 from monitor.sources.kafka import KafkaSource
@@ -28,6 +31,9 @@ class Standing:
     """What keeps it from being ready: starting, reloading, stopping."""
     work: Work | None = None
     state: State | None = None
+    references: References = field(default_factory=dict)
+    """Those of the configuration, by model; None where it names none."""
+    realised: RealisedFiles = field(default_factory=RealisedFiles)
 
     def unhealthy(self) -> list[str]:
         """Say what only a restart can mend."""
@@ -71,7 +77,17 @@ class Standing:
             ready=self.not_ready,
             now=lambda: moment().now,
             version=version("cpcmon"),
+            realised=lambda model: self._realised(model).accuracies,
+            realised_remark=lambda model: self._realised(model).remark,
+            settings=lambda: self.config.settings,
+            reference=self._reference,
         )
+
+    def _reference(self, model: str) -> Reference | None:
+        return self.references.get(model)
+
+    def _realised(self, model: str) -> Told:
+        return self.realised.read(next((one.realised for one in self.config.models if one.name == model), None))
 
     def facts(self, http: HttpFacts) -> DaemonFacts:
         """Return what the metrics page says of the daemon itself."""

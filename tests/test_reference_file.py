@@ -36,6 +36,12 @@ def resealed(path: Path, old: str, new: str) -> None:
     path.write_text(f"{words[0]} {words[1]} {hashlib.sha256(content.encode()).hexdigest()}\n{content}")
 
 
+def write_sealed(path: Path, content: object) -> None:
+    """Write a content with a fitting fingerprint."""
+    text = json.dumps(content)
+    path.write_text(f"cpcmon-reference 1 {hashlib.sha256(text.encode()).hexdigest()}\n{text}")
+
+
 def test_what_is_saved_is_loaded_bit_for_bit(reference: Reference, saved: Path) -> None:
     """Every estimate and interval of the loaded reference equals the original's."""
     loaded = Reference.load(saved)
@@ -127,6 +133,11 @@ def test_a_missing_file_is_a_clear_error(tmp_path: Path) -> None:
         pytest.param('"model"', '"modell"', id="another field"),
         pytest.param('"cut"', '"cat"', id="another estimator field"),
         pytest.param('"temperature": ', '"temperature": -', id="negative temperature"),
+        pytest.param(
+            '"reliability": [', '"reliability": [{"records": 0, "right": 0, "confidence": 0.0},', id="16 bins"
+        ),
+        pytest.param('"right": 0,', '"right": 1,', id="more right than there are"),
+        pytest.param('"confidence": 0.', '"confidence": 7.', id="an impossible confidence"),
     ],
 )
 def test_a_sealed_but_nonsensical_file_is_refused(saved: Path, old: str, new: str) -> None:
@@ -134,6 +145,36 @@ def test_a_sealed_but_nonsensical_file_is_refused(saved: Path, old: str, new: st
     resealed(saved, old, new)
     with pytest.raises(InvalidReference, match=r"density\.ref: expected a reference of format 1"):
         Reference.load(saved)
+
+
+def test_reliability_of_other_counts_is_refused(reference: Reference, saved: Path) -> None:
+    """Bins that add up to another number of records are of another reference."""
+    place, full = next((i, one) for i, one in enumerate(reference.summary.reliability) if one.records > one.right)
+    content = json.loads(saved.read_text().partition("\n")[2])
+    content["summary"]["reliability"][place]["records"] = full.records + 1
+    write_sealed(saved, content)
+    with pytest.raises(InvalidReference, match="reliability of another number of records"):
+        Reference.load(saved)
+
+
+def test_a_reference_of_the_release_before_loads_without_reliability(reference: Reference, saved: Path) -> None:
+    """It judges as ever; only the bins are not known."""
+    content = json.loads(saved.read_text().partition("\n")[2])
+    assert len(content["summary"].pop("reliability")) == len(content["summary"].pop("reliability_scaled")) == 15
+    write_sealed(saved, content)
+    loaded = Reference.load(saved)
+    window, _ = synthetic(200, 3, seed=2)
+    assert (loaded.summary.reliability, loaded.summary.reliability_scaled) == ((), ())
+    assert loaded.summary.calibration_error == reference.summary.calibration_error
+    assert estimate(loaded, window) == estimate(reference, window)
+
+
+def test_a_field_of_the_summary_that_is_not_known_is_passed_over(reference: Reference, saved: Path) -> None:
+    """So a release can add one, as this one did, and those before it still read the file."""
+    content = json.loads(saved.read_text().partition("\n")[2])
+    content["summary"]["of_tomorrow"] = [{"records": 3}]
+    write_sealed(saved, content)
+    assert Reference.load(saved).summary == reference.summary
 
 
 def test_saving_over_a_reference_replaces_it_whole(reference: Reference, saved: Path) -> None:

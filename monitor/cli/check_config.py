@@ -21,6 +21,8 @@ from monitor.sources.kafka_options import KafkaOptions
 from monitor.watched_model import WatchedModel
 
 _time = Duration(0.0, 0.0).show
+_WIDEST = 72
+"""A setting that is longer moves its own line only."""
 
 
 def register(commands: Any) -> None:  # noqa: ANN401  argparse's own type is private
@@ -31,6 +33,11 @@ def register(commands: Any) -> None:  # noqa: ANN401  argparse's own type is pri
         description="Read a configuration as the daemon would, open its references, and say what its windows will cost"
         " and at which numbers its alerts fire. Exit code 0 when it can be used, 2 with every mistake when not.",
         epilog="example: cpcmon check-config config.yaml",
+    )
+    parser.add_argument(
+        "--show",
+        action="store_true",
+        help="first list every setting that is in force, with its line or as a default; secrets are hidden",
     )
     parser.add_argument("file", type=Path, metavar="FILE", help="the configuration")
     parser.set_defaults(run=run)
@@ -45,6 +52,9 @@ def run(options: argparse.Namespace) -> int:
     except CpcmonError as error:
         print(error, file=sys.stderr)
         return 2
+    if options.show:
+        for line in _listed(config):
+            print(line)
     for model, reference in loaded:
         for line in _about_model(model, reference):
             print(line)
@@ -63,6 +73,14 @@ def run(options: argparse.Namespace) -> int:
     print(f"all ids that are known again{once}: {ids / 1e6:.1f} MB at most, beside the windows")
     print(f"{options.file}: {_counts(config)}, no mistakes")
     return 0
+
+
+def _listed(config: Config) -> Iterator[str]:
+    """Yield every setting that is in force and where the file says so, the places below one another."""
+    texts = [f"{one.path}: {one.value}" for one in config.settings]
+    width = min(max(map(len, texts), default=0), _WIDEST)
+    for text, one in zip(texts, config.settings, strict=True):
+        yield f"{text:{width}}  {'default' if one.line is None else f'line {one.line}'}"
 
 
 def _about_model(model: ModelConfig, reference: Reference | None) -> list[str]:

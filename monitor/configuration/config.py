@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
+from monitor.configuration.settings import Setting
 from monitor.core.alerts import Rule
 from monitor.core.ensemble import Variants
 from monitor.core.segments import Segmentation
@@ -74,6 +75,8 @@ class ModelConfig:
     variants: Variants = field(default_factory=dict)
     """Forms of estimators other than the default ones: `{"cpc_ac": "skip"}`."""
     alerts: tuple[Rule, ...] = ()
+    realised: Path | None = None
+    """Where others write accuracies that labels showed later; need not be there. For pages alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +132,8 @@ class Config:
     """In which line each setting stands, for messages about what it names."""
     remarks: tuple[str, ...] = ()
     """What is allowed, but worth a thought; never a secret."""
+    settings: tuple[Setting, ...] = field(default=(), repr=False, compare=False)
+    """Every setting that holds, as people may see it."""
 
     def is_shared(self, model: str) -> bool:
         """Tell whether other processes may read other records of a model, as members of one consumer group do."""

@@ -7,7 +7,7 @@ from monitor.configuration.directory_source import parted
 from monitor.configuration.plain_file import problem_of
 from monitor.configuration.secret_file import secret_file, secret_in
 from monitor.configuration.section import Section
-from monitor.configuration.text_kinds import Choice, FilePath, Flag, Secret, Text
+from monitor.configuration.text_kinds import Choice, FilePath, Flag, Secret
 from monitor.errors import UsageError
 from monitor.sources.kafka_options import Mechanism, SaslOptions, TlsOptions
 from monitor.sources.kafka_security import tls_context
@@ -39,7 +39,8 @@ def read_tls(section: Section, folder: Path) -> TlsOptions | None:
 def read_sasl(section: Section, folder: Path) -> SaslOptions | None:
     """Return who we are; None when nobody asks, or after a mistake."""
     mechanism = section.get("mechanism", Choice(Mechanism))
-    user = section.get("user", Text("the name of a user"), None)
+    # Half of what it takes to log in, and pages are read by more people than the file.
+    user = section.get("user", Secret("the name of a user", "text"), None)
     password_file = secret_file(section, "password_file", folder, "a password")
     token_file = secret_file(section, "token_file", folder, "a token")
     if not section.given or not section.clean:

@@ -65,6 +65,10 @@ class _Broker(Kind[str]):
             raise unfit(node, self.expected, "write each broker as an item of its own")
         return Text(self.expected, re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^\s:/\[\]]+):[0-9]{1,5}")).read(node)
 
+    def show(self, value: str) -> str:
+        """Return the address in quotes, since some begin with a bracket."""
+        return Text().show(value)
+
 
 def read_kafka(section: Section, folder: Path) -> KafkaOptions | None:
     """Return which topics are read, and how; None after a mistake."""
@@ -74,8 +78,8 @@ def read_kafka(section: Section, folder: Path) -> KafkaOptions | None:
     topics = section.get("topics", ListOf(_TOPIC, "a list of names of topics", 1), None)
     pattern = section.get("pattern", Text("a regular expression for names of topics"), None)
     instance_id = read_instance_id(section, folder)
-    start = section.get("start", _START, Start.LATEST)
     since = section.get("since", SINCE, None)
+    start = section.get("start", _START, Start.LATEST if since is None else None)
     if since is not None and section.has("start"):
         section.tell("since", "either start or since", "both")
     isolation = section.get("isolation", Choice(Isolation), default.isolation)
@@ -84,10 +88,11 @@ def read_kafka(section: Section, folder: Path) -> KafkaOptions | None:
     durations = {name: section.get(key, kind, getattr(default, name)) for key, (name, kind) in DURATIONS.items()}
     sizes = {name: section.get(key, kind, getattr(default, name)) for key, (name, kind) in SIZES.items()}
     integers = {name: section.get(key, kind, getattr(default, name)) for key, (name, kind) in INTEGERS.items()}
-    letters = section.section("dead_letters")
+    letters = section.section("dead_letters", optional=True)
     dead_letter_topic = letters.get("topic", _TOPIC, None)
     dead_letter_payload = letters.get("payload", Flag(), False)
-    tls, sasl = read_tls(section.section("tls"), folder), read_sasl(section.section("sasl"), folder)
+    tls = read_tls(section.section("tls", optional=True), folder)
+    sasl = read_sasl(section.section("sasl", optional=True), folder)
     if not section.clean:
         return None
     try:
@@ -97,7 +102,7 @@ def read_kafka(section: Section, folder: Path) -> KafkaOptions | None:
             topics=topics or (),
             pattern=pattern,
             instance_id=instance_id,
-            start=Start(start) if since is None else Start.SINCE,
+            start=Start.SINCE if start is None or since is not None else Start(start),
             since_seconds=since,
             isolation=isolation,
             assignor=assignor,

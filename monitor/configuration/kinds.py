@@ -119,6 +119,8 @@ class ByName(Kind[dict[str, T]], Generic[T]):
     """Values of one kind under names that the operator chooses."""
 
     kind: Kind[T]
+    name: Kind[str]
+    """Of what kind the names are: only how they are written matters."""
     what: str
 
     @property
@@ -152,4 +154,4 @@ class ByName(Kind[dict[str, T]], Generic[T]):
 
     def show(self, value: dict[str, T]) -> str:
         """Return the values in braces."""
-        return "{" + ", ".join(f"{name}: {self.kind.show(one)}" for name, one in value.items()) + "}"
+        return "{" + ", ".join(f"{self.name.show(name)}: {self.kind.show(one)}" for name, one in value.items()) + "}"

@@ -58,7 +58,7 @@ class _FieldSets(Kind[tuple[tuple[str, ...], ...]]):
 
     def show(self, value: tuple[tuple[str, ...], ...]) -> str:
         """Return the sets in brackets."""
-        sets = (f"[{', '.join(names)}]" for names in value)
+        sets = (f"[{', '.join(NAME.show(name) for name in names)}]" for names in value)
         return f"[{', '.join(sets)}]"
 
 
@@ -68,6 +68,7 @@ def read_model(section: Section, folder: Path, cron_problem: CronProblem | None)
     name = section.get("name", NAME)
     version = section.get("version", Text('a text such as "2.1"'), None)
     reference = section.get("reference", FilePath(folder, "the path of a reference file"), None)
+    realised = section.get("realised", FilePath(folder, "the path of a file of accuracies"), None)
     kind = section.get("kind", Choice(OutputKind), default.kind)
     bounds = _bounds(section.section("window"))
     segmentation = _segmentation(section)
@@ -89,6 +90,7 @@ def read_model(section: Section, folder: Path, cron_problem: CronProblem | None)
         stale_after_seconds=section.get("stale_after", Duration(1.0, _LONGEST), None),
         variants=_variants(section.section("estimators")),
         alerts=_alerts(section, segmentation),
+        realised=realised,
     )
     return model if section.clean else None
 
@@ -117,10 +119,10 @@ def _segmentation(section: Section) -> Segmentation | None:
 
 
 def _evaluate(section: Section, cron_problem: CronProblem | None) -> Every | Cron | None:
-    every = section.get("every", Duration(1.0, 7 * 86400.0), Every().seconds)
     cron = section.get("cron", Text('a crontab line such as "*/5 * * * *"'), None)
+    every = section.get("every", Duration(1.0, 7 * 86400.0), Every().seconds if cron is None else None)
     if cron is None:
-        return Every(every)
+        return None if every is None else Every(every)
     if section.has("every"):
         section.tell("cron", "either every or cron", "both")
         return None

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from decimal import Decimal
 
 from monitor.configuration.kinds import Kind, unfit
 from monitor.configuration.yaml_text import Node, Scalar
@@ -163,7 +164,8 @@ class Size(Kind[int]):
 
 def _digits(value: float) -> str:
     """Return a number without an exponent and needless zeros."""
-    return f"{value:.6f}".rstrip("0").rstrip(".")
+    text = f"{Decimal(repr(float(value))):f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def _is_written_as(node: Node, form: re.Pattern[str]) -> bool:

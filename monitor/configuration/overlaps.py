@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
-from monitor.configuration.config import SourceConfig, Storage
+from monitor.configuration.config import ModelConfig, SourceConfig, Storage
 from monitor.configuration.kafka_instance import instance_key
 from monitor.configuration.section import Section
 from monitor.sources.apart import would_be_read
@@ -38,6 +38,20 @@ def _check_directories(section: Section, storage: Storage, sources: Read) -> Non
         if place in lines:
             one.tell("path", f"a directory and pattern of its own, {_TWICE}", f"those of line {lines[place]}")
         lines.setdefault(place, one.line("path"))
+
+
+def check_realised(models: Sequence[tuple[Section, ModelConfig | None]], sources: Read) -> None:
+    """Note files of accuracies that a source would take for records, and perhaps archive or delete."""
+    directories = [one for _, one in sources if one is not None and isinstance(one.options, DirectoryOptions)]
+    for section, model in models:
+        if model is None or model.realised is None:
+            continue
+        for source in directories:
+            assert isinstance(source.options, DirectoryOptions)  # noqa: S101  the others were left out
+            if would_be_read(model.realised.parent, source.options):
+                section.tell(
+                    "realised", f"a file in a folder that source {source.name!r} does not read", "one that it does"
+                )
 
 
 def _check_topics(earlier: Section, theirs: KafkaOptions, later: Section, ours: KafkaOptions) -> None:

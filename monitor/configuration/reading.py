@@ -11,7 +11,7 @@ from monitor.configuration.document import Document, open_document
 from monitor.configuration.models import CronProblem, read_model
 from monitor.configuration.notifications import read_heartbeat, read_webhook
 from monitor.configuration.number_kinds import Duration, Integer, Size
-from monitor.configuration.overlaps import check_overlaps
+from monitor.configuration.overlaps import check_overlaps, check_realised
 from monitor.configuration.partitions import remark_on_ages
 from monitor.configuration.section import Section
 from monitor.configuration.sources import read_source
@@ -52,14 +52,15 @@ def read_document(document: Document, cron_problem: CronProblem | None = None) -
     limits_section = root.section("limits")
     limits = _limits(limits_section)
     notify = root.section("notify")
-    webhook = read_webhook(notify.section("webhook"), folder)
-    heartbeat = read_heartbeat(notify.section("heartbeat"), folder)
+    webhook = read_webhook(notify.section("webhook", optional=True), folder)
+    heartbeat = read_heartbeat(notify.section("heartbeat", optional=True), folder)
     runbooks = root.get("runbooks", Text("an address or a path"), "docs/runbooks/")
     check_public_address(root, "runbooks", runbooks)
     _check_names(sources)
     _check_names(models)
     _check_fed(sources, models)
     check_overlaps(storage_section, storage, sources)
+    check_realised(models, sources)
     _check_minimum(sources, models)
     _check_segments(limits_section, limits, models)
     remark_on_ages([source for _, source in sources if source is not None], models)
@@ -76,6 +77,7 @@ def read_document(document: Document, cron_problem: CronProblem | None = None) -
         file=document.file,
         lines=MappingProxyType(document.findings.lines),
         remarks=tuple(document.findings.remarks),
+        settings=tuple(root.in_force()),
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any, TypeVar, overload
 
 from monitor.configuration.kinds import Kind, Unfit, is_nothing
 from monitor.configuration.problems import Problem
+from monitor.configuration.settings import Setting
 from monitor.configuration.yaml_text import Items, Settings, kept_back
 
 T = TypeVar("T")
@@ -65,6 +66,8 @@ class Section:
         self._entries = {} if settings is None else settings.entries
         self._above = above
         self._known: list[str] = []
+        self._in_force: dict[str, list[Setting | Section]] = {}
+        """By key: what holds, in the order in which it was asked for."""
         self._passed_over = False
         findings.lines[path] = line
         findings.sections.append(self)
@@ -97,6 +100,8 @@ class Section:
         fallback = kind.stand_in if required else default
         entry = self._entries.get(key)
         if entry is None and not (required and self.given):
+            if fallback is not None and not required:
+                self._in_force[key] = [Setting(path, kind.show(fallback), None)]
             return fallback
         if entry is not None and default is None and is_nothing(entry.node):
             return None
@@ -105,14 +110,16 @@ class Section:
             return fallback
         self.findings.lines[path] = entry.line
         try:
-            return kind.read(entry.node)
+            value = kind.read(entry.node)
         except Unfit as error:
             for fault in error.faults:
                 self._note(Problem(fault.line, path + fault.below, fault.expected, fault.found))
-        return fallback
+            return fallback
+        self._in_force[key] = [Setting(path, kind.show(value), entry.line)]
+        return value
 
-    def section(self, key: str, *, required: bool = False) -> "Section":
-        """Return a group of settings within this one."""
+    def section(self, key: str, *, required: bool = False, optional: bool = False) -> "Section":
+        """Return a group of settings within this one; without an optional one there is nothing, not even defaults."""
         self._known.append(key)
         entry = self._entries.get(key)
         settings = Settings({}, self.line(key)) if required and self.given else None
@@ -124,7 +131,10 @@ class Section:
         elif entry is not None:
             self.tell(key, "a group of settings", kept_back(entry.node))
             settings = None
-        return Section(self.findings, self.at(key), settings, self.line(key), self)
+        found = Section(self.findings, self.at(key), settings, self.line(key), self)
+        if found.given or not optional:
+            self._in_force[key] = [found]
+        return found
 
     def sections(self, key: str, *, least: int = 0, most: int) -> "list[Section]":
         """Return the groups of settings in a list of so many."""
@@ -142,8 +152,20 @@ class Section:
         elif not least <= len(entry.node.nodes) <= most:
             self.tell(key, expected, f"{len(entry.node.nodes):,}")
         else:
-            return list(self._groups(key, entry.node))
+            groups = list(self._groups(key, entry.node))
+            self._in_force[key] = [*groups]
+            return groups
         return []
+
+    def in_force(self) -> "Iterator[Setting]":
+        """Yield every setting that holds, in the order of the file; after them, in each group, those it says nothing of."""
+        given = [key for key in self._entries if key in self._in_force]
+        for key in dict.fromkeys([*given, *self._in_force]):
+            for one in self._in_force[key]:
+                if isinstance(one, Section):
+                    yield from one.in_force()
+                else:
+                    yield one
 
     def tell(self, key: str, expected: str, found: str) -> None:
         """Note a mistake in a setting."""

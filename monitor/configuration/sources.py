@@ -52,7 +52,7 @@ def _fields(section: Section) -> RecordFields | None:
         "id": section.get("id", _PLACE, default.id),
         "time": section.get("time", _PLACE, default.time),
         "predicted": section.get("predicted", _PLACE, None),
-        "segments": section.get("segments", ByName(_PLACE, "fields and where each stands"), {}),
+        "segments": section.get("segments", ByName(_PLACE, _PLACE, "fields and where each stands"), {}),
         "time_unit": section.get("time_unit", Choice(TimeUnit), default.time_unit),
         "time_zone": section.get("time_zone", Text("the name of a time zone"), None),
     }

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Generic, TypeVar
 
 from monitor.configuration.kinds import Fault, Kind, Unfit, is_nothing, unfit
+from monitor.configuration.settings import HIDDEN
 from monitor.configuration.yaml_text import Node, Scalar
 
 E = TypeVar("E", bound=StrEnum)
@@ -73,12 +74,15 @@ class Text(Kind[str]):
 
     def show(self, value: str) -> str:
         """Return the text, in quotes where YAML might take it for something else."""
-        return value if re.fullmatch(r"[A-Za-z_][\w./-]*", value) else f'"{value}"'
+        if re.fullmatch(r"[A-Za-z_][\w./-]*", value) and not _NO_TEXT.fullmatch(value):
+            return value
+        # A backslash means something in double quotes, and nothing in single ones.
+        return f'"{value}"' if '"' not in value and "\\" not in value else "'" + value.replace("'", "''") + "'"
 
 
 @dataclass(frozen=True)
 class Secret(Kind[str]):
-    """A text that no message shows."""
+    """A text that no message, page or list of settings shows."""
 
     what: str
     word: str = "text (secret)"
@@ -96,6 +100,10 @@ class Secret(Kind[str]):
         except Unfit as error:
             found = "nothing" if is_nothing(node) else "something else, which is not shown"
             raise Unfit(Fault(self.what, found, node.line)) from error
+
+    def show(self, value: str) -> str:  # noqa: ARG002  whatever it is
+        """Return what stands in its place, wherever values are listed."""
+        return HIDDEN
 
 
 @dataclass(frozen=True)
@@ -119,6 +127,10 @@ class FilePath(Kind[Path]):
     def read(self, node: Node) -> Path:
         """Return the path."""
         return self.folder / Text(self.what).read(node)
+
+    def show(self, value: Path) -> str:
+        """Return the path as it is written: relative, unless it leads elsewhere."""
+        return Text().show(str(value.relative_to(self.folder) if value.is_relative_to(self.folder) else value))
 
 
 @dataclass(frozen=True)

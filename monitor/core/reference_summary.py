@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 
 import numpy as np
 
@@ -10,7 +11,8 @@ from monitor.core.estimate import Interval
 from monitor.core.labelled import LabelledOutputs
 from monitor.core.scores import FLOOR, LOG_TEMPERATURE_RANGE, Floats
 
-_BINS = 15
+BINS = 15
+"""Of equal width, for the reliability of a reference and for its calibration error."""
 _FEW_RECORDS = 500
 _FEW_OF_A_CLASS = 10
 _NOTABLE_SHARE = 0.01
@@ -115,6 +117,9 @@ def summarise(reference: LabelledOutputs) -> ReferenceSummary:
     raw, classes = reference.outputs.raw, len(reference.outputs.raw.probabilities)
     _, seen = np.unique(raw.confidence.astype(np.float32), return_counts=True)
 
+    bins = _reliability(raw.confidence, reference.correct)
+    scaled = _reliability(reference.outputs.scaled.confidence, reference.correct)
+
     def counts(of: np.ndarray) -> tuple[int, ...]:
         return tuple(int(count) for count in np.bincount(of, minlength=classes))
 
@@ -122,25 +127,40 @@ def summarise(reference: LabelledOutputs) -> ReferenceSummary:
         class_records=counts(reference.labels),
         class_right=counts(reference.labels[reference.correct]),
         class_predicted=counts(np.argmax(raw.probabilities, axis=0)),
-        calibration_error=_calibration_error(raw.confidence, reference.correct),
-        calibration_error_scaled=_calibration_error(reference.outputs.scaled.confidence, reference.correct),
+        calibration_error=_calibration_error(bins),
+        calibration_error_scaled=_calibration_error(scaled),
         tied_share=float(seen[seen > 1].sum() / reference.records),
         floored_share=float(np.any(raw.probabilities < FLOOR, axis=0).mean()),
         temperature_at_bound=abs(math.log(reference.temperature)) > LOG_TEMPERATURE_RANGE[1] - 1e-6,
+        reliability=bins,
+        reliability_scaled=scaled,
     )
 
 
-def _calibration_error(confidence: Floats, correct: np.ndarray) -> float:
-    """Expected calibration error of the predicted class, over 15 bins of equal width."""
-    bins = np.minimum((confidence * _BINS).astype(np.int64), _BINS - 1)
-    gaps = np.bincount(bins, weights=confidence - correct, minlength=_BINS)
-    return float(np.abs(gaps).sum() / len(confidence))
+def _reliability(confidence: Floats, correct: np.ndarray) -> tuple[ReliabilityBin, ...]:
+    """Count how often the predicted class is right, by confidence, over bins of equal width."""
+    places = np.minimum((confidence * BINS).astype(np.int64), BINS - 1)
+    records = np.bincount(places, minlength=BINS)
+    right = np.bincount(places[correct], minlength=BINS)
+    sums = np.bincount(places, weights=confidence, minlength=BINS)
+    return tuple(
+        # A mean of numbers up to 1 may come out a rounding error above it.
+        ReliabilityBin(int(count), int(hits), min(float(total / count), 1.0) if count else 0.0)
+        for count, hits, total in zip(records, right, sums, strict=True)
+    )
 
 
+def _calibration_error(bins: tuple[ReliabilityBin, ...]) -> float:
+    """Expected calibration error of the predicted class: how far off the bins are, weighted by their records."""
+    gaps = sum(abs(one.records * one.confidence - one.right) for one in bins)
+    return gaps / sum(one.records for one in bins)
+
+
+@lru_cache(maxsize=256)
 def share_interval(right: int, records: int, level: float) -> Interval:
-    """Return the exact (Clopper-Pearson) interval of a share."""
+    """Return the exact (Clopper-Pearson) interval of a share. Remembered, since pages ask again and again."""
     tail = (1.0 - level) / 2.0
-    from scipy.special import betaincinv  # noqa: PLC0415 - slow to import, and only calibration needs it
+    from scipy.special import betaincinv  # noqa: PLC0415 - slow to import, and few need it
 
     lower = float(betaincinv(right, records - right + 1, tail)) if right > 0 else 0.0
     upper = float(betaincinv(right + 1, records - right, 1.0 - tail)) if right < records else 1.0

@@ -174,6 +174,8 @@ models:
   - name: density
     version: "2.1"
     reference: density.ref
+    # What turned out right, which real life tells later or never. Pages show it; no estimate uses it.
+    realised: realised.jsonl
     window: {{records: {window}}}
     minimum_records: {minimum}
     segment_by: [[hospital], [hospital, scanner]]

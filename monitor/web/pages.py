@@ -1,8 +1,9 @@
 """The pages that every cpcmon has, made from plain functions that the daemon passes in."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 
+from monitor.web import api_configuration, api_realised, api_reference
 from monitor.web.landing import landing_page
 from monitor.web.messages import HTML, JSON, Page, Pages, Request, Response
 from monitor.web.site import Site
@@ -45,7 +46,22 @@ def standard_pages(
         "/-/ready": Page(_told(site.ready, "cpcmon is ready.")),
         "/-/reload": _reload_page(reload),
         "/api/v1/status": Page(lambda _: Response(status(), JSON)),
+        "/api/v1/configuration": _document_page(site, api_configuration.document),
+        "/api/v1/reference": _document_page(site, api_reference.document),
+        "/api/v1/realised": _document_page(site, api_realised.document),
     }
+
+
+def _document_page(site: Site, document: Callable[[Site, Mapping[str, str]], bytes | None]) -> Page:
+    """Return a page of JSON; what was asked for and is not known is 404, and not repeated."""
+
+    def answer(request: Request) -> Response:
+        found = document(site, request.query)
+        if found is None:
+            return Response(b"not found\n", status=HTTPStatus.NOT_FOUND)
+        return Response(found, JSON)
+
+    return Page(answer)
 
 
 def _told(problems: Problems, well: str) -> Callable[[Request], Response]:

@@ -72,6 +72,8 @@ class Site:
     """Of a model's segment, by its name; None where neither is known."""
     realised: Callable[[str], Sequence[Realised]] = lambda _model: ()
     """Of a model, oldest first; empty where nobody tells."""
+    realised_remark: Callable[[str], str | None] = lambda _model: None
+    """A sentence on what is wrong with the file of them; None when nothing is."""
     sources: Callable[[], Sequence[SourceView]] = lambda: ()
     rejects: Callable[[], Rejects] = Rejects
     settings: Callable[[], Sequence[Setting]] = lambda: ()

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from monitor.configuration.document import open_document
 from monitor.configuration.kinds import ByName, Fault, Kind, ListOf, Unfit
 from monitor.configuration.section import Section
+from monitor.configuration.settings import HIDDEN
 from monitor.configuration.text_kinds import FilePath, Flag, OneOf, Text
 from monitor.configuration.yaml_text import Node, Scalar
 
@@ -102,6 +103,10 @@ class _Hash(Kind[str]):
             raise Unfit(Fault(self.expected, f"a cost of {int(found.group(1))}", node.line))
         return found.group()
 
+    def show(self, value: str) -> str:  # noqa: ARG002  whatever it is
+        """Return what stands in its place: a hash can be tried against many passwords."""
+        return HIDDEN
+
 
 def read_web_config(path: Path) -> WebConfig:
     """Read a file; raises ConfigError that tells every mistake."""
@@ -113,7 +118,7 @@ def read_web_config(path: Path) -> WebConfig:
         server.tell("http2", "false: cpcmon speaks HTTP/1.1 only", "true")
     named = server.section("headers")
     headers = {name: named.get(name, kind, None) for name, kind in _HEADERS.items()}
-    users = root.get("basic_auth_users", ByName(_Hash(), "names with a bcrypt hash each"), {})
+    users = root.get("basic_auth_users", ByName(_Hash(), Text(), "names with a bcrypt hash each"), {})
     if any(":" in name for name in users):
         root.tell("basic_auth_users", "names without a colon, which ends the name in HTTP", "one with it")
     if root.has("basic_auth_users") and not users and root.clean:

@@ -1,0 +1,157 @@
+"""The documents behind the pages: the configuration, a model's reference, and accuracies from late labels."""
+
+import itertools
+import json
+from collections.abc import Callable, Mapping
+
+import pytest
+
+from monitor.configuration.settings import HIDDEN, Setting
+from monitor.core.realised import Realised
+from monitor.core.reference_summary import share_interval
+from monitor.reference_file import Reference
+from monitor.web import api_configuration, api_realised, api_reference
+from monitor.web.pages import standard_pages
+from monitor.web.site import Site
+from tests.strategies import synthetic
+from tests.web.conftest import Serve
+from tests.web.sample_reports import NOW, three_models
+
+Document = Callable[[Site, Mapping[str, str]], bytes | None]
+
+
+@pytest.fixture(scope="module")
+def reference() -> Reference:
+    """A reference of 300 records and three named classes."""
+    probabilities, labels = synthetic(300, 3, seed=1)
+    return Reference.calibrate(probabilities, labels, model="density", version="2.1", classes=("<script>", "b", "c"))
+
+
+@pytest.fixture
+def site(reference: Reference) -> Site:
+    """What a daemon with one reference would be asked for."""
+    name = next(iter(three_models()))
+    return Site(
+        reports=three_models,
+        healthy=lambda: (),
+        ready=lambda: (),
+        now=lambda: NOW,
+        version="1.2.3",
+        settings=lambda: (Setting("storage.path", "state", 3), Setting("a.url", HIDDEN, None)),
+        reference={"density": reference}.get,
+        realised=lambda model: (Realised(1.0, "all", 1000, 873),) if model == name else (),
+        realised_remark=lambda model: "realised: 2 lines could not be understood" if model == name else None,
+    )
+
+
+def read(document: Document, site: Site, **query: str) -> dict[str, object]:
+    """Return a document as programs see it."""
+    found = document(site, query)
+    assert found is not None
+    content = json.loads(found)
+    assert content.pop("version") == 1
+    return dict(content)
+
+
+def test_the_configuration_is_a_list_of_settings(site: Site) -> None:
+    """What is hidden has no value; a default has no line."""
+    assert read(api_configuration.document, site) == {
+        "settings": [
+            {"path": "storage.path", "value": "state", "hidden": False, "line": 3},
+            {"path": "a.url", "value": None, "hidden": True, "line": None},
+        ]
+    }
+
+
+def test_a_text_that_reads_like_hidden_is_not_taken_for_it() -> None:
+    """It stands in quotes."""
+    site = Site(
+        three_models, lambda: (), lambda: (), lambda: NOW, "1", settings=lambda: (Setting("a", f'"{HIDDEN}"', 1),)
+    )
+    assert read(api_configuration.document, site)["settings"] == [
+        {"path": "a", "value": '"(hidden)"', "hidden": False, "line": 1}
+    ]
+
+
+def test_a_reference_is_told_in_numbers(site: Site, reference: Reference) -> None:
+    """Classes, accuracy with its exact interval, calibration, warnings, estimators."""
+    found = read(api_reference.document, site, model="density")
+    numbers, summary = reference.calibration, reference.summary
+    interval = share_interval(numbers.right, 300, 0.95)
+    assert found["classes"] == [
+        {"class": name, "records": records, "right": right, "predicted": predicted}
+        for name, records, right, predicted in zip(
+            reference.classes, summary.class_records, summary.class_right, summary.class_predicted, strict=True
+        )
+    ]
+    assert {key: found[key] for key in ("model", "model_version", "created", "fingerprint", "records", "right")} == {
+        "model": "density",
+        "model_version": "2.1",
+        "created": reference.created,
+        "fingerprint": reference.fingerprint,
+        "records": 300,
+        "right": numbers.right,
+    }
+    assert (found["accuracy"], found["lower"], found["upper"], found["level"]) == (
+        numbers.right / 300,
+        interval.lower,
+        interval.upper,
+        0.95,
+    )
+    assert interval.lower < numbers.accuracy < interval.upper
+    assert (found["temperature"], found["calibration_error"], found["calibration_error_scaled"]) == (
+        numbers.temperature,
+        summary.calibration_error,
+        summary.calibration_error_scaled,
+    )
+    assert found["warnings"] == [
+        {"warning": "few_records", "sentence": "300 records: fewer than 500 make every interval wide"}
+    ]
+    assert "cpc_ac" in found["estimators"]  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("name", ["reliability", "reliability_scaled"])
+def test_reliability_has_bounds_and_no_number_where_there_are_no_records(
+    site: Site, reference: Reference, name: str
+) -> None:
+    """Fifteen bins from 0 to 1; three classes leave the lowest empty."""
+    bins = read(api_reference.document, site, model="density")[name]
+    assert isinstance(bins, list)
+    assert [one["records"] for one in bins] == [one.records for one in getattr(reference.summary, name)]
+    assert (bins[0]["from"], bins[-1]["to"], len(bins)) == (0.0, 1.0, 15)
+    assert all(one["to"] == after["from"] for one, after in itertools.pairwise(bins))
+    assert bins[0] == {"from": 0.0, "to": 1 / 15, "records": 0, "right": 0, "confidence": None, "accuracy": None}
+    full = [one for one in bins if one["records"]]
+    assert full
+    assert all(one["from"] <= one["confidence"] <= one["to"] for one in full)
+    assert all(one["accuracy"] == one["right"] / one["records"] for one in full)
+
+
+def test_realised_accuracies_are_told_with_the_remark(site: Site) -> None:
+    """Of a model that has some; another has none."""
+    name, other, *_ = three_models()
+    assert read(api_realised.document, site, model=name) == {
+        "model": name,
+        "remark": "realised: 2 lines could not be understood",
+        "realised": [{"at": 1.0, "segment": "all", "records": 1000, "right": 873, "accuracy": 0.873}],
+    }
+    assert read(api_realised.document, site, model=other) == {"model": other, "remark": None, "realised": []}
+
+
+@pytest.mark.parametrize("path", ["/api/v1/reference", "/api/v1/realised"])
+@pytest.mark.parametrize("query", ["", "?model=ZZPATIENT", "?model=", "?name=density", "?model=Density"])
+def test_a_model_that_is_not_known_is_404_and_not_repeated(serve: Serve, site: Site, path: str, query: str) -> None:
+    """Nor is one without a reference."""
+    pages = standard_pages(site, metrics=lambda: b"", reload=None, status=lambda: b"{}")
+    answer = serve(pages).ask(path + query)
+    assert answer.status == 404
+    assert b"ZZPATIENT" not in answer.body
+
+
+@pytest.mark.parametrize("path", ["/api/v1/configuration", "/api/v1/reference?model=density"])
+def test_documents_are_json(serve: Serve, site: Site, path: str) -> None:
+    """Over HTTP, for GET alone."""
+    pages = standard_pages(site, metrics=lambda: b"", reload=None, status=lambda: b"{}")
+    answer = serve(pages).ask(path)
+    assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
+    assert json.loads(answer.body)["version"] == 1
