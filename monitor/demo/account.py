@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.request import urlopen
+from urllib.request import ProxyHandler, build_opener
 
 from monitor.core.realised import Realised
 from monitor.demo.exams import MODEL
@@ -20,7 +20,8 @@ Segments = dict[str, dict[str, Any]]
 def read_segments(url: str) -> Segments | None:
     """Ask the daemon how the windows are; None when it does not answer, or has nothing to say yet."""
     try:
-        with urlopen(f"{url}api/v1/status", timeout=_TIMEOUT_SECONDS) as answer:  # noqa: S310 - our own daemon
+        # Straight to our own daemon, whatever proxy this machine has for the world outside.
+        with build_opener(ProxyHandler({})).open(f"{url}api/v1/status", timeout=_TIMEOUT_SECONDS) as answer:
             document = json.load(answer)
     except (OSError, ValueError):
         return None

@@ -25,6 +25,10 @@ from monitor.example_data import CLASSES, write_example
 from monitor.reference_file import Reference
 from monitor.state.folder import StateFolder
 
+_LOCK = "demo.lock"
+_OURS = ("# Written by `cpcmon demo`", "# cpcmon run --config.file config.yaml;")
+"""How configurations of demos begin; the second one is of before there was a story."""
+
 WINDOW = 1000
 MINIMUM = 200
 _HOLD_SECONDS = 15.0
@@ -81,7 +85,8 @@ class Folder:
             self.path.mkdir(parents=True, exist_ok=True)
         except (FileExistsError, NotADirectoryError, PermissionError) as error:
             raise UsageError(f"--directory {self.path}: expected a folder, found: {error.strerror}") from error
-        lock = os.open(self.path / "demo.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._check_ours()
+        lock = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -93,6 +98,20 @@ class Folder:
             yield
         finally:
             os.close(lock)
+
+    def _check_ours(self) -> None:
+        """Refuse a folder of somebody else: what stands in our places there would be lost."""
+        if (self.path / _LOCK).exists():
+            return
+        taken = [path for path in (self.arriving, self.state, self.realised, self.log) if path.exists()]
+        with suppress(FileNotFoundError):
+            if not self.config.read_text(encoding="utf-8", errors="replace").startswith(_OURS):
+                taken.append(self.config)
+        if taken:
+            raise UsageError(
+                f"--directory {self.path}: expected an empty folder, or one of a demo,"
+                f" found {taken[0].name} of somebody else: choose another"
+            )
 
     def empty(self) -> None:
         """Remove what the run before left; raises StateInUse while a daemon still works on it."""
@@ -116,7 +135,9 @@ class Folder:
         write_example(self.path)
         with suppress(OSError, CpcmonError):
             if self._note.read_text(encoding="utf-8") == self._made_of():
-                return Reference.load(self.reference)
+                found = Reference.load(self.reference)
+                # Somebody may have put another one there, or one of an earlier cpcmon, of which pages show less.
+                return found if found.title == f"{MODEL} {VERSION}" and found.summary.reliability else None
         return None
 
     def make_reference(self, progress: Progress) -> Reference:
@@ -176,7 +197,7 @@ models:
     reference: density.ref
     # What turned out right, which real life tells later or never. Pages show it; no estimate uses it.
     realised: realised.jsonl
-    window: {{records: {window}}}
+    window: {{records: {window}, age: 7d}}
     minimum_records: {minimum}
     segment_by: [[hospital], [hospital, scanner]]
     # The windows here are seconds long, so they are looked at often. Real ones hold days: see docs/alerts.md.

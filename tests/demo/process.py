@@ -51,10 +51,15 @@ class Demo:
         with urlopen(f"{self.url}metrics", timeout=LIMIT) as answer:  # noqa: S310 - our own
             return str(answer.read().decode())
 
+    def ask(self, path: str) -> dict[str, Any]:
+        """Return the JSON of a page."""
+        with urlopen(f"{self.url}{path}", timeout=LIMIT) as answer:  # noqa: S310 - our own
+            found: dict[str, Any] = json.load(answer)
+        return found
+
     def segments(self) -> dict[str, Any]:
         """Return the windows that the daemon reports."""
-        with urlopen(f"{self.url}api/v1/status", timeout=LIMIT) as answer:  # noqa: S310 - our own
-            (model,) = json.load(answer)["models"]
+        (model,) = self.ask("api/v1/status")["models"]
         return {one["segment"]: one for one in model["segments"]}
 
     @property

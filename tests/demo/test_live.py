@@ -45,6 +45,9 @@ def test_the_story_is_seen_and_ctrl_c_leaves_only_the_folder_and_it_works_again(
         assert firing <= {SHIFTED, f"hospital={REPLACED.hospital}"}
         told = first.hear(r"N2 at Northlake estimated (0\.\d+), realised (0\.\d+); .*; reference (0\.\d+)")
         assert all(0.5 < float(number) < 1.0 for number in told.groups())
+        shown = first.ask("api/v1/realised?model=density")
+        assert shown["remark"] is None
+        assert SHIFTED in {one["segment"] for one in shown["realised"]}
         daemon = first.daemon
         assert first.interrupt() == 0
         assert "The demo has ended" in first.said.splitlines()[-2]
