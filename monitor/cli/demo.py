@@ -70,8 +70,9 @@ def run(options: argparse.Namespace) -> int:
         except KeyboardInterrupt:
             pass
         _say(
-            f"The demo has ended, and its daemon too. {place}/ holds the configuration, the reference, the daemon's state and log;"
-            f" delete it when you like.\nNext: cpcmon demo --tour, or your own model: cpcmon calibrate --help"
+            f"The demo has ended, and nothing of it runs on. All that it wrote is in {place}/: files of an example, a reference,"
+            " a configuration, the daemon's state and log; delete it when you like.\n"
+            "Next: cpcmon demo --tour, or your own model: cpcmon calibrate --help"
         )
     return 0
 
