@@ -6,21 +6,26 @@ another scanner (less contrast: the grades' patterns are fainter) and an older p
 """
 
 import json
+from copy import copy
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
 CLASSES = ("fatty", "scattered", "heterogeneous", "dense")
 _MEASUREMENTS = 6
-_PREVALENCE = np.array([0.10, 0.40, 0.40, 0.10])
+PREVALENCE: Floats = np.array([0.10, 0.40, 0.40, 0.10])
+"""The shares of the grades where the model was made."""
 _FIRST = 1_790_000_000
 """When the first of the records in the folder was made, in Unix seconds."""
-_OLDER = np.array([0.22, 0.48, 0.24, 0.06])
+_OLDER: Floats = np.array([0.22, 0.48, 0.24, 0.06])
 
 _CONFIG = """\
-# cpcmon run --config.file config.yaml; every setting is in config.example.yaml.
-storage: {path: daemon-state}
+# cpcmon run --config.file tour.yaml; every setting is in config.example.yaml.
+storage: {path: tour-state}
 sources:
   - {name: results, type: directory, path: inbox}
 models:
@@ -36,11 +41,8 @@ models:
 """
 """The daemon's configuration for the folder that is watched."""
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
-
-class _Patients:
+class Patients:
     """Draws patients: a grade, and measurements whose pattern tells it."""
 
     def __init__(self, random: np.random.Generator) -> None:
@@ -49,6 +51,12 @@ class _Patients:
         patterns -= patterns.mean(axis=0)
         self._patterns = 2.6 * patterns / np.linalg.norm(patterns, axis=1, keepdims=True)
 
+    def others(self, random: np.random.Generator) -> "Patients":
+        """Return other patients of the same kind: grades look as they do here."""
+        found = copy(self)
+        found._random = random  # noqa: SLF001 - our own
+        return found
+
     def draw(self, count: int, prevalence: Floats, contrast: float) -> tuple[Floats, Integers]:
         """Return measurements and grades."""
         grades = self._random.choice(len(CLASSES), size=count, p=prevalence)
@@ -56,7 +64,7 @@ class _Patients:
         return self._patterns[grades] * contrast + noise, grades
 
 
-class _Discriminant:
+class Discriminant:
     """Linear discriminant analysis, fitted to labelled measurements."""
 
     def __init__(self, measured: Floats, grades: Integers) -> None:
@@ -73,16 +81,20 @@ class _Discriminant:
         return np.asarray(softmax(measured @ self._weights + self._offsets, axis=1))
 
 
+def trained() -> tuple[Patients, Discriminant]:
+    """Return patients and a classifier that was fitted to some of them; always the same."""
+    patients = Patients(np.random.default_rng(7))
+    # A small training set makes the classifier overconfident, as real ones are.
+    return patients, Discriminant(*patients.draw(120, PREVALENCE, contrast=1.0))
+
+
 def write_example(directory: Path) -> dict[str, Path]:
     """Write the example's files and return them by what they are."""
     directory.mkdir(parents=True, exist_ok=True)
-    random = np.random.default_rng(7)
-    patients = _Patients(random)
-    # A small training set makes the classifier overconfident, as real ones are.
-    model = _Discriminant(*patients.draw(120, _PREVALENCE, contrast=1.0))
+    patients, model = trained()
     sites = (
-        ("validation", 4000, _PREVALENCE, 1.0),
-        ("site_a", 2000, _PREVALENCE, 1.0),
+        ("validation", 4000, PREVALENCE, 1.0),
+        ("site_a", 2000, PREVALENCE, 1.0),
         ("site_b", 2000, _OLDER, 0.7),
     )
     files = {}
@@ -94,13 +106,13 @@ def write_example(directory: Path) -> dict[str, Path]:
         _write(files[name], said, None)
         _write(files[f"{name}_labelled"], said, grades)
     files["inbox"] = directory / "inbox"
-    _write_inbox(files["inbox"], [patients.draw(1500, _PREVALENCE, 1.0), patients.draw(1500, _OLDER, 0.7)], model)
-    files["config"] = directory / "config.yaml"
+    _write_inbox(files["inbox"], [patients.draw(1500, PREVALENCE, 1.0), patients.draw(1500, _OLDER, 0.7)], model)
+    files["config"] = directory / "tour.yaml"
     files["config"].write_text(_CONFIG, encoding="utf-8")
     return files
 
 
-def _write_inbox(folder: Path, sites: list[tuple[Floats, Integers]], model: _Discriminant) -> None:
+def _write_inbox(folder: Path, sites: list[tuple[Floats, Integers]], model: Discriminant) -> None:
     """Write what a gateway leaves in a folder: records of both sites as they came, and one that was cut off."""
     folder.mkdir(exist_ok=True)
     said = [model.probabilities(measured).tolist() for measured, _ in sites]

@@ -29,7 +29,7 @@ from monitor.core.labelled import label_outputs
 from monitor.core.scores import Floats, Integers, Outputs, Singles, outputs
 from monitor.core.totals import Gauge, totals_of
 from monitor.core.window_state import WindowState
-from monitor.example_data import _PREVALENCE, _Discriminant, _Patients
+from monitor.example_data import PREVALENCE, Discriminant, Patients
 
 SMALL, LARGE = 500, 5000
 """Windows. The large one is that of the example configuration; what it costs is a busier site, not a longer wait."""
@@ -59,8 +59,8 @@ class Clinic:
     """A classifier, its reference, and a pool of records: half as in the reference, half ten points less accurate."""
 
     def __init__(self, seed: int) -> None:
-        self._patients = _Patients(np.random.default_rng([5, seed]))
-        self._model = _Discriminant(*self._patients.draw(120, _PREVALENCE, contrast=1.0))
+        self._patients = Patients(np.random.default_rng([5, seed]))
+        self._model = Discriminant(*self._patients.draw(120, PREVALENCE, contrast=1.0))
         self.calibration: Calibration = calibrate(label_outputs(*self._said(4_000, contrast=1.0)))
         healthy, poor = self._said(POOL, contrast=1.0), self._said(POOL, self._contrast_for(drop=0.10))
         self.vectors: Singles = np.concatenate([healthy[0], poor[0]])
@@ -73,7 +73,7 @@ class Clinic:
         self._said_of = {one.form.name: _per_record(one, both) for one in self._voices if one is not self._moving}
 
     def _said(self, count: int, contrast: float) -> tuple[Singles, Integers]:
-        measured, grades = self._patients.draw(count, _PREVALENCE, contrast)
+        measured, grades = self._patients.draw(count, PREVALENCE, contrast)
         return self._model.probabilities(measured).astype(np.float32), grades
 
     def _contrast_for(self, drop: float) -> float:
@@ -161,17 +161,17 @@ def four_views(_: Clinic, random: np.random.Generator, batches: int, batch: int)
 def wandering_mix(place: Clinic, random: np.random.Generator, batches: int, batch: int) -> Integers:
     """Draw healthy records while the shares of the grades wander, as from day to day: log odds of sd 0.3, memory of a day."""
     memory = np.exp(-1.0 / 288)
-    pushes = 0.3 * np.sqrt(1.0 - memory**2) * random.normal(size=(batches, len(_PREVALENCE)))
+    pushes = 0.3 * np.sqrt(1.0 - memory**2) * random.normal(size=(batches, len(PREVALENCE)))
     odds = np.empty_like(pushes)
-    now = 0.3 * random.normal(size=len(_PREVALENCE))
+    now = 0.3 * random.normal(size=len(PREVALENCE))
     for look, push in enumerate(pushes):
         now = memory * now + push
         odds[look] = now
-    shares = _PREVALENCE * np.exp(odds)
+    shares = PREVALENCE * np.exp(odds)
     reached = np.cumsum(shares / shares.sum(axis=1, keepdims=True), axis=1)
     grades = (random.random((batches, batch, 1)) > reached[:, None, :-1]).sum(axis=2).ravel()
     rows = np.empty(len(grades), dtype=np.int64)
-    for grade in range(len(_PREVALENCE)):
+    for grade in range(len(PREVALENCE)):
         known, wanted = np.flatnonzero(place.grades[:POOL] == grade), grades == grade
         rows[wanted] = random.choice(known, wanted.sum())
     return rows

@@ -1,0 +1,38 @@
+"""The demo's reference, made once for all its tests, and the broker that some of them feed."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from monitor.demo.folder import Folder
+from monitor.reference_file import Reference
+from tests.kafka.conftest import kafka, real_kafka, run_folder, secured_kafka
+
+__all__ = ["kafka", "prepared", "real_kafka", "reference", "run_folder", "secured_kafka"]
+
+
+@pytest.fixture(scope="session")
+def _made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = Folder(tmp_path_factory.mktemp("made") / "demo")
+    with folder.held():
+        assert folder.known_reference() is None
+        folder.make_reference(lambda _: None)
+    return folder.path
+
+
+@pytest.fixture(scope="session")
+def reference(_made: Path) -> Reference:
+    """What the demo compares with."""
+    return Reference.load(_made / "density.ref")
+
+
+@pytest.fixture
+def prepared(_made: Path, tmp_path: Path) -> Callable[[str], Path]:
+    """Make a folder in which a demo finds its reference, as after a first run."""
+
+    def make(name: str = "demo") -> Path:
+        return Path(shutil.copytree(_made, tmp_path / name))
+
+    return make

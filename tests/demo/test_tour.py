@@ -1,0 +1,25 @@
+"""`cpcmon demo --tour`: the offline commands, as they were shown before there was a story."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from monitor.cli import plot, tour
+from tests.conftest import Ran
+
+
+def test_without_matplotlib_the_tour_leaves_out_the_plot_and_says_so(
+    cpcmon: Callable[..., Ran], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Everything else is shown."""
+    for module in (tour, plot):
+        monkeypatch.setattr(module, "find_spec", lambda _: None)
+    ran = cpcmon("demo", "--tour", "--directory", tmp_path / "demo")
+    assert ran.code == 0, ran.err
+    assert ran.out.count("$ cpcmon ") == 6
+    assert "where matplotlib is there" in ran.out
+    assert not (tmp_path / "demo/site_b.html").exists()
+    assert (tmp_path / "demo/density.ref").exists()
+    assert "density site=B: 1,500 records, estimated accuracy" in ran.out
+    assert cpcmon("check-config", tmp_path / "demo/tour.yaml").code == 0
