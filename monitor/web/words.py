@@ -1,4 +1,4 @@
-"""What the landing page says in words, for people who do not know cpcmon: states, alerts, times."""
+"""What the pages say in words, for people who do not know cpcmon: states, alerts, times."""
 
 from datetime import UTC, datetime
 from enum import IntEnum

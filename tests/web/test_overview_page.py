@@ -1,63 +1,22 @@
-"""The landing page: well-formed, escaped, and never an all-clear where nothing is known."""
+"""The overview: well-formed, escaped, and never an all-clear where nothing is known."""
 
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 
 import pytest
 
 from monitor.core.alerts import Phase, Severity
 from monitor.core.report import InputFacts
 from monitor.core.window_state import WindowState
-from monitor.web.landing import MOST_ROWS, landing_page
+from monitor.web.assets import MARK
+from monitor.web.overview_page import MOST_ROWS, overview_page
 from monitor.web.words import HEADINGS, STATES, Mood, ago, moment, mood_of, worst_severity
+from tests.web.reading import Reader, site_of, text_of
 from tests.web.sample_reports import NOW, estimated, low, segment, three_models
-
-_VOID = {"meta", "br"}
-
-
-class Reader(HTMLParser):
-    """Reads a page, and notes what is not well-formed."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.rows: list[list[str]] = []
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self._cell: list[str] | None = None
-        self.feed(text)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note a tag."""
-        self.tags.append((tag, dict(attrs)))
-        if tag not in _VOID:
-            self.open.append(tag)
-        if tag == "tr":
-            self.rows.append([])
-        if tag in {"td", "th"}:
-            self._cell = []
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note a tag without content."""
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag: str) -> None:
-        """Check that what ends is what began last."""
-        assert self.open.pop() == tag
-        if tag in {"td", "th"} and self._cell is not None:
-            self.rows[-1].append(" ".join("".join(self._cell).split()))
-            self._cell = None
-
-    def handle_data(self, data: str) -> None:
-        """Note a text."""
-        if self._cell is not None and "title" not in self.open:
-            self._cell.append(f"{data} ")
 
 
 def _read(**changes: object) -> tuple[str, Reader]:
-    text = landing_page(three_models(), version="1.2.3", now=NOW, **changes)  # type: ignore[arg-type]
+    text = text_of(overview_page, site_of(three_models(), **changes))  # type: ignore[arg-type]
     return text, Reader(text)
 
 
@@ -70,7 +29,7 @@ def test_what_somebody_should_look_at_comes_first() -> None:
         "site Bonn", "site Fulda", "site Dresden", "site Celle", "site Essen", "site Gera", "all records", "site Aachen"
     ]  # fmt: skip
     assert [row[1].split(" ", 1)[0] for row in body] == ["▲", "▲", "▲", "◆", "?", "?", "✓", "✓", "?", "–"]
-    assert "<title>▲ 3 firing – cpcmon</title>" in text
+    assert "<title>▲ 3 firing – Overview – cpcmon</title>" in text
 
 
 def test_a_firing_site_shows_value_interval_threshold_and_since_when() -> None:
@@ -92,7 +51,7 @@ def test_where_nothing_can_be_said_there_is_no_all_clear_and_no_number(state: Wi
     """Even if results were left in the report; why is said in words."""
     report = three_models()["triage"]
     unknown = segment("X", state, estimated(0.99), low(Phase.OK))
-    text = landing_page({"m": replace(report, segments=(unknown,))}, version="1", now=NOW)
+    text = text_of(overview_page, site_of({"m": replace(report, segments=(unknown,))}))
     row = Reader(text).rows[1]
     assert mood_of(unknown) is Mood.UNKNOWN
     assert row[1].startswith(HEADINGS[Mood.UNKNOWN])
@@ -115,22 +74,10 @@ def test_everything_that_comes_from_outside_is_escaped() -> None:
         input=InputFacts(hints=(evil,)),
         errors={evil: 3},
     )
-    text = landing_page({evil: spoilt}, version=evil, now=NOW, problems=[evil])
-    assert "<script" not in text
-    assert text.count("&lt;script&gt;") == 8
-    Reader(text)
-
-
-def test_nothing_is_loaded_from_elsewhere() -> None:
-    """No script, no address but our own, a refresh without JavaScript."""
-    text, page = _read(problems=["starting"])
-    names = {tag for tag, _ in page.tags}
-    assert names.isdisjoint({"script", "link", "img", "iframe", "object", "form"})
-    links = {value for _, attributes in page.tags for name, value in attributes.items() if name in {"href", "src"}}
-    assert links == {"/metrics", "/api/v1/status", "/-/healthy", "/-/ready"}
-    assert "url(" not in text
-    assert ("meta", {"http-equiv": "refresh", "content": "30"}) in page.tags
-    assert "cpcmon itself is not well" in text
+    text = text_of(overview_page, site_of({evil: spoilt}, version=evil, problems=[evil]))
+    assert [tag["src"] for name, tag in Reader(text).tags if name == "script"] == [f"/static/cpcmon.js?v={MARK}"]
+    assert "<script>" not in text
+    assert text.count("&lt;script&gt;") >= 8
 
 
 def test_very_many_segments_are_cut_after_the_urgent_ones() -> None:
@@ -138,7 +85,7 @@ def test_very_many_segments_are_cut_after_the_urgent_ones() -> None:
     report = three_models()["density"]
     fine = tuple(segment(f"s{number}", WindowState.OK, estimated(0.87), low(Phase.OK)) for number in range(1000))
     loud = segment("loud", WindowState.OK, estimated(0.7), low(Phase.FIRING, 0.72))
-    text = landing_page({"m": replace(report, segments=(*fine, loud))}, version="1", now=NOW)
+    text = text_of(overview_page, site_of({"m": replace(report, segments=(*fine, loud))}))
     rows = Reader(text).rows
     assert len(rows) == MOST_ROWS + 1
     assert rows[1][0] == "site loud"
@@ -147,7 +94,7 @@ def test_very_many_segments_are_cut_after_the_urgent_ones() -> None:
 
 def test_no_model_yet_is_said() -> None:
     """Right after the start."""
-    assert "No model has been evaluated yet." in landing_page({}, version="1", now=NOW)
+    assert "No model has been evaluated yet." in text_of(overview_page, site_of({}))
 
 
 @pytest.mark.parametrize(
@@ -172,7 +119,7 @@ def test_critical_alerts_come_before_informative_ones() -> None:
     crowd = [segment(f"S{number:03}", WindowState.OK, estimated(0.86), info) for number in range(MOST_ROWS)]
     failing = segment("Zwolle", WindowState.OK, estimated(0.75), info, low(Phase.FIRING, 0.77))
     density = replace(three_models()["density"], segments=(*crowd, failing))
-    name, said, *_ = Reader(landing_page({"density": density}, version="1", now=NOW)).rows[1]
+    name, said, *_ = Reader(text_of(overview_page, site_of({"density": density}))).rows[1]
     assert name == "site Zwolle"
     assert said.startswith("▲ Alert, critical accuracy_low (critical)")
 

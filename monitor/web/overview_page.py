@@ -1,4 +1,4 @@
-"""The page at `/`: how the models are doing, for somebody with a browser. Nothing is loaded from elsewhere; no script."""
+"""The page at `/`: how the models are doing, for somebody with a browser."""
 
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -6,7 +6,9 @@ from html import escape
 from monitor.core.alerts import Kind
 from monitor.core.report import InputFacts, ModelReport, SegmentReport
 from monitor.web.bar import Scale, bar
-from monitor.web.landing_style import CSS
+from monitor.web.frame import framed
+from monitor.web.messages import Response
+from monitor.web.site import Site
 from monitor.web.words import (
     HEADINGS,
     STATES,
@@ -26,23 +28,20 @@ from monitor.web.words import (
 MOST_ROWS = 200
 """Of one model; those that somebody should look at come first."""
 _COLUMNS = ("Segment", "What cpcmon says", "Estimated accuracy", "Disagreement", "Records", "Last record")
-_LINKS = {"/metrics": "metrics", "/api/v1/status": "status as JSON", "/-/healthy": "healthy?", "/-/ready": "ready?"}
 
 
-def landing_page(reports: Mapping[str, ModelReport], *, version: str, now: float, problems: Sequence[str] = ()) -> str:
-    """Return the page, from the last report of each model."""
+def overview_page(site: Site, _: Mapping[str, str]) -> Response:
+    """Return the page."""
+    problems = [*site.healthy(), *site.ready()]
+    main = _main(site.reports(), now=site.now(), problems=problems)
+    return framed(site, title="Overview", here="/", main=main)
+
+
+def _main(reports: Mapping[str, ModelReport], *, now: float, problems: Sequence[str]) -> str:
     ranked = sorted(reports.values(), key=lambda report: (_worst(report), report.model))
-    links = " · ".join(f'<a href="{path}">{name}</a>' for path, name in _LINKS.items())
-    return f"""<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="refresh" content="30"><title>{_title(ranked)}</title><style>{CSS}</style></head>
-<body><header><h1>cpcmon</h1>
-<p>How accurate the models are now, estimated without labels. Version {escape(version)}; {moment(now, now)[:20]}; \
-reloads every 30 seconds.</p></header>
-<main>{_problems(problems)}{_overview(ranked)}{_LEGEND}
-{"".join(_model(report, now) for report in ranked)}</main>
-<footer><p>{links}</p></footer></body></html>
-"""
+    return f"""<h1>How the models are doing</h1>
+{_problems(problems)}{_overview(ranked)}{_LEGEND}
+{"".join(_model(report, now) for report in ranked)}"""
 
 
 _LEGEND = """<p class="legend">
@@ -56,12 +55,6 @@ accuracy on the reference
 
 def _worst(report: ModelReport) -> tuple[Mood, int]:
     return min((urgency_of(segment) for segment in report.segments), default=(Mood.UNKNOWN, 0))
-
-
-def _title(reports: Sequence[ModelReport]) -> str:
-    """Return the title, which tells of alerts in a tab that nobody looks at."""
-    alerts = sum(alert.firing for report in reports for segment in report.segments for alert in segment.alerts)
-    return f"▲ {alerts} firing – cpcmon" if alerts else "cpcmon"
 
 
 def _problems(problems: Sequence[str]) -> str:
