@@ -6,7 +6,9 @@ from http import HTTPStatus
 from monitor.web.assets import asset_pages
 from monitor.web.frame import not_found
 from monitor.web.messages import JSON, Page, Pages, Request, Response
+from monitor.web.model_page import model_page
 from monitor.web.overview_page import overview_page
+from monitor.web.reference_page import reference_page
 from monitor.web.site import Site
 
 METRICS = "text/plain; version=0.0.4; charset=utf-8"
@@ -19,6 +21,8 @@ Framed = Callable[[Site, Mapping[str, str]], Response | None]
 """Makes a page for people from the site and the query; None where what the query names is not known."""
 _FRAMED: Mapping[str, Framed] = {
     "/": overview_page,
+    "/model": model_page,
+    "/reference": reference_page,
 }
 
 Problems = Callable[[], Sequence[str]]
