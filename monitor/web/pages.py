@@ -4,9 +4,11 @@ from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 
 from monitor.web.assets import asset_pages
+from monitor.web.configuration_page import configuration_page
 from monitor.web.frame import not_found
 from monitor.web.messages import JSON, Page, Pages, Request, Response
 from monitor.web.overview_page import overview_page
+from monitor.web.rejects_page import rejects_page
 from monitor.web.site import Site
 
 METRICS = "text/plain; version=0.0.4; charset=utf-8"
@@ -19,6 +21,8 @@ Framed = Callable[[Site, Mapping[str, str]], Response | None]
 """Makes a page for people from the site and the query; None where what the query names is not known."""
 _FRAMED: Mapping[str, Framed] = {
     "/": overview_page,
+    "/rejects": rejects_page,
+    "/configuration": configuration_page,
 }
 
 Problems = Callable[[], Sequence[str]]
