@@ -4,11 +4,13 @@ from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 
 from monitor.web.assets import asset_pages
+from monitor.web.configuration_page import configuration_page
 from monitor.web.frame import not_found
 from monitor.web.messages import JSON, Page, Pages, Request, Response
 from monitor.web.model_page import model_page
 from monitor.web.overview_page import overview_page
 from monitor.web.reference_page import reference_page
+from monitor.web.rejects_page import rejects_page
 from monitor.web.site import Site
 
 METRICS = "text/plain; version=0.0.4; charset=utf-8"
@@ -23,6 +25,8 @@ _FRAMED: Mapping[str, Framed] = {
     "/": overview_page,
     "/model": model_page,
     "/reference": reference_page,
+    "/rejects": rejects_page,
+    "/configuration": configuration_page,
 }
 
 Problems = Callable[[], Sequence[str]]

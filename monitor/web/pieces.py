@@ -1,26 +1,20 @@
 """What the pages about a model are put together from: facts with their sentences, tables, links."""
 
 from collections.abc import Iterable, Sequence
-from urllib.parse import urlencode
 
 from monitor.core.history import Span
-from monitor.web.charts.svg import written
+from monitor.web.links import model_link
 from monitor.web.meaning import Shown, explained
 
 
 def window_link(model: str, segment: str = "all", span: Span = Span.RECENT) -> str:
-    """Return where a model's page is, escaped for an attribute; what is usual is left out."""
-    asked = {"name": model}
-    if segment != "all":
-        asked["segment"] = segment
-    if span is not Span.RECENT:
-        asked["span"] = span
-    return written(f"/model?{urlencode(asked, errors='replace')}")
+    """Return the address of a window's page that looks so far back, fit to stand in an attribute."""
+    return model_link(model, segment) + ("" if span is Span.RECENT else f"&amp;span={span}")
 
 
 def reference_link(model: str) -> str:
-    """Return where the page of a model's reference is, escaped for an attribute."""
-    return written(f"/reference?{urlencode({'name': model}, errors='replace')}")
+    """Return the address of the page of a model's reference, fit to stand in an attribute."""
+    return model_link(model).replace("/model?", "/reference?", 1)
 
 
 def fact(shown: Shown, title: str, value: str) -> str:

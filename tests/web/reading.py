@@ -57,11 +57,14 @@ def site_of(
     *,
     version: str = "1.2.3",
     problems: Sequence[str] = (),
+    waits: Sequence[str] = (),
     **more: Any,
 ) -> Site:
     """Return a site that shows these reports."""
     shown = reports or {}
-    return Site(reports=lambda: shown, healthy=lambda: problems, ready=tuple, now=lambda: NOW, version=version, **more)
+    return Site(
+        reports=lambda: shown, healthy=lambda: problems, ready=lambda: waits, now=lambda: NOW, version=version, **more
+    )
 
 
 def text_of(page: Callable[[Site, Mapping[str, str]], Response | None], site: Site, **query: str) -> str:
