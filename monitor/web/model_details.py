@@ -25,7 +25,7 @@ def alerts_section(report: ModelReport, segment: SegmentReport, now: float) -> s
     if not segment.alerts:
         return f"<section>{title}<p>No alert is configured for this window, so that there is none says nothing.</p></section>"
     columns = ("Alert", "Phase", "Since", "#Compared", "#Threshold", "Runbook")
-    body = table(columns, (_alert(alert, report, now) for alert in segment.alerts), key="window-alerts")
+    body = table(columns, (_alert(alert, report, now) for alert in segment.alerts), key="window-alerts", kind="cards")
     named = [("Since", Shown.ALERT_SINCE), ("Compared", Shown.COMPARED), ("Threshold", Shown.THRESHOLD)]
     return f"<section>{title}{body}{meanings(named)}</section>"
 
@@ -41,10 +41,10 @@ def _alert(alert: AlertStatus, report: ModelReport, now: float) -> str:
     page = "accuracy_high" if _looks_up(alert, report) else alert.kind
     return (
         f'<tr class="{kind}"><th scope="row">{written(alert.alert)} <small>{alert.severity}{written(on)}</small></th>'
-        f'<td class="mood">{phase}</td>{cell(Shown.ALERT_SINCE, since, "text")}'
-        f"{cell(Shown.COMPARED, NOTHING if alert.value is None else per_cent(alert.value))}"
-        f"{cell(Shown.THRESHOLD, NOTHING if alert.threshold is None else per_cent(alert.threshold))}"
-        f"<td><code>docs/runbooks/{page}.md</code></td></tr>"
+        f"{cell(None, phase, 'mood', name='Phase')}{cell(Shown.ALERT_SINCE, since, 'text', name='Since')}"
+        f"{cell(Shown.COMPARED, NOTHING if alert.value is None else per_cent(alert.value), name='Compared')}"
+        f"{cell(Shown.THRESHOLD, NOTHING if alert.threshold is None else per_cent(alert.threshold), name='Threshold')}"
+        f"{cell(None, f'<code>docs/runbooks/{page}.md</code>', 'text', name='Runbook')}</tr>"
     )
 
 
@@ -105,7 +105,7 @@ def classes_section(report: ModelReport, segment: SegmentReport, before: Sequenc
     said = f"The {len(shown)} of {len(shares)} classes that moved most." if len(shown) < len(shares) else ""
     columns = ("Class", "#Now", "#Reference", "#Change, points", "Drawing")
     rows = (_class(one, most) for one in shown)
-    return f"""<section>{title}<p class="soft">{said} \
+    return f"""<section data-shown="{Shown.CLASS_SHARE}">{title}<p class="soft">{said} \
 <svg class="chart swatch" viewBox="0 0 30 18" aria-hidden="true"><rect class="now" y="4" width="30" height="10"/></svg> now \
 <svg class="chart swatch" viewBox="0 0 30 18" aria-hidden="true"><rect class="before" y="4" width="29" height="10"/></svg> \
 on the reference</p>

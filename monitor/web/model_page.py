@@ -91,11 +91,12 @@ def _head(report: ModelReport, segment: SegmentReport, now: float) -> str:
     severity = worst_severity(segment)
     of = f", {severity}" if severity is not None and mood in {Mood.ALERT, Mood.PENDING} else ""
     version = "" if report.reference is None else f" <small>version {written(report.reference.version)}</small>"
+    shown = " ".join([Shown.ESTIMATE, *((Shown.THRESHOLD, Shown.ALERT_SINCE) if loud_alerts(segment) else ())])
     told = "".join(f"<p>{written(one)}</p>" for one in _verdict(report, segment, now))
     reference = f' · <a href="{reference_link(report.model)}">its reference</a>' if report.reference is not None else ""
     return f"""<p class="back"><a href="/">Overview</a>{reference}</p>
 <div class="verdict {mood.name.lower()}"><span class="sign" aria-hidden="true">{sign}</span>\
-<div data-shown="estimate threshold alert_since"><h1>{written(report.model)}{version}<br>{written(place(segment.name))}: \
+<div data-shown="{shown}"><h1>{written(report.model)}{version}<br>{written(place(segment.name))}: \
 {heading.lower()}{of}</h1>{told}</div></div>"""
 
 

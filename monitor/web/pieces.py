@@ -30,16 +30,17 @@ def facts(found: Iterable[str]) -> str:
     return f'<dl class="facts">{"".join(found)}</dl>'
 
 
-def cell(shown: Shown | None, value: str, kind: str = "number") -> str:
-    """Return a table's cell; `value` is HTML."""
+def cell(shown: Shown | None, value: str, kind: str = "number", *, name: str = "") -> str:
+    """Return a table's cell; `value` is HTML, `name` that of its column, for tables that become cards on a phone."""
     marked = f' data-shown="{shown}"' if shown is not None else ""
+    marked += f' data-name="{name}"' if name else ""
     return f'<td class="{kind}"{marked}>{value}</td>'
 
 
 NOTHING = '<span class="none">none</span>'
 
 
-def table(columns: Sequence[str], rows: Iterable[str], caption: str = "", *, key: str) -> str:
+def table(columns: Sequence[str], rows: Iterable[str], caption: str = "", *, key: str, kind: str = "") -> str:
     """Return a table that scrolls in a place of its own; a column whose name begins with # holds numbers.
 
     By its key the script finds it again in a newer page.
@@ -50,7 +51,8 @@ def table(columns: Sequence[str], rows: Iterable[str], caption: str = "", *, key
     )
     said = f"<caption>{caption}</caption>" if caption else ""
     return (
-        f'<div class="wide" tabindex="0" role="region" aria-label="Table" data-key="{key}"><table class="plain">{said}'
+        f'<div class="wide" tabindex="0" role="region" aria-label="Table" data-key="{key}">'
+        f'<table class="plain{kind and " "}{kind}">{said}'
         f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
     )
 

@@ -163,6 +163,6 @@ def _identity(reference: Reference) -> str:
     return f"""<section><h2>Is it the right one?</h2><dl class="identity">
 <dt>Made</dt><dd><code>{written(reference.created)}</code></dd>
 <dt>Fingerprint</dt><dd><code class="fingerprint">{written(reference.fingerprint)}</code></dd></dl>
-<p>The fingerprint is the SHA-256 of everything in the file after its first line, which also states it. To compare a file \
+<p>The fingerprint is the <code>SHA-256</code> of everything in the file after its first line, which also states it. To compare a file \
 with this page:</p><pre><code>tail -n +2 FILE | sha256sum</code></pre>
 <p class="soft">It tells damage and mix-ups. It is no signature: whoever can write the file can write its fingerprint too.</p></section>"""

@@ -45,7 +45,7 @@ def outputs(records: int, seed: int, *, noise: float = 1.0) -> tuple[Floats, np.
 @cache
 def sample_reference() -> Reference:
     """A reference of that model, with its reliability over 15 bins."""
-    likely, truth = outputs(1500, 1)
+    likely, truth = outputs(600, 1)
     made = Reference.calibrate(likely, truth, model=MODEL, version="2.1", classes=CLASSES)
     if made.summary.reliability:
         return made
@@ -138,7 +138,7 @@ def _window(segment: Segment, reference: Reference, seed: int) -> SegmentReport:
     )
 
 
-def sample_series(span: Span, *, fall: float = 0.105, points: int = 288, seed: int = 7) -> Series:
+def sample_series(span: Span, *, fall: float = 0.165, points: int = 288, seed: int = 7) -> Series:
     """Evaluations before now: warming up, well, then falling, with a pause, and a while in which too much was refused."""
     random = np.random.default_rng(seed)
     step = STEPS[span]
@@ -175,8 +175,8 @@ def sample_realised() -> tuple[Realised, ...]:
         (2.2, False, 435),
         (1.4, False, 437),
         (0.45, False, 421),
-        (0.3, True, 379),
-        (0.15, True, 383),
+        (0.3, True, 349),
+        (0.15, True, 343),
     ):
         told.append(Realised(NOW - hours * HOUR, "site=Bonn,scanner=2" if shifted else "all", 500, right))
     return tuple(told)
@@ -189,7 +189,7 @@ def sample_site(reports: Mapping[str, ModelReport] | None = None) -> Site:
     def history(model: str, segment: str, span: Span) -> Series | None:
         if model != MODEL or all(one.name != segment for one in shown[MODEL].segments):
             return None
-        return sample_series(span, fall=0.105 if segment == "site=Bonn,scanner=2" else 0.0)
+        return sample_series(span, fall=0.165 if segment == "site=Bonn,scanner=2" else 0.0)
 
     return Site(
         reports=lambda: shown,
