@@ -93,7 +93,7 @@ MEANINGS = {
         "it depends on the threshold of each estimator: compare it with its own past, not with another's.",
     ),
     Shown.EMPTY_SETS: Meaning(
-        "The share of records for which no class is as likely as the reference would have it: unlike anything seen before.",
+        "The share of records of which no class reaches the mark that the reference set: the model is unsure of all of them.",
         "some are normal; it is a rise that warns.",
     ),
     Shown.CLASS_SHARE: Meaning(

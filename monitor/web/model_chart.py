@@ -162,6 +162,4 @@ def _explained(data: OverTime, segment: SegmentReport) -> list[tuple[str, Shown]
         found += [("Band", Shown.INTERVAL), ("Disagreement", Shown.DISAGREEMENT)]
     if data.series is not None and data.series.step_seconds is not None:
         found.append(("Dotted", Shown.LOWEST))
-    if data.thresholds:
-        found.append(("Threshold", Shown.THRESHOLD))
     return found

@@ -50,7 +50,9 @@ def _family(family: Family, segment: SegmentReport, common: Common) -> str:
     said = f"{written(family.does)} <i>Mind: {written(family.doubt)}</i>"
     heading = (
         f'<tr class="family"><th scope="rowgroup" colspan="4">{written(family.title)}'
-        f'<span class="meaning" data-meaning="family">{said}</span></th></tr>'
+        f'<span class="meaning" data-meaning="family">{said}</span>'
+        # The head of the table is not shown on a phone, so each family has the scale again.
+        f'<span class="scale" aria-hidden="true">{common.axis()}</span></th></tr>'
     )
     return f"<tbody>{heading}{rows}</tbody>"
 

@@ -40,10 +40,14 @@ from monitor.web.words import (
 MOST_VISIBLE = 50
 """Segments that are listed openly; the others are a click away."""
 
-_BLIND = """<section class="blind"><h2>What no estimator here can see</h2>
+_BLIND = """<section class="blind" id="blind"><h2>What no estimator here can see</h2>
 <p>Mistakes that the model makes with confidence. Where the meaning of the input changed (a device that writes a field \
 differently, a disease that the model never met), it can be as sure as ever, and wrong. No number on this page would move. \
 What helps: labels of some recent cases, even a few, and a look at the predicted classes and the set sizes.</p></section>"""
+
+_CAUTION = (
+    '<p class="soft">That nothing fires is no proof: see <a href="#blind">what no estimator here can see</a>.</p>'
+)
 
 
 def model_page(site: Site, query: Mapping[str, str]) -> Response | None:
@@ -97,7 +101,7 @@ def _head(report: ModelReport, segment: SegmentReport, now: float) -> str:
     return f"""<p class="back"><a href="/">Overview</a>{reference}</p>
 <div class="verdict {mood.name.lower()}"><span class="sign" aria-hidden="true">{sign}</span>\
 <div data-shown="{shown}"><h1>{written(report.model)}{version}<br>{written(place(segment.name))}: \
-{heading.lower()}{of}</h1>{told}</div></div>"""
+{heading.lower()}{of}</h1>{told}{_CAUTION if mood in {Mood.FINE, Mood.UNWATCHED} else ""}</div></div>"""
 
 
 def _verdict(report: ModelReport, segment: SegmentReport, now: float) -> list[str]:

@@ -282,6 +282,12 @@ def test_oddities_and_hints_are_told() -> None:
         assert told in text
 
 
+def test_a_quiet_window_is_not_called_proven_well() -> None:
+    assert "That nothing fires is no proof" in _page()
+    assert "That nothing fires is no proof" in text_of(model_page, site_of(three_models()), name="triage")
+    assert "That nothing fires is no proof" not in _page(segment=_SHIFTED)
+
+
 @pytest.mark.parametrize("query", [{"segment": "all"}, {"segment": "site=Dresden"}])
 def test_what_no_estimator_can_see_is_said_on_every_page(query: dict[str, str]) -> None:
     assert "Mistakes that the model makes with confidence" in _page(**query)
