@@ -29,7 +29,7 @@ def overview_page(site: Site, _: Mapping[str, str]) -> Response:
     found = verdict(standing)
     mood = found.mood.name.lower()
     main = f"""<div class="verdict {mood}"><span class="sign" aria-hidden="true">{SIGNS[found.mood]}</span>
-<div><h1>{escape(found.sentence)}</h1><p>{escape(found.more)}</p></div></div>
+<div><h1>{escape(found.sentence)}</h1>{f"<p>{escape(found.more)}</p>" if found.more else ""}</div></div>
 {_counts(standing.moods())}
 {_sentences(standing.unwell, "cpcmon itself is not well", "unwell")}
 {_sentences(standing.waits, "cpcmon waits", "waits")}

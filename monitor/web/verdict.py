@@ -46,8 +46,11 @@ def verdict(standing: Standing) -> Verdict:
     """Return how things are. The mood is that of the worst window, and at best unknown while anything is amiss."""
     moods = standing.moods()
     worst, sentence, more = min(moods, default=Mood.UNKNOWN), _alerting(standing, len(moods)), []
-    if moods:
+    if worst is Mood.ALERT:
         more.append(_counted(standing, moods))
+    elif moods:
+        # In one breath: that there is no alert means nothing without how much could be judged.
+        sentence = f"{sentence} {_counted(standing, moods)}"
     if standing.waits:
         worst = min(worst, Mood.UNKNOWN)
         more.append("cpcmon waits for something; see below.")

@@ -187,7 +187,7 @@ def _compared(segment: SegmentReport, report: ModelReport, known: Realised | Non
     if known is not None:
         told.append(
             f"realised {per_cent(known.accuracy)} of {known.records:,} (labels)"
-            f"<br><small>of records until {unbroken(moment(known.at, now))}</small>"
+            f'<br><small title="{moment(known.at, now)}">newest labelled record {ago(now - known.at)}</small>'
         )
     return "<br>".join(told) or '<span class="none">nothing</span>'
 

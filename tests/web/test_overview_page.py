@@ -111,7 +111,7 @@ def test_realised_accuracy_stands_beside_the_estimate_of_its_own_segment() -> No
     told = [Realised(NOW - 900.0, "site=Bonn", 1000, 812), Realised(NOW - 300.0, "site=Bonn", 1200, 876)]
     text, page = _read(realised=lambda model: told if model == "density" else ())
     bonn = next(row for row in page.rows if row[0] == "site Bonn")
-    assert "realised 73.0% of 1,200 (labels) of records until 2025-11-16 13:28 UTC (5 minutes ago)" in bonn[3]
+    assert "realised 73.0% of 1,200 (labels) newest labelled record 5 minutes ago" in bonn[3]
     assert text.count("(labels)") == 1
     assert "alert threshold 80.0%, realised 73.0%" in text
 
