@@ -6,9 +6,11 @@ from html import escape
 from monitor.core.alerts import AlertStatus, Severity
 from monitor.core.report import ModelReport, SegmentReport
 from monitor.web.links import model_link
+from monitor.web.ranking import Rank, rank
 from monitor.web.words import alert_words, consensus_of, loud_alerts, place, unbroken
 
 MOST_ALERTS = 100
+_SEVERITIES = (Severity.CRITICAL, Severity.WARNING, Severity.INFO)
 _Loud = tuple[ModelReport, SegmentReport, AlertStatus]
 
 
@@ -40,13 +42,9 @@ def _quiet(reports: Sequence[ModelReport]) -> str:
     return "None fires, and none is about to."
 
 
-def _urgency(loud: _Loud) -> tuple[bool, int, float]:
-    _, _, alert = loud
-    return not alert.firing, -_rank(alert.severity), alert.since
-
-
-def _rank(severity: Severity) -> int:
-    return {Severity.INFO: 0, Severity.WARNING: 1, Severity.CRITICAL: 2}[severity]
+def _urgency(loud: _Loud) -> tuple[bool, int, Rank]:
+    report, segment, alert = loud
+    return not alert.firing, _SEVERITIES.index(alert.severity), rank(segment, report)
 
 
 def _item(report: ModelReport, segment: SegmentReport, alert: AlertStatus, now: float) -> str:

@@ -7,11 +7,12 @@ from monitor.core.report import ModelReport
 from monitor.web.alert_list import alert_list
 from monitor.web.frame import framed
 from monitor.web.messages import Response
+from monitor.web.ranking import ranked_models
 from monitor.web.site import Site
 from monitor.web.source_table import source_table
 from monitor.web.verdict import Standing, verdict
 from monitor.web.window_table import model_section, unevaluated_section
-from monitor.web.words import HEADINGS, SIGNS, Mood, urgency_of
+from monitor.web.words import HEADINGS, SIGNS, Mood
 
 MOST_ROWS = 200
 """Segments shown of one model; those that somebody should look at come first."""
@@ -25,11 +26,11 @@ def overview_page(site: Site, _: Mapping[str, str]) -> Response:
     """Return the page, from the last report of each model."""
     now = site.now()
     standing = Standing(site.reports(), site.healthy(), site.ready())
-    ranked = sorted(standing.reports.values(), key=lambda report: (_worst(report), report.model))
+    ranked = ranked_models(list(standing.reports.values()))
     found = verdict(standing)
     mood = found.mood.name.lower()
     main = f"""<div class="verdict {mood}"><span class="sign" aria-hidden="true">{SIGNS[found.mood]}</span>
-<div><h1>{escape(found.sentence)}</h1><p>{escape(found.more)}</p></div></div>
+<div><h1>{escape(found.sentence)}</h1>{f"<p>{escape(found.more)}</p>" if found.more else ""}</div></div>
 {_counts(standing.moods())}
 {_sentences(standing.unwell, "cpcmon itself is not well", "unwell")}
 {_sentences(standing.waits, "cpcmon waits", "waits")}
@@ -40,7 +41,7 @@ def overview_page(site: Site, _: Mapping[str, str]) -> Response:
     return framed(site, title="Overview", here="/", main=main)
 
 
-_LEGEND = """<p class="legend" aria-label="Legend">
+_LEGEND = """<p class="legend">
 <span><svg width="46" height="20" aria-hidden="true"><rect class="interval" x="2" y="4" width="42" height="12" rx="2"/>\
 <circle class="value" cx="23" cy="10" r="4.5"/></svg> estimate, and where the accuracy lies if nothing but chance is at work</span>
 <span><svg width="14" height="20" aria-hidden="true"><line class="reference" x1="7" x2="7" y1="0" y2="20"/></svg> \
@@ -49,10 +50,6 @@ accuracy on the reference</span>
 <line class="threshold" x1="7" x2="7" y1="4" y2="20"/></svg> threshold of an alert</span>
 <span><svg width="16" height="20" aria-hidden="true"><path class="realised" d="M8 4l6 6-6 6-6-6z"/></svg> \
 realised, from labels that came later</span></p>"""
-
-
-def _worst(report: ModelReport) -> tuple[Mood, int]:
-    return min((urgency_of(segment) for segment in report.segments), default=(Mood.UNKNOWN, 0))
 
 
 def _counts(moods: Sequence[Mood]) -> str:

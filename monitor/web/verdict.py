@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from monitor.core.report import ModelReport
-from monitor.web.words import Mood, consensus_of, mood_of, place, urgency_of
+from monitor.web.ranking import rank
+from monitor.web.words import Mood, consensus_of, mood_of, place
 
 _UNEVALUATED = " has not been evaluated yet"
 _MOST_NAMED = 3
@@ -46,8 +47,11 @@ def verdict(standing: Standing) -> Verdict:
     """Return how things are. The mood is that of the worst window, and at best unknown while anything is amiss."""
     moods = standing.moods()
     worst, sentence, more = min(moods, default=Mood.UNKNOWN), _alerting(standing, len(moods)), []
-    if moods:
+    if worst is Mood.ALERT:
         more.append(_counted(standing, moods))
+    elif moods:
+        # In one breath: that there is no alert means nothing without how much could be judged.
+        sentence = f"{sentence} {_counted(standing, moods)}"
     if standing.waits:
         worst = min(worst, Mood.UNKNOWN)
         more.append("cpcmon waits for something; see below.")
@@ -58,18 +62,18 @@ def verdict(standing: Standing) -> Verdict:
 
 
 def _alerting(standing: Standing, total: int) -> str:
-    ranked = sorted(
-        (urgency_of(segment), f"{report.model}, {place(segment.name)}")
+    found = sorted(
+        (rank(segment, report), f"{report.model}, {place(segment.name)}")
         for report in standing.reports.values()
         for segment in report.segments
     )
-    names = [name for (mood, _), name in ranked if mood is Mood.ALERT]
-    moods = {mood for (mood, _), _ in ranked}
+    names = [name for (mood, *_), name in found if mood is Mood.ALERT]
+    moods = {mood for (mood, *_), _ in found}
     if names:
         more = f"; and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
         alerts = "alerts" if len(names) == 1 else "alert"
         return f"{len(names)} of {_windows(total)} {alerts}: {'; '.join(names[:_MOST_NAMED])}{more}."
-    if not ranked:
+    if not found:
         return "No model has been evaluated yet."
     if moods == {Mood.UNKNOWN}:
         return "Nothing can be said of any window."

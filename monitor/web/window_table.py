@@ -1,14 +1,13 @@
 """The windows of one model: the whole of it first, then its segments, those that somebody should look at before others."""
 
-import math
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from monitor.core.alerts import Kind
 from monitor.core.realised import Realised
 from monitor.core.report import InputFacts, ModelReport, SegmentReport
 from monitor.web.bar import Scale, bar
 from monitor.web.links import model_link
+from monitor.web.ranking import ranked, thresholds_of
 from monitor.web.words import (
     HEADINGS,
     STATES,
@@ -22,7 +21,6 @@ from monitor.web.words import (
     per_cent,
     place,
     unbroken,
-    urgency_of,
     worst_severity,
 )
 
@@ -32,7 +30,7 @@ _COLUMNS = ("Window", "What cpcmon says", "Estimated accuracy", "To compare with
 def model_section(report: ModelReport, realised: Sequence[Realised], now: float, most: int) -> str:
     """Return the section of a model with at most so many rows, beside that of the whole."""
     whole = [segment for segment in report.segments if not segment.segment]
-    parts = ranked(report)
+    parts = [segment for segment in ranked(report) if segment.segment]
     shown = [*whole, *parts[:most]]
     known = {one.segment: one for one in realised}
     scale = _scale(shown, report, known)
@@ -59,22 +57,6 @@ def unevaluated_section(model: str) -> str:
     return f"""<section class="model unknown" data-model="{escape(model)}"><h2>{escape(model)} \
 <span class="mood">{HEADINGS[Mood.UNKNOWN]}</span></h2><p>It has not been evaluated yet.</p></section>
 """
-
-
-def ranked(report: ModelReport) -> list[SegmentReport]:
-    """Return the segments of a model, worst first: by mood, by severity, by how far they lie under what is asked."""
-    parts = [segment for segment in report.segments if segment.segment]
-    return sorted(parts, key=lambda segment: (*urgency_of(segment), _margin(segment, report), segment.name))
-
-
-def _margin(segment: SegmentReport, report: ModelReport) -> float:
-    """Return how far the upper end lies above the highest threshold; without one, the estimate above the reference."""
-    estimate, thresholds = consensus_of(segment), _thresholds(segment)
-    if estimate is None:
-        return math.inf
-    if thresholds:
-        return (estimate.interval.upper if estimate.interval else estimate.accuracy) - thresholds[-1]
-    return math.inf if report.reference is None else estimate.accuracy - report.reference.accuracy
 
 
 def _facts(report: ModelReport, now: float) -> str:
@@ -113,14 +95,9 @@ def _scale(segments: Sequence[SegmentReport], report: ModelReport, known: Mappin
         estimate = consensus_of(segment)
         if estimate is not None:
             values.append(estimate.interval.lower if estimate.interval else estimate.accuracy)
-            values += _thresholds(segment)
+            values += thresholds_of(segment)
             values += [known[segment.name].accuracy] if segment.name in known else []
     return Scale.around(values)
-
-
-def _thresholds(segment: SegmentReport) -> list[float]:
-    found = {alert.threshold for alert in segment.alerts if alert.kind is Kind.ACCURACY and alert.threshold is not None}
-    return sorted(found)
 
 
 def _row(segment: SegmentReport, report: ModelReport, known: Realised | None, scale: Scale, now: float) -> str:
@@ -167,13 +144,13 @@ def _estimate(segment: SegmentReport, report: ModelReport, known: Realised | Non
     text = f'<b class="value">{per_cent(estimate.accuracy)}</b>'
     if estimate.interval is not None:
         text += f" <small>{per_cent(estimate.interval.lower)} to {per_cent(estimate.interval.upper)}</small>"
-    drawn = bar(estimate, reference, _thresholds(segment), scale, None if known is None else known.accuracy)
+    drawn = bar(estimate, reference, thresholds_of(segment), scale, None if known is None else known.accuracy)
     text = f"{text}<br>{drawn}"
     apart, chance = segment.disagreement, segment.chance_disagreement
     if apart is not None and chance is not None and apart > chance:
         text += (
-            f'<p class="told"><small>The estimators disagree by {100.0 * apart:.1f} points, more than chance gives'
-            f" ({100.0 * chance:.1f}): trust the number less.</small></p>"
+            f'<p class="told"><small>The estimators disagree by {100.0 * apart:.1f} points; chance gives up to'
+            f" {100.0 * chance:.1f}. Trust it less.</small></p>"
         )
     return text
 
@@ -183,11 +160,11 @@ def _compared(segment: SegmentReport, report: ModelReport, known: Realised | Non
     told = []
     if report.reference is not None:
         told.append(f"reference {per_cent(report.reference.accuracy)}")
-    told += [f"threshold {per_cent(one)}" for one in _thresholds(segment)]
+    told += [f"threshold {per_cent(one)}" for one in thresholds_of(segment)]
     if known is not None:
         told.append(
             f"realised {per_cent(known.accuracy)} of {known.records:,} (labels)"
-            f"<br><small>of records until {unbroken(moment(known.at, now))}</small>"
+            f'<br><small title="{moment(known.at, now)}">newest labelled record {ago(now - known.at)}</small>'
         )
     return "<br>".join(told) or '<span class="none">nothing</span>'
 

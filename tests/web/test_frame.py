@@ -1,5 +1,7 @@
 """What stands round every page: it loads nothing that is not ours, and never says more than it knows."""
 
+from pathlib import Path
+
 import pytest
 
 from monitor.configuration.settings import Setting
@@ -35,6 +37,11 @@ def test_a_browser_is_told_to_run_and_load_only_what_is_ours() -> None:
     assert CSP.startswith("default-src 'none'; ")
     assert b"url(" not in STYLE
     assert b"http" not in STYLE + SCRIPT
+
+
+def test_the_document_names_the_policy_that_is_sent() -> None:
+    """Whoever puts a proxy in front of it copies it from there."""
+    assert f"`{CSP}`" in (Path(__file__).parents[2] / "docs" / "web.md").read_text()
 
 
 def test_the_page_one_is_on_is_marked() -> None:

@@ -13,8 +13,8 @@ from monitor.sources.base import Lag
 from monitor.web.alert_list import MOST_ALERTS
 from monitor.web.assets import MARK
 from monitor.web.overview_page import MOST_ROWS, overview_page
+from monitor.web.ranking import ranked
 from monitor.web.site import SourceView
-from monitor.web.window_table import ranked
 from monitor.web.words import HEADINGS, SIGNS, STATES, Mood, ago, moment, mood_of, worst_severity
 from tests.web.reading import Reader, site_of, text_of
 from tests.web.sample_reports import NOW, estimated, low, segment, three_models
@@ -111,7 +111,7 @@ def test_realised_accuracy_stands_beside_the_estimate_of_its_own_segment() -> No
     told = [Realised(NOW - 900.0, "site=Bonn", 1000, 812), Realised(NOW - 300.0, "site=Bonn", 1200, 876)]
     text, page = _read(realised=lambda model: told if model == "density" else ())
     bonn = next(row for row in page.rows if row[0] == "site Bonn")
-    assert "realised 73.0% of 1,200 (labels) of records until 2025-11-16 13:28 UTC (5 minutes ago)" in bonn[3]
+    assert "realised 73.0% of 1,200 (labels) newest labelled record 5 minutes ago" in bonn[3]
     assert text.count("(labels)") == 1
     assert "alert threshold 80.0%, realised 73.0%" in text
 
@@ -165,7 +165,7 @@ def test_estimators_that_disagree_more_than_chance_are_pointed_out() -> None:
     """And those that do not are not."""
     report = _quiet_report()
     apart = replace(report, segments=(replace(report.segments[0], disagreement=0.06),))
-    assert "disagree by 6.0 points, more than chance gives (2.0)" in text_of(overview_page, site_of({"m": apart}))
+    assert "disagree by 6.0 points; chance gives up to 2.0" in text_of(overview_page, site_of({"m": apart}))
     assert "disagree by" not in text_of(overview_page, site_of({"m": report}))
 
 

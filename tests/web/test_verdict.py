@@ -29,13 +29,13 @@ def _verdict(*segments: SegmentReport, unwell: tuple[str, ...] = (), waits: tupl
 @pytest.mark.parametrize(
     ("segments", "mood", "sentence", "more"),
     [
-        ((FINE, FINE), Mood.FINE, "No alert.", "2 windows judged."),
-        ((FINE, UNKNOWN), Mood.UNKNOWN, "No alert.", "1 window judged, 1 cannot say."),
+        ((FINE, FINE), Mood.FINE, "No alert. 2 windows judged.", ""),
+        ((FINE, UNKNOWN), Mood.UNKNOWN, "No alert. 1 window judged, 1 cannot say.", ""),
         ((FINE, LOUD), Mood.ALERT, "1 of 2 windows alerts: density, site B.", "2 windows judged."),
-        ((SOON, FINE), Mood.PENDING, "No alert.", "2 windows judged, 1 to watch."),
-        ((UNKNOWN,), Mood.UNKNOWN, "Nothing can be said of any window.", "0 windows judged, 1 cannot say."),
-        ((UNWATCHED,), Mood.UNWATCHED, "No alert is configured, so none can fire.", "1 window judged, 1 without an alert configured."),
-        ((UNWATCHED, FINE), Mood.UNWATCHED, "No alert.", "2 windows judged, 1 without an alert configured."),
+        ((SOON, FINE), Mood.PENDING, "No alert. 2 windows judged, 1 to watch.", ""),
+        ((UNKNOWN,), Mood.UNKNOWN, "Nothing can be said of any window. 0 windows judged, 1 cannot say.", ""),
+        ((UNWATCHED,), Mood.UNWATCHED, "No alert is configured, so none can fire. 1 window judged, 1 without an alert configured.", ""),
+        ((UNWATCHED, FINE), Mood.UNWATCHED, "No alert. 2 windows judged, 1 without an alert configured.", ""),
     ],
 )  # fmt: skip
 def test_how_things_are_is_one_sentence(
@@ -61,9 +61,8 @@ def test_while_anything_is_waited_for_all_is_not_fine() -> None:
 def test_a_model_that_was_never_evaluated_counts_among_what_cannot_be_said() -> None:
     """Once, and only while it has no report."""
     found = _verdict(FINE, waits=("lung has not been evaluated yet", "density has not been evaluated yet"))
-    assert (found.mood, found.more) == (
-        Mood.UNKNOWN, "1 window judged, 1 cannot say. cpcmon waits for something; see below."
-    )  # fmt: skip
+    assert (found.mood, found.sentence) == (Mood.UNKNOWN, "No alert. 1 window judged, 1 cannot say.")
+    assert found.more == "cpcmon waits for something; see below."
 
 
 def test_when_cpcmon_itself_is_not_well_that_comes_first() -> None:

@@ -11,6 +11,7 @@ const patience = 10_000;
 // Not location.href: a name and a password in it would make fetch refuse.
 const here = location.origin + location.pathname + location.search;
 let shown = main.innerHTML;
+let title = document.title;
 let answered = Date.now();
 let timer = null;
 let asking = null;
@@ -20,11 +21,12 @@ const clock = (at) => new Date(at).toISOString().slice(11, 19) + " UTC";
 function tell(state, words) {
   main.classList.toggle("old", state === "lost");
   live.dataset.state = state;
+  document.title = state === "lost" ? `? Not live – ${title}` : title;
   // A status that is written again is read out again.
   if (live.textContent !== words) live.textContent = words;
 }
 
-const lost = (why) => tell("lost", `${why} What is shown is of ${clock(answered)}.`);
+const lost = (why) => tell("lost", `${why} What is shown is old: of ${clock(answered)}.`);
 
 // What an element is called over two versions of the page.
 function key(element) {
@@ -64,12 +66,12 @@ function take(page) {
     swap(fresh);
     shown = fresh.innerHTML;
   }
-  document.title = page.title;
+  title = page.title;
   for (const id of ["firing", "as-of"]) {
     const [old, now] = [document.getElementById(id), page.getElementById(id)];
     if (old && now && old.innerHTML !== now.innerHTML) old.replaceChildren(...document.importNode(now, true).childNodes);
   }
-  if (begun.length) said.textContent = begun.map((one) => `${one} began`).join("; ");
+  if (begun.length) said.replaceChildren(begun.map((one) => `${one} began`).join("; "));
 }
 
 const TOLD = {
@@ -95,13 +97,13 @@ async function turn() {
   clearTimeout(timer);
   if (document.hidden || asking) return;
   // After a sleep of the machine the numbers are old before anything has failed.
-  if (Date.now() - answered > 2 * (every + patience)) lost(`Not asked since ${clock(answered)}.`);
+  if (Date.now() - answered > 2 * (every + patience)) lost("Nothing was asked for a while.");
   asking = new AbortController();
   const limit = setTimeout(() => asking.abort(), patience);
   try {
     await ask();
   } catch {
-    lost(`No answer since ${clock(answered)}.`);
+    tell("lost", `cpcmon has not answered since ${clock(answered)}. What is shown is old.`);
   }
   clearTimeout(limit);
   asking = null;
