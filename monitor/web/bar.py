@@ -1,4 +1,4 @@
-"""A small drawing of an estimate: its interval and value, beside the reference accuracy and the alerts' thresholds."""
+"""A small drawing of an estimate with its interval, beside reference, thresholds and what labels showed later."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,7 +29,13 @@ class Scale:
         return round(_MARGIN + share * (_WIDTH - 2 * _MARGIN), 1)
 
 
-def bar(estimate: Estimate, reference: float | None, thresholds: Sequence[float], scale: Scale) -> str:
+def bar(
+    estimate: Estimate,
+    reference: float | None,
+    thresholds: Sequence[float],
+    scale: Scale,
+    realised: float | None = None,
+) -> str:
     """Return the drawing as SVG that stands in the page itself."""
     least, most = estimate.interval or (estimate.accuracy, estimate.accuracy)
     said = [f"estimated accuracy {per_cent(estimate.accuracy)}"]
@@ -38,6 +44,8 @@ def bar(estimate: Estimate, reference: float | None, thresholds: Sequence[float]
     if reference is not None:
         said.append(f"reference {per_cent(reference)}")
     said += [f"alert threshold {per_cent(one)}" for one in thresholds]
+    if realised is not None:
+        said.append(f"realised {per_cent(realised)}")
     left, right = scale.x(least), scale.x(most)
     parts = [
         f'<line class="axis" x1="{_MARGIN}" x2="{_WIDTH - _MARGIN}" y1="{_MIDDLE}" y2="{_MIDDLE}"/>',
@@ -51,6 +59,8 @@ def bar(estimate: Estimate, reference: float | None, thresholds: Sequence[float]
         parts.append(f'<line class="threshold" x1="{at}" x2="{at}" y1="4" y2="{_MIDDLE + 12}"/>')
         parts.append(f'<path class="flag" d="M{at - 5:.1f} 0h10l-5 7z"/>')
     parts.append(f'<circle class="value" cx="{scale.x(estimate.accuracy)}" cy="{_MIDDLE}" r="4.5"/>')
+    if realised is not None:
+        parts.append(f'<path class="realised" d="M{scale.x(realised)} {_MIDDLE - 6}l6 6-6 6-6-6z"/>')
     parts.append(f'<text x="{_MARGIN}" y="{_HEIGHT - 1}">{scale.least:.0%}</text>')
     parts.append(f'<text x="{_WIDTH - _MARGIN}" y="{_HEIGHT - 1}" text-anchor="end">{scale.most:.0%}</text>')
     label = escape(", ".join(said))

@@ -4,8 +4,14 @@ from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 
 from monitor.web import api_configuration, api_history, api_realised, api_reference, api_rejects
-from monitor.web.landing import landing_page
-from monitor.web.messages import HTML, JSON, Page, Pages, Request, Response
+from monitor.web.assets import asset_pages
+from monitor.web.configuration_page import configuration_page
+from monitor.web.frame import not_found
+from monitor.web.messages import JSON, Page, Pages, Request, Response
+from monitor.web.model_page import model_page
+from monitor.web.overview_page import overview_page
+from monitor.web.reference_page import reference_page
+from monitor.web.rejects_page import rejects_page
 from monitor.web.site import Site
 
 METRICS = "text/plain; version=0.0.4; charset=utf-8"
@@ -13,8 +19,16 @@ METRICS = "text/plain; version=0.0.4; charset=utf-8"
 NOT_ENABLED = "lifecycle API is not enabled: start with --web.enable-lifecycle"
 NOT_FOR_BROWSERS = "reload: expected a program that asks, found a page in a browser: use curl -X POST, or SIGHUP"
 _RELOAD_SECONDS = 330.0
-# Strict enough that not even a mistake in escaping could make a browser fetch or run anything.
-_CSP = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+Framed = Callable[[Site, Mapping[str, str]], Response | None]
+"""Makes a page for people from the site and the query; None where what the query names is not known."""
+_FRAMED: Mapping[str, Framed] = {
+    "/": overview_page,
+    "/model": model_page,
+    "/reference": reference_page,
+    "/rejects": rejects_page,
+    "/configuration": configuration_page,
+}
 
 Problems = Callable[[], Sequence[str]]
 """Says in sentences what is wrong; nothing when all is well."""
@@ -31,16 +45,9 @@ def standard_pages(
 
     `reload` returns what was wrong, None when nothing was; without it reloading over HTTP is not enabled.
     """
-
-    def landing(_: Request) -> Response:
-        problems = [*site.healthy(), *site.ready()]
-        text = landing_page(site.reports(), version=site.version, now=site.now(), problems=problems)
-        return Response(
-            text.encode(), HTML, headers={"Content-Security-Policy": _CSP, "Referrer-Policy": "no-referrer"}
-        )
-
     return {
-        "/": Page(landing),
+        **asset_pages(),
+        **{path: Page(_for_people(site, page)) for path, page in _FRAMED.items()},
         "/metrics": Page(lambda _: Response(metrics(), METRICS)),
         "/-/healthy": Page(_told(site.healthy, "cpcmon is healthy.")),
         "/-/ready": Page(_told(site.ready, "cpcmon is ready.")),
@@ -64,6 +71,10 @@ def _document_page(site: Site, document: Callable[[Site, Mapping[str, str]], byt
         return Response(found, JSON)
 
     return Page(answer)
+
+
+def _for_people(site: Site, page: Framed) -> Callable[[Request], Response]:
+    return lambda request: page(site, request.query) or not_found(site)
 
 
 def _told(problems: Problems, well: str) -> Callable[[Request], Response]:

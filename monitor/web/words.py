@@ -1,5 +1,6 @@
-"""What the landing page says in words, for people who do not know cpcmon: states, alerts, times."""
+"""What the pages say in words, for people who do not know cpcmon: states, alerts, times."""
 
+import re
 from datetime import UTC, datetime
 from enum import IntEnum
 
@@ -40,6 +41,7 @@ class Mood(IntEnum):
     FINE = 4
 
 
+SIGNS = {Mood.ALERT: "▲", Mood.PENDING: "◆", Mood.UNKNOWN: "?", Mood.UNWATCHED: "–", Mood.FINE: "✓"}
 HEADINGS = {
     Mood.ALERT: "▲ Alert",
     Mood.PENDING: "◆ Watch",
@@ -121,6 +123,14 @@ def moment(at: float, now: float) -> str:
     except (OverflowError, ValueError, OSError):
         return "an impossible time"
     return f"{shown} ({ago(now - at)})"
+
+
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC")
+
+
+def unbroken(html: str) -> str:
+    """Return HTML in which no line breaks within a time."""
+    return _MOMENT.sub(r'<span class="time">\g<0></span>', html)
 
 
 def ago(seconds: float) -> str:

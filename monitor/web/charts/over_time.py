@@ -1,0 +1,238 @@
+"""The estimate over time: line, interval, reference, thresholds, accuracies that became known, and what could not be judged."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from monitor.core.history import Series
+from monitor.core.realised import Realised
+from monitor.core.window_state import WindowState
+from monitor.web.charts.axes import clock, possible, share_range, share_ticks, time_ticks
+from monitor.web.charts.stretches import Point, points_of, step_of, unbroken, unjudged
+from monitor.web.charts.svg import Box, Linear, diamond, line, number, path, rectangle, shortened, triangle, words
+from monitor.web.words import STATES, per_cent
+
+_LETTER, _BOLD = 7.0, 8.1
+"""How wide a letter is, about."""
+_APART = 14.0
+"""How far two labels must be from each other to be read."""
+
+
+BRIEFLY = {
+    WindowState.OK: "no answer",
+    WindowState.WARMING: "collecting",
+    WindowState.TOO_FEW_RECORDS: "too few records",
+    WindowState.CATCHING_UP: "catching up",
+    WindowState.STALE: "no new records",
+    WindowState.NO_REFERENCE: "no reference",
+    WindowState.VERSION_MISMATCH: "other version",
+    WindowState.DEGRADED_INPUT: "odd records",
+    WindowState.ERROR: "failed",
+}
+"""Why there was no answer, where there is little room."""
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How large a chart is drawn. A phone gets a drawing of its own, since text in a shrunken one could not be read."""
+
+    box: Box
+    time_labels: int
+    share_labels: int
+    named: bool
+    """Whether there is room for names beside the lines."""
+
+
+WIDE = Size(Box(960, 340, 46, 790, 34, 290), 8, 7, named=True)
+NARROW = Size(Box(330, 290, 38, 280, 30, 244), 4, 6, named=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A name with a number: a threshold, or when an alert began."""
+
+    name: str
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class OverTime:
+    """Everything that is drawn."""
+
+    series: Series | None
+    now: float
+    reference: float | None = None
+    thresholds: Sequence[Mark] = ()
+    realised: Sequence[Realised] = ()
+    alerts: Sequence[Mark] = ()
+    """Those that are not quiet, with when they came into their phase."""
+
+
+def over_time(data: OverTime, size: Size = WIDE, *, pointed: bool = True) -> str:
+    """Return the chart; with `pointed` each evaluation says its numbers to whoever points at it."""
+    points = points_of(data.series)
+    step = step_of(points, None if data.series is None else data.series.step_seconds)
+    start, end = _times(points, data, step)
+    realised = [one for one in data.realised if start <= one.at <= end]
+    least, most = share_range(_shares(points, data, realised))
+    box = size.box
+    x, y = Linear(start, end, box.left, box.right), Linear(least, most, box.bottom, box.top)
+    parts = [*_grid(size, x, y), *_not_judged(points, step, x, box)]
+    if data.series is not None and data.series.step_seconds is not None:
+        for run in unbroken(points, step):
+            dips = [(x(one.at), y(one.lowest)) for one in run if one.lowest is not None]
+            parts += [path("lowest", dips)] if len(dips) > 1 else []
+    parts += _estimates(points, step, x, y)
+    parts += _levels(data, size, y)
+    parts += [diamond("realised", x(one.at), y(one.accuracy), 5.5, _realised_words(one)) for one in realised]
+    parts += _begun(data, size, x, start, end)
+    if not points:
+        parts.append(
+            words("nothing", (box.left + box.right) / 2, (box.top + box.bottom) / 2, "Nothing kept yet", "middle")
+        )
+    if pointed:
+        parts += _pointed(points, x, box)
+    return box.svg(parts, label=_label(points, data, realised), kind="over-time")
+
+
+def _times(points: Sequence[Point], data: OverTime, step: float) -> tuple[float, float]:
+    """Return from when to when: what there is, up to now, and never so little that one point fills it."""
+    now = data.now if possible(data.now) else 0.0
+    end = max([now, *(point.at for point in points[-1:])])
+    start = min([end - 4.0 * step, *(point.at for point in points[:1])])
+    return (start, end) if possible(start) else (0.0, max(end, 60.0))
+
+
+def _shares(points: Iterable[Point], data: OverTime, realised: Iterable[Realised]) -> Iterable[float]:
+    for point in points:
+        yield from (one for one in (point.accuracy, point.lower, point.upper, point.lowest) if one is not None)
+    yield from (mark.value for mark in data.thresholds)
+    yield from (one.accuracy for one in realised)
+    if data.reference is not None:
+        yield data.reference
+
+
+def _grid(size: Size, x: Linear, y: Linear) -> Iterable[str]:
+    box = size.box
+    ticks = share_ticks(y.least, y.most)
+    for share in ticks if len(ticks) <= size.share_labels else ticks[::2]:
+        yield line("grid", box.left, y(share), box.right, y(share))
+        yield words("tick", box.left - 6, y(share) + 4, f"{share:.0%}", "end")
+    yield line("axis", box.left, box.bottom, box.right, box.bottom)
+    for tick in time_ticks(x.least, x.most, size.time_labels):
+        at = x(tick.at)
+        yield line("axis", at, box.bottom, at, box.bottom + 5)
+        # Kept inside: a label in the middle of its tick would reach over the edge at either end.
+        half = _LETTER * len(tick.text) / 2
+        middle = min(max(at, half + 1), box.width - half - 1)
+        yield words("tick", middle, box.bottom + 19, tick.text, "middle")
+        if tick.date:
+            half = _LETTER * len(tick.date) / 2
+            yield words("tick", min(max(at, half + 1), box.width - half - 1), box.bottom + 34, tick.date, "middle")
+    yield words("tick", box.right + 23, box.bottom + 19, "UTC")
+
+
+def _not_judged(points: list[Point], step: float, x: Linear, box: Box) -> Iterable[str]:
+    for stretch in unjudged(points, step):
+        left, right = x(stretch.start), x(stretch.end)
+        said = STATES[stretch.state]
+        yield rectangle("not-judged", left, box.top, max(right - left, 1.5), box.bottom - box.top, said)
+        room = int((right - left - 8) / _LETTER)
+        if room >= len(BRIEFLY[stretch.state]):
+            yield words("why", left + 5, box.bottom - 8, said if room >= len(said) else BRIEFLY[stretch.state])
+
+
+def _estimates(points: list[Point], step: float, x: Linear, y: Linear) -> Iterable[str]:
+    runs = list(unbroken(points, step))
+    for run in runs:
+        known = [(x(one.at), one.lower, one.upper) for one in run if one.lower is not None and one.upper is not None]
+        if len(known) > 1:
+            upper = [(at, y(most)) for at, _, most in known]
+            yield path("band", [*upper, *((at, y(least)) for at, least, _ in reversed(known))], closed=True)
+        for at, least, most in known if len(known) == 1 else ():
+            yield rectangle("band", min(max(at - 3, x.start), x.end - 6), y(most), 6, y(least) - y(most))
+    for run in runs:
+        drawn = [(x(one.at), y(one.accuracy)) for one in run if one.accuracy is not None]
+        if len(drawn) > 1:
+            yield path("estimate", drawn)
+        if len(drawn) == 1 or run is runs[-1]:
+            at, height = drawn[-1]
+            yield f'<circle class="value" cx="{number(at)}" cy="{number(height)}" r="3.5"/>'
+
+
+def _levels(data: OverTime, size: Size, y: Linear) -> Iterable[str]:
+    """Draw what the estimate is compared with; where labels would cover each other they move apart."""
+    box = size.box
+    levels = [("threshold", mark.name, mark.value) for mark in data.thresholds]
+    if data.reference is not None:
+        levels.append(("reference", "reference", data.reference))
+    labels: list[tuple[float, str, str]] = []
+    for kind, name, value in sorted(levels, key=lambda level: -level[2]):
+        at = y(value)
+        yield line(kind, box.left, at, box.right, at)
+        most = int((box.width - box.right - 6) / _BOLD) - 6
+        text = f"{per_cent(value)} {shortened(name, most)}" if size.named else per_cent(value)
+        labels.append((max(at + 4, labels[-1][0] + _APART) if labels else at + 4, kind, text))
+    # Pushed down past the end of the plot they would cover the times, so the whole column moves up.
+    over = max(0.0, labels[-1][0] - (box.bottom + 4)) if labels else 0.0
+    for at, kind, text in labels:
+        if at - over >= 11:
+            yield words(f"level {kind}-label", box.right + 6, at - over, text)
+
+
+def _begun(data: OverTime, size: Size, x: Linear, start: float, end: float) -> Iterable[str]:
+    """Draw when alerts began, with their names where no neighbour is in the way; the table names all of them."""
+    box = size.box
+    marks = sorted((mark for mark in data.alerts if start <= mark.value <= end), key=lambda mark: mark.value)
+    taken = 0.0
+    for index, mark in enumerate(marks):
+        at = x(mark.value)
+        yield line("begun", at, box.top - 4, at, box.bottom)
+        yield triangle("flag", at, box.top - 4, f"{mark.name}: since {clock(mark.value, seconds=False)}")
+        text = shortened(mark.name, 24)
+        wide = _BOLD * len(text)
+        after = x(marks[index + 1].value) - 8 if index + 1 < len(marks) else box.width
+        if at + 8 + wide <= after:
+            yield words("level flag-label", at + 8, box.top - 5, text)
+            taken = at + 8 + wide
+        elif at - 8 - wide >= taken:
+            yield words("level flag-label", at - 8, box.top - 5, text, "end")
+            taken = at + 8
+
+
+def _pointed(points: Sequence[Point], x: Linear, box: Box) -> Iterable[str]:
+    """Yield wide invisible columns, one for each point, that reach half-way to its neighbours."""
+    places = [x(point.at) for point in points]
+    edges = [box.left, *((one + other) / 2 for one, other in pairwise(places)), box.right]
+    for index, point in enumerate(points):
+        left, right = edges[index], edges[index + 1]
+        yield rectangle("pointed", left, box.top, right - left, box.bottom - box.top, point_words(point))
+
+
+def point_words(point: Point) -> str:
+    """Return what is said of a point."""
+    if point.accuracy is None:
+        return f"{clock(point.at)}: {STATES[point.state].lower()}"
+    text = f"{clock(point.at)}: {per_cent(point.accuracy)}"
+    if point.lower is not None and point.upper is not None:
+        text += f", {per_cent(point.lower)} to {per_cent(point.upper)}"
+    return f"{text}; {point.records:,} records"
+
+
+def _realised_words(one: Realised) -> str:
+    return f"{clock(one.at)}: {per_cent(one.accuracy)} realised, {one.right:,} of {one.records:,} right"
+
+
+def _label(points: Sequence[Point], data: OverTime, realised: Sequence[Realised]) -> str:
+    """Say in words what the chart shows, for people who do not see it."""
+    known = [point.accuracy for point in points if point.accuracy is not None]
+    if not known:
+        return "Estimated accuracy over time: no estimate in this time"
+    text = (
+        f"Estimated accuracy over time, from {clock(points[0].at)} to {clock(points[-1].at)}:"
+        f" lowest {per_cent(min(known))}, highest {per_cent(max(known))}, last {per_cent(known[-1])}"
+    )
+    if data.reference is not None:
+        text += f"; reference accuracy {per_cent(data.reference)}"
+    text += "".join(f"; threshold of {mark.name} {per_cent(mark.value)}" for mark in data.thresholds)
+    return text + (f"; {len(realised)} realised accuracies" if realised else "")

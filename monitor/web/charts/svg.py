@@ -1,0 +1,102 @@
+"""The few pieces that every chart is put together from. No number that is not finite, no text that is not escaped."""
+
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from html import escape
+
+# What XML does not allow even when escaped. A name may hold it, since JSON can.
+_UNDRAWABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+
+
+def written(text: str) -> str:
+    """Return a text that may hold anything, for HTML and SVG alike."""
+    return escape(_UNDRAWABLE.sub("\ufffd", text))
+
+
+def shortened(text: str, most: int) -> str:
+    """Return a text of at most so many characters, the missing ones shown by a dot triple."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def number(value: float) -> str:
+    """Return a coordinate; one that is not finite is a mistake of ours, which must not reach a page."""
+    if not math.isfinite(value):
+        raise ValueError(f"chart: expected a finite coordinate, found {value!r}")
+    text = f"{value:.1f}".removesuffix(".0")
+    return "0" if text == "-0" else text
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A drawing's size, and the plot within it."""
+
+    width: float
+    height: float
+    left: float
+    right: float
+    """Where the plot ends, from the left."""
+    top: float
+    bottom: float
+    """Where the plot ends, from the top."""
+
+    def svg(self, parts: Iterable[str], *, label: str, kind: str) -> str:
+        """Return the drawing; `label` says in words what it shows."""
+        view = f"0 0 {number(self.width)} {number(self.height)}"
+        return f'<svg class="chart {kind}" role="img" aria-label="{written(label)}" viewBox="{view}">{"".join(parts)}</svg>'
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """From values to places. Values beyond the ends are drawn at them."""
+
+    least: float
+    most: float
+    start: float
+    end: float
+
+    def __call__(self, value: float) -> float:
+        """Return where a value is drawn."""
+        if self.most <= self.least:
+            return (self.start + self.end) / 2.0
+        share = (min(max(value, self.least), self.most) - self.least) / (self.most - self.least)
+        return self.start + share * (self.end - self.start)
+
+
+def line(kind: str, x1: float, y1: float, x2: float, y2: float) -> str:
+    """Return a straight line."""
+    return f'<line class="{kind}" x1="{number(x1)}" y1="{number(y1)}" x2="{number(x2)}" y2="{number(y2)}"/>'
+
+
+def rectangle(kind: str, x: float, y: float, width: float, height: float, title: str = "") -> str:
+    """Return a rectangle, with what is said of it when somebody points at it."""
+    place = f'x="{number(x)}" y="{number(y)}" width="{number(max(width, 0.0))}" height="{number(max(height, 0.0))}"'
+    drawn = f'<rect class="{kind}" {place}/>'
+    return _titled(drawn, "rect", title) if title else drawn
+
+
+def words(kind: str, x: float, y: float, text: str, anchor: str = "start") -> str:
+    """Return a text; `anchor` is `start`, `middle` or `end`."""
+    return f'<text class="{kind}" x="{number(x)}" y="{number(y)}" text-anchor="{anchor}">{written(text)}</text>'
+
+
+def path(kind: str, points: Iterable[tuple[float, float]], *, closed: bool = False) -> str:
+    """Return a line through points."""
+    said = "L".join(f"{number(x)} {number(y)}" for x, y in points)
+    return f'<path class="{kind}" d="M{said}{"Z" if closed else ""}"/>'
+
+
+def triangle(kind: str, x: float, y: float, title: str) -> str:
+    """Return a triangle that points down at a place."""
+    return _titled(path(kind, ((x - 5, y - 8), (x + 5, y - 8), (x, y)), closed=True), "path", title)
+
+
+def diamond(kind: str, x: float, y: float, radius: float, title: str) -> str:
+    """Return a diamond, with what is said of it when somebody points at it."""
+    corners = ((x, y - radius), (x + radius, y), (x, y + radius), (x - radius, y))
+    return _titled(path(kind, corners, closed=True), "path", title)
+
+
+def _titled(shape: str, tag: str, title: str) -> str:
+    return f"{shape.removesuffix('/>')}><title>{written(title)}</title></{tag}>"

@@ -1,0 +1,106 @@
+"""What stands round every page: head, navigation, whether it is live, footer, and what a browser may load."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from html import escape
+from http import HTTPStatus
+
+from monitor.core.report import ModelReport
+from monitor.durations import seconds
+from monitor.errors import CpcmonError
+from monitor.web.assets import MARK
+from monitor.web.messages import HTML, Response
+from monitor.web.site import Site
+from monitor.web.words import place
+
+CSP = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:;"
+    " base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+"""Strict enough that not even a mistake in escaping could make a browser fetch from elsewhere, or run what a name says."""
+_HEADERS = {"Content-Security-Policy": CSP, "Referrer-Policy": "no-referrer"}
+_NAVIGATION = {"/": "Overview", "/rejects": "Rejects", "/configuration": "Configuration"}
+_MACHINES = {
+    "/metrics": "metrics",
+    "/api/v1/status": "status as JSON",
+    "/-/healthy": "healthy?",
+    "/-/ready": "ready?",
+}
+_MOST_TOLD = 50
+"""Alerts that a page carries along so that its script can say which one is new."""
+_LEAST_SECONDS, _MOST_SECONDS, _USUAL_SECONDS = 2, 30, 5
+
+
+def framed(site: Site, *, title: str, here: str, main: str, status: HTTPStatus = HTTPStatus.OK) -> Response:
+    """Return a whole page round `main`, which is HTML; `title` and `here`, the path of the page, are plain text."""
+    reports = site.reports()
+    firing = _firing(reports)
+    alarm = f"▲ {len(firing)} firing – " if firing else ""
+    links = "".join(
+        f'<li><a href="{path}"{" aria-current=page" if path == here else ""}>{name}</a></li>'
+        for path, name in _NAVIGATION.items()
+    )
+    machines = " · ".join(f'<a href="{path}">{name}</a>' for path, name in _MACHINES.items())
+    text = f"""<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="generator" content="cpcmon"><meta name="color-scheme" content="light dark">
+<title>{escape(f"{alarm}{title} – cpcmon")}</title>
+<link rel="icon" href="/static/cpcmon.svg?v={MARK}" type="image/svg+xml">
+<link rel="stylesheet" href="/static/cpcmon.css?v={MARK}">
+<script src="/static/cpcmon.js?v={MARK}" defer></script>
+<noscript><meta http-equiv="refresh" content="{_MOST_SECONDS}"></noscript></head>
+<body data-every="{_every(site)}" data-mark="{MARK}"><a class="skip" href="#main">Skip to content</a>
+<header class="top"><p class="brand"><a href="/">cpcmon</a></p>
+<nav aria-label="Pages"><ul>{links}</ul></nav>{_badge(firing)}
+<p id="live" role="status" data-state="live"><noscript>Reloads every {_MOST_SECONDS} seconds</noscript></p></header>
+<p id="said" class="unseen" aria-live="assertive"></p>
+<main id="main" tabindex="-1">{main}</main>
+<footer class="bottom"><p>As of <time id="as-of">{_clock(site.now())}</time> · cpcmon {escape(site.version)} · \
+estimates made without labels; no record is shown here</p>
+<p>For programs: {machines}</p></footer></body></html>
+"""
+    return Response(text.encode(), HTML, status, _HEADERS)
+
+
+def not_found(site: Site) -> Response:
+    """Return the page for a name that nobody here has; what was asked for is not repeated."""
+    main = '<h1>Nothing here by that name</h1><p>See the <a href="/">overview</a> for what there is.</p>'
+    return framed(site, title="Not found", here="", main=main, status=HTTPStatus.NOT_FOUND)
+
+
+def _firing(reports: Mapping[str, ModelReport]) -> list[str]:
+    """Return a sentence on each alert that fires, as the script says it when it is new."""
+    return [
+        f"{report.model}, {place(segment.name)}: alert {alert.alert}"
+        for report in reports.values()
+        for segment in report.segments
+        for alert in segment.alerts
+        if alert.firing
+    ]
+
+
+def _badge(firing: list[str]) -> str:
+    """Return how many alerts fire. Nothing when none does: that alone is no all-clear."""
+    told = "".join(f"<li>{escape(one)}</li>" for one in firing[:_MOST_TOLD])
+    count = f"{len(firing)} alert{'' if len(firing) == 1 else 's'} firing"
+    link = f'<a href="/#alerts">▲ {count}</a>' if firing else ""
+    return f'<div id="firing">{link}<ul hidden>{told}</ul></div>'
+
+
+def _every(site: Site) -> int:
+    """Return how often the script asks again, in seconds: twice in the shortest time between two evaluations."""
+    found = []
+    for setting in site.settings():
+        if setting.path.endswith("evaluate.every"):
+            try:
+                found.append(seconds(setting.value, setting.path) / 2.0)
+            except CpcmonError:
+                continue
+    return round(min(max(min(found, default=_USUAL_SECONDS), _LEAST_SECONDS), _MOST_SECONDS))
+
+
+def _clock(now: float) -> str:
+    try:
+        return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (OverflowError, ValueError, OSError):
+        return "an impossible time"

@@ -1,0 +1,167 @@
+"""The parts of a model's page that say what the estimate rests on: disagreement, sets, classes, records, alerts."""
+
+from collections.abc import Sequence
+
+from monitor.core.alerts import AlertStatus, Kind, Phase
+from monitor.core.estimate import PredictionSets
+from monitor.core.report import InputFacts, ModelReport, SegmentReport
+from monitor.web.charts.class_mix import ClassShare, class_shares, moved_most, pair_of_bars
+from monitor.web.charts.svg import written
+from monitor.web.meaning import Shown
+from monitor.web.pieces import NOTHING, cell, fact, facts, meanings, points, table
+from monitor.web.words import moment, per_cent
+
+PHASES = {
+    Phase.OK: "✓ quiet",
+    Phase.PENDING: "◆ pending",
+    Phase.FIRING: "▲ firing",
+    Phase.RECOVERING: "▲ firing, recovering",
+}
+
+
+def alerts_section(report: ModelReport, segment: SegmentReport, now: float) -> str:
+    """Return all alerts of the window, the quiet ones too."""
+    title = "<h2>Alerts of this window</h2>"
+    if not segment.alerts:
+        return f"<section>{title}<p>No alert is configured for this window, so that there is none says nothing.</p></section>"
+    columns = ("Alert", "Phase", "Since", "#Compared", "#Threshold", "Runbook")
+    body = table(columns, (_alert(alert, report, now) for alert in segment.alerts), key="window-alerts", kind="cards")
+    named = [("Since", Shown.ALERT_SINCE), ("Compared", Shown.COMPARED), ("Threshold", Shown.THRESHOLD)]
+    return f"<section>{title}{body}{meanings(named)}</section>"
+
+
+def _alert(alert: AlertStatus, report: ModelReport, now: float) -> str:
+    kind = {Phase.OK: "fine", Phase.PENDING: "pending"}.get(alert.phase, "alert")
+    phase = PHASES[alert.phase]
+    if alert.held:
+        phase += "; cannot be judged now, so it stays"
+    on = f", {alert.kind}" if alert.estimator is None else f", {alert.kind} by {alert.estimator}"
+    # Of an alert that never moved, the beginning is not known.
+    since = "never moved" if alert.since <= 0.0 else written(moment(alert.since, now))
+    page = "accuracy_high" if _looks_up(alert, report) else alert.kind
+    return (
+        f'<tr class="{kind}"><th scope="row">{written(alert.alert)} <small>{alert.severity}{written(on)}</small></th>'
+        f"{cell(None, phase, 'mood', name='Phase')}{cell(Shown.ALERT_SINCE, since, 'text', name='Since')}"
+        f"{cell(Shown.COMPARED, NOTHING if alert.value is None else per_cent(alert.value), name='Compared')}"
+        f"{cell(Shown.THRESHOLD, NOTHING if alert.threshold is None else per_cent(alert.threshold), name='Threshold')}"
+        f"{cell(None, f'<code>docs/runbooks/{page}.md</code>', 'text', name='Runbook')}</tr>"
+    )
+
+
+def _looks_up(alert: AlertStatus, report: ModelReport) -> bool:
+    """Guess whether a rule is about too high an accuracy: its status does not say, but such a threshold is over the reference."""
+    known = alert.kind is Kind.ACCURACY and alert.threshold is not None and report.reference is not None
+    return known and (alert.threshold or 0.0) > (1.0 if report.reference is None else report.reference.accuracy)
+
+
+def disagreement_section(segment: SegmentReport) -> str:
+    """Return how far the estimators are apart, and how far chance alone would let them be."""
+    title = "<h2>Do the estimators agree?</h2>"
+    found, chance = segment.disagreement, segment.chance_disagreement
+    if found is None or not segment.valid:
+        return f"<section>{title}<p>There is nothing to compare now.</p></section>"
+    if chance is None:
+        verdict = "What chance alone gives is not known here."
+    elif found > chance:
+        verdict = (
+            "▲ More than chance explains: these records are unlike the reference, and no single number deserves trust."
+        )
+    else:
+        verdict = "✓ No more than chance explains."
+    told = [fact(Shown.DISAGREEMENT, "Disagreement", points(found))]
+    if chance is not None:
+        told.append(fact(Shown.CHANCE_DISAGREEMENT, "Chance alone stays under", points(chance)))
+    return f"<section>{title}<p>{verdict}</p>{facts(told)}</section>"
+
+
+def sets_section(segment: SegmentReport) -> str:
+    """Return the conformal warning signs: set sizes and empty sets."""
+    found: dict[str, PredictionSets] = {}
+    for name, result in segment.results.items() if segment.valid else ():
+        if result.prediction_sets is not None:
+            found[name] = result.prediction_sets
+    if not found:
+        return ""
+    rows = [
+        f'<tr><th scope="row"><code>{written(name)}</code></th>{cell(Shown.SET_SIZE, f"{sets.mean_size:.2f} classes")}'
+        f"{cell(Shown.EMPTY_SETS, per_cent(sets.empty_share))}</tr>"
+        for name, sets in found.items()
+    ]
+    named = [("Mean set size", Shown.SET_SIZE), ("Empty sets", Shown.EMPTY_SETS)]
+    return f"""<section><h2>Conformal sets</h2><p class="soft">The conformal estimators ask of each record which classes are \
+plausible. Many plausible classes, or none, are warning signs of their own.</p>
+{table(("Estimator", "#Mean set size", "#Empty sets"), rows, key="sets")}{meanings(named)}</section>"""
+
+
+def classes_section(report: ModelReport, segment: SegmentReport, before: Sequence[int]) -> str:
+    """Return what is predicted now beside what was predicted on the reference."""
+    names = () if report.reference is None else report.reference.classes
+    shares = class_shares(names, segment.predicted, before)
+    title = "<h2>Which classes are predicted</h2>"
+    if not shares:
+        return f"<section>{title}<p>There is nothing to count now.</p></section>"
+    shown = moved_most(shares)
+    most = max(max(one.now, one.before or 0.0) for one in shown)
+    said = f"The {len(shown)} of {len(shares)} classes that moved most." if len(shown) < len(shares) else ""
+    columns = ("Class", "#Now", "#Reference", "#Change, points", "Drawing")
+    rows = (_class(one, most) for one in shown)
+    return f"""<section data-shown="{Shown.CLASS_SHARE}">{title}<p class="soft">{said} \
+<svg class="chart swatch" viewBox="0 0 30 18" aria-hidden="true"><rect class="now" y="4" width="30" height="10"/></svg> now \
+<svg class="chart swatch" viewBox="0 0 30 18" aria-hidden="true"><rect class="before" y="4" width="29" height="10"/></svg> \
+on the reference</p>
+{table(columns, rows, key="mix")}{meanings([("Shares", Shown.CLASS_SHARE)])}</section>"""
+
+
+def _class(share: ClassShare, most: float) -> str:
+    change = share.change
+    return (
+        f'<tr><th scope="row">{written(share.name)}</th>{cell(Shown.CLASS_SHARE, per_cent(share.now))}'
+        f"{cell(Shown.CLASS_SHARE, NOTHING if share.before is None else per_cent(share.before))}"
+        f"{cell(Shown.CLASS_SHARE, NOTHING if change is None else f'{100.0 * change:+.1f}')}"
+        f"{cell(None, pair_of_bars(share, most), 'drawing')}</tr>"
+    )
+
+
+def records_section(report: ModelReport, segment: SegmentReport, now: float) -> str:
+    """Return what came in, when, and what is odd about it."""
+    seen = segment.last_record_at
+    told = [
+        fact(Shown.RECORDS, "Records in the window", f"{segment.records:,}{_needed(report, segment)}"),
+        fact(Shown.LAST_RECORD, "Newest record", "never" if seen is None else written(moment(seen, now))),
+        fact(Shown.EVALUATED, "Evaluated", written(moment(report.at, now))),
+    ]
+    if segment.state_since is not None:
+        told.append(fact(Shown.STATE_SINCE, "In this state since", written(moment(segment.state_since, now))))
+    if report.input.rejected_share is not None:
+        told.append(
+            fact(Shown.REJECTED, "Refused, of the model's latest records", per_cent(report.input.rejected_share))
+        )
+    return f"<section><h2>What it rests on</h2>{_odd(report)}{facts(told)}</section>"
+
+
+def _needed(report: ModelReport, segment: SegmentReport) -> str:
+    least = report.minimum_records
+    return (
+        f" <small>of at least {least:,} that are needed</small>"
+        if least is not None and segment.records < least
+        else ""
+    )
+
+
+def oddities(records: InputFacts) -> list[str]:
+    """Say what makes an estimate worth less than it looks."""
+    found = list(records.hints)
+    if records.degraded:
+        found.append("So many records are refused, or look odd, that the rest cannot speak for them.")
+    if records.one_hot:
+        found.append("Nearly all records are certain of one class: the answer was sent, not the probabilities.")
+    if records.constant:
+        found.append("The records are all alike: the model may be stuck.")
+    return found
+
+
+def _odd(report: ModelReport) -> str:
+    found = [written(one) for one in oddities(report.input)]
+    found += [f"{written(name)} failed in this evaluation." for name in report.errors]
+    items = "".join(f"<li>{one}</li>" for one in found)
+    return f'<ul class="notes" data-shown="{Shown.REJECTED}">{items}</ul>' if found else ""

@@ -1,0 +1,184 @@
+"""The page of one window of a model: how it does, since when, what that rests on, and what it cannot know."""
+
+from collections.abc import Mapping, Sequence
+
+from monitor.core.estimate import Estimate
+from monitor.core.history import Span
+from monitor.core.realised import Realised
+from monitor.core.report import ModelReport, SegmentReport
+from monitor.web.charts.svg import written
+from monitor.web.frame import framed
+from monitor.web.meaning import Shown
+from monitor.web.messages import Response
+from monitor.web.model_chart import chart_section
+from monitor.web.model_details import (
+    alerts_section,
+    classes_section,
+    disagreement_section,
+    records_section,
+    sets_section,
+)
+from monitor.web.model_estimators import estimators_section
+from monitor.web.pieces import fact, facts, points, reference_link, window_link
+from monitor.web.site import Site
+from monitor.web.words import (
+    HEADINGS,
+    STATES,
+    Mood,
+    ago,
+    alert_words,
+    consensus_of,
+    loud_alerts,
+    moment,
+    mood_of,
+    per_cent,
+    place,
+    urgency_of,
+    worst_severity,
+)
+
+MOST_VISIBLE = 50
+"""Segments that are listed openly; the others are a click away."""
+
+_BLIND = """<section class="blind" id="blind"><h2>What no estimator here can see</h2>
+<p>Mistakes that the model makes with confidence. Where the meaning of the input changed (a device that writes a field \
+differently, a disease that the model never met), it can be as sure as ever, and wrong. No number on this page would move. \
+What helps: labels of some recent cases, even a few, and a look at the predicted classes and the set sizes.</p></section>"""
+
+_CAUTION = (
+    '<p class="soft">That nothing fires is no proof: see <a href="#blind">what no estimator here can see</a>.</p>'
+)
+
+
+def model_page(site: Site, query: Mapping[str, str]) -> Response | None:
+    """Return the page that the query names; None where it names nothing that is known."""
+    report = site.reports().get(query.get("name", ""))
+    asked, span = query.get("segment", "all"), query.get("span", Span.RECENT)
+    if report is None or span not in list(Span):
+        return None
+    segment = next((one for one in report.segments if one.name == asked), None)
+    if segment is None:
+        return None
+    title = f"{report.model}, {place(segment.name)}"
+    return framed(site, title=title, here="/model", main=_main(site, report, segment, Span(span)))
+
+
+def _main(site: Site, report: ModelReport, segment: SegmentReport, span: Span) -> str:
+    now = site.now()
+    told = site.realised(report.model)
+    realised = [one for one in told if one.segment == segment.name]
+    series = site.history(report.model, segment.name, span)
+    return f"""{_head(report, segment, now)}
+{_numbers(report, segment, realised, now)}
+{_segments(report, segment, span)}
+{chart_section(report, segment, series, realised, span=span, now=now)}
+{alerts_section(report, segment, now)}
+{estimators_section(report, segment)}
+{disagreement_section(segment)}
+{sets_section(segment)}
+{classes_section(report, segment, _predicted_before(site, report))}
+{records_section(report, segment, now)}
+{_BLIND}"""
+
+
+def _predicted_before(site: Site, report: ModelReport) -> Sequence[int]:
+    if report.reference is None or report.reference.predicted:
+        return () if report.reference is None else report.reference.predicted
+    reference = site.reference(report.model)
+    same = reference is not None and reference.fingerprint == report.reference.fingerprint
+    return reference.summary.class_predicted if reference is not None and same else ()
+
+
+def _head(report: ModelReport, segment: SegmentReport, now: float) -> str:
+    mood = mood_of(segment)
+    sign, heading = HEADINGS[mood].split(" ", 1)
+    severity = worst_severity(segment)
+    of = f", {severity}" if severity is not None and mood in {Mood.ALERT, Mood.PENDING} else ""
+    version = "" if report.reference is None else f" <small>version {written(report.reference.version)}</small>"
+    shown = " ".join([Shown.ESTIMATE, *((Shown.THRESHOLD, Shown.ALERT_SINCE) if loud_alerts(segment) else ())])
+    told = "".join(f"<p>{written(one)}</p>" for one in _verdict(report, segment, now))
+    reference = f' · <a href="{reference_link(report.model)}">its reference</a>' if report.reference is not None else ""
+    return f"""<p class="back"><a href="/">Overview</a>{reference}</p>
+<div class="verdict {mood.name.lower()}"><span class="sign" aria-hidden="true">{sign}</span>\
+<div data-shown="{shown}"><h1>{written(report.model)}{version}<br>{written(place(segment.name))}: \
+{heading.lower()}{of}</h1>{told}{_CAUTION if mood in {Mood.FINE, Mood.UNWATCHED} else ""}</div></div>"""
+
+
+def _verdict(report: ModelReport, segment: SegmentReport, now: float) -> list[str]:
+    """Say how it does, in sentences."""
+    estimate = consensus_of(segment)
+    told = [alert_words(alert, estimate, now) + "." for alert in loud_alerts(segment)]
+    if estimate is None:
+        why = STATES[segment.state]
+        if segment.last_valid_at is not None:
+            why += f"; last estimate {ago(now - segment.last_valid_at)}"
+        return [f"{why}. Nothing is known of its accuracy now, good or bad.", *told]
+    return [_compared(report, estimate), *told]
+
+
+def _compared(report: ModelReport, estimate: Estimate) -> str:
+    said = f"About {per_cent(estimate.accuracy)} of its answers are right, by its own sureness"
+    if report.reference is None:
+        return f"{said}."
+    drop = report.reference.accuracy - estimate.accuracy
+    side = "under" if drop > 0.0 else "over"
+    said += f"; {points(drop)} {side} the accuracy on the reference"
+    if estimate.interval is None:
+        return f"{said}."
+    if estimate.interval.lower <= report.reference.accuracy <= estimate.interval.upper:
+        return f"{said}, which is no more than chance explains."
+    return f"{said}, which is more than chance explains."
+
+
+def _numbers(report: ModelReport, segment: SegmentReport, realised: Sequence[Realised], now: float) -> str:
+    estimate, reference = consensus_of(segment), report.reference
+    told = [
+        fact(Shown.ESTIMATE, "Estimated accuracy", "cannot say" if estimate is None else per_cent(estimate.accuracy))
+    ]
+    if estimate is not None and estimate.interval is not None:
+        between = f"{per_cent(estimate.interval.lower)} to {per_cent(estimate.interval.upper)}"
+        told.append(fact(Shown.INTERVAL, "Interval", between))
+    if reference is not None:
+        told.append(fact(Shown.REFERENCE_ACCURACY, "Accuracy on the reference", per_cent(reference.accuracy)))
+    if reference is not None and estimate is not None:
+        drop = reference.accuracy - estimate.accuracy
+        value = f"{points(drop)}" if drop > 0.0 else f"none <small>({points(drop)} over)</small>"
+        told.append(fact(Shown.DROP, "Drop", value))
+    if realised:
+        last = realised[-1]
+        small = f"<small>{last.right:,} of {last.records:,} right; {written(moment(last.at, now))}</small>"
+        told.append(fact(Shown.REALISED, "Realised accuracy", f"{per_cent(last.accuracy)} {small}"))
+    return facts(told)
+
+
+def _segments(report: ModelReport, here: SegmentReport, span: Span) -> str:
+    """Return links to all windows of the model: the whole first, then the worst."""
+    if len(report.segments) < 2:
+        return ""
+    whole = [one for one in report.segments if not one.segment]
+    parts = sorted((one for one in report.segments if one.segment), key=_worst_first)
+    items = [_segment(report, one, span, current=one is here) for one in (*whole, *parts)]
+    listed = f'<ul class="choices segments">{"".join(items[:MOST_VISIBLE])}</ul>'
+    if len(items) > MOST_VISIBLE:
+        rest = "".join(items[MOST_VISIBLE:])
+        listed += (
+            f'<details data-key="segments"><summary>The other {len(items) - MOST_VISIBLE:,}, none more urgent</summary>'
+            f'<ul class="choices segments">{rest}</ul></details>'
+        )
+    return f'<nav aria-label="Segments" data-shown="{Shown.ESTIMATE}"><h2 class="small">Segments, worst first</h2>{listed}</nav>'
+
+
+def _worst_first(segment: SegmentReport) -> tuple[object, ...]:
+    estimate = consensus_of(segment)
+    return *urgency_of(segment), 1.0 if estimate is None else estimate.accuracy, segment.name
+
+
+def _segment(report: ModelReport, segment: SegmentReport, span: Span, *, current: bool) -> str:
+    estimate, mood = consensus_of(segment), mood_of(segment)
+    value = "cannot say" if estimate is None else per_cent(estimate.accuracy)
+    sign = HEADINGS[mood].split(" ", 1)[0]
+    mark = " aria-current=page" if current else ""
+    return (
+        f'<li class="{mood.name.lower()}"><a href="{window_link(report.model, segment.name, span)}"{mark}>'
+        f'<span class="mood" title="{written(HEADINGS[mood])}">{sign}</span> {written(place(segment.name))} <b>{value}</b></a></li>'
+    )

@@ -1,0 +1,100 @@
+"""How things are, in one sentence. A wrong all-clear harms patients: what cannot be judged is never called fine."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from monitor.core.report import ModelReport
+from monitor.web.ranking import rank
+from monitor.web.words import Mood, consensus_of, mood_of, place
+
+_UNEVALUATED = " has not been evaluated yet"
+_MOST_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What the overview is made from, asked for once, so that all of it is of one moment."""
+
+    reports: Mapping[str, ModelReport]
+    unwell: Sequence[str]
+    """Sentences on what only a restart can mend."""
+    waits: Sequence[str]
+    """Sentences on what is waited for."""
+
+    @property
+    def unevaluated(self) -> list[str]:
+        """Models of which nothing is known yet."""
+        found = [one.removesuffix(_UNEVALUATED) for one in self.waits if one.endswith(_UNEVALUATED)]
+        return [name for name in found if name not in self.reports]
+
+    def moods(self) -> list[Mood]:
+        """Return the mood of every window, and of every model that has none yet."""
+        known = [mood_of(segment) for report in self.reports.values() for segment in report.segments]
+        return [*known, *(Mood.UNKNOWN for _ in self.unevaluated)]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How things are, and how urgently somebody should look."""
+
+    mood: Mood
+    sentence: str
+    more: str
+    """What it rests on, and what else is to be known before it is believed."""
+
+
+def verdict(standing: Standing) -> Verdict:
+    """Return how things are. The mood is that of the worst window, and at best unknown while anything is amiss."""
+    moods = standing.moods()
+    worst, sentence, more = min(moods, default=Mood.UNKNOWN), _alerting(standing, len(moods)), []
+    if worst is Mood.ALERT:
+        more.append(_counted(standing, moods))
+    elif moods:
+        # In one breath: that there is no alert means nothing without how much could be judged.
+        sentence = f"{sentence} {_counted(standing, moods)}"
+    if standing.waits:
+        worst = min(worst, Mood.UNKNOWN)
+        more.append("cpcmon waits for something; see below.")
+    if standing.unwell:
+        more.insert(0, sentence)
+        worst, sentence = Mood.ALERT, "cpcmon itself is not well: what stands here may be old or wrong."
+    return Verdict(worst, sentence, " ".join(more))
+
+
+def _alerting(standing: Standing, total: int) -> str:
+    found = sorted(
+        (rank(segment, report), f"{report.model}, {place(segment.name)}")
+        for report in standing.reports.values()
+        for segment in report.segments
+    )
+    names = [name for (mood, *_), name in found if mood is Mood.ALERT]
+    moods = {mood for (mood, *_), _ in found}
+    if names:
+        more = f"; and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+        alerts = "alerts" if len(names) == 1 else "alert"
+        return f"{len(names)} of {_windows(total)} {alerts}: {'; '.join(names[:_MOST_NAMED])}{more}."
+    if not found:
+        return "No model has been evaluated yet."
+    if moods == {Mood.UNKNOWN}:
+        return "Nothing can be said of any window."
+    if moods.isdisjoint({Mood.FINE, Mood.PENDING}):
+        return "No alert is configured, so none can fire."
+    return "No alert."
+
+
+def _counted(standing: Standing, moods: Sequence[Mood]) -> str:
+    judged = sum(
+        consensus_of(segment) is not None for report in standing.reports.values() for segment in report.segments
+    )
+    told = [f"{_windows(judged)} judged"]
+    words = {
+        Mood.PENDING: "to watch",
+        Mood.UNKNOWN: "cannot say",
+        Mood.UNWATCHED: "without an alert configured",
+    }
+    told += [f"{moods.count(mood)} {said}" for mood, said in words.items() if mood in moods]
+    return f"{', '.join(told)}."
+
+
+def _windows(count: int) -> str:
+    return f"{count:,} window{'' if count == 1 else 's'}"

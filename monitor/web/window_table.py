@@ -1,0 +1,176 @@
+"""The windows of one model: the whole of it first, then its segments, those that somebody should look at before others."""
+
+from collections.abc import Mapping, Sequence
+from html import escape
+
+from monitor.core.realised import Realised
+from monitor.core.report import InputFacts, ModelReport, SegmentReport
+from monitor.web.bar import Scale, bar
+from monitor.web.links import model_link
+from monitor.web.ranking import ranked, thresholds_of
+from monitor.web.words import (
+    HEADINGS,
+    STATES,
+    Mood,
+    ago,
+    alert_words,
+    consensus_of,
+    loud_alerts,
+    moment,
+    mood_of,
+    per_cent,
+    place,
+    unbroken,
+    worst_severity,
+)
+
+_COLUMNS = ("Window", "What cpcmon says", "Estimated accuracy", "To compare with", "Records")
+
+
+def model_section(report: ModelReport, realised: Sequence[Realised], now: float, most: int) -> str:
+    """Return the section of a model with at most so many rows, beside that of the whole."""
+    whole = [segment for segment in report.segments if not segment.segment]
+    parts = [segment for segment in ranked(report) if segment.segment]
+    shown = [*whole, *parts[:most]]
+    known = {one.segment: one for one in realised}
+    scale = _scale(shown, report, known)
+    rows = "".join(_row(segment, report, known.get(segment.name), scale, now) for segment in shown)
+    more = len(parts) - most
+    rest = (
+        f"<p>… and {more:,} more segments, none more urgent than these; all are in the metrics.</p>" if more > 0 else ""
+    )
+    head = "".join(f'<th scope="col">{column}</th>' for column in _COLUMNS)
+    name = escape(report.model)
+    mood = min((mood_of(segment) for segment in report.segments), default=Mood.UNKNOWN)
+    return f"""<section class="model {mood.name.lower()}"><h2><a href="{model_link(report.model)}">{name}</a> \
+<span class="mood">{HEADINGS[mood]}</span></h2>
+<p class="soft">{_facts(report, now)}</p>{_notes(report)}
+<div class="wide" data-key="{escape(f"model {report.model}")}"><table class="cards windows">\
+<caption class="unseen">{name}: the whole first, then its segments, worst first</caption>
+<thead><tr>{head}</tr></thead><tbody>
+{rows}</tbody></table></div>{rest}</section>
+"""
+
+
+def unevaluated_section(model: str) -> str:
+    """Return the section of a model that has no report yet."""
+    return f"""<section class="model unknown" data-model="{escape(model)}"><h2>{escape(model)} \
+<span class="mood">{HEADINGS[Mood.UNKNOWN]}</span></h2><p>It has not been evaluated yet.</p></section>
+"""
+
+
+def _facts(report: ModelReport, now: float) -> str:
+    facts = [f"evaluated {moment(report.at, now)}"]
+    reference = report.reference
+    if reference is None:
+        return "; ".join(["no reference yet: without one nothing can be judged", *facts])
+    link = model_link(report.model).replace("/model?", "/reference?", 1)
+    version = f"version {escape(reference.version)}"
+    said = f'accuracy on its <a href="{link}">reference</a> {per_cent(reference.accuracy)} of {reference.records:,}'
+    return "; ".join([version, said, *facts])
+
+
+def _notes(report: ModelReport) -> str:
+    """Say what makes an estimate worth less than it looks."""
+    notes = [*report.input.hints, *_oddities(report.input)]
+    notes += [f"{name} failed in {count} window{'' if count == 1 else 's'}" for name, count in report.errors.items()]
+    items = "".join(f"<li>{escape(note)}</li>" for note in notes)
+    return f'<ul class="notes" aria-label="Notes">{items}</ul>' if items else ""
+
+
+def _oddities(records: InputFacts) -> list[str]:
+    said = []
+    if records.one_hot:
+        said.append("nearly all records are certain of one class: the answer was sent, not the probabilities")
+    if records.constant:
+        said.append("the records are all alike: the model may be stuck")
+    if records.rejected_share:
+        said.append(f"{per_cent(records.rejected_share)} of the latest records were refused")
+    return said
+
+
+def _scale(segments: Sequence[SegmentReport], report: ModelReport, known: Mapping[str, Realised]) -> Scale:
+    values = [] if report.reference is None else [report.reference.accuracy]
+    for segment in segments:
+        estimate = consensus_of(segment)
+        if estimate is not None:
+            values.append(estimate.interval.lower if estimate.interval else estimate.accuracy)
+            values += thresholds_of(segment)
+            values += [known[segment.name].accuracy] if segment.name in known else []
+    return Scale.around(values)
+
+
+def _row(segment: SegmentReport, report: ModelReport, known: Realised | None, scale: Scale, now: float) -> str:
+    mood = mood_of(segment)
+    cells = (
+        _says(segment, mood, now),
+        _estimate(segment, report, known, scale),
+        _compared(segment, report, known, now),
+        _records(segment, now),
+    )
+    kind = "" if segment.segment else " whole"
+    link = (
+        f'<a href="{model_link(report.model, segment.name)}" data-key="{escape(f"row {report.model} {segment.name}")}">'
+    )
+    told = "".join(f'<td data-name="{column}">{cell}</td>' for column, cell in zip(_COLUMNS[1:], cells, strict=True))
+    return (
+        f'<tr class="{mood.name.lower()}{kind}" data-model="{escape(report.model)}" data-segment="{escape(segment.name)}"'
+        f' data-mood="{mood.name.lower()}"><th scope="row">{link}{escape(place(segment.name))}</a></th>{told}</tr>\n'
+    )
+
+
+def _says(segment: SegmentReport, mood: Mood, now: float) -> str:
+    severity = worst_severity(segment)
+    of = f", {severity}" if severity is not None and mood in {Mood.ALERT, Mood.PENDING} else ""
+    told = [f'<b class="mood">{HEADINGS[mood]}{of}</b>']
+    if consensus_of(segment) is None:
+        why = STATES[segment.state]
+        if segment.state_since is not None:
+            why += f". So since {moment(segment.state_since, now)}"
+        if segment.last_valid_at is not None:
+            why += f"; last estimate {ago(now - segment.last_valid_at)}"
+        told.append(escape(f"{why}."))
+    elif segment.state_since is not None:
+        told.append(f"<small>Judged since {moment(segment.state_since, now)}.</small>")
+    told += [escape(alert_words(alert, consensus_of(segment), now)) for alert in loud_alerts(segment)]
+    return "".join(f'<p class="told">{unbroken(one)}</p>' for one in told)
+
+
+def _estimate(segment: SegmentReport, report: ModelReport, known: Realised | None, scale: Scale) -> str:
+    estimate = consensus_of(segment)
+    if estimate is None:
+        return '<span class="none">none</span>'
+    reference = None if report.reference is None else report.reference.accuracy
+    text = f'<b class="value">{per_cent(estimate.accuracy)}</b>'
+    if estimate.interval is not None:
+        text += f" <small>{per_cent(estimate.interval.lower)} to {per_cent(estimate.interval.upper)}</small>"
+    drawn = bar(estimate, reference, thresholds_of(segment), scale, None if known is None else known.accuracy)
+    text = f"{text}<br>{drawn}"
+    apart, chance = segment.disagreement, segment.chance_disagreement
+    if apart is not None and chance is not None and apart > chance:
+        text += (
+            f'<p class="told"><small>The estimators disagree by {100.0 * apart:.1f} points; chance gives up to'
+            f" {100.0 * chance:.1f}. Trust it less.</small></p>"
+        )
+    return text
+
+
+def _compared(segment: SegmentReport, report: ModelReport, known: Realised | None, now: float) -> str:
+    """Return the reference, the thresholds, and what labels showed."""
+    told = []
+    if report.reference is not None:
+        told.append(f"reference {per_cent(report.reference.accuracy)}")
+    told += [f"threshold {per_cent(one)}" for one in thresholds_of(segment)]
+    if known is not None:
+        told.append(
+            f"realised {per_cent(known.accuracy)} of {known.records:,} (labels)"
+            f'<br><small title="{moment(known.at, now)}">newest labelled record {ago(now - known.at)}</small>'
+        )
+    return "<br>".join(told) or '<span class="none">nothing</span>'
+
+
+def _records(segment: SegmentReport, now: float) -> str:
+    seen = segment.last_record_at
+    if seen is None:
+        return f"{segment.records:,}<br><small>none ever came</small>"
+    return f'{segment.records:,}<br><small title="{moment(seen, now)}">last {ago(now - seen)}</small>'

@@ -1,0 +1,74 @@
+"""Reads a page as a browser would, and notes what is not well-formed."""
+
+from collections.abc import Callable, Mapping, Sequence
+from html.parser import HTMLParser
+from typing import Any
+
+from monitor.core.report import ModelReport
+from monitor.web.messages import Response
+from monitor.web.site import Site
+from tests.web.sample_reports import NOW
+
+_VOID = {"meta", "br", "link"}
+
+
+class Reader(HTMLParser):
+    """Reads a page, and notes what is not well-formed."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.rows: list[list[str]] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self._cell: list[str] | None = None
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note a tag."""
+        self.tags.append((tag, dict(attrs)))
+        if tag not in _VOID:
+            self.open.append(tag)
+        if tag == "tr":
+            self.rows.append([])
+        if tag in {"td", "th"}:
+            self._cell = []
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note a tag without content."""
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        """Check that what ends is what began last."""
+        assert self.open.pop() == tag
+        if tag in {"td", "th"} and self._cell is not None:
+            self.rows[-1].append(" ".join("".join(self._cell).split()))
+            self._cell = None
+
+    def handle_data(self, data: str) -> None:
+        """Note a text."""
+        if self._cell is not None and "title" not in self.open:
+            self._cell.append(f"{data} ")
+
+
+def site_of(
+    reports: Mapping[str, ModelReport] | None = None,
+    *,
+    version: str = "1.2.3",
+    problems: Sequence[str] = (),
+    waits: Sequence[str] = (),
+    **more: Any,
+) -> Site:
+    """Return a site that shows these reports."""
+    shown = reports or {}
+    return Site(
+        reports=lambda: shown, healthy=lambda: problems, ready=lambda: waits, now=lambda: NOW, version=version, **more
+    )
+
+
+def text_of(page: Callable[[Site, Mapping[str, str]], Response | None], site: Site, **query: str) -> str:
+    """Return what a page says."""
+    answer = page(site, query)
+    assert answer is not None
+    return answer.body.decode()

@@ -1,0 +1,203 @@
+"""A site with much to show: a model that fell at one scanner, with history, late labels, and a reference that was really made."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+
+from monitor.core.alerts import AlertStatus, Kind, Phase, Severity
+from monitor.core.estimate import Estimate, NoEstimate, Result, Why
+from monitor.core.history import Series, Span
+from monitor.core.realised import Realised
+from monitor.core.reference_summary import ReliabilityBin
+from monitor.core.report import InputFacts, ModelReport, ReferenceFacts, SegmentReport
+from monitor.core.scores import Floats
+from monitor.core.segments import Segment
+from monitor.core.window_state import WindowState
+from monitor.reference_file import Reference
+from monitor.web.site import Site
+from tests.web.sample_reports import HOUR, NOW, three_models
+
+CLASSES = ("almost fatty", "scattered", "heterogeneous", "extremely dense")
+MODEL = "density"
+STEPS = {Span.RECENT: 30.0, Span.DAYS: 900.0, Span.MONTH: 14_400.0}
+FALL_AT = 0.6
+"""When the accuracy begins to fall, as a share of a span."""
+SITES: tuple[Segment, ...] = (
+    (),
+    *((("site", site),) for site in ("Aachen", "Bonn", "Celle")),
+    *((("site", site), ("scanner", str(scanner))) for site in ("Aachen", "Bonn", "Celle") for scanner in (1, 2)),
+)
+SHIFTED: Segment = (("site", "Bonn"), ("scanner", "2"))
+
+
+def outputs(records: int, seed: int, *, noise: float = 1.0) -> tuple[Floats, np.ndarray]:
+    """Outputs of a small overconfident model, with the truth; more noise is a worse image."""
+    random = np.random.default_rng(seed)
+    truth = random.choice(4, records, p=(0.1, 0.4, 0.4, 0.1))
+    logits = -0.9 * (np.arange(4)[None] - truth[:, None] - random.normal(0.0, 0.33 * noise, records)[:, None]) ** 2
+    logits *= 7.0 / noise
+    likely = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return likely / likely.sum(axis=1, keepdims=True), truth
+
+
+@cache
+def sample_reference() -> Reference:
+    """A reference of that model, with its reliability over 15 bins."""
+    likely, truth = outputs(600, 1)
+    made = Reference.calibrate(likely, truth, model=MODEL, version="2.1", classes=CLASSES)
+    if made.summary.reliability:
+        return made
+    confidence = likely.max(axis=1)
+    right = likely.argmax(axis=1) == truth
+    scaled = likely ** (1.0 / made.calibration.temperature)
+    scaled_confidence = (scaled / scaled.sum(axis=1, keepdims=True)).max(axis=1)
+    summary = replace(
+        made.summary,
+        reliability=_bins(confidence, right),
+        reliability_scaled=_bins(scaled_confidence, right),
+    )
+    return replace(made, summary=summary)
+
+
+def _bins(confidence: Floats, right: np.ndarray) -> tuple[ReliabilityBin, ...]:
+    places = np.minimum((confidence * 15).astype(int), 14)
+    return tuple(
+        ReliabilityBin(
+            int((places == one).sum()), int(right[places == one].sum()), float(confidence[places == one].mean())
+        )
+        if (places == one).any()
+        else ReliabilityBin(0, 0, 0.0)
+        for one in range(15)
+    )
+
+
+@cache
+def sample_report() -> ModelReport:
+    """The last evaluation: every estimator of every window, from real outputs."""
+    reference = sample_reference()
+    facts = ReferenceFacts(
+        reference.version,
+        reference.created,
+        reference.fingerprint,
+        reference.classes,
+        reference.calibration.records,
+        reference.calibration.accuracy,
+        reference.calibration.temperature,
+        reference.calibration.confidence,
+        reference.summary.class_predicted,
+    )
+    segments = [_window(segment, reference, index) for index, segment in enumerate(SITES)]
+    dead = SegmentReport(
+        (("site", "Dresden"),), 88, WindowState.WARMING, last_record_at=NOW - 20.0, state_since=NOW - HOUR
+    )
+    oddities = InputFacts(rejected_share=0.012, hints=("12 refused records look like percentages: divide by 100",))
+    return ModelReport(MODEL, NOW - 4.0, 0.031, facts, (*segments, dead), oddities, 200, {}, 500)
+
+
+def _window(segment: Segment, reference: Reference, seed: int) -> SegmentReport:
+    shifted = segment == SHIFTED
+    likely, _ = outputs(2000, 100 + seed, noise=1.65 if shifted else 1.15 if segment == SHIFTED[:1] else 1.0)
+    found = reference.calibration.estimate(likely.astype(np.float32))
+    results: dict[str, Result] = dict(found.estimators)
+    if not shifted:
+        results["cpc_ac"] = NoEstimate(Why.ALL_SETS_EMPTY, 2000)
+    consensus = results["consensus"]
+    assert isinstance(consensus, Estimate)
+    upper = consensus.interval.upper if consensus.interval else None
+    threshold = reference.calibration.accuracy - 0.05
+    low = AlertStatus(
+        "accuracy_low",
+        Kind.ACCURACY,
+        Severity.CRITICAL,
+        Phase.FIRING if shifted else Phase.OK,
+        NOW - 2100.0 if shifted else 0.0,
+        held=False,
+        estimator="consensus",
+        threshold=threshold,
+        value=upper,
+    )
+    apart = AlertStatus(
+        "estimators_disagree", Kind.DISAGREEMENT, Severity.INFO, Phase.PENDING if shifted else Phase.OK,
+        NOW - 900.0 if shifted else 0.0, held=False, threshold=found.chance_disagreement, value=found.disagreement,
+    )  # fmt: skip
+    silent = AlertStatus("silent", Kind.SILENT, Severity.WARNING, Phase.OK, 0.0, held=False)
+    return SegmentReport(
+        segment,
+        2000,
+        WindowState.OK,
+        results,
+        found.disagreement,
+        found.chance_disagreement,
+        tuple(int(count) for count in np.bincount(likely.argmax(axis=1), minlength=4)),
+        NOW - 9.0,
+        NOW - 4.0,
+        (low, apart, silent),
+        state_since=NOW - 3 * HOUR,
+    )
+
+
+def sample_series(span: Span, *, fall: float = 0.165, points: int = 288, seed: int = 7) -> Series:
+    """Evaluations before now: warming up, well, then falling, with a pause, and a while in which too much was refused."""
+    random = np.random.default_rng(seed)
+    step = STEPS[span]
+    at: Floats = np.arange(1 - points, 1, dtype=np.float64) * step + (NOW - 4.0)
+    share = np.linspace(0.0, 1.0, points)
+    accuracy = 0.872 - fall / (1.0 + np.exp(-40.0 * (share - FALL_AT - 0.05))) + random.normal(0.0, 0.004, points)
+    half = 0.021 + 0.05 * np.exp(-share * 30.0)
+    states = [WindowState.WARMING if one < 0.04 else WindowState.OK for one in share]
+    for index in np.flatnonzero((share > 0.4) & (share < 0.52)):
+        states[index] = WindowState.DEGRADED_INPUT
+    kept = (share < 0.22) | (share > 0.29)
+    known = np.array([state is WindowState.OK for state in states])
+
+    def column(values: Floats) -> Floats:
+        return np.where(known, values, np.nan)[kept]
+
+    return Series(
+        at[kept],
+        tuple(state for state, keep in zip(states, kept.tolist(), strict=True) if keep),
+        column(accuracy),
+        column(accuracy - half),
+        column(np.minimum(accuracy + half, 1.0)),
+        column(accuracy - np.abs(random.normal(0.0, 0.012, points))),
+        column(np.where(share > FALL_AT, 0.04, 0.01)),
+        np.full(points, 2000)[kept],
+        None if span is Span.RECENT else step,
+    )
+
+
+def sample_realised() -> tuple[Realised, ...]:
+    """What labels told later, of the whole and of the shifted scanner."""
+    told = []
+    for hours, shifted, right in (
+        (2.2, False, 435),
+        (1.4, False, 437),
+        (0.45, False, 421),
+        (0.3, True, 349),
+        (0.15, True, 343),
+    ):
+        told.append(Realised(NOW - hours * HOUR, "site=Bonn,scanner=2" if shifted else "all", 500, right))
+    return tuple(told)
+
+
+def sample_site(reports: Mapping[str, ModelReport] | None = None) -> Site:
+    """All of it, beside the three models of the other pages."""
+    shown = {**three_models(), MODEL: sample_report()} if reports is None else dict(reports)
+
+    def history(model: str, segment: str, span: Span) -> Series | None:
+        if model != MODEL or all(one.name != segment for one in shown[MODEL].segments):
+            return None
+        return sample_series(span, fall=0.165 if segment == "site=Bonn,scanner=2" else 0.0)
+
+    return Site(
+        reports=lambda: shown,
+        healthy=lambda: (),
+        ready=lambda: (),
+        now=lambda: NOW,
+        version="1.2.3",
+        history=history,
+        realised=lambda model: sample_realised() if model == MODEL else (),
+        reference=lambda model: sample_reference() if model == MODEL else None,
+    )

@@ -1,0 +1,365 @@
+"""The charts: well-formed, inside their frame, at the right places, and never a number that is none."""
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from itertools import pairwise
+from xml.etree import ElementTree as ET
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from monitor.core.estimate import Estimate, Interval
+from monitor.core.history import Series, Span
+from monitor.core.realised import Realised
+from monitor.core.reference_summary import ReliabilityBin
+from monitor.core.window_state import WindowState
+from monitor.web.charts.axes import LEAST_HEIGHT, share_range, share_ticks, time_ticks
+from monitor.web.charts.class_mix import MOST_CLASSES, class_shares, moved_most, pair_of_bars
+from monitor.web.charts.forest import Common
+from monitor.web.charts.over_time import BRIEFLY, NARROW, WIDE, Mark, OverTime, Size, over_time
+from monitor.web.charts.reliability import BOX, reliability
+from monitor.web.charts.stretches import points_of, step_of, unbroken, unjudged
+from monitor.web.charts.svg import Linear, number
+from tests.web.sample_reports import NOW
+from tests.web.sample_site import sample_realised, sample_reference, sample_series
+
+HOSTILE = "</title></svg><script>alert(1)</script>&\"'\x00\x1b]0;"
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+
+
+def series_of(rows: Sequence[tuple[float, float | None]], step: float | None = None, half: float = 0.02) -> Series:
+    """A series of times and accuracies; None where the window was too small."""
+    accuracy = np.array([math.nan if value is None else value for _, value in rows], dtype=np.float64)
+    states = tuple(WindowState.TOO_FEW_RECORDS if value is None else WindowState.OK for _, value in rows)
+    return Series(
+        np.array([at for at, _ in rows], dtype=np.float64),
+        states,
+        accuracy,
+        np.maximum(accuracy - half, 0.0),
+        np.minimum(accuracy + half, 1.0),
+        np.maximum(accuracy - half / 2, 0.0),
+        accuracy * 0.01,
+        np.full(len(rows), 500),
+        step,
+    )
+
+
+def drawn(svg: str) -> ET.Element:
+    """The drawing as XML, in which nothing may be amiss."""
+    assert "nan" not in re.sub(r"<title>.*?</title>|aria-label=\"[^\"]*\"|>[^<]*<", "", svg).lower()
+    assert "inf" not in re.sub(r"<title>.*?</title>|aria-label=\"[^\"]*\"|>[^<]*<", "", svg).lower()
+    return ET.fromstring(svg)  # noqa: S314  made a line above
+
+
+def of_kind(root: ET.Element, kind: str) -> list[ET.Element]:
+    """All shapes of a kind."""
+    return [one for one in root.iter() if kind in (one.get("class") or "").split()]
+
+
+def corners(shape: ET.Element) -> list[tuple[float, float]]:
+    """The points of a path."""
+    values = [float(one) for one in _NUMBER.findall(shape.get("d") or "")]
+    return list(zip(values[::2], values[1::2], strict=True))
+
+
+def places(root: ET.Element) -> Iterator[tuple[float, float]]:
+    """Every place at which something is drawn."""
+    for one in root.iter():
+        if one.tag == "path":
+            yield from corners(one)
+        if one.tag == "rect":
+            x, y, width, height = (float(one.get(key, "0")) for key in ("x", "y", "width", "height"))
+            yield from ((x, y), (x + width, y + height))
+        if one.tag == "line":
+            yield from ((float(one.get(f"x{end}", "0")), float(one.get(f"y{end}", "0"))) for end in (1, 2))
+        if one.tag == "text":
+            yield float(one.get("x", "0")), float(one.get("y", "0"))
+        if one.tag == "circle":
+            yield float(one.get("cx", "0")), float(one.get("cy", "0"))
+
+
+def inside(root: ET.Element) -> None:
+    """Check that nothing lies outside the frame, but for the radius of a mark."""
+    _, _, width, height = (float(one) for one in (root.get("viewBox") or "").split())
+    for x, y in places(root):
+        assert -6.0 <= x <= width + 6.0, (x, width)
+        assert -6.0 <= y <= height + 6.0, (y, height)
+
+
+_SHARES = st.one_of(st.none(), st.floats(0.0, 1.0))
+_SIZES = st.sampled_from([WIDE, NARROW])
+
+
+@given(
+    steps=st.lists(st.tuples(st.floats(0.0, 1e6), _SHARES), max_size=30),
+    step=st.sampled_from([None, 900.0, 14_400.0]),
+    size=_SIZES,
+    reference=_SHARES,
+    thresholds=st.lists(st.floats(0.0, 1.0), max_size=4),
+    told=st.lists(st.tuples(st.floats(-1e6, 1e6), st.integers(0, 50)), max_size=4),
+    began=st.lists(st.floats(-1e6, 1e7), max_size=4),
+)
+@example(steps=[], step=None, size=WIDE, reference=None, thresholds=[], told=[], began=[])
+@example(steps=[(0.0, 1.0)], step=None, size=NARROW, reference=1.0, thresholds=[1.0], told=[(0.0, 50)], began=[0.0])
+@example(steps=[(0.0, 0.0)] * 2, step=900.0, size=WIDE, reference=0.0, thresholds=[0.0], told=[], began=[0.0, 0.0])
+def test_whatever_was_measured_the_chart_stays_inside_its_frame_without_nan(
+    steps: list[tuple[float, float | None]],
+    step: float | None,
+    size: Size,
+    reference: float | None,
+    thresholds: list[float],
+    told: list[tuple[float, int]],
+    began: list[float],
+) -> None:
+    at = NOW
+    rows = []
+    for wait, value in steps:
+        at += wait
+        rows.append((at, value))
+    data = OverTime(
+        series_of(rows, step),
+        NOW + 5.0,
+        reference,
+        [Mark(HOSTILE, value) for value in thresholds],
+        [Realised(NOW + when, "all", 50, right) for when, right in told],
+        [Mark(HOSTILE, NOW + when) for when in began],
+    )
+    inside(drawn(over_time(data, size)))
+
+
+@pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf, -1e30, 1e30])
+def test_a_time_that_cannot_be_is_left_out(odd: float) -> None:
+    data = OverTime(series_of([(NOW, 0.8), (NOW + 30, 0.8), (odd, 0.7)]), NOW)
+    root = drawn(over_time(data))
+    assert len(of_kind(root, "pointed")) == 2
+    inside(drawn(over_time(OverTime(series_of([(odd, 0.5)]), odd))))
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 360])
+def test_every_number_of_points_can_be_drawn(count: int) -> None:
+    root = drawn(over_time(OverTime(series_of([(NOW - 30.0 * one, 0.8) for one in range(count)][::-1]), NOW)))
+    inside(root)
+    assert len(of_kind(root, "pointed")) == count
+    assert len(of_kind(root, "estimate")) == (1 if count > 1 else 0)
+    assert len(of_kind(root, "value")) == (1 if count else 0)
+
+
+def test_no_series_at_all_is_said_in_words() -> None:
+    assert "Nothing kept yet" in over_time(OverTime(None, NOW))
+
+
+def test_points_lie_where_their_time_and_accuracy_say() -> None:
+    """The oracle takes the grid's own labels and interpolates between two of them."""
+    rows = [(NOW + 60.0 * index, 0.6 + 0.005 * (index % 37)) for index in range(61)]
+    root = drawn(over_time(OverTime(series_of(rows), NOW + 3600.0)))
+    grid = [(float(one.get("y") or 0) - 4, float((one.text or "").rstrip("%")) / 100) for one in _share_labels(root)]
+    (y0, share0), (y1, share1) = grid[0], grid[-1]
+    (line,) = of_kind(root, "estimate")
+    ends = of_kind(root, "grid")[0]
+    left, right = float(ends.get("x1") or 0), float(ends.get("x2") or 0)
+    for (x, y), (at, share) in zip(corners(line), rows, strict=True):
+        assert x == pytest.approx(left + (at - NOW) / 3600.0 * (right - left), abs=0.06)
+        assert y == pytest.approx(y0 + (share - share0) / (share1 - share0) * (y1 - y0), abs=0.06)
+
+
+def _share_labels(root: ET.Element) -> list[ET.Element]:
+    return [one for one in of_kind(root, "tick") if (one.text or "").endswith("%")]
+
+
+def test_no_line_goes_over_a_pause_of_more_than_three_steps() -> None:
+    near = [(NOW + 30.0 * index, 0.8) for index in range(10)]
+    for wait, lines in ((90.0, 1), (91.0, 2)):
+        later = [(near[-1][0] + wait + 30.0 * index, 0.8) for index in range(10)]
+        assert len(of_kind(drawn(over_time(OverTime(series_of(near + later), NOW))), "estimate")) == lines
+
+
+def test_a_stretch_without_an_answer_is_shaded_and_says_why() -> None:
+    rows = [(NOW + 30.0 * index, None if 10 <= index < 40 else 0.8) for index in range(60)]
+    root = drawn(over_time(OverTime(series_of(rows), NOW)))
+    (shade,) = of_kind(root, "not-judged")
+    assert shade[0].text == "Too few recent records to judge"
+    assert "Too few recent records to judge" in [one.text for one in of_kind(root, "why")]
+    assert len(of_kind(root, "estimate")) == 2
+    assert len(of_kind(root, "band")) == 2
+
+
+def test_a_point_between_two_shades_is_not_shaded() -> None:
+    rows = [(NOW + 30.0 * index, 0.8 if index == 5 else None) for index in range(11)]
+    points = points_of(series_of(rows))
+    assert len(unjudged(points, 30.0)) == 2
+    assert len(list(unbroken(points, 30.0))) == 1
+
+
+def test_a_number_beside_a_state_without_an_answer_is_not_drawn() -> None:
+    series = series_of([(NOW, 0.8), (NOW + 30.0, 0.8)])
+    stale = Series(
+        series.at,
+        (WindowState.OK, WindowState.STALE),
+        *(series.accuracy, series.lower, series.upper, series.lowest, series.disagreement, series.records),
+    )
+    assert [point.accuracy for point in points_of(stale)] == [0.8, None]
+
+
+def test_every_state_has_brief_words() -> None:
+    assert set(BRIEFLY) == set(WindowState)
+
+
+@given(st.lists(st.floats(0.0, 1.0), max_size=20))
+def test_an_axis_of_accuracies_shows_everything_and_does_not_exaggerate(values: list[float]) -> None:
+    least, most = share_range(values)
+    assert 0.0 <= least < most <= 1.0
+    assert most - least >= LEAST_HEIGHT - 1e-9
+    assert all(least - 1e-9 <= value <= most + 1e-9 for value in values)
+    ticks = share_ticks(least, most)
+    assert 2 <= len(ticks) <= 7
+
+
+@pytest.mark.parametrize(
+    ("seconds", "most", "texts"),
+    [
+        (180.0, 8, ["13:33:30", "13:34:00", "13:34:30"]),
+        (2 * 3600.0, 8, ["14:00", "14:30", "15:00"]),
+        (3 * 86400.0, 8, ["00:00", "12:00", "00:00"]),
+        (30 * 86400.0, 8, ["18 Nov", "23 Nov", "28 Nov"]),
+        (30 * 86400.0, 4, ["18 Nov", "28 Nov", "8 Dec"]),
+    ],
+)
+def test_times_are_round_and_in_utc(seconds: float, most: int, texts: list[str]) -> None:
+    assert [tick.text for tick in time_ticks(NOW, NOW + seconds, most)][:3] == texts
+
+
+@given(st.floats(0.0, 4e9), st.floats(1.0, 4e9), st.integers(3, 9))
+def test_times_are_never_too_many_and_inside(start: float, seconds: float, most: int) -> None:
+    ticks = time_ticks(start, start + seconds, most)
+    assert len(ticks) <= most
+    assert all(start <= tick.at <= start + seconds for tick in ticks)
+    for tick in ticks:
+        assert tick.text.split(":", maxsplit=1)[0][:2].strip() in datetime.fromtimestamp(tick.at, UTC).strftime(
+            "%H %-d"
+        )
+
+
+def test_the_first_time_and_each_new_day_carry_the_date() -> None:
+    ticks = time_ticks(NOW, NOW + 86400.0, 9)
+    assert [tick.date for tick in ticks if tick.date] == ["16 Nov", "17 Nov"]
+
+
+def test_thresholds_at_almost_one_height_have_labels_apart() -> None:
+    marks = [Mark(f"rule{index}", 0.8 + 0.001 * index) for index in range(4)]
+    root = drawn(over_time(OverTime(sample_series(Span.RECENT), NOW, 0.803, marks)))
+    heights = sorted(float(one.get("y") or 0) for one in of_kind(root, "level"))
+    assert len(heights) == 5
+    assert all(b - a >= 13.9 for a, b in pairwise(heights))
+
+
+def test_realised_accuracies_are_diamonds_at_their_place() -> None:
+    told = [one for one in sample_realised() if one.segment == "all"]
+    root = drawn(over_time(OverTime(sample_series(Span.RECENT), NOW, 0.88, (), told)))
+    shown = of_kind(root, "realised")
+    assert len(shown) == len(told)
+    assert [one[0].text for one in shown] == [
+        f"{datetime.fromtimestamp(one.at, UTC):%Y-%m-%d %H:%M:%S UTC}: {one.right / 5:.1f}% realised, {one.right} of 500 right"
+        for one in told
+    ]
+
+
+def test_what_happened_before_the_chart_is_not_squeezed_into_its_edge() -> None:
+    old = Realised(NOW - 1e6, "all", 10, 5)
+    root = drawn(over_time(OverTime(sample_series(Span.RECENT), NOW, None, (), [old], [Mark("low", NOW - 1e6)])))
+    assert of_kind(root, "realised") == of_kind(root, "begun") == []
+
+
+def test_a_coordinate_that_is_not_finite_is_refused() -> None:
+    with pytest.raises(ValueError, match="expected a finite coordinate, found nan"):
+        number(math.nan)
+    assert number(-0.01) == "0"
+    assert Linear(1.0, 1.0, 0.0, 10.0)(1.0) == 5.0
+
+
+def test_the_usual_step_is_the_median_and_never_zero() -> None:
+    assert step_of([], None) > 0.0
+    assert step_of(points_of(series_of([(NOW, 0.8), (NOW, 0.8)])), None) > 0.0
+    assert step_of(points_of(series_of([(NOW + at, 0.8) for at in (0, 30, 60, 600)])), None) == 30.0
+
+
+def test_reliability_points_lie_at_their_confidence_and_share() -> None:
+    bins = tuple(ReliabilityBin(0, 0, 0.0) for _ in range(10)) + tuple(
+        ReliabilityBin(100 * (one + 1), 50 * (one + 1) + one, 0.68 + one / 15) for one in range(5)
+    )
+    root = drawn(reliability(bins, ()))
+    inside(root)
+    shown = of_kind(root, "point")
+    assert len(shown) == 5
+    for index, one in enumerate(shown):
+        share = (50 * (index + 1) + index) / (100 * (index + 1))
+        wide, high = BOX.right - BOX.left, BOX.bottom - BOX.top
+        assert float(one.get("cx") or 0) == pytest.approx(BOX.left + wide * (0.68 + index / 15), abs=0.06)
+        assert float(one.get("cy") or 0) == pytest.approx(BOX.bottom - high * share, abs=0.06)
+    counts = [float(one.get("height") or 0) for one in of_kind(root, "count")]
+    assert counts[10:] == pytest.approx([counts[-1] * (one + 1) / 5 for one in range(5)], abs=0.06)
+    assert counts[:10] == [0.0] * 10
+
+
+def test_a_reference_without_bins_draws_only_the_diagonal() -> None:
+    root = drawn(reliability((), ()))
+    assert of_kind(root, "point") == of_kind(root, "count") == of_kind(root, "curve") == []
+    assert len(of_kind(root, "diagonal")) == 1
+
+
+def test_the_sample_reference_has_points_of_both_kinds() -> None:
+    summary = sample_reference().summary
+    root = drawn(reliability(summary.reliability, summary.reliability_scaled))
+    kinds = {one.get("class") for one in of_kind(root, "point")}
+    assert kinds == {"point raw", "point scaled"}
+
+
+@given(st.floats(0.0, 1.0), st.floats(0.0, 0.3), _SHARES)
+def test_a_row_of_the_estimators_stays_in_its_frame(accuracy: float, half: float, reference: float | None) -> None:
+    interval = Interval(max(0.0, accuracy - half), min(1.0, accuracy + half))
+    estimate = Estimate(accuracy, 100, interval)
+    common = Common.around([estimate], reference, [accuracy])
+    root = drawn(common.row(HOSTILE, estimate, heard=True))
+    inside(root)
+    inside(drawn(common.axis()))
+    (dot,) = of_kind(root, "value")
+    expected = 8 + 284 * (accuracy - common.least) / (common.most - common.least)
+    assert float(dot.get("cx") or 0) == pytest.approx(expected, abs=0.06)
+
+
+def test_of_many_classes_those_that_moved_most_are_shown() -> None:
+    names = [f"class {index}" for index in range(50)]
+    now = [100] * 50
+    now[7], now[31] = 400, 0
+    shown = moved_most(class_shares(names, now, [100] * 50))
+    assert len(shown) == MOST_CLASSES
+    assert {one.name for one in shown[:2]} == {"class 7", "class 31"}
+
+
+def test_classes_are_not_compared_where_counts_are_missing_or_do_not_fit() -> None:
+    assert class_shares(("a", "b"), (), (1, 2)) == []
+    assert class_shares(("a", "b"), (0, 0), (1, 2)) == []
+    assert [one.change for one in class_shares(("a", "b"), (1, 3), ())] == [None, None]
+    assert [one.change for one in class_shares(("a", "b"), (1, 3), (3, 1))] == [-0.5, 0.5]
+
+
+def test_bars_are_as_long_as_their_shares() -> None:
+    (share,) = class_shares((HOSTILE,), (5,), (7,))
+    inside(drawn(pair_of_bars(share, 1.0)))
+    first, second = class_shares(("a", "b"), (1, 3), (3, 1))
+    for one in (first, second):
+        root = drawn(pair_of_bars(one, 0.75))
+        now, before = (float(of_kind(root, kind)[0].get("width") or 0) for kind in ("now", "before"))
+        assert (now, before) == pytest.approx((240 * one.now / 0.75, 240 * (one.before or 0.0) / 0.75), abs=0.06)
+
+
+def test_a_hostile_name_is_only_text_in_every_chart() -> None:
+    data = OverTime(sample_series(Span.DAYS), NOW, 0.88, [Mark(HOSTILE, 0.8)], (), [Mark(HOSTILE, NOW - 60.0)])
+    for size in (WIDE, NARROW):
+        svg = over_time(data, size)
+        assert "<script" not in svg
+        assert "\x00" not in svg
+        assert {one.tag for one in drawn(svg).iter()} <= {"svg", "path", "rect", "line", "text", "circle", "title"}

@@ -1,0 +1,96 @@
+"""What stands round every page: it loads nothing that is not ours, and never says more than it knows."""
+
+from pathlib import Path
+
+import pytest
+
+from monitor.configuration.settings import Setting
+from monitor.web.assets import ICON, MARK, SCRIPT, STYLE
+from monitor.web.frame import CSP, framed, not_found
+from monitor.web.pages import standard_pages
+from monitor.web.site import Site
+from tests.web.conftest import Serve
+from tests.web.reading import Reader, site_of
+from tests.web.sample_reports import three_models
+
+
+def _page(site: Site, title: str = "Overview", here: str = "/", main: str = "<h1>Here</h1>") -> str:
+    return framed(site, title=title, here=here, main=main).body.decode()
+
+
+def test_nothing_is_loaded_from_elsewhere() -> None:
+    """One style, one script, one icon, all ours; without a script the page loads itself anew."""
+    page = Reader(_page(site_of(three_models())))
+    loaded = [tag.get("src") or tag.get("href") for name, tag in page.tags if name in {"script", "link"}]
+    assert sorted(filter(None, loaded)) == [f"/static/cpcmon.{kind}?v={MARK}" for kind in ("css", "js", "svg")]
+    assert {name for name, _ in page.tags}.isdisjoint({"img", "iframe", "object", "form", "style", "base"})
+    links = [str(tag["href"]) for name, tag in page.tags if name == "a"]
+    assert all(link.startswith(("/", "#")) for link in links)
+    assert ("meta", {"http-equiv": "refresh", "content": "30"}) in page.tags
+    assert not any("style" in tag or any(name.startswith("on") for name in tag) for _, tag in page.tags)
+
+
+def test_a_browser_is_told_to_run_and_load_only_what_is_ours() -> None:
+    """No inline script or style either, whatever a name contains."""
+    assert framed(site_of(), title="x", here="/", main="").headers["Content-Security-Policy"] == CSP
+    assert "unsafe" not in CSP
+    assert CSP.startswith("default-src 'none'; ")
+    assert b"url(" not in STYLE
+    assert b"http" not in STYLE + SCRIPT
+
+
+def test_the_document_names_the_policy_that_is_sent() -> None:
+    """Whoever puts a proxy in front of it copies it from there."""
+    assert f"`{CSP}`" in (Path(__file__).parents[2] / "docs" / "web.md").read_text()
+
+
+def test_the_page_one_is_on_is_marked() -> None:
+    """For those who hear it, too."""
+    page = Reader(_page(site_of(), here="/rejects"))
+    assert [tag["href"] for _, tag in page.tags if tag.get("aria-current") == "page"] == ["/rejects"]
+
+
+def test_alerts_stand_in_the_title_and_the_head_of_every_page() -> None:
+    """Without any there is no sign of an all-clear instead."""
+    loud, quiet = _page(site_of(three_models()), "Rejects"), _page(site_of(), "Rejects")
+    assert "<title>▲ 3 firing – Rejects – cpcmon</title>" in loud
+    assert ">▲ 3 alerts firing</a>" in loud
+    assert "<li>density, site Bonn: alert accuracy_low</li>" in loud
+    assert '<div id="firing"><ul hidden></ul></div>' in quiet
+    assert "<title>Rejects – cpcmon</title>" in quiet
+
+
+@pytest.mark.parametrize(
+    ("values", "seconds"), [((), 5), (("1m", "8s"), 4), (("1s",), 2), (("12h",), 30), (("at noon", "20s"), 10)]
+)
+def test_it_asks_twice_between_two_evaluations(values: tuple[str, ...], seconds: int) -> None:
+    """Within bounds, so that neither the daemon nor somebody who waits suffers."""
+    settings = [Setting(f"models[{number}].evaluate.every", value, 3) for number, value in enumerate(values)]
+    assert f'data-every="{seconds}"' in _page(site_of(settings=lambda: settings))
+
+
+def test_an_unknown_name_is_404_and_not_repeated() -> None:
+    """In the frame, so that one finds back."""
+    answer = not_found(site_of())
+    assert answer.status == 404
+    Reader(answer.body.decode())
+
+
+@pytest.mark.parametrize(
+    ("path", "content_type", "body"),
+    [
+        ("/static/cpcmon.css", "text/css; charset=utf-8", STYLE),
+        ("/static/cpcmon.js", "text/javascript; charset=utf-8", SCRIPT),
+        ("/static/cpcmon.svg", "image/svg+xml", ICON),
+        ("/favicon.ico", "image/svg+xml", ICON),
+    ],
+)
+def test_assets_are_kept_only_under_their_own_mark(serve: Serve, path: str, content_type: str, body: bytes) -> None:
+    """A browser that kept the style of another version would show the wrong thing."""
+    pages = standard_pages(site_of(), metrics=bytes, reload=None, status=bytes)
+    client = serve(pages)
+    answer = client.ask(f"{path}?v={MARK}")
+    assert (answer.status, answer.headers["content-type"], answer.body) == (200, content_type, body)
+    assert answer.headers["cache-control"] == "private, max-age=31536000, immutable"
+    assert client.ask(f"{path}?v=other").headers["cache-control"] == "no-store"
+    assert client.ask(path).headers["cache-control"] == "no-store"

@@ -1,0 +1,74 @@
+"""Whatever a model, segment, class, source, setting or origin is called, every page shows it and does nothing."""
+
+from dataclasses import replace
+
+import pytest
+
+from monitor.configuration.settings import Setting
+from monitor.core.alerts import Phase
+from monitor.core.realised import Realised
+from monitor.core.report import InputFacts
+from monitor.core.window_state import WindowState
+from monitor.web.assets import MARK
+from monitor.web.messages import HTML, Request
+from monitor.web.pages import standard_pages
+from monitor.web.site import RefusedRecord, Rejects, Site, SourceView
+from tests.web.reading import Reader, site_of
+from tests.web.sample_reports import NOW, estimated, low, segment, three_models
+
+EVIL = [
+    "<script>alert(1)</script>",
+    '"onmouseover="alert(1)" x="',
+    "'onfocus='alert(1)' autofocus='",
+    "</title></main><img src=x onerror=alert(1)>",
+    "javascript:alert(1)//&lt;<!--",
+    "<svg/onload=alert(1)>",
+]  # fmt: skip
+
+
+def _site(evil: str) -> Site:
+    report = three_models()["density"]
+    assert report.reference is not None
+    names = replace(report.reference, version=evil, fingerprint=evil, created=evil, classes=(evil, f"{evil}2"))
+    spoilt = replace(
+        report,
+        model=evil,
+        reference=names,
+        segments=(
+            segment(evil, WindowState.OK, estimated(0.7), replace(low(Phase.FIRING, 0.72), alert=evil)),
+            segment(f"{evil}2", WindowState.STALE, None, replace(low(Phase.PENDING), alert=evil)),
+        ),
+        input=InputFacts(hints=(evil,)),
+        errors={evil: 3},
+    )
+    return site_of(
+        {evil: spoilt},
+        version=evil,
+        problems=[evil],
+        waits=[f"{evil}3 has not been evaluated yet", evil],
+        sources=lambda: [SourceView(evil, evil, evil, rejected=3), SourceView(evil, evil, None, rejected=3)],
+        rejects=lambda: Rejects({(evil, evil): 3}, [RefusedRecord(NOW, evil, evil, evil, 1, digest=evil, shape=evil)]),
+        settings=lambda: [Setting("models[0].name", evil, 1), Setting(evil, evil, None), Setting(f"m.{evil}", evil, 2)],
+        realised=lambda _: [Realised(NOW, f"site={evil}", 10, 7)],
+    )
+
+
+@pytest.mark.parametrize("evil", EVIL)
+def test_no_name_becomes_markup_on_any_page(evil: str) -> None:
+    """Every page for people that there is, now and later: found by its type."""
+    pages = standard_pages(_site(evil), metrics=bytes, reload=None, status=bytes)
+    read = []
+    for path, page in pages.items():
+        if "GET" not in page.methods:
+            continue
+        answer = page.answer(Request("GET", path, query={"name": evil, "segment": f"site={evil}"}))
+        if answer.content_type != HTML:
+            continue
+        read.append(path)
+        tags = Reader(answer.body.decode()).tags
+        assert [tag.get("src") for name, tag in tags if name == "script"] == [f"/static/cpcmon.js?v={MARK}"], path
+        assert not [name for name, _ in tags if name in {"img", "iframe", "object", "style", "base", "form"}], path
+        attributes = {name for _, tag in tags for name in tag}
+        assert not {name for name in attributes if name.startswith("on") or name in {"style", "autofocus"}}, path
+        assert all(str(tag["href"]).startswith(("/", "#")) for _, tag in tags if "href" in tag), path
+    assert {"/", "/rejects", "/configuration"} <= set(read)

@@ -1,0 +1,331 @@
+"""The page of a model: every number explained, every name only text, and never an all-clear where nothing is known."""
+
+import re
+from dataclasses import replace
+from functools import cache
+from html.parser import HTMLParser
+from http import HTTPStatus
+
+import pytest
+
+from monitor.core.alerts import AlertStatus, Kind, Phase, Severity
+from monitor.core.estimate import Estimate, NoEstimate, Why
+from monitor.core.estimators import ESTIMATORS
+from monitor.core.history import Series, Span
+from monitor.core.realised import Realised
+from monitor.core.report import InputFacts, ModelReport, ReferenceFacts, SegmentReport
+from monitor.core.window_state import WindowState
+from monitor.web.families import FAMILIES, families_of
+from monitor.web.meaning import MEANINGS, Shown
+from monitor.web.messages import Request
+from monitor.web.model_chart import MOST_ROWS
+from monitor.web.model_estimators import REASONS
+from monitor.web.model_page import MOST_VISIBLE, model_page
+from monitor.web.pages import standard_pages
+from monitor.web.reference_page import reference_page
+from monitor.web.words import STATES
+from tests.web.reading import Reader, site_of, text_of
+from tests.web.sample_reports import NOW, estimated, low, segment, three_models
+from tests.web.sample_site import SHIFTED, sample_report, sample_series, sample_site
+
+HOSTILE = "<script>alert('x')</script>\"&"
+_SHIFTED = "site=Bonn,scanner=2"
+
+
+@cache
+def _page(**query: str) -> str:
+    return text_of(model_page, sample_site(), **{"name": "density", **query})
+
+
+class Numbers(HTMLParser):
+    """Finds the numbers of a page, and under which names they are shown."""
+
+    free = frozenset({"svg", "h1", "code", "a", "caption", "summary", "th", "footer", "header", "title"})
+    """Where digits are part of a name, a time or a scale."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self._open: list[tuple[str, dict[str, str | None]]] = []
+        self.shown: set[str] = set()
+        self.explained: set[str] = set()
+        self.bare: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note what is shown and what is explained."""
+        found = dict(attrs)
+        self.shown.update((found.get("data-shown") or "").split())
+        self.explained.update((found.get("data-meaning") or "").split())
+        if tag not in {"meta", "link", "br"}:
+            self._open.append((tag, found))
+
+    def handle_endtag(self, tag: str) -> None:
+        """Close."""
+        assert self._open.pop()[0] == tag
+
+    def handle_data(self, data: str) -> None:
+        """Note a number that stands under no name."""
+        named = any("data-shown" in found or "data-meaning" in found for _, found in self._open)
+        free = any(tag in self.free for tag, _ in self._open)
+        if re.search(r"\d", data) and not named and not free:
+            self.bare.append(data)
+
+
+_ALL_PAGES = [
+    *((model_page, {"name": "density", "segment": _SHIFTED, "span": span}) for span in Span),
+    (model_page, {"name": "density"}),
+    (model_page, {"name": "density", "segment": "site=Dresden", "span": "days"}),
+    (model_page, {"name": "triage"}),
+    (model_page, {"name": "nodules"}),
+    (reference_page, {"name": "density"}),
+]
+
+
+@pytest.mark.parametrize(("page", "query"), _ALL_PAGES)
+def test_each_number_that_is_shown_has_its_sentences_on_the_same_page(page: object, query: dict[str, str]) -> None:
+    numbers = Numbers(text_of(page, sample_site(), **query))  # type: ignore[arg-type]
+    assert numbers.bare == []
+    assert numbers.shown - numbers.explained == set()
+    assert numbers.shown <= set(Shown)
+
+
+def test_each_meaning_says_what_and_when_not_to_trust() -> None:
+    assert set(MEANINGS) == set(Shown)
+    for meaning in MEANINGS.values():
+        assert meaning.means.endswith(".")
+        assert meaning.doubt.endswith(".")
+
+
+def test_no_meaning_is_kept_that_no_page_shows() -> None:
+    shown: set[str] = set()
+    for page, query in _ALL_PAGES:
+        shown |= Numbers(text_of(page, sample_site(), **query)).shown
+    assert set(Shown) - shown == set()
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {},
+        {"name": "nobody"},
+        {"name": "density", "segment": "site=Nowhere"},
+        {"name": "density", "span": "century"},
+        {"name": "<script>"},
+    ],
+)
+def test_what_is_not_known_has_no_page(query: dict[str, str]) -> None:
+    assert model_page(sample_site(), query) is None
+
+
+@pytest.mark.parametrize("span", list(Span))
+@pytest.mark.parametrize("segment", ["all", _SHIFTED, "site=Dresden"])
+def test_every_window_and_span_is_well_formed(segment: str, span: Span) -> None:
+    reader = Reader(_page(segment=segment, span=span))
+    assert any(tag == "svg" and found.get("role") == "img" for tag, found in reader.tags)
+    assert all(found.get("aria-label") for tag, found in reader.tags if tag == "svg" and found.get("role") == "img")
+    assert not any("style" in found for _, found in reader.tags)
+
+
+def test_the_head_says_what_fires_the_estimate_and_the_drop() -> None:
+    text = _page(segment=_SHIFTED)
+    report = sample_report()
+    shifted = next(one for one in report.segments if one.segment == SHIFTED)
+    consensus = shifted.results["consensus"]
+    assert isinstance(consensus, Estimate)
+    assert report.reference is not None
+    drop = 100 * (report.reference.accuracy - consensus.accuracy)
+    assert 'class="verdict alert"' in text
+    assert f"About {consensus.accuracy:.1%} of its answers are right" in text
+    assert f"{drop:.1f} points under the accuracy on the reference, which is more than chance explains" in text
+    assert "343 of 500 right" in text
+
+
+def test_a_window_that_cannot_be_judged_gets_no_number_and_no_all_clear() -> None:
+    text = _page(segment="site=Dresden")
+    assert 'class="verdict unknown"' in text
+    assert "Still collecting its first records" in text
+    assert "Nothing is known of its accuracy now, good or bad" in text
+    figures = re.findall(
+        r'<div class="fact" data-shown="(?:estimate|interval|drop)">.*?class="figure">(.*?)</dd>', text
+    )
+    assert figures == ["cannot say"]
+    assert ">✓ No alert" not in text.split("</h1>")[0]
+
+
+def test_a_firing_alert_that_cannot_be_judged_still_stands_at_the_top() -> None:
+    head = text_of(model_page, site_of(three_models()), name="density", segment="site=Fulda").split("</h1>")
+    assert "alert, critical" in head[0]
+    assert "cannot be judged now, so it stays" in head[1]
+
+
+def test_segments_are_linked_worst_first_and_keep_the_span() -> None:
+    text = _page(span="days")
+    listed = re.search(r'<nav aria-label="Segments".*?</nav>', text, re.DOTALL)
+    assert listed is not None
+    links = re.findall(r'href="([^"]*)"', listed[0])
+    assert links[:2] == [
+        "/model?name=density&amp;span=days",
+        "/model?name=density&amp;segment=site%3DBonn%2Cscanner%3D2&amp;span=days",
+    ]
+    assert len(links) == len(sample_report().segments)
+    assert "<details" not in listed[0]
+
+
+def test_of_many_segments_the_less_urgent_are_a_click_away() -> None:
+    many = [segment(f"S{index:03}", WindowState.OK, estimated(0.9), low(Phase.OK, 0.9)) for index in range(120)]
+    many.append(segment("Worst", WindowState.OK, estimated(0.5), low(Phase.FIRING, 0.5)))
+    report = replace(three_models()["triage"], segments=(segment(None, WindowState.OK, estimated(0.9)), *many))
+    text = text_of(model_page, site_of({"triage": report}), name="triage")
+    seen, hidden = re.findall(r'<ul class="choices segments">(.*?)</ul>', text)
+    assert seen.count("<li") == MOST_VISIBLE
+    assert hidden.count("<li") == 122 - MOST_VISIBLE
+    assert "site Worst" in seen.split("<li")[2]
+
+
+def test_every_estimator_stands_in_a_family_once() -> None:
+    names = [name for family in FAMILIES for name in family.members]
+    known = {form.name for member in ESTIMATORS for form in member.forms()} | {"consensus"}
+    assert len(names) == len(known) == 19
+    assert set(names) == known
+    assert families_of(["consensus", "newcomer"])[-1].members == ("newcomer",)
+
+
+def test_all_estimators_are_shown_with_value_interval_and_drawing() -> None:
+    shifted = next(one for one in sample_report().segments if one.segment == SHIFTED)
+    text = _page(segment=_SHIFTED)
+    shown = re.findall(r'<tr data-estimator="(\w+)">(.*?)</tr>', text)
+    assert next(name for name, _ in shown) == "consensus"
+    assert {name for name, _ in shown} == set(shifted.results)
+    for name, row in shown:
+        result = shifted.results[name]
+        assert isinstance(result, Estimate)
+        assert result.interval is not None
+        assert f"<b>{result.accuracy:.1%}</b>" in row
+        assert f"{result.interval.lower:.1%} to {result.interval.upper:.1%}" in row
+        assert "<svg" in row
+
+
+def test_an_estimator_without_an_answer_says_why_in_words() -> None:
+    assert set(REASONS) == set(Why)
+    assert "none: no class is plausible for any record" in _page()
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 300])
+def test_the_table_is_as_long_as_the_history_up_to_its_bound_newest_first(count: int) -> None:
+    series = sample_series(Span.RECENT)
+    end = len(series)
+    kept = slice(max(0, end - count), end)
+    part = Series(
+        series.at[kept],
+        series.states[kept],
+        series.accuracy[kept],
+        series.lower[kept],
+        series.upper[kept],
+        series.lowest[kept],
+        series.disagreement[kept],
+        series.records[kept],
+    )
+    site = replace(sample_site(), history=lambda *_: part)
+    rows = re.findall(r'<tr data-at><th scope="row">(.*?)</th>', text_of(model_page, site, name="density"))
+    assert len(rows) == min(len(part), MOST_ROWS)
+    assert rows == sorted(rows, reverse=True)
+
+
+def test_stretches_without_an_answer_are_put_into_words() -> None:
+    text = _page(segment=_SHIFTED)
+    assert f"Shaded: {STATES[WindowState.WARMING]}; {STATES[WindowState.DEGRADED_INPUT]}" in text
+
+
+def test_without_history_the_page_says_so() -> None:
+    text = text_of(model_page, site_of({"density": sample_report()}), name="density")
+    assert "No evaluation of this window is kept for this time" in text
+
+
+def test_only_labels_of_this_window_are_shown_beside_it() -> None:
+    site = replace(sample_site(), realised=lambda _: [Realised(NOW - 60.0, "site=Aachen", 10, 3)])
+    assert "Realised accuracy" not in text_of(model_page, site, name="density")
+    assert "30.0%" in text_of(model_page, site, name="density", segment="site=Aachen")
+
+
+def test_quiet_alerts_are_listed_too_with_their_runbook() -> None:
+    rows = {
+        row[0].split()[0]: row for row in Reader(_page(segment=_SHIFTED)).rows if row and "docs/runbooks" in row[-1]
+    }
+    assert rows["silent"][1:3] == ["✓ quiet", "never moved"]
+    assert rows["accuracy_low"][1] == "▲ firing"
+    assert rows["accuracy_low"][-1] == "docs/runbooks/accuracy.md"
+    assert rows["estimators_disagree"][-1] == "docs/runbooks/disagreement.md"
+
+
+def test_a_window_without_alerts_is_told_apart_from_a_quiet_one() -> None:
+    assert "No alert is configured for this window" in text_of(model_page, site_of(three_models()), name="triage")
+
+
+def test_disagreement_is_compared_with_chance() -> None:
+    assert "▲ More than chance explains" in _page(segment=_SHIFTED)
+    assert "✓ No more than chance explains" in _page(segment="site=Aachen")
+
+
+def test_of_many_classes_the_page_says_that_it_shows_some() -> None:
+    names = tuple(f"class {index}" for index in range(30))
+    facts = ReferenceFacts("1", "2026", "ab", names, 3000, 0.9, 1.0, 0.9, (100,) * 30)
+    window = replace(segment(None, WindowState.OK, estimated(0.9)), predicted=(100,) * 29 + (900,))
+    text = text_of(model_page, site_of({"m": ModelReport("m", NOW, 0.1, facts, (window,))}), name="m")
+    assert "The 20 of 30 classes that moved most." in text
+    assert "class 29" in text
+
+
+def test_oddities_and_hints_are_told() -> None:
+    odd = replace(sample_report(), input=InputFacts(0.2, degraded=True, one_hot=True, constant=True, hints=("hint",)))
+    text = text_of(model_page, site_of({"density": odd}), name="density")
+    for told in ("<li>hint</li>", "the answer was sent, not the probabilities", "may be stuck", "20.0%"):
+        assert told in text
+
+
+def test_a_quiet_window_is_not_called_proven_well() -> None:
+    assert "That nothing fires is no proof" in _page()
+    assert "That nothing fires is no proof" in text_of(model_page, site_of(three_models()), name="triage")
+    assert "That nothing fires is no proof" not in _page(segment=_SHIFTED)
+
+
+@pytest.mark.parametrize("query", [{"segment": "all"}, {"segment": "site=Dresden"}])
+def test_what_no_estimator_can_see_is_said_on_every_page(query: dict[str, str]) -> None:
+    assert "Mistakes that the model makes with confidence" in _page(**query)
+
+
+def test_hostile_names_are_only_text() -> None:
+    alert = AlertStatus(HOSTILE, Kind.ACCURACY, Severity.CRITICAL, Phase.FIRING, NOW - 60.0, False, HOSTILE, 0.8, 0.7)
+    window = SegmentReport(
+        ((HOSTILE, HOSTILE),),
+        500,
+        WindowState.OK,
+        {**estimated(0.7), HOSTILE: NoEstimate(Why.ERROR, 500)},
+        0.1,
+        0.02,
+        (300, 200),
+        NOW,
+        NOW,
+        (alert,),
+    )
+    facts = ReferenceFacts(HOSTILE, HOSTILE, HOSTILE, (HOSTILE, f"{HOSTILE}2"), 100, 0.9, 1.0, 0.9, (50, 50))
+    odd = InputFacts(hints=(HOSTILE,))
+    whole = segment(None, WindowState.OK, estimated(0.9))
+    report = ModelReport(HOSTILE, NOW, 0.1, facts, (whole, window), odd, errors={HOSTILE: 1})
+    site = replace(sample_site({HOSTILE: report}), history=lambda *_: sample_series(Span.RECENT))
+    for asked in ("all", window.name):
+        text = text_of(model_page, site, name=HOSTILE, segment=asked)
+        reader = Reader(text)
+        assert "<script>alert" not in text
+        assert [found for tag, found in reader.tags if tag == "script"] == [
+            found for tag, found in Reader(_page()).tags if tag == "script"
+        ]
+        assert not any(name.startswith("on") for _, found in reader.tags for name in found)
+
+
+@pytest.mark.parametrize("path", ["/model", "/reference"])
+def test_the_server_answers_404_and_does_not_repeat_what_was_asked(path: str) -> None:
+    pages = standard_pages(sample_site(), metrics=lambda: b"", reload=None, status=lambda: b"")
+    found = pages[path].answer(Request("GET", path, query={"name": "density"}))
+    missing = pages[path].answer(Request("GET", path, query={"name": "no-such-model"}))
+    assert (found.status, missing.status) == (HTTPStatus.OK, HTTPStatus.NOT_FOUND)
+    assert b"no-such-model" not in missing.body

@@ -1,0 +1,255 @@
+"""The overview: well-formed, escaped, and never an all-clear where nothing is known."""
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from monitor.core.alerts import Phase, Severity
+from monitor.core.realised import Realised
+from monitor.core.report import InputFacts, ModelReport
+from monitor.core.window_state import WindowState
+from monitor.sources.base import Lag
+from monitor.web.alert_list import MOST_ALERTS
+from monitor.web.assets import MARK
+from monitor.web.overview_page import MOST_ROWS, overview_page
+from monitor.web.ranking import ranked
+from monitor.web.site import SourceView
+from monitor.web.words import HEADINGS, SIGNS, STATES, Mood, ago, moment, mood_of, worst_severity
+from tests.web.reading import Reader, site_of, text_of
+from tests.web.sample_reports import NOW, estimated, low, segment, three_models
+
+
+def _read(**changes: object) -> tuple[str, Reader]:
+    text = text_of(overview_page, site_of(three_models(), **changes))  # type: ignore[arg-type]
+    return text, Reader(text)
+
+
+def _quiet_report() -> ModelReport:
+    one = segment(None, WindowState.OK, estimated(0.93), low(Phase.OK))
+    return replace(three_models()["triage"], segments=(one,))
+
+
+def test_what_somebody_should_look_at_comes_first() -> None:
+    """Models and segments alike, after the whole of each model."""
+    text, page = _read()
+    assert re.findall(r'<h2><a href="/model\?name=(\w+)">', text) == ["density", "nodules", "triage"]
+    rows = [tag for name, tag in page.tags if name == "tr" and "data-model" in tag]
+    assert [(row["data-model"], row["data-segment"]) for row in rows] == [
+        ("density", "all"), ("density", "site=Bonn"), ("density", "site=Fulda"), ("density", "site=Dresden"),
+        ("density", "site=Celle"), ("density", "site=Essen"), ("density", "site=Gera"), ("density", "site=Aachen"),
+        ("nodules", "all"), ("triage", "all"),
+    ]  # fmt: skip
+    body = [row for row in page.rows if row[0] != "Window"]
+    assert [row[1].split(" ", 1)[0] for row in body] == ["✓", "▲", "▲", "▲", "◆", "?", "?", "✓", "?", "–"]
+    assert "<title>▲ 3 firing – Overview – cpcmon</title>" in text
+
+
+def test_among_equally_urgent_segments_the_one_furthest_under_its_threshold_comes_first() -> None:
+    """And without a threshold the one furthest under the reference."""
+    density = three_models()["density"]
+    fired = [
+        segment(name, WindowState.OK, estimated(at), low(Phase.FIRING, at)) for name, at in (("A", 0.76), ("B", 0.7))
+    ]
+    watched = [segment(name, WindowState.OK, estimated(at)) for name, at in (("C", 0.86), ("D", 0.81))]
+    report = replace(density, segments=(*watched, *fired))
+    assert [one.name for one in ranked(report)] == ["site=B", "site=A", "site=D", "site=C"]
+
+
+def test_a_firing_site_shows_value_interval_threshold_and_since_when() -> None:
+    """In words, and drawn with a text for those who do not see it."""
+    _, page = _read()
+    bonn = next(row for row in page.rows if row[0] == "site Bonn")
+    assert bonn[1].startswith(
+        "▲ Alert, critical accuracy_low (critical): upper end of the estimated accuracy, 77.2%, is under the threshold of 80.0%;"
+        " firing since 2025-11-16 12:03 UTC (90 minutes ago)"
+    )
+    assert bonn[2].startswith("74.2% 71.2% to 77.2%")
+    assert bonn[3] == "reference 87.1% threshold 80.0%"
+    assert bonn[4] == "1,800 last just now"
+    labels = [attributes["aria-label"] for tag, attributes in page.tags if tag == "svg" and "aria-label" in attributes]
+    assert labels[1] == ("estimated accuracy 74.2%, between 71.2% and 77.2%, reference 87.1%, alert threshold 80.0%")
+
+
+def test_alerts_stand_in_a_list_of_their_own_firing_before_pending() -> None:
+    """With since when, and a link to the window."""
+    text, page = _read()
+    items = re.findall(r'<li class="(alert|pending)"><b class="mood">.*?data-key="alert density (.*?) (\w+)"', text)
+    assert items == [
+        ("alert", "site=Bonn", "accuracy_low"), ("alert", "site=Fulda", "accuracy_low"),
+        ("alert", "site=Dresden", "silent"), ("pending", "site=Celle", "accuracy_low"),
+    ]  # fmt: skip
+    assert "/model?name=density&segment=site%3DBonn" in [tag.get("href") for _, tag in page.tags]
+
+
+def test_without_a_loud_alert_the_list_says_no_more_than_is_known() -> None:
+    """None configured, or some that cannot be judged, is no all-clear."""
+    triage = three_models()["triage"]
+    quiet = segment("A", WindowState.OK, estimated(0.93), low(Phase.OK))
+    unknown = segment("B", WindowState.STALE, None, low(Phase.OK))
+    for segments, said in (
+        (triage.segments, "No alert is configured"),
+        ((quiet, unknown), "1 window cannot be judged now: this is no all-clear"),
+        ((quiet,), "None fires, and none is about to."),
+    ):
+        assert said in text_of(overview_page, site_of({"m": replace(triage, segments=segments)}))
+
+
+def test_very_many_alerts_are_cut_after_the_most_urgent_ones() -> None:
+    """And what was left out is counted."""
+    info = replace(low(Phase.FIRING, 0.77), severity=Severity.INFO)
+    crowd = [segment(f"S{number}", WindowState.OK, estimated(0.7), info) for number in range(MOST_ALERTS)]
+    worst = segment("worst", WindowState.OK, estimated(0.7), low(Phase.FIRING, 0.72))
+    text = text_of(overview_page, site_of({"m": replace(three_models()["triage"], segments=(*crowd, worst))}))
+    assert text.count('<li class="alert"><b class="mood">') == MOST_ALERTS
+    assert text.index("alert triage site=worst") < text.index("alert triage site=S0 ")
+    assert "… and 1 more, none more urgent" in text
+
+
+def test_realised_accuracy_stands_beside_the_estimate_of_its_own_segment() -> None:
+    """The latest of it, in words and drawn."""
+    told = [Realised(NOW - 900.0, "site=Bonn", 1000, 812), Realised(NOW - 300.0, "site=Bonn", 1200, 876)]
+    text, page = _read(realised=lambda model: told if model == "density" else ())
+    bonn = next(row for row in page.rows if row[0] == "site Bonn")
+    assert "realised 73.0% of 1,200 (labels) newest labelled record 5 minutes ago" in bonn[3]
+    assert text.count("(labels)") == 1
+    assert "alert threshold 80.0%, realised 73.0%" in text
+
+
+def test_since_when_a_window_is_in_its_state_is_said() -> None:
+    """Whether it can be judged or not; not where nobody knows."""
+    density = three_models()["density"]
+    fine, unknown = (replace(one, state_since=NOW - 7200.0) for one in (density.segments[1], density.segments[5]))
+    page = Reader(text_of(overview_page, site_of({"m": replace(density, segments=(fine, unknown))})))
+    said = {row[0]: row[1] for row in page.rows}
+    assert "Judged since 2025-11-16 11:33 UTC (2 hours ago)." in said["site Aachen"]
+    assert "Still collecting its first records. So since 2025-11-16 11:33 UTC (2 hours ago)" in said["site Essen"]
+    assert (
+        "ince"
+        not in Reader(text_of(overview_page, site_of({"m": replace(density, segments=density.segments[5:6])}))).rows[1][
+            1
+        ]
+    )
+
+
+def test_a_model_that_was_never_evaluated_appears_and_spoils_the_all_clear() -> None:
+    """It may be the one that fails."""
+    site = site_of({"m": _quiet_report()}, waits=["lung has not been evaluated yet"])
+    text = text_of(overview_page, site)
+    assert '<section class="model unknown" data-model="lung">' in text
+    assert '<div class="verdict unknown">' in text
+
+
+def test_sources_show_what_they_wait_for_how_far_behind_they_are_and_what_they_refused() -> None:
+    """Those that wait first; of these nobody knows what is unread."""
+    sources = [
+        SourceView("inbox", "directory", None, Lag(1_234_567, 3, NOW - 120.0), 9_900, 100),
+        SourceView("topic", "kafka", "kafka b:9092: waits to be let into group g", partitions=4),
+        SourceView("other", "kafka", None, Lag(files=1, rebuilding=True), 10, 0, partitions=1),
+    ]
+    page = Reader(text_of(overview_page, site_of({"m": _quiet_report()}, sources=lambda: sources)))
+    rows = page.rows[-3:]
+    assert rows[0][:3] == [
+        "topic kafka, 4 partitions ours",
+        "? Waits kafka b:9092: waits to be let into group g",
+        "not known",
+    ]
+    assert rows[1][1:] == [
+        "can be read", "1.2 MB in 3 files the oldest waits since 2025-11-16 13:31 UTC (2 minutes ago)", "9,900", "100 1.0%"
+    ]  # fmt: skip
+    assert rows[2][1].startswith("? Rebuilding")
+    assert rows[2][2] == "1 partition"
+
+
+def test_estimators_that_disagree_more_than_chance_are_pointed_out() -> None:
+    """And those that do not are not."""
+    report = _quiet_report()
+    apart = replace(report, segments=(replace(report.segments[0], disagreement=0.06),))
+    assert "disagree by 6.0 points; chance gives up to 2.0" in text_of(overview_page, site_of({"m": apart}))
+    assert "disagree by" not in text_of(overview_page, site_of({"m": report}))
+
+
+@pytest.mark.parametrize("state", [state for state in WindowState if state is not WindowState.OK])
+def test_where_nothing_can_be_said_there_is_no_all_clear_and_no_number(state: WindowState) -> None:
+    """Even if results were left in the report; why is said in words."""
+    report = three_models()["triage"]
+    unknown = segment("X", state, estimated(0.99), low(Phase.OK))
+    text = text_of(overview_page, site_of({"m": replace(report, segments=(unknown,))}))
+    row = Reader(text).rows[1]
+    assert mood_of(unknown) is Mood.UNKNOWN
+    assert row[1].startswith(HEADINGS[Mood.UNKNOWN])
+    assert STATES[state] in row[1]
+    assert row[2] == "none"
+    assert "99.0%" not in text
+    assert HEADINGS[Mood.FINE] not in text
+    assert SIGNS[Mood.FINE] not in text
+
+
+def test_everything_that_comes_from_outside_is_escaped() -> None:
+    """Names of models, segments, alerts and versions, and hints."""
+    evil = "<script>alert('\"&')</script>"
+    report = three_models()["density"]
+    assert report.reference is not None
+    spoilt = replace(
+        report,
+        model=evil,
+        reference=replace(report.reference, version=evil),
+        segments=(segment(evil, WindowState.OK, estimated(0.7), replace(low(Phase.FIRING), alert=evil)),),
+        input=InputFacts(hints=(evil,)),
+        errors={evil: 3},
+    )
+    text = text_of(overview_page, site_of({evil: spoilt}, version=evil, problems=[evil]))
+    assert [tag["src"] for name, tag in Reader(text).tags if name == "script"] == [f"/static/cpcmon.js?v={MARK}"]
+    assert "<script>" not in text
+    assert text.count("&lt;script&gt;") >= 8
+
+
+def test_very_many_segments_are_cut_after_the_urgent_ones() -> None:
+    """And what was left out is counted."""
+    report = three_models()["density"]
+    fine = tuple(segment(f"s{number}", WindowState.OK, estimated(0.87), low(Phase.OK)) for number in range(1000))
+    loud = segment("loud", WindowState.OK, estimated(0.7), low(Phase.FIRING, 0.72))
+    text = text_of(overview_page, site_of({"m": replace(report, segments=(*fine, loud))}))
+    rows = Reader(text).rows
+    assert len(rows) == MOST_ROWS + 1
+    assert rows[1][0] == "site loud"
+    assert f"and {1001 - MOST_ROWS} more segments" in text
+
+
+def test_no_model_yet_is_said() -> None:
+    """Right after the start."""
+    assert "No model has been evaluated yet." in text_of(overview_page, site_of({}))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(0, "just now"), (59, "just now"), (60, "1 minute ago"), (7199, "119 minutes ago"), (7200, "2 hours ago"),
+     (172_800, "2 days ago"), (-30, "just now"), (-120, "in the future")],
+)  # fmt: skip
+def test_times_are_said_as_people_do(seconds: float, said: str) -> None:
+    """Beside the absolute one."""
+    assert ago(seconds) == said
+    assert moment(NOW - seconds, NOW).endswith(f" UTC ({said})")
+
+
+def test_an_impossible_time_breaks_nothing() -> None:
+    """It came from outside."""
+    assert moment(1e300, NOW) == "an impossible time"
+
+
+def test_critical_alerts_come_before_informative_ones() -> None:
+    """Or one site that fails would stand behind two hundred on which the estimators merely disagree."""
+    info = replace(low(Phase.FIRING, 0.77), alert="unsure", severity=Severity.INFO)
+    crowd = [segment(f"S{number:03}", WindowState.OK, estimated(0.86), info) for number in range(MOST_ROWS)]
+    failing = segment("Zwolle", WindowState.OK, estimated(0.75), info, low(Phase.FIRING, 0.77))
+    density = replace(three_models()["density"], segments=(*crowd, failing))
+    name, said, *_ = Reader(text_of(overview_page, site_of({"density": density}))).rows[1]
+    assert name == "site Zwolle"
+    assert said.startswith("▲ Alert, critical accuracy_low (critical)")
+
+
+def test_a_critical_alert_that_waits_does_not_pass_for_one_that_fires() -> None:
+    """The severity beside the heading is of what fires."""
+    info = replace(low(Phase.FIRING, 0.77), alert="unsure", severity=Severity.INFO)
+    mixed = segment("A", WindowState.OK, estimated(0.86), low(Phase.PENDING, 0.79), info)
+    assert worst_severity(mixed) is Severity.INFO

@@ -1,0 +1,142 @@
+"""The page of a reference: whether it is the right one, and whether it can be believed."""
+
+import hashlib
+import re
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from monitor.core.reference_summary import share_interval
+from monitor.reference_file import Reference
+from monitor.web.reference_page import MOST_CLASSES, reference_page, temperature_words
+from tests.web.reading import Reader, text_of
+from tests.web.sample_site import CLASSES, sample_reference, sample_site
+
+HOSTILE = "<script>alert('x')</script>\"&"
+
+
+def _page(reference: Reference | None = None) -> str:
+    shown = reference or sample_reference()
+    return text_of(reference_page, replace(sample_site(), reference=lambda _: shown), name="density")
+
+
+@pytest.mark.parametrize("query", [{}, {"name": "nobody"}, {"name": "triage"}])
+def test_a_model_without_a_reference_has_no_page(query: dict[str, str]) -> None:
+    assert reference_page(sample_site(), query) is None
+
+
+def test_the_fingerprint_is_shown_whole_and_the_command_beside_it_makes_it_from_the_file(tmp_path: Path) -> None:
+    likely, truth = [[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]], [0, 1, 1]
+    reference = Reference.calibrate(likely, truth, model="density", classes=("a", "b"))
+    path = tmp_path / "FILE"
+    reference.save(path)
+    text = _page(reference)
+    assert f'<code class="fingerprint">{reference.fingerprint}</code>' in text
+    command = re.search(r"<pre><code>(.*?)</code></pre>", text)
+    assert command is not None
+    told = subprocess.run(command[1], shell=True, cwd=tmp_path, capture_output=True, text=True, check=True)  # noqa: S602  our own words
+    assert told.stdout.split()[0] == reference.fingerprint
+    assert hashlib.sha256(path.read_bytes().split(b"\n", 1)[1]).hexdigest() == reference.fingerprint
+
+
+def test_accuracy_stands_with_its_exact_interval() -> None:
+    calibration = sample_reference().calibration
+    interval = share_interval(calibration.right, calibration.records, 0.95)
+    text = _page()
+    assert f"{calibration.accuracy:.1%} <small>{calibration.right:,} right</small>" in text
+    assert f"{interval.lower:.1%} to {interval.upper:.1%}" in text
+    assert "Interval, 95%" in text
+
+
+@pytest.mark.parametrize(
+    ("temperature", "words"),
+    [
+        (1.42, "the model is overconfident"),
+        (0.7, "the model is underconfident"),
+        (1.04, "the model means what it says"),
+        (0.96, "the model means what it says"),
+    ],
+)
+def test_temperature_is_put_into_words(temperature: float, words: str) -> None:
+    assert temperature_words(temperature) == words
+
+
+def test_calibration_errors_are_in_points_raw_and_scaled() -> None:
+    summary = replace(sample_reference().summary, calibration_error=0.0412, calibration_error_scaled=0.01)
+    assert "4.1 points <small>raw; 1.0 point scaled" in _page(replace(sample_reference(), summary=summary))
+
+
+def test_each_class_has_its_counts() -> None:
+    summary = sample_reference().summary
+    rows = {row[0]: row[1:] for row in Reader(_page()).rows if row and row[0] in CLASSES}
+    assert set(rows) == set(CLASSES)
+    for index, name in enumerate(CLASSES):
+        records, right, predicted = (
+            summary.class_records[index],
+            summary.class_right[index],
+            summary.class_predicted[index],
+        )
+        assert rows[name] == [
+            f"{records:,}", f"{records / summary.records:.1%}", f"{right:,}", f"{right / records:.1%}", f"{predicted:,}",
+        ]  # fmt: skip
+
+
+def test_a_class_without_records_has_no_share_that_was_right() -> None:
+    summary = replace(sample_reference().summary, class_records=(0, 750, 450, 300), class_right=(0, 1, 1, 1))
+    rows = {row[0]: row for row in Reader(_page(replace(sample_reference(), summary=summary))).rows if row}
+    assert rows[CLASSES[0]][4] == "none"
+
+
+def test_of_very_many_classes_the_rarest_are_shown() -> None:
+    many = MOST_CLASSES + 5
+    summary = replace(
+        sample_reference().summary,
+        class_records=tuple(range(1, many + 1)),
+        class_right=(1,) * many,
+        class_predicted=(1,) * many,
+    )
+    names = tuple(f"class-{index}" for index in range(many))
+    text = _page(replace(sample_reference(), summary=summary, classes=names))
+    assert f"The {MOST_CLASSES} rarest of {many} classes" in text
+    assert ">class-0<" in text
+    assert f">class-{many - 1}<" not in text
+
+
+def test_every_warning_is_shown() -> None:
+    summary = replace(sample_reference().summary, tied_share=0.3, floored_share=0.2, temperature_at_bound=True)
+    text = _page(replace(sample_reference(), summary=summary))
+    assert len(summary.warnings()) == 3
+    for told in ("30.0% of records share their confidence", "20.0% of records hold", "T ran to the end of its range"):
+        assert told in text
+    quiet = replace(summary, tied_share=0.0, floored_share=0.0, temperature_at_bound=False)
+    assert "Nothing about it made" in _page(replace(sample_reference(), summary=quiet))
+
+
+def test_the_reliability_table_has_a_row_for_each_bin_and_no_share_of_an_empty_one() -> None:
+    bins = sample_reference().summary.reliability
+    rows = [row for row in Reader(_page()).rows if row and re.fullmatch(r"\d+% to \d+%", row[0])]
+    assert len(rows) == len(bins) == 15
+    for one, row in zip(bins, rows, strict=True):
+        if one.records:
+            assert row[1:4] == [f"{one.records:,}", f"{one.confidence:.1%}", f"{one.right / one.records:.1%}"]
+        else:
+            assert row[1:4] == ["0", "none", "none"]
+
+
+def test_a_reference_from_before_bins_were_kept_says_how_to_get_them() -> None:
+    summary = replace(sample_reference().summary, reliability=(), reliability_scaled=())
+    text = _page(replace(sample_reference(), summary=summary))
+    assert "Calibrating again" in text
+    assert "reliability" not in re.findall(r'<svg class="chart ([\w ]+)"', text)
+
+
+def test_hostile_names_are_only_text() -> None:
+    reference = replace(
+        sample_reference(), model=HOSTILE, version=HOSTILE, created=HOSTILE, classes=(HOSTILE, "b", "c", "d")
+    )
+    text = _page(reference)
+    Reader(text)
+    assert "<script>alert" not in text
+    assert text.count("&lt;script&gt;") >= 4

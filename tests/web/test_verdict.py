@@ -1,0 +1,78 @@
+"""The sentence at the top: what it says, and that it is never an all-clear while anything cannot be said."""
+
+from dataclasses import replace
+
+import pytest
+
+from monitor.core.alerts import Phase
+from monitor.core.report import ModelReport, SegmentReport
+from monitor.core.window_state import WindowState
+from monitor.web.verdict import Standing, Verdict, verdict
+from monitor.web.words import Mood
+from tests.web.sample_reports import estimated, low, segment, three_models
+
+FINE = segment("A", WindowState.OK, estimated(0.93), low(Phase.OK))
+LOUD = segment("B", WindowState.OK, estimated(0.70), low(Phase.FIRING, 0.72))
+SOON = segment("C", WindowState.OK, estimated(0.70), low(Phase.PENDING, 0.72))
+UNKNOWN = segment("D", WindowState.STALE, None, low(Phase.OK))
+UNWATCHED = segment("E", WindowState.OK, estimated(0.93))
+
+
+def _report(*segments: SegmentReport) -> dict[str, ModelReport]:
+    return {"density": replace(three_models()["density"], segments=segments)}
+
+
+def _verdict(*segments: SegmentReport, unwell: tuple[str, ...] = (), waits: tuple[str, ...] = ()) -> Verdict:
+    return verdict(Standing(_report(*segments), unwell, waits))
+
+
+@pytest.mark.parametrize(
+    ("segments", "mood", "sentence", "more"),
+    [
+        ((FINE, FINE), Mood.FINE, "No alert. 2 windows judged.", ""),
+        ((FINE, UNKNOWN), Mood.UNKNOWN, "No alert. 1 window judged, 1 cannot say.", ""),
+        ((FINE, LOUD), Mood.ALERT, "1 of 2 windows alerts: density, site B.", "2 windows judged."),
+        ((SOON, FINE), Mood.PENDING, "No alert. 2 windows judged, 1 to watch.", ""),
+        ((UNKNOWN,), Mood.UNKNOWN, "Nothing can be said of any window. 0 windows judged, 1 cannot say.", ""),
+        ((UNWATCHED,), Mood.UNWATCHED, "No alert is configured, so none can fire. 1 window judged, 1 without an alert configured.", ""),
+        ((UNWATCHED, FINE), Mood.UNWATCHED, "No alert. 2 windows judged, 1 without an alert configured.", ""),
+    ],
+)  # fmt: skip
+def test_how_things_are_is_one_sentence(
+    segments: tuple[SegmentReport, ...], mood: Mood, sentence: str, more: str
+) -> None:
+    """With what it rests on."""
+    assert _verdict(*segments) == Verdict(mood, sentence, more)
+
+
+def test_many_that_alert_are_counted_and_the_most_urgent_named() -> None:
+    """A title of two hundred names is read by nobody."""
+    loud = [segment(f"B{number}", WindowState.OK, estimated(0.7), low(Phase.FIRING, 0.72)) for number in range(5)]
+    said = _verdict(*loud, FINE).sentence
+    assert said == "5 of 6 windows alert: density, site B0; density, site B1; density, site B2; and 2 more."
+
+
+def test_while_anything_is_waited_for_all_is_not_fine() -> None:
+    """A source that cannot be read may hold what would alert."""
+    assert _verdict(FINE, waits=("inbox waits",)).mood is Mood.UNKNOWN
+    assert _verdict(LOUD, waits=("inbox waits",)).mood is Mood.ALERT
+
+
+def test_a_model_that_was_never_evaluated_counts_among_what_cannot_be_said() -> None:
+    """Once, and only while it has no report."""
+    found = _verdict(FINE, waits=("lung has not been evaluated yet", "density has not been evaluated yet"))
+    assert (found.mood, found.sentence) == (Mood.UNKNOWN, "No alert. 1 window judged, 1 cannot say.")
+    assert found.more == "cpcmon waits for something; see below."
+
+
+def test_when_cpcmon_itself_is_not_well_that_comes_first() -> None:
+    """Whatever the last reports say."""
+    found = _verdict(FINE, unwell=("the scheduler stands still",))
+    assert found.mood is Mood.ALERT
+    assert found.sentence.startswith("cpcmon itself is not well")
+    assert found.more == "No alert. 1 window judged."
+
+
+def test_before_any_evaluation_nothing_is_fine() -> None:
+    """Right after the start."""
+    assert verdict(Standing({}, (), ())) == Verdict(Mood.UNKNOWN, "No model has been evaluated yet.", "")
