@@ -33,7 +33,7 @@ def register(commands: Any) -> None:  # noqa: ANN401  argparse's own type is pri
         help="check a configuration, and say what it will cost",
         description="Read a configuration as the daemon would, open its references, and say what its windows will cost"
         " and at which numbers its alerts fire. Exit code 0 when it can be used, 2 with every mistake when not.",
-        epilog="example: cpcmon check-config config.yaml",
+        epilog="examples:\n  cpcmon check-config config.yaml\n  cpcmon check-config --show config.yaml",
     )
     parser.add_argument(
         "--show",

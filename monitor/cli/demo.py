@@ -27,7 +27,7 @@ def register(commands: Any) -> None:  # noqa: ANN401  argparse's own type is pri
         help="see it at work: a model at three hospitals, and a scanner that is replaced",
         description="Start a daemon on a story: a breast-density model at three hospitals, until a scanner is replaced and"
         " its images change. Everything is in one folder, and Ctrl-C ends it.",
-        epilog="example: cpcmon demo --directory /tmp/example",
+        epilog="examples:\n  cpcmon demo\n  cpcmon demo --directory /tmp/example --seconds 300\n  cpcmon demo --kafka localhost:9092\n  cpcmon demo --tour",
     )
     parser.add_argument("--directory", type=Path, default=Path(".demo"), help="where to write (default: .demo)")
     parser.add_argument("--tour", action="store_true", help="show the offline commands on an example, without a daemon")

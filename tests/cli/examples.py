@@ -18,6 +18,7 @@ def prepare(folder: Path) -> None:
         shutil.copy(files[of], folder / name)
     for name in ("validation", "labelled"):
         _as_columns(folder / f"{name}.jsonl", folder / f"{name}.csv")
+    shutil.copy(files["config"], folder / "config.yaml")
     words = ["--input", folder / "validation.jsonl", "--classes", ",".join(CLASSES), "--model", "density"]
     made = ["calibrate", *words, "--model-version", "2.1", "--output", folder / "density.ref"]
     assert main([str(word) for word in made]) == 0
