@@ -27,7 +27,9 @@ def _row(source: SourceView, now: float) -> str:
     if source.partitions is not None:
         kind += f", {source.partitions:,} partition{'' if source.partitions == 1 else 's'} ours"
     cells = (_state(source), _lag(source, now), f"{source.records:,}", _refused(source))
-    told = "".join(f'<td data-name="{column}">{cell}</td>' for column, cell in zip(_COLUMNS[1:], cells, strict=True))
+    told = "".join(
+        f'<td class="long" data-name="{column}">{cell}</td>' for column, cell in zip(_COLUMNS[1:], cells, strict=True)
+    )
     mood = "unknown" if source.waits_for is not None or source.lag.rebuilding else "reading"
     return (
         f'<tr class="{mood}" data-source="{escape(source.name)}"><th scope="row">{escape(source.name)}'

@@ -148,9 +148,11 @@ def _estimate(segment: SegmentReport, report: ModelReport, known: Realised | Non
     text = f"{text}<br>{drawn}"
     apart, chance = segment.disagreement, segment.chance_disagreement
     if apart is not None and chance is not None and apart > chance:
+        # As many digits as it takes to tell them apart.
+        digits = 1 if f"{100.0 * apart:.1f}" != f"{100.0 * chance:.1f}" else 2
         text += (
-            f'<p class="told"><small>The estimators disagree by {100.0 * apart:.1f} points; chance gives up to'
-            f" {100.0 * chance:.1f}. Trust it less.</small></p>"
+            f'<p class="told"><small>The estimators disagree by {100.0 * apart:.{digits}f} points; chance gives up to'
+            f" {100.0 * chance:.{digits}f}. Trust it less.</small></p>"
         )
     return text
 

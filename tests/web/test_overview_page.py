@@ -1,6 +1,7 @@
 """The overview: well-formed, escaped, and never an all-clear where nothing is known."""
 
 import re
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -12,7 +13,7 @@ from monitor.core.window_state import WindowState
 from monitor.sources.base import Lag
 from monitor.web.alert_list import MOST_ALERTS
 from monitor.web.assets import MARK
-from monitor.web.overview_page import MOST_ROWS, overview_page
+from monitor.web.overview_page import LEAST_ROWS, MOST_ROWS, MOST_ROWS_IN_ALL, overview_page
 from monitor.web.ranking import ranked
 from monitor.web.site import SourceView
 from monitor.web.words import HEADINGS, SIGNS, STATES, Mood, ago, moment, mood_of, worst_severity
@@ -214,6 +215,17 @@ def test_very_many_segments_are_cut_after_the_urgent_ones() -> None:
     assert len(rows) == MOST_ROWS + 1
     assert rows[1][0] == "site loud"
     assert f"and {1001 - MOST_ROWS} more segments" in text
+
+
+def test_with_very_many_models_each_keeps_its_most_urgent_rows() -> None:
+    """The page stays small enough to be asked for every few seconds."""
+    fine = tuple(segment(f"s{number}", WindowState.OK, estimated(0.87), low(Phase.OK)) for number in range(300))
+    reports = {f"m{one:02}": replace(three_models()["density"], model=f"m{one:02}", segments=fine) for one in range(20)}
+    tags = Reader(text_of(overview_page, site_of(reports))).tags
+    rows = Counter(tag["data-model"] for name, tag in tags if name == "tr" and "data-model" in tag)
+    assert rows["m00"] == MOST_ROWS
+    assert rows["m19"] == LEAST_ROWS
+    assert rows.total() <= MOST_ROWS_IN_ALL + len(reports) * LEAST_ROWS
 
 
 def test_no_model_yet_is_said() -> None:
