@@ -68,7 +68,7 @@ def _main(site: Site, report: ModelReport, segment: SegmentReport, span: Span) -
     told = site.realised(report.model)
     realised = [one for one in told if one.segment == segment.name]
     series = site.history(report.model, segment.name, span)
-    return f"""{_head(report, segment, now)}
+    return f"""{_head(report, segment, now, linked=site.reference(report.model) is not None)}
 {_numbers(report, segment, realised, now)}
 {_segments(report, segment, span)}
 {chart_section(report, segment, series, realised, span=span, now=now)}
@@ -89,7 +89,7 @@ def _predicted_before(site: Site, report: ModelReport) -> Sequence[int]:
     return reference.summary.class_predicted if reference is not None and same else ()
 
 
-def _head(report: ModelReport, segment: SegmentReport, now: float) -> str:
+def _head(report: ModelReport, segment: SegmentReport, now: float, *, linked: bool) -> str:
     mood = mood_of(segment)
     sign, heading = HEADINGS[mood].split(" ", 1)
     severity = worst_severity(segment)
@@ -97,7 +97,7 @@ def _head(report: ModelReport, segment: SegmentReport, now: float) -> str:
     version = "" if report.reference is None else f" <small>version {written(report.reference.version)}</small>"
     shown = " ".join([Shown.ESTIMATE, *((Shown.THRESHOLD, Shown.ALERT_SINCE) if loud_alerts(segment) else ())])
     told = "".join(f"<p>{written(one)}</p>" for one in _verdict(report, segment, now))
-    reference = f' · <a href="{reference_link(report.model)}">its reference</a>' if report.reference is not None else ""
+    reference = f' · <a href="{reference_link(report.model)}">its reference</a>' if linked else ""
     return f"""<p class="back"><a href="/">Overview</a>{reference}</p>
 <div class="verdict {mood.name.lower()}"><span class="sign" aria-hidden="true">{sign}</span>\
 <div data-shown="{shown}"><h1>{written(report.model)}{version}<br>{written(place(segment.name))}: \

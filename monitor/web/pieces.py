@@ -51,7 +51,7 @@ def table(columns: Sequence[str], rows: Iterable[str], caption: str = "", *, key
     )
     said = f"<caption>{caption}</caption>" if caption else ""
     return (
-        f'<div class="wide" tabindex="0" role="region" aria-label="Table" data-key="{key}">'
+        f'<div class="wide" tabindex="0" role="region" aria-label="Table by {columns[0].lower()}" data-key="{key}">'
         f'<table class="plain{kind and " "}{kind}">{said}'
         f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
     )

@@ -158,6 +158,11 @@ def test_a_firing_alert_that_cannot_be_judged_still_stands_at_the_top() -> None:
     assert "cannot be judged now, so it stays" in head[1]
 
 
+def test_the_reference_is_linked_where_it_has_a_page() -> None:
+    assert 'href="/reference?name=density"' in _page()
+    assert "/reference?" not in text_of(model_page, site_of({"density": sample_report()}), name="density")
+
+
 def test_segments_are_linked_worst_first_and_keep_the_span() -> None:
     text = _page(span="days")
     listed = re.search(r'<nav aria-label="Segments".*?</nav>', text, re.DOTALL)
