@@ -10,10 +10,11 @@ import argparse
 import io
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Literal
+from urllib.parse import quote
 
 from PIL import Image
 from playwright.sync_api import Browser
@@ -25,9 +26,9 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / ".screenshots"
 _IMAGES = ROOT / "docs" / "images"
 _README = {
-    "overview-light.png": ("/", "light"),
-    "overview-dark.png": ("/", "dark"),
-    "model-light.png": ("/model?name=density", "light"),
+    "overview-light.png": ("overview", "light"),
+    "overview-dark.png": ("overview", "dark"),
+    "model-light.png": ("model", "light"),
 }
 """What the README shows, by the name of its file."""
 _MOST_BYTES = 200_000
@@ -37,24 +38,24 @@ Scheme = Literal["light", "dark"]
 _SCHEMES: tuple[Scheme, ...] = ("light", "dark")
 
 
-def take_all(browser: Browser, url: str, folder: Path = FOLDER) -> Iterator[Path]:
+def take_all(browser: Browser, url: str, pages: Mapping[str, str] = PAGES) -> Iterator[Path]:
     """Take a picture of every page, in both themes, on a desk and on a phone."""
-    folder.mkdir(exist_ok=True)
+    FOLDER.mkdir(exist_ok=True)
     for scheme in _SCHEMES:
         for size in (DESKTOP, PHONE):
             with visiting(browser, url, size=size, color_scheme=scheme) as one:
-                for name, path in PAGES.items():
-                    file = folder / f"{name}-{scheme}-{size[0]}.png"
+                for name, path in pages.items():
+                    file = FOLDER / f"{name}-{scheme}-{size[0]}.png"
                     one.go(path).screenshot(path=file, full_page=True)
                     yield file
 
 
-def renew_images(browser: Browser, url: str) -> None:
+def renew_images(browser: Browser, url: str, pages: Mapping[str, str]) -> None:
     """Take the README's pictures, in few colours so that a clone stays small."""
     _IMAGES.mkdir(exist_ok=True)
-    for name, (path, scheme) in _README.items():
+    for name, (page, scheme) in _README.items():
         with visiting(browser, url, color_scheme="dark" if scheme == "dark" else "light") as one:
-            taken = Image.open(io.BytesIO(one.go(path).screenshot()))
+            taken = Image.open(io.BytesIO(one.go(pages[page]).screenshot()))
         file = _IMAGES / name
         taken.convert("RGB").quantize(128, dither=Image.Dither.NONE).save(file, optimize=True)
         assert file.stat().st_size < _MOST_BYTES, f"{file} is too big"
@@ -68,11 +69,21 @@ def main(words: Sequence[str]) -> int:
     with ExitStack() as stack:
         browser = stack.enter_context(chromium())
         url = asked.url.rstrip("/") if asked.url else _story(stack)
-        for file in take_all(browser, url):
+        pages = _pages_of(browser, url) if asked.url else PAGES
+        for file in take_all(browser, url, pages):
             print(file.relative_to(ROOT))
-        renew_images(browser, url)
+        renew_images(browser, url, pages)
     print(*(f"docs/images/{name}" for name in _README), sep="\n")
     return 0
+
+
+def _pages_of(browser: Browser, url: str) -> dict[str, str]:
+    """Return the pages of a daemon whose models are not known: those of the one that comes first."""
+    with visiting(browser, url) as one:
+        model = one.go("/").locator("main tr[data-model]").first.get_attribute("data-model")
+    assert model is not None
+    others = {name: PAGES[name] for name in ("overview", "rejects", "configuration")}
+    return others | {name: f"/{name}?name={quote(model)}" for name in ("model", "reference")}
 
 
 def _story(stack: ExitStack) -> str:

@@ -30,7 +30,7 @@ class Feed:
 
 
 HEALTHY = Feed(*synthetic(4000, 3, seed=5, sharpness=2.6))
-POOR = Feed(*synthetic(4000, 3, seed=6, sharpness=0.6))
+POOR = Feed(*synthetic(4000, 3, seed=6, sharpness=1.6))
 FIRST = 240
 """Records that a site holds before anybody looks."""
 WINDOW = 900
@@ -52,7 +52,7 @@ models:
     evaluate: {{every: 1s}}
     minimum_records: 30
     alerts:
-      - {{name: accuracy_low, below: 0.6, on: value, for: 0s, new_records: 0.01, severity: critical, segments: [all]}}
+      - {{name: accuracy_low, below: 0.7, on: value, for: 0s, new_records: 0.01, severity: critical, segments: [all]}}
     realised: audit.jsonl
   - name: fracture
     reference: fracture.ref
