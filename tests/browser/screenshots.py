@@ -31,6 +31,8 @@ _README = {
     "model-light.png": ("model", "light"),
 }
 """What the README shows, by the name of its file."""
+_SHOWN = (1280, 1150)
+"""As far down as a model's history."""
 _MOST_BYTES = 200_000
 _STEPS = 30
 
@@ -54,7 +56,7 @@ def renew_images(browser: Browser, url: str, pages: Mapping[str, str]) -> None:
     """Take the README's pictures, in few colours so that a clone stays small."""
     _IMAGES.mkdir(exist_ok=True)
     for name, (page, scheme) in _README.items():
-        with visiting(browser, url, color_scheme="dark" if scheme == "dark" else "light") as one:
+        with visiting(browser, url, size=_SHOWN, color_scheme="dark" if scheme == "dark" else "light") as one:
             taken = Image.open(io.BytesIO(one.go(pages[page]).screenshot()))
         file = _IMAGES / name
         taken.convert("RGB").quantize(128, dither=Image.Dither.NONE).save(file, optimize=True)
