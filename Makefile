@@ -48,5 +48,5 @@ sbom: $(READY)
 	@$(BIN)/python deploy/sbom.py requirements.lock
 
 clean:
-	rm -rf .venv .demo .bench build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv .demo .bench .screenshots build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +

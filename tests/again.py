@@ -16,7 +16,7 @@ from pathlib import Path
 
 _ROOT = Path(__file__).resolve().parents[1]
 _LAST_FAILED = _ROOT / ".pytest_cache" / "v" / "cache" / "lastfailed"
-_WAITING = ("tests/daemon/test_kafka_doors.py", "tests/daemon/test_kafka_rights.py", "tests/grafana/",
+_WAITING = ("tests/browser/", "tests/daemon/test_kafka_doors.py", "tests/daemon/test_kafka_rights.py", "tests/grafana/",
             "tests/kafka/test_mock.py", "tests/kafka/test_security.py", "tests/kubernetes/",
             "tests/prometheus/test_end_to_end.py", "tests/prometheus/test_inhibition.py",
             "tests/prometheus/test_operations.py", "tests/web/")  # fmt: skip

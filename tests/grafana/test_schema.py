@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.grafana.dashboard import FILE, all_panels
-from tests.grafana.typescript import NoTypes, complaints
+from tests.grafana.typescript import NoPackages, complaints
 
 _KINDS = {
     "barchart": "BarChart",
@@ -26,7 +26,7 @@ def checked(folder: Path, source: str) -> list[str]:
     """Return the compiler's complaints; skip where it cannot be had, but not in CI."""
     try:
         return complaints(folder, source)
-    except NoTypes as error:
+    except NoPackages as error:
         message = f"NO TYPES OF GRAFANA: what they would show is not shown. {error}"
         if os.environ.get("CI") == "true":
             pytest.fail(message)

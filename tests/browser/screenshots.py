@@ -1,0 +1,102 @@
+"""Pictures of every page for people to look at: `python -m tests.browser.screenshots`.
+
+They go to `.screenshots/`, which is not kept. The few that the README shows are renewed as well, in `docs/images/`.
+`--url http://127.0.0.1:9877` takes them of a daemon that runs, such as the demo's, in place of one of its own.
+"""
+
+# ruff: noqa: T201 - it is a command
+
+import argparse
+import io
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Literal
+from urllib.parse import quote
+
+from PIL import Image
+from playwright.sync_api import Browser
+
+from tests.browser.site import HEALTHY, POOR, standing
+from tests.browser.visiting import DESKTOP, PAGES, PHONE, chromium, visiting
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / ".screenshots"
+_IMAGES = ROOT / "docs" / "images"
+_README = {
+    "overview-light.png": ("overview", "light"),
+    "overview-dark.png": ("overview", "dark"),
+    "model-light.png": ("model", "light"),
+}
+"""What the README shows, by the name of its file."""
+_SHOWN = (1280, 1150)
+"""As far down as a model's history."""
+_MOST_BYTES = 200_000
+_STEPS = 30
+
+Scheme = Literal["light", "dark"]
+_SCHEMES: tuple[Scheme, ...] = ("light", "dark")
+
+
+def take_all(browser: Browser, url: str, pages: Mapping[str, str] = PAGES) -> Iterator[Path]:
+    """Take a picture of every page, in both themes, on a desk and on a phone."""
+    FOLDER.mkdir(exist_ok=True)
+    for scheme in _SCHEMES:
+        for size in (DESKTOP, PHONE):
+            with visiting(browser, url, size=size, color_scheme=scheme) as one:
+                for name, path in pages.items():
+                    file = FOLDER / f"{name}-{scheme}-{size[0]}.png"
+                    one.go(path).screenshot(path=file, full_page=True)
+                    yield file
+
+
+def renew_images(browser: Browser, url: str, pages: Mapping[str, str]) -> None:
+    """Take the README's pictures, in few colours so that a clone stays small."""
+    _IMAGES.mkdir(exist_ok=True)
+    for name, (page, scheme) in _README.items():
+        with visiting(browser, url, size=_SHOWN, color_scheme="dark" if scheme == "dark" else "light") as one:
+            taken = Image.open(io.BytesIO(one.go(pages[page]).screenshot()))
+        file = _IMAGES / name
+        taken.convert("RGB").quantize(128, dither=Image.Dither.NONE).save(file, optimize=True)
+        assert file.stat().st_size < _MOST_BYTES, f"{file} is too big"
+
+
+def main(words: Sequence[str]) -> int:
+    """Take them all."""
+    parser = argparse.ArgumentParser(prog="python -m tests.browser.screenshots", description="pictures of every page")
+    parser.add_argument("--url", help="of a daemon that runs; without it one is started, and fed for half a minute")
+    asked = parser.parse_args(words)
+    with ExitStack() as stack:
+        browser = stack.enter_context(chromium())
+        url = asked.url.rstrip("/") if asked.url else _story(stack)
+        pages = _pages_of(browser, url) if asked.url else PAGES
+        for file in take_all(browser, url, pages):
+            print(file.relative_to(ROOT))
+        renew_images(browser, url, pages)
+    print(*(f"docs/images/{name}" for name in _README), sep="\n")
+    return 0
+
+
+def _pages_of(browser: Browser, url: str) -> dict[str, str]:
+    """Return the pages of a daemon whose models are not known: those of the one that comes first."""
+    with visiting(browser, url) as one:
+        model = one.go("/").locator("main tr[data-model]").first.get_attribute("data-model")
+    assert model is not None
+    others = {name: PAGES[name] for name in ("overview", "rejects", "configuration")}
+    return others | {name: f"/{name}?name={quote(model)}" for name in ("model", "reference")}
+
+
+def _story(stack: ExitStack) -> str:
+    """Start a daemon to which first good and then poor records come, a few with each evaluation."""
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cpcmon-")))
+    site = stack.enter_context(standing(folder / "site"))
+    for step in range(_STEPS):
+        site.drop(HEALTHY if step < _STEPS // 2 else POOR, 60)
+    site.sicken()
+    return site.url
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

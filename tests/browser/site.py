@@ -1,0 +1,155 @@
+"""A real daemon for a browser to look at: segments, refused records, secrets, and an alert that fires when told to."""
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+from monitor.reference_file import Reference
+from tests.daemon.process import LIMIT, Process, one, running, write_records
+from tests.strategies import Integers, Singles, synthetic
+
+CLASSES = ("A fatty", "B scattered", "C dense")
+HOSPITALS = ["North", "North", "South", "East"]
+SCANNERS = ["N1", "N2", "S1", "E1"]
+
+
+@dataclass(frozen=True)
+class Feed:
+    """Outputs of a model, and the truth that is known later."""
+
+    vectors: Singles
+    labels: Integers
+
+    def right(self, some: slice) -> int:
+        """Return how many of some turned out right."""
+        return int((self.vectors[some].argmax(axis=1) == self.labels[some]).sum())
+
+
+HEALTHY = Feed(*synthetic(4000, 3, seed=5, sharpness=2.6))
+POOR = Feed(*synthetic(4000, 3, seed=6, sharpness=1.6))
+FIRST = 240
+"""Records that a site holds before anybody looks."""
+WINDOW = 900
+"""Records that a window holds."""
+SECRETS = ("ZZSECRET-webhook", "ZZSECRET-heartbeat", "ZZSECRET-user", "ZZSECRET-refused", "ZZSECRET-patient")
+"""What no page and no answer may hold: tokens in addresses, and what stands in records and in names of files."""
+
+_REALISED = "audit.jsonl"
+_CONFIG = """\
+storage: {{path: state}}
+sources:
+  - {{name: results, type: directory, path: inbox, poll: 0.2s}}
+models:
+  - name: density
+    version: "2.1"
+    reference: density.ref
+    window: {{records: {window}}}
+    segment_by: [[site], [site, scanner]]
+    evaluate: {{every: 1s}}
+    minimum_records: 30
+    alerts:
+      - {{name: accuracy_low, below: 0.7, on: value, for: 0s, new_records: 0.01, severity: critical, segments: [all]}}
+    realised: audit.jsonl
+  - name: fracture
+    reference: fracture.ref
+    window: {{records: {window}}}
+    evaluate: {{every: 1s}}
+    minimum_records: 30
+    alerts: [{{name: silent, after: 2h}}]
+  - name: quiet
+    evaluate: {{every: 1s}}
+notify:
+  webhook: {{url: "http://127.0.0.1:9/ZZSECRET-webhook?user=ZZSECRET-user", allow_http: true}}
+  heartbeat: {{url_file: secrets/heartbeat, allow_http: true}}
+"""
+
+
+@dataclass
+class Standing:
+    """A daemon that runs, and the folder that it reads from."""
+
+    folder: Path
+    process: Process
+    sent: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def url(self) -> str:
+        """Where its pages are."""
+        return self.process.url
+
+    def drop(self, feed: Feed, count: int, model: str = "density") -> None:
+        """Let some more records arrive, and go on when they are counted; how many were right is told as well."""
+        start = self.sent.get(model, 0)
+        some = slice(start % 2000, start % 2000 + count)
+        self.sent[model] = start + count
+        name = f"{model}-ZZSECRET-patient.jsonl"
+        write_records(self.folder / "inbox" / name, feed.vectors[some], model=model, site=HOSPITALS, scanner=SCANNERS)
+        self.wait_for("cpcmon_window_records", min(start + count, WINDOW), model=model, segment="all")
+
+        if model == "density":
+            told = {"at": time.time(), "segment": "all", "records": count, "right": feed.right(some)}
+            with (self.folder / _REALISED).open("a", encoding="utf-8") as file:
+                file.write(f"{json.dumps(told)}\n")
+
+    def wait_for(self, name: str, value: float, **labels: str) -> None:
+        """Wait until a series has a value."""
+        deadline = time.monotonic() + LIMIT
+        while (found := one(self.process.metrics(), name, **labels)) != value:
+            assert time.monotonic() < deadline, f"{name} of {labels} is {found}, not {value}:\n{self.process.log}"
+            time.sleep(0.1)
+
+    def sicken(self) -> None:
+        """Let records arrive that make the alert fire, and go on when it does."""
+        self.drop(POOR, WINDOW)
+        # It waits for new records after the first evaluation that was too low.
+        firing = {"model": "density", "alert": "accuracy_low", "segment": "all"}
+        deadline = time.monotonic() + LIMIT
+        while one(self.process.metrics(), "cpcmon_alert_firing", **firing) != 1.0:
+            assert time.monotonic() < deadline, self.process.log
+            self.drop(POOR, 24)
+            time.sleep(0.5)
+
+
+@contextmanager
+def standing(folder: Path, *words: str) -> Iterator[Standing]:
+    """Run a daemon in a new folder, with records that are well and a few that were refused."""
+    prepare(folder)
+    with running(folder / "config.yaml", *words) as process:
+        found = Standing(folder, process)
+        found.drop(HEALTHY, FIRST)
+        found.drop(HEALTHY, 200, model="fracture")
+        yield found
+
+
+def prepare(folder: Path) -> None:
+    """Write references, secrets and a configuration, and drop what will be refused."""
+    for name in ("inbox", "secrets"):
+        (folder / name).mkdir(parents=True)
+    for name in ("density", "fracture"):
+        _reference(name).save(folder / f"{name}.ref")
+    (folder / "secrets" / "heartbeat").write_text("http://127.0.0.1:9/ZZSECRET-heartbeat\n", encoding="utf-8")
+    (folder / "secrets" / "heartbeat").chmod(0o600)
+    (folder / "config.yaml").write_text(_CONFIG.format(window=WINDOW), encoding="utf-8")
+    (folder / "inbox" / "odd-ZZSECRET-patient.jsonl").write_text(_refused(), encoding="utf-8")
+
+
+@cache
+def _reference(name: str) -> Reference:
+    vectors, labels = synthetic(300, 3, seed=len(name), sharpness=2.6)
+    return Reference.calibrate(vectors, labels, model=name, version="2.1", classes=CLASSES)
+
+
+def _refused() -> str:
+    good = {"probs": [0.2, 0.3, 0.5], "model": "density"}
+    odd: list[object] = [
+        {**good, "probs": [0.2, "ZZSECRET-refused", 0.5]},
+        {**good, "probs": [0.2, 0.8]},
+        {**good, "probs": [2.0, -1.0, 0.0]},
+        {**good, "model": "ZZSECRET-refused"},
+        {"patient": "ZZSECRET-refused"},
+    ]
+    return "".join(f"{json.dumps(one)}\n" for one in odd) + '{"patient": "ZZSECRET-refused"\n'

@@ -1,0 +1,54 @@
+"""Pages behind a password and behind TLS are live too."""
+
+from pathlib import Path
+
+import bcrypt
+from playwright.sync_api import Browser, Page, expect
+
+from tests.browser.conftest import Visiting
+from tests.browser.site import prepare
+from tests.browser.visiting import PAGES, visiting
+from tests.daemon.process import running
+from tests.web.certificates import Authority
+
+_CREDENTIALS = {"username": "alice", "password": "wonder:land"}
+
+
+def write_web_config(folder: Path) -> Path:
+    """Write a web configuration with a password and a certificate that nobody knows."""
+    pair = Authority(folder, "nobody").signed("server")
+    hashed = bcrypt.hashpw(_CREDENTIALS["password"].encode(), bcrypt.gensalt(4)).decode()
+    path = folder / "web.yml"
+    path.write_text(
+        f"tls_server_config: {{cert_file: {pair.cert.name}, key_file: {pair.key.name}}}\n"
+        f"basic_auth_users: {{{_CREDENTIALS['username']}: {hashed}}}\n"
+    )
+    return path
+
+
+def test_behind_tls_and_a_password_every_page_loads_and_stays_live(
+    tmp_path: Path, visit: Visiting, browser: Browser
+) -> None:
+    web = write_web_config(tmp_path)
+    prepare(tmp_path / "site")
+    with running(tmp_path / "site" / "config.yaml", "--web.config.file", str(web)) as process:
+        url = process.url
+        assert url.startswith("https://")
+        with visiting(browser, url, ignore_https_errors=True) as stranger:
+            answer = stranger.page.request.get(f"{url}/api/v1/status")
+            assert answer.status == 401
+            assert "density" not in answer.text()
+        one = visit(url, ignore_https_errors=True, http_credentials=_CREDENTIALS)
+        # No record has come, so no segment is known.
+        for path in (path for name, path in PAGES.items() if name != "segment"):
+            expect(one.go(path).locator("main h1")).to_be_visible()
+        stays_live(one.go("/"))
+        # The browser asks without the password first, each time that it has forgotten it.
+        one.heard.complaints[:] = [told for told in one.heard.complaints if "401" not in told]
+
+
+def stays_live(page: Page) -> None:
+    """See to it that a page is renewed."""
+    before = page.locator("#as-of").inner_text()
+    expect(page.locator("#as-of")).not_to_have_text(before)
+    expect(page.locator("#live")).to_have_attribute("data-state", "live")

@@ -1,0 +1,152 @@
+"""Every page for everybody: in light and in the dark, on a phone, by keyboard alone, read out."""
+
+import re
+from typing import Literal
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.browser.axe import complaints
+from tests.browser.conftest import Visiting
+from tests.browser.site import Standing
+from tests.browser.visiting import DESKTOP, PAGES, PHONE, visiting
+
+Scheme = Literal["light", "dark"]
+_STOPS = "a[href], button, summary, input, select, textarea, [tabindex='0']"
+_STILL = "**/static/cpcmon.js*"
+
+
+def still(page: Page) -> Page:
+    """Take away the script that swaps what is shown, so that what is looked at stays."""
+    page.route(_STILL, lambda route: route.fulfill(body="", content_type="text/javascript"))
+    return page
+
+
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_nothing_on_any_page_keeps_anybody_out(
+    sick: Standing, visit: Visiting, scheme: Scheme, size: tuple[int, int]
+) -> None:
+    one = visit(sick.url, color_scheme=scheme, size=size)
+    still(one.page)
+    found = []
+    for name, path in PAGES.items():
+        page = one.go(path)
+        # What is folded is read too.
+        page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
+        found += [f"{name}: {told}" for told in complaints(page)]
+    assert not found, "\n".join(found)
+
+
+def test_what_keeps_somebody_out_is_found(browser: Browser, sick: Standing) -> None:
+    """Else the test above would show nothing."""
+    with visiting(browser, sick.url, bypass_csp=True) as one:
+        page = still(one.page)
+        one.go("/")
+        page.evaluate("document.querySelector('h1').style.color = getComputedStyle(document.body).backgroundColor")
+        page.evaluate("document.querySelector('main').append(new Image())")
+        found = "\n".join(complaints(page))
+    assert "color-contrast" in found
+    assert "image-alt" in found
+
+
+def test_light_and_dark_are_two_themes(sick: Standing, visit: Visiting) -> None:
+    told = {}
+    for scheme in ("light", "dark"):
+        page = visit(sick.url, color_scheme=scheme).go("/")
+        told[scheme] = page.evaluate(
+            "(() => { const one = getComputedStyle(document.body); return [one.color, one.backgroundColor]; })()"
+        )
+    (ink, paper), (chalk, board) = told["light"], told["dark"]
+    assert lightness(ink) < lightness(paper)
+    assert lightness(chalk) > lightness(board)
+    assert lightness(board) < lightness(paper)
+
+
+def lightness(colour: str) -> float:
+    """Return the mean of red, green and blue."""
+    numbers = [float(one) for one in re.findall(r"[\d.]+", colour)[:3]]
+    assert len(numbers) == 3, colour
+    return sum(numbers) / 3.0
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_phone_never_scrolls_a_page_sideways(sick: Standing, visit: Visiting, name: str) -> None:
+    one = visit(sick.url, size=PHONE, has_touch=True, is_mobile=True)
+    still(one.page)
+    page = one.go(PAGES[name])
+    page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
+    wide, seen = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
+    culprits = page.evaluate(
+        """[...document.querySelectorAll("body *")].filter(one => one.getBoundingClientRect().right > innerWidth + 1)
+        .slice(0, 5).map(one => one.outerHTML.slice(0, 90))"""
+    )
+    assert seen == PHONE[0]
+    assert wide <= seen, culprits
+
+
+def test_the_first_stop_is_a_link_that_skips_to_the_content(sick: Standing, visit: Visiting) -> None:
+    one = visit(sick.url)
+    still(one.page)
+    page = one.go("/")
+    page.keyboard.press("Tab")
+    skip = page.locator(":focus")
+    expect(skip).to_have_text("Skip to content")
+    expect(skip).to_be_in_viewport()
+    page.keyboard.press("Enter")
+    expect(page.locator("#main")).to_be_focused()
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.getElementById('main').contains(document.activeElement)")
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_keyboard_stops_at_everything_in_order_and_shows_where(sick: Standing, visit: Visiting, name: str) -> None:
+    one = visit(sick.url)
+    still(one.page)
+    page = one.go(PAGES[name])
+    wanted = page.evaluate(
+        """stops => [...document.querySelectorAll(stops)].filter(one => one.checkVisibility())
+        .map((one, number) => { one.dataset.stop = number; return number; })""",
+        _STOPS,
+    )
+    assert len(wanted) > 5
+    found: list[int] = []
+    for _ in range(2 * len(wanted) + 5):
+        page.keyboard.press("Tab")
+        number, shown, tag = page.evaluate(_WHERE)
+        if tag == "BODY":
+            break
+        # A box that scrolls is a stop as well.
+        if number is not None:
+            found.append(number)
+            assert shown, f"no sign of where the keyboard is: {page.evaluate('document.activeElement.outerHTML')[:200]}"
+    assert found == wanted
+
+
+_WHERE = """(() => {
+  const one = document.activeElement, style = getComputedStyle(one), box = one.getBoundingClientRect();
+  const ring = style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 1 || style.boxShadow !== "none";
+  const inside = box.bottom > 0 && box.top < innerHeight && box.right > 0 && box.left < innerWidth;
+  return [one.dataset.stop === undefined ? null : Number(one.dataset.stop), ring && inside, one.tagName];
+})()"""
+
+
+def test_the_keyboard_alone_leads_to_a_model_and_back(sick: Standing, visit: Visiting) -> None:
+    page = visit(sick.url).go("/")
+    _press_until(page, 'tr[data-model="density"] a[href*="/model?"]')
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile(r"/model\?name=density"))
+    _press_until(page, "main details summary")
+    page.keyboard.press("Enter")
+    expect(page.locator("main details:has(summary:focus)")).to_have_attribute("open", "")
+    _press_until(page, 'nav a[href="/"]')
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(f"{sick.url}/")
+
+
+def _press_until(page: Page, wanted: str) -> None:
+    for _ in range(100):
+        page.keyboard.press("Tab")
+        if page.evaluate("wanted => document.activeElement.matches(wanted)", wanted):
+            return
+    raise AssertionError(f"the keyboard never came to {wanted}")

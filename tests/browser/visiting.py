@@ -1,0 +1,102 @@
+"""A real Chromium that looks at the pages of one daemon, and everything that went wrong meanwhile."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from playwright.sync_api import Browser, BrowserContext, Page, Request, Response, ViewportSize, sync_playwright
+
+from tests.servers import real_server
+
+PAGES = {
+    "overview": "/",
+    "model": "/model?name=density",
+    "segment": "/model?name=density&segment=site%3DNorth",
+    "waiting": "/model?name=quiet",
+    "reference": "/reference?name=density",
+    "rejects": "/rejects",
+    "configuration": "/configuration",
+}
+"""Every kind of page, by a name that a file can have."""
+DESKTOP, PHONE = (1280, 800), (360, 740)
+_ABORTED = "net::ERR_ABORTED"
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """Start the system's browser, which can find no machine but this one."""
+    arguments = ["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]
+    if os.geteuid() == 0:
+        arguments.append("--no-sandbox")
+    program = real_server("chromium")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=arguments)
+        yield browser
+        browser.close()
+
+
+@dataclass
+class Heard:
+    """What a browser asked for and complained of."""
+
+    asked: list[str] = field(default_factory=list)
+    complaints: list[str] = field(default_factory=list)
+
+    def listen(self, context: BrowserContext) -> None:
+        """Note everything from now on."""
+        context.on("request", self._request)
+        context.on("response", self._response)
+        context.on("requestfailed", self._failed)
+        context.on("console", self._console)
+        context.on("weberror", lambda error: self.complaints.append(f"error in the page: {error.error}"))
+        context.on("dialog", self._dialog)
+
+    def _request(self, request: Request) -> None:
+        self.asked.append(request.url)
+
+    def _response(self, response: Response) -> None:
+        if response.status >= 400:
+            self.complaints.append(f"{response.status} for {response.url}")
+
+    def _failed(self, request: Request) -> None:
+        # A page that is left while it asks for news gives up that question.
+        if request.failure != _ABORTED:
+            self.complaints.append(f"{request.failure} for {request.url}")
+
+    def _console(self, message: Any) -> None:
+        if message.type in {"error", "warning"}:
+            self.complaints.append(f"{message.type} on the console: {message.text}")
+
+    def _dialog(self, dialog: Any) -> None:
+        self.complaints.append(f"a dialog: {dialog.message}")
+        dialog.dismiss()
+
+
+@dataclass
+class Visit:
+    """One window of the browser, looking at one daemon."""
+
+    url: str
+    page: Page
+    heard: Heard
+
+    def go(self, path: str) -> Page:
+        """Open a page of the daemon and return it, loaded."""
+        self.page.goto(self.url + path, wait_until="load")
+        return self.page
+
+
+@contextmanager
+def visiting(browser: Browser, url: str, *, size: tuple[int, int] = DESKTOP, **options: Any) -> Iterator[Visit]:
+    """Open a window with no memory of others."""
+    shape = ViewportSize(width=size[0], height=size[1])
+    context = browser.new_context(viewport=shape, locale="en-GB", reduced_motion="reduce", **options)
+    context.set_default_timeout(30_000)
+    heard = Heard()
+    heard.listen(context)
+    try:
+        yield Visit(url, context.new_page(), heard)
+    finally:
+        context.close()
