@@ -304,7 +304,10 @@ def test_d1_no_patient_and_no_file_name_is_to_be_found_anywhere(site: Site) -> N
         process.wait_for(*records(200))
         process.wait_for("cpcmon_records_rejected_total" + '{reason="bad_segment",source="results"}', 1.0)
         shown = [process.ask(path)[1] for path in ("/metrics", "/api/v1/status", "/", "/-/ready", "/nope")]
-        shown += [process.ask(path)[1] for path in ("/api/v1/history?model=density", "/api/v1/rejects")]
+        of_a_model = ("/model?name", "/reference?name", "/api/v1/history?model", "/api/v1/reference?model")
+        shown += [process.ask(f"{path}=density")[1] for path in of_a_model]
+        for path in ("rejects", "configuration"):
+            shown += [process.ask(f"/{path}")[1], process.ask(f"/api/v1/{path}")[1]]
         assert process.stop() == 0
     shown.append(process.log)
     assert not any(canary in text for text in shown)

@@ -447,3 +447,31 @@ def test_a_place_where_no_folder_can_be_is_refused_in_a_sentence(tmp_path: Path)
     for place in (tmp_path / "file", tmp_path / "file" / "state"):
         with pytest.raises(StateRefused, match=r"expected a folder, or a place where one can be made, found"):
             State.open(place)
+
+
+def test_a_vector_that_was_dropped_is_overwritten_in_the_database_and_gone_after_the_second_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also with an SQLite that only lets go of what is deleted; in a row of the table, and on pages of their own."""
+    connect = sqlite3.connect
+
+    def careless(*words: Any, **options: Any) -> sqlite3.Connection:
+        connection: sqlite3.Connection = connect(*words, **options)
+        connection.execute("PRAGMA secure_delete = OFF").fetchone()
+        return connection
+
+    monkeypatch.setattr(sqlite3, "connect", careless)
+    path = tmp_path / "state"
+    state = State.open(path)
+    few, many = chunk(1_000_001), chunk(2_000_001, 2000)
+    committed = state.commit(Change(chunks=[few, many]), 1.0)
+    state.back_up()
+    vectors = [one.vectors[-1].tobytes() for one in (few, many)]
+    assert all(vector in (path / "state.db.bak").read_bytes() for vector in vectors)
+    state.commit(Change(chunks=[chunk(0)], dropped=committed.chunks), 2.0)
+    state.back_up()
+    state.back_up()
+    state.close()
+    assert {file.name for file in path.glob("state.db*")} == {"state.db", "state.db.bak", "state.db.bak.1"}
+    for file in path.glob("state.db*"):
+        assert not any(vector in file.read_bytes() for vector in vectors), file.name
