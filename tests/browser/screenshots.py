@@ -80,12 +80,16 @@ def main(words: Sequence[str]) -> int:
 
 
 def _pages_of(browser: Browser, url: str) -> dict[str, str]:
-    """Return the pages of a daemon whose models are not known: those of the one that comes first."""
+    """Return the pages of a daemon whose models are not known: those of the first, and of its window that alerts if one does."""
     with visiting(browser, url) as one:
-        model = one.go("/").locator("main tr[data-model]").first.get_attribute("data-model")
+        page = one.go("/")
+        model = page.locator("main tr[data-model]").first.get_attribute("data-model")
+        alerts = page.locator("#alerts a[href^='/model']")
+        window = alerts.first.get_attribute("href") if alerts.count() else None
     assert model is not None
     others = {name: PAGES[name] for name in ("overview", "rejects", "configuration")}
-    return others | {name: f"/{name}?name={quote(model)}" for name in ("model", "reference")}
+    of_model = {name: f"/{name}?name={quote(model)}" for name in ("model", "reference")}
+    return others | of_model | ({"model": window} if window else {})
 
 
 def _story(stack: ExitStack) -> str:
