@@ -188,10 +188,10 @@ def test_of_many_segments_the_less_urgent_are_a_click_away() -> None:
 
 
 def test_every_estimator_stands_in_a_family_once() -> None:
+    """With words of its own; one that is new is shown all the same, under others."""
     names = [name for family in FAMILIES for name in family.members]
     known = {form.name for member in ESTIMATORS for form in member.forms()} | {"consensus"}
-    assert len(names) == len(known) == 19
-    assert set(names) == known
+    assert sorted(names) == sorted(known)
     assert families_of(["consensus", "newcomer"])[-1].members == ("newcomer",)
 
 
