@@ -11,6 +11,7 @@ from monitor.core.input_health import InputHealth
 from monitor.core.segments import ALL, Segment, name_of
 from monitor.core.totals import WindowTotals
 from monitor.core.window import SlidingWindow
+from monitor.how_far import Rebuilding
 from monitor.state.change import WindowName
 from monitor.state.shard import COMMON, parted, told
 from monitor.state.store import State
@@ -77,7 +78,9 @@ def _fill(state: State, models: Iterable[WatchedModel], dropped: dict[WindowName
     """Fill windows and ids; returns when the last record came to each. Adds to what is dropped, and why."""
     last_arrivals: dict[WindowName, float] = {}
     named = {model.stored_as: model for model in models}
+    rebuilding = Rebuilding(sum(name in named for name, _ in state.window_names()))
     for stored in state.windows(named):
+        rebuilding.done(sum(len(one.chunk.at) for one in stored.chunks))
         name, segment = stored.name
         model = named[name]
         if stored.name not in dropped and _of_other_classes(stored, model):

@@ -12,6 +12,7 @@ from monitor.configuration.config import Every
 from monitor.core.report import ModelReport, SegmentReport
 from monitor.core.window_state import WindowState
 from monitor.evaluation import Evaluator, key_of
+from monitor.how_far import Backlog
 from monitor.progress import Progress
 from monitor.schedule import Schedule, seconds_of_runs
 from monitor.telemetry import Telemetry
@@ -50,6 +51,7 @@ class Work:
         self._last_look = self._last_tick = clock()
         self._restored = False
         """Whether the windows are those of the state: what was rebuilt in part must not be written back."""
+        self._backlog = Backlog()
         self._stop = threading.Event()
         self._ticked = threading.Event()
         self._thread = threading.Thread(target=self._ingest, name="ingest", daemon=True)
@@ -121,7 +123,13 @@ class Work:
                 self._progress.moved("ingestion", began.running)
                 # On this thread: a tick that saw the new time first would find every segment silent since long.
                 self.ingestion.clock_jumped(surprise(before, began).jumped_seconds)
-                self.ingestion.tick(began.now, began.running)
+                tick = self.ingestion.tick(began.now, began.running)
+                self._backlog.look(
+                    began.running,
+                    behind=self.ingestion.catching_up(began.now, began.running),
+                    records=tick.records,
+                    lags=self.ingestion.lags(),
+                )
                 self._telemetry.ticked(self._clock().running - began.running)
                 self._ticked.set()
                 self._stop.wait(self.ingestion.next_poll_seconds())

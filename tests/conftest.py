@@ -10,6 +10,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from monitor.cli import main
+from tests.cli.examples import prepare
+from tests.made_once import made_once
 
 # Seeds are fixed: a red build must be red again on the next machine.
 settings.register_profile(
@@ -27,6 +29,18 @@ def real_sets() -> Path:
     if not (_REAL_SETS / "expected.json").exists():
         pytest.skip("../shared/real_sets is absent: the values of real models are not compared")
     return _REAL_SETS
+
+
+@pytest.fixture(scope="session")
+def calibrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The example with its reference, and what the first commands leave; only to be read, for all workers share it."""
+    return made_once(tmp_path_factory, "example", prepare)
+
+
+@pytest.fixture(scope="module")
+def example_folder(calibrated: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of it, in which every command can be typed."""
+    return Path(shutil.copytree(calibrated, tmp_path_factory.mktemp("typed") / "folder"))
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from monitor.evaluation import key_of
 from monitor.history import History
 from monitor.progress import Progress
 from monitor.remembered import Memory, Remembered, Versions
+from monitor.sources.base import Lag
 from monitor.telemetry import DaemonFacts, Telemetry
 from monitor.work import Work
 from tests.core.test_past import report
@@ -113,6 +114,17 @@ def test_a_first_look_at_the_sources_comes_before_the_first_evaluation(site: Sit
     assert site.published[0].segments[0].records == 400
     assert site.published[0].segments[0].valid
     assert site.work.unevaluated() == []
+
+
+def test_a_backlog_is_told_in_the_log_as_it_is_read(
+    site: Site, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the thread that reads it, before the first evaluation."""
+    caplog.set_level("INFO", "cpcmon")
+    monkeypatch.setattr(site.monitor.ingestion, "catching_up", lambda *_: True)
+    monkeypatch.setattr(site.monitor.ingestion, "lags", lambda: {"results": Lag(2_000_000, 2)})
+    site.work.start()
+    wait_for(lambda: "records taken in, unread at results: 2 files, 2.0 MB" in caplog.text)
 
 
 def test_an_evaluation_that_raises_takes_its_numbers_back_and_is_tried_again(

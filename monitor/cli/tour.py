@@ -4,7 +4,9 @@ import shlex
 from importlib.util import find_spec
 from pathlib import Path
 
+from monitor.errors import UsageError
 from monitor.example_data import CLASSES, write_example
+from monitor.state.folder import no_folder
 
 
 def tour(directory: Path) -> int:
@@ -12,7 +14,10 @@ def tour(directory: Path) -> int:
     # The commands are those of `main`, which imports this file.
     from monitor.cli import main  # noqa: PLC0415
 
-    write_example(directory)
+    try:
+        write_example(directory)
+    except (FileExistsError, NotADirectoryError, PermissionError) as error:
+        raise UsageError(f"--directory {directory}: expected a folder, found {no_folder(directory, error)}") from error
     place = shlex.quote(str(directory))
     plots = find_spec("matplotlib") is not None
     print(

@@ -255,6 +255,10 @@ def _models(options: argparse.Namespace) -> list[ModelOptions]:
     age = None if options.age is None else seconds(options.age, "--age")
     try:
         bounds = Bounds(options.records, age)
+    except ValueError as error:
+        # It speaks of a setting of the daemon.
+        raise UsageError(f"--records, --age: {str(error).removeprefix('window: ')}") from error
+    try:
         segmentation = Segmentation(tuple(tuple(one.split(",")) for one in options.segment_by))
     except ValueError as error:
         raise UsageError(str(error)) from error

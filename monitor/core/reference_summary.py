@@ -15,6 +15,7 @@ BINS = 15
 """Of equal width, for the reliability of a reference and for its calibration error."""
 _FEW_RECORDS = 500
 _FEW_OF_A_CLASS = 10
+_ENOUGH_BY_CHANCE = 10
 _NOTABLE_SHARE = 0.01
 
 
@@ -26,6 +27,7 @@ class Concern(StrEnum):
     TIED_SCORES = "tied_scores"
     ZEROS_UNDER_FLOOR = "zeros_under_floor"
     BELOW_LARGEST_CLASS = "below_largest_class"
+    CLASSES_MIXED_UP = "classes_mixed_up"
     TEMPERATURE_AT_BOUND = "temperature_at_bound"
 
 
@@ -67,9 +69,15 @@ class ReferenceSummary:
         """Number of records."""
         return sum(self.class_records)
 
+    def _is_mixed_up(self, index: int) -> bool:
+        """Tell whether a class is predicted for others rather than for its own, by more than chance would have it."""
+        by_chance = self.class_records[index] * self.class_predicted[index] / self.records
+        return by_chance >= _ENOUGH_BY_CHANCE and self.class_right[index] < by_chance / 2
+
     def warnings(self) -> dict[Concern, str]:
         """Return what people should see, with a sentence for each."""
         largest, right = max(self.class_records), sum(self.class_right)
+        mixed_up = sum(map(self._is_mixed_up, range(len(self.class_records))))
         rare = sum(count < _FEW_OF_A_CLASS for count in self.class_records)
         found = {
             Concern.FEW_RECORDS: (
@@ -102,6 +110,14 @@ class ReferenceSummary:
                 (
                     f"the accuracy {right / self.records:.3f} is below the largest class's share {largest / self.records:.3f}:"
                     " always answering that class would do better (are the classes in the right order?)"
+                ),
+            ),
+            Concern.CLASSES_MIXED_UP: (
+                # Where nearly all are in a wrong order, the concern above says so already.
+                right >= largest and mixed_up > 0,
+                (
+                    f"{mixed_up:,} of {len(self.class_records):,} classes are predicted for their own records less than half as"
+                    " often as by chance: are the classes in the right order?"
                 ),
             ),
             Concern.TEMPERATURE_AT_BOUND: (

@@ -23,7 +23,7 @@ from monitor.demo.feed import TOPIC
 from monitor.errors import CpcmonError, StateInUse, UsageError
 from monitor.example_data import CLASSES, write_example
 from monitor.reference_file import Reference
-from monitor.state.folder import StateFolder
+from monitor.state.folder import StateFolder, no_folder
 
 _LOCK = "demo.lock"
 _OURS = ("# Written by `cpcmon demo`", "# cpcmon run --config.file config.yaml;")
@@ -84,9 +84,16 @@ class Folder:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except (FileExistsError, NotADirectoryError, PermissionError) as error:
-            raise UsageError(f"--directory {self.path}: expected a folder, found: {error.strerror}") from error
+            raise UsageError(
+                f"--directory {self.path}: expected a folder, found {no_folder(self.path, error)}"
+            ) from error
         self._check_ours()
-        lock = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            lock = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except PermissionError as error:
+            raise UsageError(
+                f"--directory {self.path}: expected a folder, found {no_folder(self.path, error)}"
+            ) from error
         try:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

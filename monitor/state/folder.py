@@ -44,6 +44,15 @@ def filesystem_of(path: Path) -> str:
     return found
 
 
+def no_folder(path: Path, error: OSError) -> str:
+    """Return what was found in place of a folder to write to, and what to do."""
+    if isinstance(error, PermissionError):
+        return "that this user may not write there: choose another, or start as the user whose it is"
+    taken = next((one for one in (path, *path.parents) if one.exists() and not one.is_dir()), path)
+    where = "a file" if taken == path else f"that {taken} is a file"
+    return f"{where}: choose another place"
+
+
 class StateFolder:
     """A state folder that this process holds until it closes it."""
 
@@ -62,7 +71,7 @@ class StateFolder:
             path.mkdir(parents=True, exist_ok=True, mode=0o700)
         except (NotADirectoryError, FileExistsError, PermissionError) as error:
             raise StateRefused(
-                f"{path}: expected a folder, or a place where one can be made, found: {error.strerror}"
+                f"{path}: expected a folder, or a place where one can be made, found {no_folder(path, error)}"
             ) from error
         kind = filesystem(path)
         networked = kind in _NETWORK
@@ -71,8 +80,13 @@ class StateFolder:
                 f"{path}: expected a local filesystem, found {kind}: a database there is damaged by the first lost lock;"
                 " choose a folder on a local disk, or insist with storage.allow_network: true (cpcmon watch: --state-allow-network)"
             )
-        path.chmod(0o700)
-        lock = os.open(path / "state.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            path.chmod(0o700)
+            lock = os.open(path / "state.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except PermissionError as error:
+            raise StateRefused(
+                f"{path}: expected a folder that belongs to this user, found {no_folder(path, error)}"
+            ) from error
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

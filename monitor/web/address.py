@@ -68,7 +68,7 @@ def _sentence(address: Address, error: OSError | UnicodeError) -> str:
     if isinstance(error, UnicodeError):
         return f"web: expected {address} to be an address of this machine, found a name that no machine can have"
     if error.errno == errno.EADDRINUSE:
-        return f"web: expected {address} to be free, found it in use"
+        return f"web: expected {address} to be free, found it in use: stop the other program, or choose another with --web.listen-address"
     if error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
         return f"web: expected {address} to be an address of this machine, found that it is not"
     if error.errno in {errno.EACCES, errno.EPERM}:

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from monitor.cli import main
-from monitor.example_data import CLASSES, write_example
+from monitor.example_data import CLASSES
 
 NAMES = ",".join(CLASSES)
 
@@ -24,18 +23,13 @@ class Example:
 
 
 @pytest.fixture(scope="session")
-def example(tmp_path_factory: pytest.TempPathFactory) -> Example:
-    """The example of `cpcmon demo`, calibrated."""
-    folder = tmp_path_factory.mktemp("example")
-    files = write_example(folder)
-    found = Example(
-        validation=files["validation_labelled"],
-        site_a=files["site_a"],
-        site_b=files["site_b"],
-        site_a_labelled=files["site_a_labelled"],
-        site_b_labelled=files["site_b_labelled"],
-        reference=folder / "density.ref",
+def example(calibrated: Path) -> Example:
+    """The example of `cpcmon demo --tour`, calibrated."""
+    return Example(
+        validation=calibrated / "validation_labelled.jsonl",
+        site_a=calibrated / "site_a.jsonl",
+        site_b=calibrated / "site_b.jsonl",
+        site_a_labelled=calibrated / "site_a_labelled.jsonl",
+        site_b_labelled=calibrated / "site_b_labelled.jsonl",
+        reference=calibrated / "density.ref",
     )
-    words = ["calibrate", "--input", found.validation, "--model", "density", "--classes", NAMES]
-    assert main([str(word) for word in [*words, "--output", found.reference]]) == 0
-    return found

@@ -1,5 +1,6 @@
 """`cpcmon calibrate`: the file it writes and the words it prints."""
 
+import itertools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -114,6 +115,28 @@ def test_an_accuracy_below_the_largest_class_is_warned_of() -> None:
     """As when the classes are in the wrong order."""
     probabilities, labels = synthetic(600, 2, seed=1)
     assert Concern.BELOW_LARGEST_CLASS in warned(probabilities[:, ::-1], labels)
+
+
+def test_any_two_classes_that_are_exchanged_in_a_good_model_are_warned_of() -> None:
+    """Though the accuracy stays above the largest class's share; with all in their places nothing is said."""
+    random = np.random.default_rng(1)
+    labels = random.integers(6, size=2000)
+    said = np.where(random.random(2000) < 0.8, labels, random.integers(6, size=2000))
+    probabilities = random.dirichlet(np.ones(6), 2000) * 0.4 + 0.6 * np.eye(6)[said]
+    assert Concern.CLASSES_MIXED_UP not in warned(probabilities, labels)
+    for one, other in itertools.combinations(range(6), 2):
+        order = list(range(6))
+        order[one], order[other] = other, one
+        concerns = warned(probabilities[:, order], labels)
+        assert Concern.CLASSES_MIXED_UP in concerns
+        assert Concern.BELOW_LARGEST_CLASS not in concerns
+
+
+@pytest.mark.parametrize("records", [1, 2, 39])
+def test_few_records_are_not_taken_for_classes_that_are_mixed_up(records: int) -> None:
+    """All of them wrong, but by chance that would not be rare."""
+    probabilities = np.tile([[0.6, 0.4], [0.4, 0.6]], (records, 1))[:records]
+    assert Concern.CLASSES_MIXED_UP not in warned(probabilities, probabilities.argmin(axis=1))
 
 
 def test_warnings_reach_the_screen(cpcmon: Command, tmp_path: Path) -> None:

@@ -9,20 +9,12 @@ import pytest
 
 from monitor.cli import make_parser
 from monitor.cli.parser import actions_of, commands_of, examples_of
-from tests.cli.examples import ended, prepare
+from tests.cli.examples import ended
 from tests.conftest import Ran
 
 PARSER = make_parser()
 COMMANDS = commands_of(PARSER)
 EXAMPLES = [example for one in (PARSER, *COMMANDS.values()) for example in examples_of(one)]
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder in which the examples can be typed."""
-    found = tmp_path_factory.mktemp("help")
-    prepare(found)
-    return found
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -52,10 +44,10 @@ def test_every_option_is_explained_with_its_default(name: str) -> None:
 
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_every_example_of_the_help_runs(
-    example: str, folder: Path, cpcmon: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
+    example: str, example_folder: Path, cpcmon: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The daemon is only asked to check its configuration; the demo, which would go on, is only parsed."""
-    monkeypatch.chdir(folder)
+    monkeypatch.chdir(example_folder)
     program, *words = shlex.split(example)
     assert program == "cpcmon"
     _, unknown = make_parser().parse_known_args(words)
@@ -63,7 +55,7 @@ def test_every_example_of_the_help_runs(
     if (ending := ended(words)) is not None:
         ran = cpcmon(*ending)
         assert ran.code == 0, ran.err
-        assert ran.out or (folder / words[-1]).stat().st_size
+        assert ran.out or (example_folder / words[-1]).stat().st_size
 
 
 def test_without_a_command_the_help_is_printed_with_a_hint(cpcmon: Callable[..., Ran]) -> None:

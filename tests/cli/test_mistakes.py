@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from monitor.state.folder import StateFolder
 from tests.cli.conftest import NAMES, Example
 from tests.conftest import Ran
 
@@ -39,6 +41,16 @@ CONFIG = "storage: {path: state}\nsources: [{name: a, type: directory, path: inb
             "estimate --reference {site_b} --input {site_b}",
             2,
             "starts with 'cpcmon-reference', found one that does not",
+        ),
+        ("demo --directory config.yaml", 2, "--directory config.yaml: expected a folder, found a file: choose another"),
+        ("demo --tour --directory config.yaml", 2, "--directory config.yaml: expected a folder, found a file: choose"),
+        ("demo --directory config.yaml/demo", 2, "expected a folder, found that config.yaml is a file: choose another"),
+        ("watch folder --reference {reference} --state config.yaml", 2, "can be made, found a file: choose another"),
+        ("watch folder --reference {reference} --state s --records 0", 2, "--records, --age: expected 1 to"),
+        (
+            "watch folder --reference {reference} --state s --age 0s",
+            2,
+            "--age: expected a duration",
         ),
     ],
 )
@@ -72,6 +84,46 @@ def test_records_taken_for_a_reference_are_not_quoted(
     ran = cpcmon("estimate", "--reference", tmp_path / "wrong.ref", "--input", example.site_b)
     assert ran.code == 2
     assert "patient" not in ran.err
+
+
+def test_a_state_that_another_process_uses_is_said_with_what_to_do(
+    example: Example, tmp_path: Path, cpcmon: Callable[..., Ran]
+) -> None:
+    """Exit code 3, which a script can tell from a mistake."""
+    held = StateFolder.hold(tmp_path / "state")
+    (tmp_path / "inbox").mkdir()
+    ran = cpcmon("watch", tmp_path / "inbox", "--reference", example.reference, "--state", tmp_path / "state", "--once")
+    held.close()
+    assert ran.code == 3
+    assert ran.err == (
+        f"cpcmon: {tmp_path / 'state'}: expected state that no other cpcmon uses, found it held by process {os.getpid()}:"
+        " stop that one, or give this one a folder of its own\n"
+    )
+
+
+def test_a_port_that_is_taken_is_said_with_what_to_do(example_folder: Path) -> None:
+    """By the daemon, whose default port another one may have; exit code 1."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        words = ["run", "--config.file", "config.yaml", "--web.listen-address", address]
+        ran = subprocess.run(
+            [sys.executable, "-m", "monitor", *words], cwd=example_folder, capture_output=True, text=True, check=False
+        )
+    assert ran.returncode == 1
+    said = f"web: expected {address} to be free, found it in use: stop the other program, or choose another with --web"
+    assert said in ran.stderr.splitlines()[-1]
+    assert "Traceback" not in ran.stderr
+
+
+def test_classes_in_a_wrong_order_are_warned_of(example: Example, tmp_path: Path, cpcmon: Callable[..., Ran]) -> None:
+    """The command of the README, with the names turned round."""
+    few = tmp_path / "few.jsonl"
+    few.write_text("".join(example.validation.read_text().splitlines(keepends=True)[:200]))
+    names = ",".join(reversed(NAMES.split(",")))
+    ran = cpcmon("calibrate", "--input", few, "--model", "m", "--classes", names, "--output", tmp_path / "m.ref")
+    assert ran.code == 0
+    assert "is below the largest class's share" in ran.out + ran.err
+    assert "(are the classes in the right order?)" in ran.out + ran.err
 
 
 def test_ctrl_c_in_the_middle_says_so_and_leaves_nothing(example: Example, tmp_path: Path) -> None:

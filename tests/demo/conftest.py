@@ -9,17 +9,20 @@ import pytest
 from monitor.demo.folder import Folder
 from monitor.reference_file import Reference
 from tests.kafka.conftest import kafka, real_kafka, run_folder, secured_kafka
+from tests.made_once import made_once
 
 __all__ = ["kafka", "prepared", "real_kafka", "reference", "run_folder", "secured_kafka"]
 
 
 @pytest.fixture(scope="session")
 def _made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = Folder(tmp_path_factory.mktemp("made") / "demo")
-    with folder.held():
-        assert folder.known_reference() is None
-        folder.make_reference(lambda _: None)
-    return folder.path
+    def make(place: Path) -> None:
+        folder = Folder(place)
+        with folder.held():
+            assert folder.known_reference() is None
+            folder.make_reference(lambda _: None)
+
+    return made_once(tmp_path_factory, "demo", make)
 
 
 @pytest.fixture(scope="session")

@@ -10,20 +10,12 @@ import pytest
 
 from monitor.cli import make_parser
 from monitor.cli.parser import actions_of, commands_of, described, examples_of
-from tests.cli.examples import ended, prepare
+from tests.cli.examples import ended
 from tests.conftest import Ran
 from tests.docs.pages import ROOT
 
 PAGE = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
 COMMANDS = commands_of(make_parser())
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the files that the examples name."""
-    found = tmp_path_factory.mktemp("page")
-    prepare(found)
-    return found
 
 
 def row(action: Action) -> str:
@@ -70,13 +62,13 @@ def test_the_page_has_no_command_that_is_gone() -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_examples_of_the_page_run(
-    name: str, folder: Path, cpcmon: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
+    name: str, example_folder: Path, cpcmon: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In a folder with the files that they name; those of the help are among them."""
     blocks = re.findall(r"^```sh\n(.*?)^```", section(name), re.MULTILINE | re.DOTALL)
     lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines() if line.startswith("cpcmon ")]
     assert lines
-    monkeypatch.chdir(folder)
+    monkeypatch.chdir(example_folder)
     for line in lines:
         words = ended(shlex.split(line, comments=True)[1:])
         if words is not None and "|" not in words:

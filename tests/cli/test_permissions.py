@@ -1,0 +1,76 @@
+"""Commands in places that belong to somebody else: one sentence, and what to do.
+
+As root without any right over the files of others: where the interpreter is only root's, another user could not start it.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.servers import real_server
+
+CONFIG = "storage: {path: theirs}\nsources: [{name: a, type: directory, path: theirs}]\nmodels: [{name: density}]\n"
+SOMEBODY = 65534
+
+
+@pytest.fixture
+def place(calibrated: Path) -> Iterator[Path]:
+    """A folder of somebody else, that all may look into and nobody else may write to; one file is theirs alone."""
+    if os.geteuid() != 0:
+        pytest.skip("NOT ROOT: files cannot be given to somebody else, and what is said of them is not shown")
+    folder = Path(tempfile.mkdtemp(prefix="cpcmon-permissions-"))
+    try:
+        (folder / "theirs").mkdir()
+        (folder / "inbox").mkdir()
+        (folder / "config.yaml").write_text(CONFIG.replace("path: theirs}]", "path: inbox}]"))
+        shutil.copy(calibrated / "density.ref", folder)
+        shutil.copy(calibrated / "validation.jsonl", folder)
+        for one in (folder, *folder.iterdir()):
+            one.chmod(0o755 if one.is_dir() else 0o644)
+            os.chown(one, SOMEBODY, SOMEBODY)
+        (folder / "validation.jsonl").chmod(0o600)
+        yield folder
+    finally:
+        shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            "demo --directory new",
+            "--directory new: expected a folder, found that this user may not write there: choose",
+        ),
+        ("demo --directory theirs", "--directory theirs: expected a folder, found that this user may not write there"),
+        ("demo --tour --directory theirs", "--directory theirs: expected a folder, found that this user may not write"),
+        ("run --config.file config.yaml --web.listen-address 127.0.0.1:0", "theirs: expected a folder that belongs to"),
+        ("watch inbox --reference density.ref --state new", "can be made, found that this user may not write there"),
+        ("watch inbox --reference density.ref --state theirs", "theirs: expected a folder that belongs to this user"),
+        (
+            "calibrate --input validation.jsonl --model m --output m.ref",
+            "--output m.ref: expected a directory that may",
+        ),
+        ("calibrate --input validation.jsonl --model m --output /tmp/m.ref", "expected a readable file, found Perm"),
+        ("rules --config.file config.yaml --output theirs/r.yml", "expected a directory that may be written to, found"),
+    ],
+)
+def test_a_place_of_somebody_else_is_said_in_a_sentence(words: str, said: str, place: Path) -> None:
+    """Not as a number of an error, nor as a mistake in cpcmon; nothing is written."""
+    before = sorted(place.rglob("*"))
+    rights = ["--bounding-set", "-all", "--inh-caps", "-all", "--ambient-caps", "-all"]
+    ran = subprocess.run(
+        [real_server("setpriv"), *rights, sys.executable, "-m", "monitor", *words.split()],
+        cwd=place, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 2, ran.stderr
+    assert said in ran.stderr.splitlines()[-1]
+    assert "Errno" not in ran.stderr
+    assert "mistake in cpcmon" not in ran.stderr
+    assert sorted(place.rglob("*")) == before

@@ -1,0 +1,114 @@
+"""Blocks that are to be typed: those that need only a daemon are typed here, for the others a table says where."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.docs.markdown import PAGES, Page
+from tests.prometheus.running import free_port, running
+from tests.servers import real_server
+
+HERE = "tests/docs/test_typed_blocks.py"
+_CLUSTER = "not run: it needs a cluster or a registry; tests/kubernetes checks what it would send there"
+_CHECKED = "not run: it would change this machine; its files are checked by "
+
+# page -> how a block of it begins -> by whom it is run; blocks that begin alike stand for each other.
+RUN_BY = {
+    "README.md": {"": "tests/test_readme.py"},
+    "docs/api.md": {"curl": HERE},
+    "docs/commands.md": {"": "tests/docs/test_commands_page.py"},
+    "docs/configuration.md": {"cpcmon check-config": HERE},
+    "docs/deployment.md": {"": "tests/systemd/test_deployment_page.py"},
+    "docs/directory.md": {"cp result.jsonl": "tests/sources/test_directory_page.py"},
+    "docs/grafana.md": {
+        "sed": "tests/grafana/test_grafana_page.py",
+        "install": _CHECKED + "tests/grafana/test_grafana_page.py",
+        ".venv/bin/python -m deploy.grafana.dashboard": HERE,
+    },
+    "docs/kafka.md": {"$ kafka-acls": "not run: rights are given by the broker's own program"},
+    "docs/kubernetes.md": {"podman": "tests/kubernetes/test_image.py", "": _CLUSTER},
+    "docs/prometheus.md": {"cp deploy": HERE, "cpcmon rules": HERE},
+    "docs/realised.md": {"python3 add_audit.py": "tests/web/test_api_page.py"},
+    "docs/status.md": {"curl": HERE},
+    "docs/troubleshooting.md": {"$ cpcmon check-config": HERE},
+}
+
+
+def blocks(page: Page) -> list[str]:
+    """Return the blocks of a page that are to be typed, at the margin."""
+    return [re.sub(r"^ +", "", block, flags=re.MULTILINE) for block in page.blocks("sh", "bash", "console")]
+
+
+def by(page: str, block: str) -> str | None:
+    """Return who runs a block; the longest beginning counts."""
+    fitting = [begins for begins in RUN_BY.get(page, {}) if block.startswith(begins)]
+    return RUN_BY[page][max(fitting, key=len)] if fitting else None
+
+
+OURS = [(name, block) for name, page in PAGES.items() for block in blocks(page) if by(name, block) == HERE]
+
+
+def test_every_block_is_run_or_it_is_said_why_not() -> None:
+    """A new block needs a line in the table above, and a test that it names."""
+    unrun = [(name, block) for name, page in PAGES.items() for block in blocks(page) if by(name, block) is None]
+    assert unrun == []
+
+
+def test_the_table_names_only_what_is_there() -> None:
+    """Pages that have blocks which begin so, and files of tests."""
+    for name, rows in RUN_BY.items():
+        for begins, who in rows.items():
+            assert any(block.startswith(begins) for block in blocks(PAGES[name])), (name, begins)
+            (test,) = re.findall(r"tests/[\w/.]+", who) or [HERE]
+            assert (ROOT / test).exists(), test
+
+
+@pytest.fixture(scope="module")
+def daemon(example_folder: Path) -> Iterator[str]:
+    """A daemon that has read the example; gives its address, in whose place pages have the one that is usual."""
+    address = f"127.0.0.1:{free_port()}"
+    line = json.dumps({"model": "density", "from": "2026-11-01T00:00:00Z", "to": "2026-11-08T00:00:00Z"})
+    (example_folder / "realised.jsonl").write_text(line + "\n")
+    words = (sys.executable, "-m", "monitor", "run", "--config.file", "config.yaml", "--web.listen-address", address)
+    with running(f"http://{address}/-/ready", example_folder / "daemon.log", *words):
+        yield address
+
+
+@pytest.mark.parametrize(("page", "block"), OURS, ids=[f"{page}: {block.splitlines()[0]}" for page, block in OURS])
+def test_a_block_that_is_typed_works(page: str, block: str, daemon: str, example_folder: Path, tmp_path: Path) -> None:
+    """In a folder with the example, beside a daemon; only places and the port are others than on the page."""
+    for program in ("curl", "promtool"):
+        if program in block:
+            real_server(program)
+    text = re.sub(r"^\$ ", "", block, flags=re.MULTILINE)
+    shutil.copytree(ROOT / "deploy", tmp_path / "deploy", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "deploy" / "prometheus" / "prometheus.yml", tmp_path)
+    for name in ("config.yaml", "density.ref"):
+        shutil.copy(example_folder / name, tmp_path)
+    (tmp_path / "inbox").mkdir()
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "cpcmon").write_text(f'#!/bin/sh\nexec {sys.executable} -m monitor "$@"\n')
+    (tmp_path / "bin" / "cpcmon").chmod(0o755)
+    for shown, here in (
+        ("127.0.0.1:9877", daemon),
+        ("curl -s ", "curl -sf "),  # so that a refusal is seen here
+        ("/etc/prometheus", str(tmp_path)),
+        ("/etc/cpcmon", str(tmp_path)),
+        (".venv/bin/python", sys.executable),
+    ):
+        text = text.replace(shown, here)
+    changed = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "PYTHONPATH": f"{ROOT}"}
+    ran = subprocess.run(
+        ["sh", "-ec", text], cwd=tmp_path, env=os.environ | changed, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, f"{page}\n{text}\n{ran.stdout}\n{ran.stderr}"
+    if "/api/v1/" in block:
+        assert "density" in ran.stdout
