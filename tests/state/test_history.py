@@ -1,5 +1,6 @@
 """History on disk: as many rows as places, older databases, damage, a full disk."""
 
+import shutil
 import sqlite3
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from monitor.core.history import Series, Span
 from monitor.core.past import CAPACITY
 from monitor.history import History
 from monitor.state.change import Change
+from monitor.state.checksum import checksum
 from monitor.state.database import BACKUPS, NAME, open_database
 from monitor.state.schema import STEPS
 from monitor.state.store import State
@@ -182,6 +184,20 @@ def test_a_backup_of_version_1_is_taken_and_migrated(tmp_path: Path) -> None:
     write(state, history)
     state.close()
     assert points(restored(tmp_path)) == [0.5]
+
+
+def test_a_damaged_database_of_version_1_goes_back_to_its_backup(tmp_path: Path) -> None:
+    """A copy of the damage must not push the good copies out before anybody has looked at it."""
+    old_state(tmp_path)
+    name = '["records_total"]'
+    spoil(tmp_path, "INSERT INTO counters VALUES (?, ?, 7)", name, checksum(b"7", name))
+    for backup in BACKUPS:
+        shutil.copyfile(tmp_path / NAME, tmp_path / backup)
+    spoil(tmp_path, "UPDATE counters SET value = 8")
+    state = State.open(tmp_path)
+    assert state.recovered == "backup"
+    assert state.counters() == {("records_total",): 7}
+    state.close()
 
 
 DAMAGE = {
