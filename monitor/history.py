@@ -55,8 +55,14 @@ class History:
             for name in gone:
                 del self._models[name]
             self._forget_unwritten()
-            if gone or self._strangers or self._only is not None:
-                self._only, self._strangers = names, False
+            if self._only is not None:
+                # What was to be deleted still is, though a model of that name is back. The same object where it is the
+                # same set: a transaction that is under way does it.
+                only = self._only & names
+                self._only = self._only if only == self._only else only
+            elif gone or self._strangers:
+                self._only = names
+            self._strangers = False
 
     def note(self, report: ModelReport, at: float) -> None:
         """Keep what was said of a model at a time; also that nothing could be said any more."""

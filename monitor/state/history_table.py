@@ -78,7 +78,7 @@ def write_history(connection: sqlite3.Connection, change: HistoryChange) -> None
 
 
 def read_history(connection: sqlite3.Connection) -> Iterator[HistoryRow | None]:
-    """Yield all rows, model by model in the order they were written; None for each that cannot be understood."""
+    """Yield all rows in the order they were written; None for each that cannot be understood."""
     reader = _Reader()
     for row in connection.execute(f"SELECT {_COLUMNS} FROM history ORDER BY rowid"):  # noqa: S608 - our own
         try:
@@ -105,8 +105,8 @@ class _Reader:
     """Reads rows, and shares the names of those that have the same."""
 
     def __init__(self) -> None:
-        self._packed = b""
-        self._names: tuple[str, ...] = ()
+        self._last: dict[str, tuple[bytes, tuple[str, ...]]] = {}
+        """By model, since they are written in turns: the names as they were packed, and as they are."""
 
     def read(self, model: bytes, span: bytes, slot: int, at: float, crc: int, packed: bytes) -> HistoryRow:
         name, which = model.decode(), Span(span.decode())
@@ -116,7 +116,7 @@ class _Reader:
         if content.number % CAPACITY[which] != slot:
             raise ValueError("the row is not in its place")
         rows = POINT_ROWS if which is Span.RECENT else STRETCH_ROWS
-        names = self._shared(content.names)
+        names = self._shared(name, content.names)
         numbers = np.frombuffer(content.numbers, "<f4").reshape(rows, len(names)).astype(np.float32)
         meaning = np.array([STATES.index(WindowState(state)) for state in content.meaning], dtype=np.uint8)
         states = meaning[np.frombuffer(content.states, np.uint8)]
@@ -126,7 +126,9 @@ class _Reader:
         frame = Frame(at, content.through, names, states, numbers, records)
         return HistoryRow(name, (which, content.number), frame)
 
-    def _shared(self, packed: bytes) -> tuple[str, ...]:
-        if packed != self._packed:
-            self._names, self._packed = msgspec.msgpack.decode(packed, type=tuple[str, ...]), packed
-        return self._names
+    def _shared(self, model: str, packed: bytes) -> tuple[str, ...]:
+        before, names = self._last.get(model, (None, ()))
+        if packed != before:
+            names = msgspec.msgpack.decode(packed, type=tuple[str, ...])
+            self._last[model] = packed, names
+        return names

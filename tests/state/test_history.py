@@ -2,6 +2,7 @@
 
 import shutil
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -133,6 +134,49 @@ def test_a_model_that_left_while_cpcmon_was_off_loses_its_rows_too(tmp_path: Pat
     write(state, again)
     state.close()
     assert rows(tmp_path) == 0
+
+
+def test_a_model_that_comes_back_before_its_rows_could_be_deleted_begins_anew(tmp_path: Path) -> None:
+    """As where the disk is full over two reloads: the old rows have higher numbers, and would stand for the newest."""
+    state, history = State.open(tmp_path), History()
+    for number in range(400):
+        history.note(report(0.5), START + number)
+    write(state, history)
+    history.configured(["other"])
+    history.configured(["density", "other"])
+    history.note(report(0.25), START + 1_000.0)
+    write(state, history)
+    state.close()
+    assert points(restored(tmp_path)) == [0.25]
+
+
+def test_a_commit_that_is_under_way_while_a_model_comes_back_costs_it_nothing(tmp_path: Path) -> None:
+    state, history = State.open(tmp_path), History()
+    history.note(report(0.5), START)
+    write(state, history)
+    history.configured(["other"])
+    # The new work evaluates before the configuration is known to hold.
+    history.note(report(0.25), START + 1.0)
+    under_way = history.unwritten()
+    history.configured(["density", "other"])
+    state.commit(Change(history=under_way), START)
+    history.written(under_way)
+    write(state, history)
+    state.close()
+    assert points(restored(tmp_path)) == [0.25]
+
+
+def test_a_start_shares_the_names_of_segments_though_models_were_written_in_turns(tmp_path: Path) -> None:
+    """Else two models with two thousand segments each would take hundreds of megabytes after a start."""
+    state, history = State.open(tmp_path), History()
+    for number in range(5):
+        history.note(report(0.5, 0.5), START + number)
+        history.note(replace(report(0.5, 0.5, 0.5), model="other"), START + number)
+        write(state, history)
+    found = [row for row in state.history() if row is not None]
+    state.close()
+    assert len(found) == 10
+    assert len({id(row.frame.names) for row in found}) == 2
 
 
 def old_state(folder: Path) -> None:
