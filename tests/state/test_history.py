@@ -166,6 +166,21 @@ def test_a_commit_that_is_under_way_while_a_model_comes_back_costs_it_nothing(tm
     assert points(restored(tmp_path)) == [0.25]
 
 
+def test_many_models_are_written_as_fast_as_they_are_evaluated(tmp_path: Path) -> None:
+    """Two hundred models, one transaction for each time that all are evaluated, and then a kill."""
+    state, history = State.open(tmp_path), History()
+    models = [f"model-{number}" for number in range(200)]
+    for turn in range(20):
+        for model in models:
+            history.note(replace(report(0.5), model=model), START + turn)
+        change_now = history.unwritten()
+        state.commit(Change(history=change_now), START)
+        history.written(change_now)
+    state.close()
+    again = restored(tmp_path)
+    assert all(len(points(again, model=model)) >= 15 for model in models)
+
+
 def test_a_start_shares_the_names_of_segments_though_models_were_written_in_turns(tmp_path: Path) -> None:
     """Else two models with two thousand segments each would take hundreds of megabytes after a start."""
     state, history = State.open(tmp_path), History()
