@@ -7,6 +7,7 @@ import sqlite3
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from sys import intern
 
 import msgspec
 import numpy as np
@@ -129,6 +130,6 @@ class _Reader:
     def _shared(self, model: str, packed: bytes) -> tuple[str, ...]:
         before, names = self._last.get(model, (None, ()))
         if packed != before:
-            names = msgspec.msgpack.decode(packed, type=tuple[str, ...])
+            names = tuple(map(intern, msgspec.msgpack.decode(packed, type=tuple[str, ...])))
             self._last[model] = packed, names
         return names

@@ -111,6 +111,17 @@ def test_the_names_of_segments_that_come_and_go_stay_with_their_points(tmp_path:
     assert points(again, segment="site=B") == [0.125]
 
 
+def test_a_start_holds_each_name_once_however_often_segments_come_and_go(tmp_path: Path) -> None:
+    state, history = State.open(tmp_path), History()
+    for number in range(4):
+        history.note(report(0.5, 0.25, *[0.125] * (number % 2)), START + number)
+    write(state, history)
+    found = [row for row in state.history() if row is not None]
+    state.close()
+    assert len({row.frame.names for row in found}) == 2
+    assert len({id(row.frame.names[1]) for row in found}) == 1
+
+
 def test_a_model_that_is_no_longer_configured_loses_its_rows(tmp_path: Path) -> None:
     state, history = State.open(tmp_path), History()
     for _ in range(3):
