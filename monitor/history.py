@@ -3,6 +3,7 @@
 import logging
 import threading
 from collections.abc import Iterable
+from itertools import islice
 
 from monitor.core.history import Series, Span
 from monitor.core.past import Past, Place
@@ -11,8 +12,9 @@ from monitor.state.history_table import HistoryChange, HistoryRow
 
 log = logging.getLogger("cpcmon")
 
-_ROWS_AT_ONCE = 64
-"""In one transaction: after hours on a full disk there are hundreds, and records want to be taken in too."""
+_ROWS_AT_ONCE, _PARTS = 64, 4
+"""In one transaction so many, or such a part of all if that is more: after hours on a full disk there are hundreds, and
+records want to be taken in too; but many models, evaluated often, must not get ahead of what is written."""
 
 
 class History:
@@ -55,8 +57,14 @@ class History:
             for name in gone:
                 del self._models[name]
             self._forget_unwritten()
-            if gone or self._strangers or self._only is not None:
-                self._only, self._strangers = names, False
+            if self._only is not None:
+                # What was to be deleted still is, though a model of that name is back. The same object where it is the
+                # same set: a transaction that is under way does it.
+                only = self._only & names
+                self._only = self._only if only == self._only else only
+            elif gone or self._strangers:
+                self._only = names
+            self._strangers = False
 
     def note(self, report: ModelReport, at: float) -> None:
         """Keep what was said of a model at a time; also that nothing could be said any more."""
@@ -75,7 +83,8 @@ class History:
         """Return what the next transaction should write."""
         with self._lock:
             rows = []
-            for model, place in list(self._unwritten)[:_ROWS_AT_ONCE]:
+            most = max(_ROWS_AT_ONCE, len(self._unwritten) // _PARTS)
+            for model, place in islice(self._unwritten, most):
                 frame = self._models[model].frame(place)
                 if frame is not None:
                     rows.append(HistoryRow(model, place, frame))

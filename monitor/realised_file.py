@@ -24,6 +24,8 @@ _LATEST = 253_402_300_799.0
 """The end of the year 9999: what comes after cannot be written as a date."""
 _MOST_RECORDS = 10**15
 _MOST_FILES = 100
+_PATIENCE_SECONDS = 1.0
+"""How long one reader waits for another. A share that went away may hold up whoever opens a file on it for ever."""
 
 
 class _Line(msgspec.Struct):
@@ -48,36 +50,45 @@ class Told:
 class RealisedFile:
     """One file, read again only when it has changed. May be asked on several threads at once."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, lock: "threading.Lock | None" = None) -> None:
         self._path = path
-        self._lock = threading.Lock()
+        self._lock = lock or threading.Lock()
         self._seen: tuple[int, ...] | None = None
-        self._told = Told()
+        self._told: Told | None = None
 
     def read(self) -> Told:
         """Return what the file says now. One that is not there says nothing, and may come later."""
-        with self._lock:
-            try:
-                self._look()
-            except FileNotFoundError:
-                self._seen, self._told = None, Told()
-            except (OSError, ValueError) as error:
-                why = getattr(error, "strerror", None) or "a path that cannot be read"
-                self._seen, self._told = None, Told(remark=f"realised: expected a file, found {why}")
-            return self._told
+        if not self._lock.acquire(timeout=_PATIENCE_SECONDS):
+            return self._told or Told(remark="realised: expected a file, found one that takes long to open")
+        try:
+            return self._read()
+        finally:
+            self._lock.release()
 
-    def _look(self) -> None:
+    def _read(self) -> Told:
+        try:
+            self._told = self._look()
+        except FileNotFoundError:
+            self._seen, self._told = None, Told()
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or "a path that cannot be read"
+            self._seen, self._told = None, Told(remark=f"realised: expected a file, found {why}")
+        return self._told
+
+    def _look(self) -> Told:
         # Opened at every look, so that a right to read that was taken away is noticed, and so is what is no file.
         with open_file(self._path) as file:
             found = os.fstat(file.fileno())
             seen = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
-            if seen == self._seen:
-                return
+            if seen == self._seen and self._told is not None:
+                return self._told
             start = max(0, found.st_size - MOST_BYTES)
             file.seek(start)
             raw = file.read(MOST_BYTES)
         # Before it is read it was of this size: what is written meanwhile makes another one, and is read at the next look.
-        self._seen, self._told = seen, _told(raw, is_whole=start == 0)
+        told = _told(raw, is_whole=start == 0)
+        self._seen = seen
+        return told
 
 
 class RealisedFiles:
@@ -86,6 +97,8 @@ class RealisedFiles:
     def __init__(self) -> None:
         self._files: dict[Path, RealisedFile] = {}
         self._lock = threading.Lock()
+        self._reading = threading.Lock()
+        """One for all: files that lie on the same share must not take a thread each."""
 
     def read(self, path: Path | None) -> Told:
         """Return what a file says now; nothing without a path."""
@@ -95,7 +108,7 @@ class RealisedFiles:
             if path not in self._files and len(self._files) >= _MOST_FILES:
                 # Left over from configurations of before: those that are still asked for are read again.
                 self._files.clear()
-            file = self._files.setdefault(path, RealisedFile(path))
+            file = self._files.setdefault(path, RealisedFile(path, self._reading))
         return file.read()
 
 

@@ -6,12 +6,14 @@ import subprocess
 import threading
 import time
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor import realised_file
+from monitor.configuration.plain_file import open_file
 from monitor.core.realised import Realised
 from monitor.realised_file import LONGEST_SEGMENT, MOST_BYTES, MOST_KEPT, RealisedFile, RealisedFiles, Told
 
@@ -214,3 +216,31 @@ def test_files_of_configurations_before_are_let_go(tmp_path: Path) -> None:
         assert [one.right for one in files.read(path).accuracies] == [number]
     assert len(files._files) <= 100  # noqa: SLF001
     assert files.read(None) == Told()
+
+
+def test_a_disk_that_hangs_holds_up_one_reader_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a share that went away would take every thread that answers, the metrics page's among them."""
+    answers = threading.Event()
+    hanging, well = tmp_path / "hanging.jsonl", tmp_path / "well.jsonl"
+    well.write_text(line())
+    hanging.write_text(line())
+    files = RealisedFiles()
+    assert len(files.read(well).accuracies) == 1
+
+    def opened(path: Path) -> BinaryIO:
+        assert answers.wait(60.0)
+        return open_file(path)
+
+    monkeypatch.setattr(realised_file, "open_file", opened)
+    readers = [threading.Thread(target=files.read, args=(hanging,), daemon=True) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    told = [files.read(path) for path in (hanging, well)]
+    hung = [reader.is_alive() for reader in readers]
+    answers.set()
+    for reader in readers:
+        reader.join(60.0)
+    assert hung.count(True) == 1
+    assert told[0] == Told(remark="realised: expected a file, found one that takes long to open")
+    assert len(told[1].accuracies) == 1, "what was read before is still told"
+    assert len(files.read(hanging).accuracies) == 1

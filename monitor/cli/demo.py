@@ -108,7 +108,10 @@ def _address(wanted: str | None) -> str:
 @contextlib.contextmanager
 def _interruptible() -> Iterator[None]:
     """Let the first signal that asks for an end interrupt what is done, and no other disturb the end."""
-    asking = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    asking = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        # Where it is ignored, as under nohup, somebody wants the demo to outlive the terminal.
+        asking.append(signal.SIGHUP)
 
     def interrupt(*_: object) -> None:
         for number in asking:

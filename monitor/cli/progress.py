@@ -21,7 +21,7 @@ def progress_bar(what: str) -> Iterator[Progress]:
     def show(share: float) -> None:
         nonlocal shown
         passed = time.monotonic() - started
-        if passed < _PATIENCE_SECONDS or not sys.stderr.isatty():
+        if passed < _PATIENCE_SECONDS or sys.stderr is None or not sys.stderr.isatty():
             return
         shown = True
         done = round(_WIDTH * share)

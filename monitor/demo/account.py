@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from http.client import HTTPException
 from typing import Any
 from urllib.request import ProxyHandler, build_opener
 
@@ -23,7 +24,7 @@ def read_segments(url: str) -> Segments | None:
         # Straight to our own daemon, whatever proxy this machine has for the world outside.
         with build_opener(ProxyHandler({})).open(f"{url}api/v1/status", timeout=_TIMEOUT_SECONDS) as answer:
             document = json.load(answer)
-    except (OSError, ValueError):
+    except (OSError, ValueError, HTTPException):
         return None
     return {one["segment"]: one for model in document["models"] if model["model"] == MODEL for one in model["segments"]}
 

@@ -26,8 +26,14 @@ from monitor.reference_file import Reference
 from monitor.state.folder import StateFolder, no_folder
 
 _LOCK = "demo.lock"
-_OURS = ("# Written by `cpcmon demo`", "# cpcmon run --config.file config.yaml;")
-"""How configurations of demos begin; the second one is of before there was a story."""
+_OURS = (
+    "# Written by `cpcmon demo`",
+    "# cpcmon run --config.file tour.yaml;",
+    "# cpcmon run --config.file config.yaml;",
+)
+"""How configurations of demos begin; the last one is of before there was a story."""
+_EXAMPLE = ("density.ref", "validation*.jsonl", "site_[ab]*.jsonl", "inbox/results.jsonl")
+"""Files of the example, which a tour leaves too, beside its configuration."""
 
 WINDOW = 1000
 MINIMUM = 200
@@ -111,9 +117,11 @@ class Folder:
         if (self.path / _LOCK).exists():
             return
         taken = [path for path in (self.arriving, self.state, self.realised, self.log) if path.exists()]
-        with suppress(FileNotFoundError):
-            if not self.config.read_text(encoding="utf-8", errors="replace").startswith(_OURS):
-                taken.append(self.config)
+        configs = [path for path in (self.config, self.path / "tour.yaml") if path.exists()]
+        ours = [path for path in configs if path.read_text(encoding="utf-8", errors="replace").startswith(_OURS)]
+        taken += [path for path in configs if path not in ours]
+        if not ours:
+            taken += [path for pattern in _EXAMPLE for path in sorted(self.path.glob(pattern))]
         if taken:
             raise UsageError(
                 f"--directory {self.path}: expected an empty folder, or one of a demo,"

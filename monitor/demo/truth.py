@@ -36,7 +36,8 @@ class Truth:
     def write(self, path: Path, at: float) -> None:
         """Add how every window does to the file, as a whole, and leave out what is older than half an hour."""
         self._told.extend(one for segment in self._right if (one := self.now(segment, at)) is not None)
-        while self._told and self._told[0].at < at - KEPT_SECONDS:
+        # What is dated later than now was written before the clock was set back.
+        while self._told and not at - KEPT_SECONDS <= self._told[0].at <= at:
             self._told.popleft()
         temporary = path.with_name(f".{path.name}.tmp")
         with temporary.open("w", encoding="utf-8") as file:

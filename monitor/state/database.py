@@ -66,9 +66,9 @@ def open_database(
 ) -> Opened:
     """Open the database of a state folder.
 
-    `verify` may raise ValueError for content that cannot be trusted. Raises StateRefused when the file was made by a
-    newer cpcmon, and StateLost when the disk does not do what SQLite asks of it, or when something is wrong that may
-    not be mended.
+    `verify` may raise ValueError for content that cannot be trusted; it is asked about older tables, too. Raises
+    StateRefused when the file was made by a newer cpcmon, and StateLost when the disk does not do what SQLite asks of it,
+    or when something is wrong that may not be mended.
     """
     path = folder / NAME
     events: list[str] = []
@@ -169,6 +169,8 @@ def _open(
         _configure(connection, path, networked=networked)
         _check(connection, path, steps)
         if version_of(connection) < len(steps):
+            # First: a copy of what is damaged would push a good backup out.
+            verify(connection)
             back_up(connection, path.parent)
             migrate(connection, steps)
         verify(connection)

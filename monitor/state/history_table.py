@@ -7,6 +7,7 @@ import sqlite3
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from sys import intern
 
 import msgspec
 import numpy as np
@@ -16,9 +17,12 @@ from monitor.core.history import Span
 from monitor.core.past import CAPACITY, Place
 from monitor.core.window_state import WindowState
 from monitor.state.checksum import checksum
+from monitor.state.schema import version_of
 
 _COLUMNS = "CAST(model AS BLOB), CAST(span AS BLOB), slot, at, crc, content"
 _QUICK = 1
+_SINCE_VERSION = 2
+"""Of the tables; before it there was no history."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,8 @@ class _Content(msgspec.Struct, array_like=True):
 
 def check_history(connection: sqlite3.Connection) -> None:
     """Raise where the table itself cannot be read: it could not be written to either."""
+    if version_of(connection) < _SINCE_VERSION:
+        return
     connection.execute("SELECT model, span, slot, at, crc, content FROM history LIMIT 0").fetchall()
 
 
@@ -73,7 +79,7 @@ def write_history(connection: sqlite3.Connection, change: HistoryChange) -> None
 
 
 def read_history(connection: sqlite3.Connection) -> Iterator[HistoryRow | None]:
-    """Yield all rows, model by model in the order they were written; None for each that cannot be understood."""
+    """Yield all rows in the order they were written; None for each that cannot be understood."""
     reader = _Reader()
     for row in connection.execute(f"SELECT {_COLUMNS} FROM history ORDER BY rowid"):  # noqa: S608 - our own
         try:
@@ -100,8 +106,8 @@ class _Reader:
     """Reads rows, and shares the names of those that have the same."""
 
     def __init__(self) -> None:
-        self._packed = b""
-        self._names: tuple[str, ...] = ()
+        self._last: dict[str, tuple[bytes, tuple[str, ...]]] = {}
+        """By model, since they are written in turns: the names as they were packed, and as they are."""
 
     def read(self, model: bytes, span: bytes, slot: int, at: float, crc: int, packed: bytes) -> HistoryRow:
         name, which = model.decode(), Span(span.decode())
@@ -111,7 +117,7 @@ class _Reader:
         if content.number % CAPACITY[which] != slot:
             raise ValueError("the row is not in its place")
         rows = POINT_ROWS if which is Span.RECENT else STRETCH_ROWS
-        names = self._shared(content.names)
+        names = self._shared(name, content.names)
         numbers = np.frombuffer(content.numbers, "<f4").reshape(rows, len(names)).astype(np.float32)
         meaning = np.array([STATES.index(WindowState(state)) for state in content.meaning], dtype=np.uint8)
         states = meaning[np.frombuffer(content.states, np.uint8)]
@@ -121,7 +127,9 @@ class _Reader:
         frame = Frame(at, content.through, names, states, numbers, records)
         return HistoryRow(name, (which, content.number), frame)
 
-    def _shared(self, packed: bytes) -> tuple[str, ...]:
-        if packed != self._packed:
-            self._names, self._packed = msgspec.msgpack.decode(packed, type=tuple[str, ...]), packed
-        return self._names
+    def _shared(self, model: str, packed: bytes) -> tuple[str, ...]:
+        before, names = self._last.get(model, (None, ()))
+        if packed != before:
+            names = tuple(map(intern, msgspec.msgpack.decode(packed, type=tuple[str, ...])))
+            self._last[model] = packed, names
+        return names

@@ -97,8 +97,10 @@ class State:
 
     def backup_age(self, now: float) -> float:
         """Return how many seconds old the newest backup is; infinite when there is none."""
-        backup = self.path / BACKUPS[0]
-        return now - backup.stat().st_mtime if backup.exists() else float("inf")
+        try:
+            return now - (self.path / BACKUPS[0]).stat().st_mtime
+        except FileNotFoundError:
+            return float("inf")
 
     def back_up(self) -> None:
         """Write a copy beside the database; raises StatePaused when there is no room for it."""

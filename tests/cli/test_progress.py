@@ -114,3 +114,13 @@ def test_every_long_command_says_on_a_terminal_what_it_does_and_leaves_nothing_t
     assert [part for part in said.split(" … ") if part not in shown.decode()] == []
     assert b"\r\033[K" in shown
     assert b"\033" not in printed
+
+
+def test_long_work_goes_on_where_nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`cpcmon calibrate … 2>&-`: Python then has no stderr at all."""
+    monkeypatch.setattr(progress, "_PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(sys, "stderr", None)
+    with progress.progress_bar("replaying") as show:
+        show(0.5)
+    with progress.working("reading"):
+        pass

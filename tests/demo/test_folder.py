@@ -7,6 +7,7 @@ import pytest
 from monitor.configuration.reading import read_config
 from monitor.demo.folder import Folder
 from monitor.errors import StateInUse, UsageError
+from monitor.example_data import write_example
 from monitor.state.folder import StateFolder
 
 
@@ -19,6 +20,24 @@ def test_a_folder_of_somebody_else_is_refused_and_left_as_it_is(tmp_path: Path, 
         pass
     assert [path.name for path in tmp_path.iterdir()] == [name]
     assert theirs.read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", ["density.ref", "validation.jsonl", "validation_labelled.jsonl", "tour.yaml"])
+def test_files_that_the_example_would_overwrite_are_refused_too(tmp_path: Path, name: str) -> None:
+    """The help makes a `density.ref` where one stands, and a validation set may well be called so."""
+    theirs = tmp_path / name
+    theirs.write_text("mine")
+    with pytest.raises(UsageError, match=f"found {name} of somebody else"), Folder(tmp_path).held():
+        pass
+    assert theirs.read_text() == "mine"
+
+
+def test_the_folder_of_a_tour_is_taken_over(tmp_path: Path) -> None:
+    """It holds the same example."""
+    write_example(tmp_path)
+    (tmp_path / "density.ref").write_text("made by the tour")
+    with Folder(tmp_path).held():
+        pass
 
 
 def test_what_a_run_left_is_removed_and_what_is_good_for_the_next_one_is_kept(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from monitor.cli.demo import _interruptible
 from monitor.demo.story import REPLACED, SEGMENTS, SHIFTED
 from tests.demo.process import LIMIT, demo, gone, waited
 
@@ -97,6 +98,19 @@ def test_told_to_stop_it_stops_in_order(prepared: Callable[[], Path], number: si
         assert running.process.wait(LIMIT) == 0
         assert gone(daemon)
     assert "cpcmon has stopped" in (running.folder / "cpcmon.log").read_text()
+
+
+def test_a_terminal_that_is_closed_does_not_end_it_where_that_was_asked_for() -> None:
+    """`nohup cpcmon demo` goes on."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with _interruptible():
+            signal.raise_signal(signal.SIGHUP)
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    except KeyboardInterrupt:
+        pytest.fail("it was interrupted")
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_nobody_reads_what_it_says_any_more(prepared: Callable[[], Path]) -> None:

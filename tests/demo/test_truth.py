@@ -37,3 +37,14 @@ def test_the_file_is_bounded_and_whole(tmp_path: Path) -> None:
     assert min(line["at"] for line in lines) == 1000.0 + 10.0 * 499 - KEPT_SECONDS
     assert [path.name for path in tmp_path.iterdir()] == ["realised.jsonl"]
     assert len(SCANNERS) == 6
+
+
+def test_the_file_is_bounded_after_the_clock_was_set_back(tmp_path: Path) -> None:
+    """By a day: what it dated tomorrow does not keep everything after it until then."""
+    file, truth = tmp_path / "realised.jsonl", Truth(window=100, minimum=5)
+    truth.note(Exams(1).next(600, 0.0))
+    truth.write(file, 186_400.0)
+    for number in range(5):
+        truth.write(file, 100_000.0 + number * KEPT_SECONDS)
+    times = {json.loads(line)["at"] for line in file.read_text().splitlines()}
+    assert times == {100_000.0 + number * KEPT_SECONDS for number in (3, 4)}

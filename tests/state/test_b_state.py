@@ -420,6 +420,14 @@ def test_what_is_kept_comes_back_and_can_be_forgotten(tmp_path: Path) -> None:
     state.close()
 
 
+def test_a_backup_that_is_being_renamed_has_no_age(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The metrics page asks on a thread of its own, also between the two renames of a backup."""
+    state = State.open(tmp_path)
+    monkeypatch.setattr(Path, "exists", lambda _: True)
+    assert state.backup_age(0.0) == float("inf")
+    state.close()
+
+
 def test_a_state_that_is_only_looked_at_is_not_mended(folder: Path) -> None:
     """Whoever looks must not make the next start forget to say that it was damaged."""
     (folder / "state.db").write_bytes(b"nonsense")

@@ -1,6 +1,8 @@
 """History on disk: as many rows as places, older databases, damage, a full disk."""
 
+import shutil
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +12,7 @@ from monitor.core.history import Series, Span
 from monitor.core.past import CAPACITY
 from monitor.history import History
 from monitor.state.change import Change
+from monitor.state.checksum import checksum
 from monitor.state.database import BACKUPS, NAME, open_database
 from monitor.state.schema import STEPS
 from monitor.state.store import State
@@ -108,6 +111,17 @@ def test_the_names_of_segments_that_come_and_go_stay_with_their_points(tmp_path:
     assert points(again, segment="site=B") == [0.125]
 
 
+def test_a_start_holds_each_name_once_however_often_segments_come_and_go(tmp_path: Path) -> None:
+    state, history = State.open(tmp_path), History()
+    for number in range(4):
+        history.note(report(0.5, 0.25, *[0.125] * (number % 2)), START + number)
+    write(state, history)
+    found = [row for row in state.history() if row is not None]
+    state.close()
+    assert len({row.frame.names for row in found}) == 2
+    assert len({id(row.frame.names[1]) for row in found}) == 1
+
+
 def test_a_model_that_is_no_longer_configured_loses_its_rows(tmp_path: Path) -> None:
     state, history = State.open(tmp_path), History()
     for _ in range(3):
@@ -131,6 +145,64 @@ def test_a_model_that_left_while_cpcmon_was_off_loses_its_rows_too(tmp_path: Pat
     write(state, again)
     state.close()
     assert rows(tmp_path) == 0
+
+
+def test_a_model_that_comes_back_before_its_rows_could_be_deleted_begins_anew(tmp_path: Path) -> None:
+    """As where the disk is full over two reloads: the old rows have higher numbers, and would stand for the newest."""
+    state, history = State.open(tmp_path), History()
+    for number in range(400):
+        history.note(report(0.5), START + number)
+    write(state, history)
+    history.configured(["other"])
+    history.configured(["density", "other"])
+    history.note(report(0.25), START + 1_000.0)
+    write(state, history)
+    state.close()
+    assert points(restored(tmp_path)) == [0.25]
+
+
+def test_a_commit_that_is_under_way_while_a_model_comes_back_costs_it_nothing(tmp_path: Path) -> None:
+    state, history = State.open(tmp_path), History()
+    history.note(report(0.5), START)
+    write(state, history)
+    history.configured(["other"])
+    # The new work evaluates before the configuration is known to hold.
+    history.note(report(0.25), START + 1.0)
+    under_way = history.unwritten()
+    history.configured(["density", "other"])
+    state.commit(Change(history=under_way), START)
+    history.written(under_way)
+    write(state, history)
+    state.close()
+    assert points(restored(tmp_path)) == [0.25]
+
+
+def test_many_models_are_written_as_fast_as_they_are_evaluated(tmp_path: Path) -> None:
+    """Two hundred models, one transaction for each time that all are evaluated, and then a kill."""
+    state, history = State.open(tmp_path), History()
+    models = [f"model-{number}" for number in range(200)]
+    for turn in range(20):
+        for model in models:
+            history.note(replace(report(0.5), model=model), START + turn)
+        change_now = history.unwritten()
+        state.commit(Change(history=change_now), START)
+        history.written(change_now)
+    state.close()
+    again = restored(tmp_path)
+    assert all(len(points(again, model=model)) >= 15 for model in models)
+
+
+def test_a_start_shares_the_names_of_segments_though_models_were_written_in_turns(tmp_path: Path) -> None:
+    """Else two models with two thousand segments each would take hundreds of megabytes after a start."""
+    state, history = State.open(tmp_path), History()
+    for number in range(5):
+        history.note(report(0.5, 0.5), START + number)
+        history.note(replace(report(0.5, 0.5, 0.5), model="other"), START + number)
+        write(state, history)
+    found = [row for row in state.history() if row is not None]
+    state.close()
+    assert len(found) == 10
+    assert len({id(row.frame.names) for row in found}) == 2
 
 
 def old_state(folder: Path) -> None:
@@ -182,6 +254,20 @@ def test_a_backup_of_version_1_is_taken_and_migrated(tmp_path: Path) -> None:
     write(state, history)
     state.close()
     assert points(restored(tmp_path)) == [0.5]
+
+
+def test_a_damaged_database_of_version_1_goes_back_to_its_backup(tmp_path: Path) -> None:
+    """A copy of the damage must not push the good copies out before anybody has looked at it."""
+    old_state(tmp_path)
+    name = '["records_total"]'
+    spoil(tmp_path, "INSERT INTO counters VALUES (?, ?, 7)", name, checksum(b"7", name))
+    for backup in BACKUPS:
+        shutil.copyfile(tmp_path / NAME, tmp_path / backup)
+    spoil(tmp_path, "UPDATE counters SET value = 8")
+    state = State.open(tmp_path)
+    assert state.recovered == "backup"
+    assert state.counters() == {("records_total",): 7}
+    state.close()
 
 
 DAMAGE = {
