@@ -10,8 +10,9 @@ from monitor.web.charts.axes import clock
 from monitor.web.charts.over_time import NARROW, WIDE, Mark, OverTime, over_time
 from monitor.web.charts.stretches import Point, points_of, step_of, unjudged
 from monitor.web.charts.svg import written
+from monitor.web.links import model_link
 from monitor.web.meaning import Shown
-from monitor.web.pieces import NOTHING, cell, meanings, table, window_link
+from monitor.web.pieces import NOTHING, cell, meanings, table
 from monitor.web.words import STATES, consensus_of, per_cent
 
 SPANS = {Span.RECENT: "latest evaluations", Span.DAYS: "3 days", Span.MONTH: "30 days"}
@@ -67,7 +68,7 @@ def thresholds(segment: SegmentReport) -> list[Mark]:
 
 def _spans(model: str, segment: str, here: Span) -> str:
     links = "".join(
-        f'<li><a href="{window_link(model, segment, span)}"{" aria-current=true" if span is here else ""}>{name}</a></li>'
+        f'<li><a href="{model_link(model, segment, span)}"{" aria-current=true" if span is here else ""}>{name}</a></li>'
         for span, name in SPANS.items()
     )
     return f'<ul class="choices" aria-label="How far back">{links}</ul>'

@@ -8,6 +8,7 @@ from monitor.core.realised import Realised
 from monitor.core.report import ModelReport, SegmentReport
 from monitor.web.charts.svg import written
 from monitor.web.frame import framed
+from monitor.web.links import model_link, reference_link
 from monitor.web.meaning import Shown
 from monitor.web.messages import Response
 from monitor.web.model_chart import chart_section
@@ -19,7 +20,7 @@ from monitor.web.model_details import (
     sets_section,
 )
 from monitor.web.model_estimators import estimators_section
-from monitor.web.pieces import fact, facts, points, reference_link, window_link
+from monitor.web.pieces import fact, facts, points
 from monitor.web.site import Site
 from monitor.web.words import (
     HEADINGS,
@@ -179,6 +180,6 @@ def _segment(report: ModelReport, segment: SegmentReport, span: Span, *, current
     sign = HEADINGS[mood].split(" ", 1)[0]
     mark = " aria-current=page" if current else ""
     return (
-        f'<li class="{mood.name.lower()}"><a href="{window_link(report.model, segment.name, span)}"{mark}>'
+        f'<li class="{mood.name.lower()}"><a href="{model_link(report.model, segment.name, span)}"{mark}>'
         f'<span class="mood" title="{written(HEADINGS[mood])}">{sign}</span> {written(place(segment.name))} <b>{value}</b></a></li>'
     )

@@ -6,7 +6,7 @@ from html import escape
 from monitor.core.realised import Realised
 from monitor.core.report import InputFacts, ModelReport, SegmentReport
 from monitor.web.bar import Scale, bar
-from monitor.web.links import model_link
+from monitor.web.links import model_link, reference_link
 from monitor.web.ranking import ranked, thresholds_of
 from monitor.web.words import (
     HEADINGS,
@@ -64,9 +64,8 @@ def _facts(report: ModelReport, now: float) -> str:
     reference = report.reference
     if reference is None:
         return "; ".join(["no reference yet: without one nothing can be judged", *facts])
-    link = model_link(report.model).replace("/model?", "/reference?", 1)
     version = f"version {escape(reference.version)}"
-    said = f'accuracy on its <a href="{link}">reference</a> {per_cent(reference.accuracy)} of {reference.records:,}'
+    said = f'accuracy on its <a href="{reference_link(report.model)}">reference</a> {per_cent(reference.accuracy)} of {reference.records:,}'
     return "; ".join([version, said, *facts])
 
 
