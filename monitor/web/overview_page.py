@@ -77,5 +77,5 @@ def _sections(site: Site, ranked: Sequence[ModelReport], now: float) -> str:
     for report in ranked:
         most = max(LEAST_ROWS, min(MOST_ROWS, left))
         left -= min(most, len(report.segments))
-        made.append(model_section(report, site.realised(report.model), now, most))
+        made.append(model_section(report, site.realised(report.model), now, most, site.realised_remark(report.model)))
     return "".join(made)

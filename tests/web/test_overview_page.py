@@ -42,7 +42,7 @@ def test_what_somebody_should_look_at_comes_first() -> None:
         ("nodules", "all"), ("triage", "all"),
     ]  # fmt: skip
     body = [row for row in page.rows if row[0] != "Window"]
-    assert [row[1].split(" ", 1)[0] for row in body] == ["✓", "▲", "▲", "▲", "◆", "?", "?", "✓", "?", "–"]
+    assert [row[1].split(" ", 1)[0] for row in body] == ["◆", "▲", "▲", "▲", "◆", "?", "?", "✓", "?", "–"]
     assert "<title>▲ 3 firing – Overview – cpcmon</title>" in text
 
 
