@@ -20,11 +20,14 @@ CSP = (
 """Strict enough that not even a mistake in escaping could make a browser fetch from elsewhere, or run what a name says."""
 _HEADERS = {"Content-Security-Policy": CSP, "Referrer-Policy": "no-referrer"}
 _NAVIGATION = {"/": "Overview", "/rejects": "Rejects", "/configuration": "Configuration"}
+# What is of one model only, its history and its reference, is linked from the pages about them.
 _MACHINES = {
     "/metrics": "metrics",
-    "/api/v1/status": "status as JSON",
     "/-/healthy": "healthy?",
     "/-/ready": "ready?",
+    "/api/v1/status": "status as JSON",
+    "/api/v1/rejects": "rejects as JSON",
+    "/api/v1/configuration": "configuration as JSON",
 }
 _MOST_TOLD = 50
 """Alerts that a page carries along so that its script can say which one is new."""

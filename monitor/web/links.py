@@ -3,6 +3,8 @@
 from html import escape
 from urllib.parse import quote, urlencode
 
+from monitor.core.alert_rules import runbook
+from monitor.core.alerts import AlertStatus
 from monitor.core.history import Span
 
 
@@ -19,6 +21,25 @@ def model_link(model: str, segment: str = "all", span: Span = Span.RECENT) -> st
 def reference_link(model: str) -> str:
     """Return the address of the page of a model's reference."""
     return _address("/reference", {"name": model})
+
+
+def history_link(model: str, segment: str, span: Span) -> str:
+    """Return the address of a window over time as JSON."""
+    return _address("/api/v1/history", {"model": model, "segment": segment, "span": span})
+
+
+def reference_document_link(model: str) -> str:
+    """Return the address of a model's reference as JSON."""
+    return _address("/api/v1/reference", {"model": model})
+
+
+def runbook_words(runbooks: str, alert: AlertStatus) -> str:
+    """Return where the runbook of an alert stands, as HTML: a link if a browser can follow it, else the path."""
+    page = runbook(alert.kind, upward=alert.upward)
+    whole = escape(runbooks + page)
+    if runbooks.lower().startswith(("https://", "http://")):
+        return f'<a href="{whole}" rel="noreferrer">runbook {page}</a>'
+    return f"runbook <code>{whole}</code>"
 
 
 def _address(path: str, asked: dict[str, str]) -> str:

@@ -10,7 +10,7 @@ from monitor.web.charts.axes import clock
 from monitor.web.charts.over_time import NARROW, WIDE, Mark, OverTime, over_time
 from monitor.web.charts.stretches import Point, points_of, step_of, unjudged
 from monitor.web.charts.svg import written
-from monitor.web.links import model_link
+from monitor.web.links import history_link, model_link
 from monitor.web.meaning import Shown
 from monitor.web.pieces import NOTHING, cell, meanings, table
 from monitor.web.words import STATES, consensus_of, per_cent
@@ -53,7 +53,7 @@ def chart_section(
 <figure><div class="for-screens">{over_time(data, WIDE)}</div>\
 <div class="for-phones">{over_time(data, NARROW, pointed=False)}</div>
 <figcaption>{_legend(data, shown)}</figcaption></figure>
-{_why(shown, series)}{_table(shown, series)}{_realised(realised)}
+{_why(shown, series)}{_table(shown, series)}{_realised(realised)}{_document(report.model, segment.name, span, series)}
 {meanings(_explained(data, segment))}</section>"""
 
 
@@ -92,6 +92,12 @@ def _legend(data: OverTime, shown: Sequence[Point]) -> str:
         if there
     )
     return f'<ul class="signs">{items}</ul>'
+
+
+def _document(model: str, segment: str, span: Span, series: Series | None) -> str:
+    """Return a link for programs; without history there is nothing behind it."""
+    link = f'<a href="{history_link(model, segment, span)}">The same as JSON</a>'
+    return "" if series is None else f'<p class="soft">{link}, for programs</p>'
 
 
 def _why(shown: list[Point], series: Series | None) -> str:

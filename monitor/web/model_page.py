@@ -75,7 +75,7 @@ def _main(site: Site, report: ModelReport, segment: SegmentReport, span: Span) -
 {_numbers(report, segment, realised, site.realised_remark(report.model), now)}
 {_segments(report, segment, span, inside)}
 {chart_section(report, segment, series, realised, span=span, now=now)}
-{alerts_section(report, segment, now)}
+{alerts_section(segment, site.runbooks(), now)}
 {estimators_section(report, segment)}
 {disagreement_section(segment)}
 {sets_section(segment)}

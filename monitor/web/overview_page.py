@@ -34,7 +34,7 @@ def overview_page(site: Site, _: Mapping[str, str]) -> Response:
 {_counts(standing.moods())}
 {_sentences(standing.unwell, "cpcmon itself is not well", "unwell")}
 {_sentences(standing.waits, "cpcmon waits", "waits")}
-{alert_list(ranked, now)}
+{alert_list(ranked, now, site.runbooks())}
 {_LEGEND if ranked else ""}{_sections(site, ranked, now)}
 {"".join(unevaluated_section(name) for name in standing.unevaluated)}
 {source_table(site.sources(), now)}"""
