@@ -1,6 +1,6 @@
 """The last reports as JSON, for programs that would rather not read a metrics page: `/api/v1/status`.
 
-`docs/status.md` lists every key. They are all always there, as null where there is nothing to say.
+`docs/api.md` lists every key. They are all always there, as null where there is nothing to say.
 """
 
 from collections.abc import Mapping
