@@ -84,7 +84,8 @@ class AlertStatus:
     @property
     def firing(self) -> bool:
         """Whether somebody should look."""
-        return self.phase in {Phase.FIRING, Phase.RECOVERING}
+        # Not by a set: pages ask this of thousands, and an enumeration's hash is slow.
+        return self.phase is Phase.FIRING or self.phase is Phase.RECOVERING
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,8 @@ def _model(report: ModelReport) -> dict[str, Any]:
         },
         "failed_estimators": dict(report.errors),
         "segments_limit": report.most_segments,
-        "segments": [_segment(one) for one in report.segments],
+        # One at a time: thousands of them at once would keep the other threads waiting, and take much memory.
+        "segments": [msgspec.Raw(msgspec.json.encode(_segment(one))) for one in report.segments],
     }
 
 

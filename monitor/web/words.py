@@ -59,7 +59,6 @@ def consensus_of(segment: SegmentReport) -> Estimate | None:
 
 def mood_of(segment: SegmentReport) -> Mood:
     """Return how urgently somebody should look at a segment."""
-    phases = {alert.phase for alert in segment.alerts}
     if any(alert.firing for alert in segment.alerts):
         return Mood.ALERT
     # What cannot be judged is no all-clear, whatever its alerts were before.
@@ -67,7 +66,7 @@ def mood_of(segment: SegmentReport) -> Mood:
         return Mood.UNKNOWN
     if not segment.alerts:
         return Mood.UNWATCHED
-    return Mood.PENDING if Phase.PENDING in phases else Mood.FINE
+    return Mood.PENDING if any(alert.phase is Phase.PENDING for alert in segment.alerts) else Mood.FINE
 
 
 def urgency_of(segment: SegmentReport) -> tuple[Mood, int]:
@@ -79,6 +78,8 @@ def urgency_of(segment: SegmentReport) -> tuple[Mood, int]:
 
 def worst_severity(segment: SegmentReport) -> Severity | None:
     """Return the highest severity of what fires; of what is pending when nothing fires; None when all is quiet."""
+    if all(alert.phase is Phase.OK for alert in segment.alerts):
+        return None
     firing = {alert.severity for alert in segment.alerts if alert.firing}
     found = firing or {alert.severity for alert in segment.alerts if alert.phase is Phase.PENDING}
     return next((one for one in _SEVERITIES if one in found), None)

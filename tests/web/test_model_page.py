@@ -16,13 +16,14 @@ from monitor.core.realised import Realised
 from monitor.core.report import InputFacts, ModelReport, ReferenceFacts, SegmentReport
 from monitor.core.window_state import WindowState
 from monitor.web.families import FAMILIES, families_of
+from monitor.web.kept import Framed
 from monitor.web.meaning import MEANINGS, Shown
 from monitor.web.messages import Request
 from monitor.web.model_chart import MOST_ROWS
 from monitor.web.model_estimators import REASONS
 from monitor.web.model_page import MOST_VISIBLE, model_page
 from monitor.web.overview_page import overview_page
-from monitor.web.pages import Framed, standard_pages
+from monitor.web.pages import standard_pages
 from monitor.web.reference_page import reference_page
 from monitor.web.words import STATES
 from tests.web.reading import Reader, site_of, text_of
