@@ -1,5 +1,6 @@
 """What happens within a window: a whole that looks well must not hide a part that does not."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -53,21 +54,23 @@ class Within:
 
 def within(report: ModelReport) -> Mapping[str, Within]:
     """Return what is within each window of a model that has others within it, by the window's name."""
-    by_fields = {frozenset(one.segment): one.name for one in report.segments}
+    wholes = {frozenset(one.segment): one for one in report.segments}
     fields = {frozenset(name for name, _ in one.segment) for one in report.segments}
-    parts: dict[str, list[SegmentReport]] = {}
+    counts: Counter[str] = Counter()
+    notable: dict[str, list[SegmentReport]] = {}
     for one in report.segments:
         own = frozenset(name for name, _ in one.segment)
+        loud = mood_of(one) < Mood.UNWATCHED
         for wider in fields:
-            whole = by_fields.get(frozenset(pair for pair in one.segment if pair[0] in wider)) if wider < own else None
+            whole = wholes.get(frozenset(pair for pair in one.segment if pair[0] in wider)) if wider < own else None
             if whole is not None:
-                parts.setdefault(whole, []).append(one)
-    return {name: Within(len(found), _notable(found)) for name, found in parts.items()}
+                counts[whole.name] += 1
+                notable.setdefault(whole.name, []).extend([one] if loud else ())
+    return {name: Within(count, sorted(notable[name], key=_worst_first)) for name, count in counts.items()}
 
 
-def _notable(found: Sequence[SegmentReport]) -> list[SegmentReport]:
-    loud = [one for one in found if mood_of(one) < Mood.UNWATCHED]
-    return sorted(loud, key=lambda one: (*urgency_of(one), one.name))
+def _worst_first(segment: SegmentReport) -> tuple[object, ...]:
+    return *urgency_of(segment), segment.name
 
 
 def _link(model: str, segment: SegmentReport) -> str:
