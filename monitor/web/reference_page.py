@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from monitor.core.reference_summary import ReferenceSummary, ReliabilityBin, share_interval
+from monitor.core.reference_summary import ReferenceSummary, ReliabilityBin
+from monitor.core.share import share_interval
 from monitor.reference_file import Reference
 from monitor.web.charts.reliability import reliability
 from monitor.web.charts.svg import written
