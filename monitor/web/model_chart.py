@@ -6,14 +6,13 @@ from monitor.core.alerts import Kind, Phase
 from monitor.core.history import Series, Span
 from monitor.core.realised import Realised
 from monitor.core.report import ModelReport, SegmentReport
-from monitor.web.charts.axes import clock
 from monitor.web.charts.over_time import NARROW, WIDE, Mark, OverTime, over_time
 from monitor.web.charts.stretches import Point, points_of, step_of, unjudged
 from monitor.web.charts.svg import written
 from monitor.web.links import history_link, model_link
 from monitor.web.meaning import Shown
 from monitor.web.pieces import NOTHING, cell, meanings, table
-from monitor.web.words import STATES, consensus_of, per_cent
+from monitor.web.words import STATES, clock, consensus_of, per_cent
 
 SPANS = {Span.RECENT: "latest evaluations", Span.DAYS: "3 days", Span.MONTH: "30 days"}
 MOST_ROWS = 60

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 from monitor.core.alerts import AlertStatus, Phase
 from monitor.core.estimate import PredictionSets
-from monitor.core.report import InputFacts, ModelReport, SegmentReport
+from monitor.core.report import ModelReport, SegmentReport
 from monitor.web.charts.class_mix import ClassShare, class_shares, moved_most, pair_of_bars
 from monitor.web.charts.svg import written
 from monitor.web.links import runbook_words
 from monitor.web.meaning import Shown
 from monitor.web.pieces import NOTHING, cell, fact, facts, meanings, points, table
-from monitor.web.words import moment, per_cent
+from monitor.web.words import ago, clock, moment, oddities, per_cent
 
 PHASES = {
     Phase.OK: "✓ quiet",
@@ -121,16 +121,20 @@ def records_section(report: ModelReport, segment: SegmentReport, now: float) -> 
     seen = segment.last_record_at
     told = [
         fact(Shown.RECORDS, "Records in the window", f"{segment.records:,}{_needed(report, segment)}"),
-        fact(Shown.LAST_RECORD, "Newest record", "never" if seen is None else written(moment(seen, now))),
-        fact(Shown.EVALUATED, "Evaluated", written(moment(report.at, now))),
+        fact(Shown.LAST_RECORD, "Newest record", "never" if seen is None else _when(seen, now)),
+        fact(Shown.EVALUATED, "Evaluated", _when(report.at, now)),
     ]
     if segment.state_since is not None:
-        told.append(fact(Shown.STATE_SINCE, "In this state since", written(moment(segment.state_since, now))))
+        told.append(fact(Shown.STATE_SINCE, "In this state since", _when(segment.state_since, now)))
     if report.input.rejected_share is not None:
         told.append(
             fact(Shown.REJECTED, "Refused, of the model's latest records", per_cent(report.input.rejected_share))
         )
     return f"<section><h2>What it rests on</h2>{_odd(report)}{facts(told)}</section>"
+
+
+def _when(at: float, now: float) -> str:
+    return f"{ago(now - at)} <small>{clock(at, seconds=False)}</small>"
 
 
 def _needed(report: ModelReport, segment: SegmentReport) -> str:
@@ -140,18 +144,6 @@ def _needed(report: ModelReport, segment: SegmentReport) -> str:
         if least is not None and segment.records < least
         else ""
     )
-
-
-def oddities(records: InputFacts) -> list[str]:
-    """Say what makes an estimate worth less than it looks."""
-    found = list(records.hints)
-    if records.degraded:
-        found.append("So many records are refused, or look odd, that the rest cannot speak for them.")
-    if records.one_hot:
-        found.append("Nearly all records are certain of one class: the answer was sent, not the probabilities.")
-    if records.constant:
-        found.append("The records are all alike: the model may be stuck.")
-    return found
 
 
 def _odd(report: ModelReport) -> str:

@@ -8,7 +8,7 @@ from monitor.core.realised import Realised
 from monitor.core.report import ModelReport, SegmentReport
 from monitor.web.charts.svg import written
 from monitor.web.frame import framed
-from monitor.web.links import model_link, reference_link
+from monitor.web.links import model_link, reference_link, runbook_words
 from monitor.web.meaning import Shown
 from monitor.web.messages import Response
 from monitor.web.model_chart import chart_section
@@ -71,7 +71,7 @@ def _main(site: Site, report: ModelReport, segment: SegmentReport, span: Span) -
     realised = [one for one in told if one.segment == segment.name]
     series = site.history(report.model, segment.name, span)
     inside = within(report)
-    return f"""{_head(report, segment, inside.get(segment.name, Within()), now, linked=site.reference(report.model) is not None)}
+    return f"""{_head(site, report, segment, inside.get(segment.name, Within()), now)}
 {_numbers(report, segment, realised, site.realised_remark(report.model), now)}
 {_segments(report, segment, span, inside)}
 {chart_section(report, segment, series, realised, span=span, now=now)}
@@ -92,14 +92,15 @@ def _predicted_before(site: Site, report: ModelReport) -> Sequence[int]:
     return reference.summary.class_predicted if reference is not None and same else ()
 
 
-def _head(report: ModelReport, segment: SegmentReport, inside: Within, now: float, *, linked: bool) -> str:
+def _head(site: Site, report: ModelReport, segment: SegmentReport, inside: Within, now: float) -> str:
+    linked, runbooks = site.reference(report.model) is not None, site.runbooks()
     mood = mood_of(segment)
     sign, heading = inside.heading(mood).split(" ", 1)
     severity = worst_severity(segment)
     of = f", {severity}" if severity is not None and mood in {Mood.ALERT, Mood.PENDING} else ""
     version = "" if report.reference is None else f" <small>version {written(report.reference.version)}</small>"
     shown = " ".join([Shown.ESTIMATE, *((Shown.THRESHOLD, Shown.ALERT_SINCE) if loud_alerts(segment) else ())])
-    sentences = [*(written(one) for one in _verdict(report, segment, now)), *inside.sentences(report.model)]
+    sentences = [*_verdict(report, segment, runbooks, now), *inside.sentences(report.model)]
     told = "".join(f"<p>{one}</p>" for one in sentences)
     reference = f' · <a href="{reference_link(report.model)}">its reference</a>' if linked else ""
     return f"""<p class="back"><a href="/">Overview</a>{reference}</p>
@@ -108,20 +109,23 @@ def _head(report: ModelReport, segment: SegmentReport, inside: Within, now: floa
 {heading.lower()}{of}</h1>{told}{_CAUTION if mood in {Mood.FINE, Mood.UNWATCHED} else ""}</div></div>"""
 
 
-def _verdict(report: ModelReport, segment: SegmentReport, now: float) -> list[str]:
-    """Say how it does, in sentences."""
+def _verdict(report: ModelReport, segment: SegmentReport, runbooks: str, now: float) -> list[str]:
+    """Say how it does, in sentences of HTML."""
     estimate = consensus_of(segment)
-    told = [alert_words(alert, estimate, now) + "." for alert in loud_alerts(segment)]
+    told = [
+        f"{written(alert_words(alert, estimate, now))}. What to do: {runbook_words(runbooks, alert)}"
+        for alert in loud_alerts(segment)
+    ]
     if estimate is None:
         why = STATES[segment.state]
         if segment.last_valid_at is not None:
             why += f"; last estimate {ago(now - segment.last_valid_at)}"
-        return [f"{why}. Nothing is known of its accuracy now, good or bad.", *told]
-    return [_compared(report, estimate), *told]
+        return [f"{written(why)}. Nothing is known of its accuracy now, good or bad.", *told]
+    return [written(_compared(report, estimate)), *told]
 
 
 def _compared(report: ModelReport, estimate: Estimate) -> str:
-    said = f"About {per_cent(estimate.accuracy)} of its answers are right, by its own sureness"
+    said = f"About {per_cent(estimate.accuracy)} of its answers are right, judging by how sure it is"
     if report.reference is None:
         return f"{said}."
     drop = report.reference.accuracy - estimate.accuracy

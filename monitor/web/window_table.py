@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from monitor.core.realised import Realised
-from monitor.core.report import InputFacts, ModelReport, SegmentReport
+from monitor.core.report import ModelReport, SegmentReport
 from monitor.web.bar import Scale, bar
 from monitor.web.links import model_link, reference_link
 from monitor.web.ranking import ranked, thresholds_of
@@ -14,12 +14,14 @@ from monitor.web.words import (
     STATES,
     Mood,
     ago,
-    alert_words,
     consensus_of,
+    lasting,
     loud_alerts,
     moment,
     mood_of,
+    oddities,
     per_cent,
+    phase_words,
     place,
     unbroken,
     worst_severity,
@@ -81,22 +83,13 @@ def _facts(report: ModelReport, now: float) -> str:
 
 def _notes(report: ModelReport, remark: str | None) -> str:
     """Say what makes an estimate worth less than it looks."""
-    notes = [*report.input.hints, *_oddities(report.input)]
+    notes = oddities(report.input)
+    if report.input.rejected_share:
+        notes.append(f"{per_cent(report.input.rejected_share)} of the latest records were refused")
     notes += [f"{name} failed in {count} window{'' if count == 1 else 's'}" for name, count in report.errors.items()]
     notes += [] if remark is None else [remark]
     items = "".join(f"<li>{escape(note)}</li>" for note in notes)
     return f'<ul class="notes" aria-label="Notes">{items}</ul>' if items else ""
-
-
-def _oddities(records: InputFacts) -> list[str]:
-    said = []
-    if records.one_hot:
-        said.append("nearly all records are certain of one class: the answer was sent, not the probabilities")
-    if records.constant:
-        said.append("the records are all alike: the model may be stuck")
-    if records.rejected_share:
-        said.append(f"{per_cent(records.rejected_share)} of the latest records were refused")
-    return said
 
 
 def _scale(segments: Sequence[SegmentReport], report: ModelReport, known: Mapping[str, Realised]) -> Scale:
@@ -141,12 +134,14 @@ def _says(segment: SegmentReport, inside: Within, model: str, now: float) -> str
             why += f". So since {moment(segment.state_since, now)}"
         if segment.last_valid_at is not None:
             why += f"; last estimate {ago(now - segment.last_valid_at)}"
-        told.append(escape(f"{why}."))
+        told.append(unbroken(escape(f"{why}.")))
     elif segment.state_since is not None:
-        told.append(f"<small>Judged since {moment(segment.state_since, now)}.</small>")
-    told += [escape(alert_words(alert, consensus_of(segment), now)) for alert in loud_alerts(segment)]
+        since = segment.state_since
+        told.append(f'<small title="since {moment(since, now)}">Judged {lasting(now - since)}</small>')
+    # What was compared stands in the next columns, and in the list of alerts.
+    told += [unbroken(escape(f"{alert.alert} {phase_words(alert, now)}")) for alert in loud_alerts(segment)]
     told += inside.sentences(model)
-    return "".join(f'<p class="told">{unbroken(one)}</p>' for one in told)
+    return "".join(f'<p class="told">{one}</p>' for one in told)
 
 
 def _estimate(segment: SegmentReport, report: ModelReport, known: Realised | None, scale: Scale) -> str:
@@ -188,4 +183,4 @@ def _records(segment: SegmentReport, now: float) -> str:
     seen = segment.last_record_at
     if seen is None:
         return f"{segment.records:,}<br><small>none ever came</small>"
-    return f'{segment.records:,}<br><small title="{moment(seen, now)}">last {ago(now - seen)}</small>'
+    return f'{segment.records:,}<br><small title="{moment(seen, now)}">newest {ago(now - seen)}</small>'
