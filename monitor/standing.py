@@ -90,6 +90,7 @@ class Standing:
             history=self.history.series,
             sources=self.sources,
             rejects=self.rejects,
+            runbooks=lambda: self.config.runbooks,
         )
 
     def _reference(self, model: str) -> Reference | None:

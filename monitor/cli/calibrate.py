@@ -7,7 +7,7 @@ from typing import Any
 from monitor.cli.inputs import add_input_options, check_output, read_batch
 from monitor.cli.progress import progress_bar
 from monitor.core.intervals import DEFAULT_LEVEL, LEVELS
-from monitor.core.reference_summary import share_interval
+from monitor.core.share import share_interval
 from monitor.errors import InvalidInput, UsageError
 from monitor.reference_file import Reference
 

@@ -103,6 +103,11 @@ class Rule:
             raise ValueError(f"alert {self.name}: {key}: expected {expected}, found {getattr(self, key)!r}")
 
     @property
+    def upward(self) -> bool:
+        """Whether it fires over its threshold, not under it."""
+        return self.above is not None or self.kind is Kind.DISAGREEMENT
+
+    @property
     def fingerprint(self) -> str:
         """A text that changes when the rule's meaning does: not with its name, its severity or its segments."""
         numbers = {
@@ -140,3 +145,8 @@ class Rule:
 def _matches(pattern: str, segment: str) -> bool:
     """Compare whole names, * standing for anything but a comma, so that `site=*` means each site and not its scanners."""
     return re.fullmatch("[^,]*".join(map(re.escape, pattern.split("*"))), segment) is not None
+
+
+def runbook(kind: Kind, *, upward: bool) -> str:
+    """Return the name of the page for people on call: an accuracy too good to be true has one of its own."""
+    return "accuracy_high.md" if kind is Kind.ACCURACY and upward else f"{kind}.md"

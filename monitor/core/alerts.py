@@ -78,11 +78,14 @@ class AlertStatus:
     """A ratio, for accuracy and disagreement only; None where it is not known now."""
     value: float | None = None
     """The ratio that was compared with the threshold; None when there was nothing."""
+    upward: bool = False
+    """Whether it fires over its threshold, not under it."""
 
     @property
     def firing(self) -> bool:
         """Whether somebody should look."""
-        return self.phase in {Phase.FIRING, Phase.RECOVERING}
+        # Not by a set: pages ask this of thousands, and an enumeration's hash is slow.
+        return self.phase is Phase.FIRING or self.phase is Phase.RECOVERING
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +126,7 @@ def status(rule: Rule, state: AlertState, facts: Facts) -> AlertStatus:
         estimator=rule.estimator if rule.kind is Kind.ACCURACY else None,
         threshold=_threshold(rule, facts),
         value=None if verdict is None else verdict.value,
+        upward=rule.upward,
     )
 
 
@@ -194,7 +198,7 @@ def _compared(rule: Rule, facts: Facts) -> _Verdict | None:
     if value is None or threshold is None or not (math.isfinite(value) and math.isfinite(threshold)):
         return None
     # Never more than half way to the end of the scale, or an alert near 0 or 1 could not recover.
-    if rule.above is not None or rule.kind is Kind.DISAGREEMENT:
+    if rule.upward:
         recovered = threshold - min(rule.hysteresis, threshold / 2.0)
         return _Verdict(bad=value > threshold, well=value <= recovered, value=value)
     recovered = threshold + min(rule.hysteresis, (1.0 - threshold) / 2.0)

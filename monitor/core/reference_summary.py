@@ -3,11 +3,9 @@
 import math
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import lru_cache
 
 import numpy as np
 
-from monitor.core.estimate import Interval
 from monitor.core.labelled import LabelledOutputs
 from monitor.core.scores import FLOOR, LOG_TEMPERATURE_RANGE, Floats
 
@@ -170,14 +168,3 @@ def _calibration_error(bins: tuple[ReliabilityBin, ...]) -> float:
     """Expected calibration error of the predicted class: how far off the bins are, weighted by their records."""
     gaps = sum(abs(one.records * one.confidence - one.right) for one in bins)
     return gaps / sum(one.records for one in bins)
-
-
-@lru_cache(maxsize=256)
-def share_interval(right: int, records: int, level: float) -> Interval:
-    """Return the exact (Clopper-Pearson) interval of a share. Remembered, since pages ask again and again."""
-    tail = (1.0 - level) / 2.0
-    from scipy.special import betaincinv  # noqa: PLC0415 - slow to import, and few need it
-
-    lower = float(betaincinv(right, records - right + 1, tail)) if right > 0 else 0.0
-    upper = float(betaincinv(right + 1, records - right, 1.0 - tail)) if right < records else 1.0
-    return Interval(lower, upper)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from monitor.configuration.config import Config, ModelConfig
-from monitor.core.alert_rules import Kind, Rule
+from monitor.core.alert_rules import Kind, Rule, runbook
 from monitor.sinks.alert_words import ALL_REPLICAS, ONE_DAEMON, description, is_high
 from monitor.sinks.cron_gap import longest_wait_seconds
 from monitor.sinks.fixed_rules import FIXED, WATCHDOG, down_rule
@@ -96,7 +96,7 @@ def _passed_on(model: str, rule: Rule, only: str, *, shared: bool) -> Prometheus
         rule.severity,
         _SUSPICIOUS if high else _SUMMARIES[rule.kind],
         description(rule, ALL_REPLICAS if shared else ONE_DAEMON),
-        "accuracy_high.md" if high else f"{rule.kind}.md",
+        runbook(rule.kind, upward=rule.upward),
         rule.for_seconds if judged_here else 0.0,
         # Not only from the series: two models may have an alert of one name, and rules must differ in what is fixed.
         labels={"model": model, "alert": alert},

@@ -1,6 +1,6 @@
 """The last reports as JSON, for programs that would rather not read a metrics page: `/api/v1/status`.
 
-`docs/status.md` lists every key. They are all always there, as null where there is nothing to say.
+`docs/api.md` lists every key. They are all always there, as null where there is nothing to say.
 """
 
 from collections.abc import Mapping
@@ -48,7 +48,8 @@ def _model(report: ModelReport) -> dict[str, Any]:
         },
         "failed_estimators": dict(report.errors),
         "segments_limit": report.most_segments,
-        "segments": [_segment(one) for one in report.segments],
+        # One at a time: thousands of them at once would keep the other threads waiting, and take much memory.
+        "segments": [msgspec.Raw(msgspec.json.encode(_segment(one))) for one in report.segments],
     }
 
 

@@ -5,7 +5,7 @@ from html import escape
 
 from monitor.core.alerts import AlertStatus, Severity
 from monitor.core.report import ModelReport, SegmentReport
-from monitor.web.links import model_link
+from monitor.web.links import model_link, runbook_words
 from monitor.web.ranking import Rank, rank
 from monitor.web.words import alert_words, consensus_of, loud_alerts, place, unbroken
 
@@ -14,7 +14,7 @@ _SEVERITIES = (Severity.CRITICAL, Severity.WARNING, Severity.INFO)
 _Loud = tuple[ModelReport, SegmentReport, AlertStatus]
 
 
-def alert_list(reports: Sequence[ModelReport], now: float) -> str:
+def alert_list(reports: Sequence[ModelReport], now: float, runbooks: str) -> str:
     """Return the section, in which firing comes before pending, and critical before informative."""
     loud = [
         (report, segment, alert)
@@ -23,7 +23,7 @@ def alert_list(reports: Sequence[ModelReport], now: float) -> str:
         for alert in loud_alerts(segment)
     ]  # fmt: skip
     ranked = sorted(loud, key=_urgency)
-    items = "".join(_item(*one, now) for one in ranked[:MOST_ALERTS])
+    items = "".join(_item(*one, now, runbooks) for one in ranked[:MOST_ALERTS])
     more = len(ranked) - MOST_ALERTS
     rest = f"<p>… and {more:,} more, none more urgent than these; all are in the metrics.</p>" if more > 0 else ""
     listed = f'<ul class="alerts">{items}</ul>{rest}' if items else f"<p>{_quiet(reports)}</p>"
@@ -47,11 +47,11 @@ def _urgency(loud: _Loud) -> tuple[bool, int, Rank]:
     return not alert.firing, _SEVERITIES.index(alert.severity), rank(segment, report)
 
 
-def _item(report: ModelReport, segment: SegmentReport, alert: AlertStatus, now: float) -> str:
+def _item(report: ModelReport, segment: SegmentReport, alert: AlertStatus, now: float, runbooks: str) -> str:
     name, mood, sign = escape(f"{report.model}, {place(segment.name)}"), "pending", "◆ Watch"
     if alert.firing:
         mood, sign = "alert", "▲ Alert"
     words = unbroken(escape(alert_words(alert, consensus_of(segment), now)))
     key = escape(f"alert {report.model} {segment.name} {alert.alert}")
     link = f'<a href="{model_link(report.model, segment.name)}" data-key="{key}">{name}</a>'
-    return f'<li class="{mood}"><b class="mood">{sign}</b> <b>{link}</b> <span>{words}</span></li>'
+    return f'<li class="{mood}"><b class="mood">{sign}</b> <b>{link}</b> <span>{words}. What to do: {runbook_words(runbooks, alert)}</span></li>'

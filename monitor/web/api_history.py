@@ -1,4 +1,4 @@
-"""What was said of a window before now, as JSON: `/api/v1/history`. `docs/status.md` lists every key."""
+"""What was said of a window before now, as JSON: `/api/v1/history`. `docs/api.md` lists every key."""
 
 from collections.abc import Mapping
 from contextlib import suppress

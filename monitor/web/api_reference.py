@@ -5,7 +5,8 @@ from typing import Any
 
 import msgspec
 
-from monitor.core.reference_summary import ReliabilityBin, share_interval
+from monitor.core.reference_summary import ReliabilityBin
+from monitor.core.share import share_interval
 from monitor.reference_file import Reference
 from monitor.web.site import Site
 

@@ -1,4 +1,4 @@
-"""What was refused, as JSON: `/api/v1/rejects`. Where a record stands and why, never what. `docs/status.md` lists every key."""
+"""What was refused, as JSON: `/api/v1/rejects`. Where a record stands and why, never what. `docs/api.md` lists every key."""
 
 from collections.abc import Mapping
 from typing import Any

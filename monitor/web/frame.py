@@ -1,7 +1,6 @@
 """What stands round every page: head, navigation, whether it is live, footer, and what a browser may load."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from html import escape
 from http import HTTPStatus
 
@@ -11,7 +10,7 @@ from monitor.errors import CpcmonError
 from monitor.web.assets import MARK
 from monitor.web.messages import HTML, Response
 from monitor.web.site import Site
-from monitor.web.words import place
+from monitor.web.words import clock, place
 
 CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:;"
@@ -20,11 +19,14 @@ CSP = (
 """Strict enough that not even a mistake in escaping could make a browser fetch from elsewhere, or run what a name says."""
 _HEADERS = {"Content-Security-Policy": CSP, "Referrer-Policy": "no-referrer"}
 _NAVIGATION = {"/": "Overview", "/rejects": "Rejects", "/configuration": "Configuration"}
+# What is of one model only, its history and its reference, is linked from the pages about them.
 _MACHINES = {
     "/metrics": "metrics",
-    "/api/v1/status": "status as JSON",
     "/-/healthy": "healthy?",
     "/-/ready": "ready?",
+    "/api/v1/status": "status as JSON",
+    "/api/v1/rejects": "rejects as JSON",
+    "/api/v1/configuration": "configuration as JSON",
 }
 _MOST_TOLD = 50
 """Alerts that a page carries along so that its script can say which one is new."""
@@ -55,7 +57,7 @@ def framed(site: Site, *, title: str, here: str, main: str, status: HTTPStatus =
 <p id="live" role="status" data-state="live"><noscript>Reloads every {_MOST_SECONDS} seconds</noscript></p></header>
 <p id="said" class="unseen" aria-live="assertive"></p>
 <main id="main" tabindex="-1">{main}</main>
-<footer class="bottom"><p>As of <time id="as-of">{_clock(site.now())}</time> · cpcmon {escape(site.version)} · \
+<footer class="bottom"><p>As of <time id="as-of">{clock(site.now())}</time> · cpcmon {escape(site.version)} · \
 estimates made without labels; no record is shown here</p>
 <p>For programs: {machines}</p></footer></body></html>
 """
@@ -97,10 +99,3 @@ def _every(site: Site) -> int:
             except CpcmonError:
                 continue
     return round(min(max(min(found, default=_USUAL_SECONDS), _LEAST_SECONDS), _MOST_SECONDS))
-
-
-def _clock(now: float) -> str:
-    try:
-        return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    except (OverflowError, ValueError, OSError):
-        return "an impossible time"

@@ -6,13 +6,13 @@ from monitor.core.alerts import Kind, Phase
 from monitor.core.history import Series, Span
 from monitor.core.realised import Realised
 from monitor.core.report import ModelReport, SegmentReport
-from monitor.web.charts.axes import clock
 from monitor.web.charts.over_time import NARROW, WIDE, Mark, OverTime, over_time
 from monitor.web.charts.stretches import Point, points_of, step_of, unjudged
 from monitor.web.charts.svg import written
+from monitor.web.links import history_link, model_link
 from monitor.web.meaning import Shown
-from monitor.web.pieces import NOTHING, cell, meanings, table, window_link
-from monitor.web.words import STATES, consensus_of, per_cent
+from monitor.web.pieces import NOTHING, cell, meanings, table
+from monitor.web.words import STATES, clock, consensus_of, per_cent
 
 SPANS = {Span.RECENT: "latest evaluations", Span.DAYS: "3 days", Span.MONTH: "30 days"}
 MOST_ROWS = 60
@@ -52,7 +52,7 @@ def chart_section(
 <figure><div class="for-screens">{over_time(data, WIDE)}</div>\
 <div class="for-phones">{over_time(data, NARROW, pointed=False)}</div>
 <figcaption>{_legend(data, shown)}</figcaption></figure>
-{_why(shown, series)}{_table(shown, series)}{_realised(realised)}
+{_why(shown, series)}{_table(shown, series)}{_realised(realised)}{_document(report.model, segment.name, span, series)}
 {meanings(_explained(data, segment))}</section>"""
 
 
@@ -67,7 +67,7 @@ def thresholds(segment: SegmentReport) -> list[Mark]:
 
 def _spans(model: str, segment: str, here: Span) -> str:
     links = "".join(
-        f'<li><a href="{window_link(model, segment, span)}"{" aria-current=true" if span is here else ""}>{name}</a></li>'
+        f'<li><a href="{model_link(model, segment, span)}"{" aria-current=true" if span is here else ""}>{name}</a></li>'
         for span, name in SPANS.items()
     )
     return f'<ul class="choices" aria-label="How far back">{links}</ul>'
@@ -91,6 +91,12 @@ def _legend(data: OverTime, shown: Sequence[Point]) -> str:
         if there
     )
     return f'<ul class="signs">{items}</ul>'
+
+
+def _document(model: str, segment: str, span: Span, series: Series | None) -> str:
+    """Return a link for programs; without history there is nothing behind it."""
+    link = f'<a href="{history_link(model, segment, span)}">The same as JSON</a>'
+    return "" if series is None else f'<p class="soft">{link}, for programs</p>'
 
 
 def _why(shown: list[Point], series: Series | None) -> str:

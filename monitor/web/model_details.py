@@ -2,14 +2,15 @@
 
 from collections.abc import Sequence
 
-from monitor.core.alerts import AlertStatus, Kind, Phase
+from monitor.core.alerts import AlertStatus, Phase
 from monitor.core.estimate import PredictionSets
-from monitor.core.report import InputFacts, ModelReport, SegmentReport
+from monitor.core.report import ModelReport, SegmentReport
 from monitor.web.charts.class_mix import ClassShare, class_shares, moved_most, pair_of_bars
 from monitor.web.charts.svg import written
+from monitor.web.links import runbook_words
 from monitor.web.meaning import Shown
 from monitor.web.pieces import NOTHING, cell, fact, facts, meanings, points, table
-from monitor.web.words import moment, per_cent
+from monitor.web.words import ago, clock, moment, oddities, per_cent
 
 PHASES = {
     Phase.OK: "✓ quiet",
@@ -19,18 +20,18 @@ PHASES = {
 }
 
 
-def alerts_section(report: ModelReport, segment: SegmentReport, now: float) -> str:
+def alerts_section(segment: SegmentReport, runbooks: str, now: float) -> str:
     """Return all alerts of the window, the quiet ones too."""
     title = "<h2>Alerts of this window</h2>"
     if not segment.alerts:
         return f"<section>{title}<p>No alert is configured for this window, so that there is none says nothing.</p></section>"
-    columns = ("Alert", "Phase", "Since", "#Compared", "#Threshold", "Runbook")
-    body = table(columns, (_alert(alert, report, now) for alert in segment.alerts), key="window-alerts", kind="cards")
+    columns = ("Alert", "Phase", "Since", "#Compared", "#Threshold", "What to do")
+    body = table(columns, (_alert(alert, runbooks, now) for alert in segment.alerts), key="window-alerts", kind="cards")
     named = [("Since", Shown.ALERT_SINCE), ("Compared", Shown.COMPARED), ("Threshold", Shown.THRESHOLD)]
     return f"<section>{title}{body}{meanings(named)}</section>"
 
 
-def _alert(alert: AlertStatus, report: ModelReport, now: float) -> str:
+def _alert(alert: AlertStatus, runbooks: str, now: float) -> str:
     kind = {Phase.OK: "fine", Phase.PENDING: "pending"}.get(alert.phase, "alert")
     phase = PHASES[alert.phase]
     if alert.held:
@@ -38,20 +39,13 @@ def _alert(alert: AlertStatus, report: ModelReport, now: float) -> str:
     on = f", {alert.kind}" if alert.estimator is None else f", {alert.kind} by {alert.estimator}"
     # Of an alert that never moved, the beginning is not known.
     since = "never moved" if alert.since <= 0.0 else written(moment(alert.since, now))
-    page = "accuracy_high" if _looks_up(alert, report) else alert.kind
     return (
         f'<tr class="{kind}"><th scope="row">{written(alert.alert)} <small>{alert.severity}{written(on)}</small></th>'
         f"{cell(None, phase, 'mood', name='Phase')}{cell(Shown.ALERT_SINCE, since, 'text', name='Since')}"
         f"{cell(Shown.COMPARED, NOTHING if alert.value is None else per_cent(alert.value), name='Compared')}"
         f"{cell(Shown.THRESHOLD, NOTHING if alert.threshold is None else per_cent(alert.threshold), name='Threshold')}"
-        f"{cell(None, f'<code>docs/runbooks/{page}.md</code>', 'text', name='Runbook')}</tr>"
+        f"{cell(None, runbook_words(runbooks, alert), 'text', name='What to do')}</tr>"
     )
-
-
-def _looks_up(alert: AlertStatus, report: ModelReport) -> bool:
-    """Guess whether a rule is about too high an accuracy: its status does not say, but such a threshold is over the reference."""
-    known = alert.kind is Kind.ACCURACY and alert.threshold is not None and report.reference is not None
-    return known and (alert.threshold or 0.0) > (1.0 if report.reference is None else report.reference.accuracy)
 
 
 def disagreement_section(segment: SegmentReport) -> str:
@@ -127,16 +121,20 @@ def records_section(report: ModelReport, segment: SegmentReport, now: float) -> 
     seen = segment.last_record_at
     told = [
         fact(Shown.RECORDS, "Records in the window", f"{segment.records:,}{_needed(report, segment)}"),
-        fact(Shown.LAST_RECORD, "Newest record", "never" if seen is None else written(moment(seen, now))),
-        fact(Shown.EVALUATED, "Evaluated", written(moment(report.at, now))),
+        fact(Shown.LAST_RECORD, "Newest record", "never" if seen is None else _when(seen, now)),
+        fact(Shown.EVALUATED, "Evaluated", _when(report.at, now)),
     ]
     if segment.state_since is not None:
-        told.append(fact(Shown.STATE_SINCE, "In this state since", written(moment(segment.state_since, now))))
+        told.append(fact(Shown.STATE_SINCE, "In this state since", _when(segment.state_since, now)))
     if report.input.rejected_share is not None:
         told.append(
             fact(Shown.REJECTED, "Refused, of the model's latest records", per_cent(report.input.rejected_share))
         )
     return f"<section><h2>What it rests on</h2>{_odd(report)}{facts(told)}</section>"
+
+
+def _when(at: float, now: float) -> str:
+    return f"{ago(now - at)} <small>{clock(at, seconds=False)}</small>"
 
 
 def _needed(report: ModelReport, segment: SegmentReport) -> str:
@@ -146,18 +144,6 @@ def _needed(report: ModelReport, segment: SegmentReport) -> str:
         if least is not None and segment.records < least
         else ""
     )
-
-
-def oddities(records: InputFacts) -> list[str]:
-    """Say what makes an estimate worth less than it looks."""
-    found = list(records.hints)
-    if records.degraded:
-        found.append("So many records are refused, or look odd, that the rest cannot speak for them.")
-    if records.one_hot:
-        found.append("Nearly all records are certain of one class: the answer was sent, not the probabilities.")
-    if records.constant:
-        found.append("The records are all alike: the model may be stuck.")
-    return found
 
 
 def _odd(report: ModelReport) -> str:

@@ -8,6 +8,7 @@ from monitor.core.realised import Realised
 from monitor.core.report import ModelReport, SegmentReport
 from monitor.web.charts.svg import written
 from monitor.web.frame import framed
+from monitor.web.links import model_link, reference_link, runbook_words
 from monitor.web.meaning import Shown
 from monitor.web.messages import Response
 from monitor.web.model_chart import chart_section
@@ -19,10 +20,11 @@ from monitor.web.model_details import (
     sets_section,
 )
 from monitor.web.model_estimators import estimators_section
-from monitor.web.pieces import fact, facts, points, reference_link, window_link
+from monitor.web.pieces import fact, facts, points
 from monitor.web.site import Site
+from monitor.web.within import Within, within
 from monitor.web.words import (
-    HEADINGS,
+    SIGNS,
     STATES,
     Mood,
     ago,
@@ -68,11 +70,12 @@ def _main(site: Site, report: ModelReport, segment: SegmentReport, span: Span) -
     told = site.realised(report.model)
     realised = [one for one in told if one.segment == segment.name]
     series = site.history(report.model, segment.name, span)
-    return f"""{_head(report, segment, now, linked=site.reference(report.model) is not None)}
-{_numbers(report, segment, realised, now)}
-{_segments(report, segment, span)}
+    inside = within(report)
+    return f"""{_head(site, report, segment, inside.get(segment.name, Within()), now)}
+{_numbers(report, segment, realised, site.realised_remark(report.model), now)}
+{_segments(report, segment, span, inside)}
 {chart_section(report, segment, series, realised, span=span, now=now)}
-{alerts_section(report, segment, now)}
+{alerts_section(segment, site.runbooks(), now)}
 {estimators_section(report, segment)}
 {disagreement_section(segment)}
 {sets_section(segment)}
@@ -89,35 +92,40 @@ def _predicted_before(site: Site, report: ModelReport) -> Sequence[int]:
     return reference.summary.class_predicted if reference is not None and same else ()
 
 
-def _head(report: ModelReport, segment: SegmentReport, now: float, *, linked: bool) -> str:
+def _head(site: Site, report: ModelReport, segment: SegmentReport, inside: Within, now: float) -> str:
+    linked, runbooks = site.reference(report.model) is not None, site.runbooks()
     mood = mood_of(segment)
-    sign, heading = HEADINGS[mood].split(" ", 1)
+    sign, heading = inside.heading(mood).split(" ", 1)
     severity = worst_severity(segment)
     of = f", {severity}" if severity is not None and mood in {Mood.ALERT, Mood.PENDING} else ""
     version = "" if report.reference is None else f" <small>version {written(report.reference.version)}</small>"
     shown = " ".join([Shown.ESTIMATE, *((Shown.THRESHOLD, Shown.ALERT_SINCE) if loud_alerts(segment) else ())])
-    told = "".join(f"<p>{written(one)}</p>" for one in _verdict(report, segment, now))
+    sentences = [*_verdict(report, segment, runbooks, now), *inside.sentences(report.model)]
+    told = "".join(f"<p>{one}</p>" for one in sentences)
     reference = f' · <a href="{reference_link(report.model)}">its reference</a>' if linked else ""
     return f"""<p class="back"><a href="/">Overview</a>{reference}</p>
-<div class="verdict {mood.name.lower()}"><span class="sign" aria-hidden="true">{sign}</span>\
+<div class="verdict {inside.mood(mood).name.lower()}"><span class="sign" aria-hidden="true">{sign}</span>\
 <div data-shown="{shown}"><h1>{written(report.model)}{version}<br>{written(place(segment.name))}: \
 {heading.lower()}{of}</h1>{told}{_CAUTION if mood in {Mood.FINE, Mood.UNWATCHED} else ""}</div></div>"""
 
 
-def _verdict(report: ModelReport, segment: SegmentReport, now: float) -> list[str]:
-    """Say how it does, in sentences."""
+def _verdict(report: ModelReport, segment: SegmentReport, runbooks: str, now: float) -> list[str]:
+    """Say how it does, in sentences of HTML."""
     estimate = consensus_of(segment)
-    told = [alert_words(alert, estimate, now) + "." for alert in loud_alerts(segment)]
+    told = [
+        f"{written(alert_words(alert, estimate, now))}. What to do: {runbook_words(runbooks, alert)}"
+        for alert in loud_alerts(segment)
+    ]
     if estimate is None:
         why = STATES[segment.state]
         if segment.last_valid_at is not None:
             why += f"; last estimate {ago(now - segment.last_valid_at)}"
-        return [f"{why}. Nothing is known of its accuracy now, good or bad.", *told]
-    return [_compared(report, estimate), *told]
+        return [f"{written(why)}. Nothing is known of its accuracy now, good or bad.", *told]
+    return [written(_compared(report, estimate)), *told]
 
 
 def _compared(report: ModelReport, estimate: Estimate) -> str:
-    said = f"About {per_cent(estimate.accuracy)} of its answers are right, by its own sureness"
+    said = f"About {per_cent(estimate.accuracy)} of its answers are right, judging by how sure it is"
     if report.reference is None:
         return f"{said}."
     drop = report.reference.accuracy - estimate.accuracy
@@ -130,7 +138,9 @@ def _compared(report: ModelReport, estimate: Estimate) -> str:
     return f"{said}, which is more than chance explains."
 
 
-def _numbers(report: ModelReport, segment: SegmentReport, realised: Sequence[Realised], now: float) -> str:
+def _numbers(
+    report: ModelReport, segment: SegmentReport, realised: Sequence[Realised], remark: str | None, now: float
+) -> str:
     estimate, reference = consensus_of(segment), report.reference
     told = [
         fact(Shown.ESTIMATE, "Estimated accuracy", "cannot say" if estimate is None else per_cent(estimate.accuracy))
@@ -144,20 +154,26 @@ def _numbers(report: ModelReport, segment: SegmentReport, realised: Sequence[Rea
         drop = reference.accuracy - estimate.accuracy
         value = f"{points(drop)}" if drop > 0.0 else f"none <small>({points(drop)} over)</small>"
         told.append(fact(Shown.DROP, "Drop", value))
+    # Without the remark, labels that cannot be read would look like labels that nobody has.
+    wrong = "" if remark is None else f"<small>{written(remark)}</small>"
     if realised:
         last = realised[-1]
         small = f"<small>{last.right:,} of {last.records:,} right; {written(moment(last.at, now))}</small>"
-        told.append(fact(Shown.REALISED, "Realised accuracy", f"{per_cent(last.accuracy)} {small}"))
+        told.append(fact(Shown.REALISED, "Realised accuracy", f"{per_cent(last.accuracy)} {small} {wrong}"))
+    elif wrong:
+        told.append(fact(Shown.REALISED, "Realised accuracy", f"none {wrong}"))
     return facts(told)
 
 
-def _segments(report: ModelReport, here: SegmentReport, span: Span) -> str:
+def _segments(report: ModelReport, here: SegmentReport, span: Span, inside: Mapping[str, Within]) -> str:
     """Return links to all windows of the model: the whole first, then the worst."""
     if len(report.segments) < 2:
         return ""
     whole = [one for one in report.segments if not one.segment]
     parts = sorted((one for one in report.segments if one.segment), key=_worst_first)
-    items = [_segment(report, one, span, current=one is here) for one in (*whole, *parts)]
+    items = [
+        _segment(report, one, inside.get(one.name, Within()), span, current=one is here) for one in (*whole, *parts)
+    ]
     listed = f'<ul class="choices segments">{"".join(items[:MOST_VISIBLE])}</ul>'
     if len(items) > MOST_VISIBLE:
         rest = "".join(items[MOST_VISIBLE:])
@@ -173,12 +189,12 @@ def _worst_first(segment: SegmentReport) -> tuple[object, ...]:
     return *urgency_of(segment), 1.0 if estimate is None else estimate.accuracy, segment.name
 
 
-def _segment(report: ModelReport, segment: SegmentReport, span: Span, *, current: bool) -> str:
-    estimate, mood = consensus_of(segment), mood_of(segment)
+def _segment(report: ModelReport, segment: SegmentReport, inside: Within, span: Span, *, current: bool) -> str:
+    estimate, own = consensus_of(segment), mood_of(segment)
+    mood, heading = inside.mood(own), inside.heading(own)
     value = "cannot say" if estimate is None else per_cent(estimate.accuracy)
-    sign = HEADINGS[mood].split(" ", 1)[0]
     mark = " aria-current=page" if current else ""
     return (
-        f'<li class="{mood.name.lower()}"><a href="{window_link(report.model, segment.name, span)}"{mark}>'
-        f'<span class="mood" title="{written(HEADINGS[mood])}">{sign}</span> {written(place(segment.name))} <b>{value}</b></a></li>'
+        f'<li class="{mood.name.lower()}"><a href="{model_link(report.model, segment.name, span)}"{mark}>'
+        f'<span class="mood" title="{heading}">{SIGNS[mood]}</span> {written(place(segment.name))} <b>{value}</b></a></li>'
     )

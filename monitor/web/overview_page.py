@@ -34,7 +34,7 @@ def overview_page(site: Site, _: Mapping[str, str]) -> Response:
 {_counts(standing.moods())}
 {_sentences(standing.unwell, "cpcmon itself is not well", "unwell")}
 {_sentences(standing.waits, "cpcmon waits", "waits")}
-{alert_list(ranked, now)}
+{alert_list(ranked, now, site.runbooks())}
 {_LEGEND if ranked else ""}{_sections(site, ranked, now)}
 {"".join(unevaluated_section(name) for name in standing.unevaluated)}
 {source_table(site.sources(), now)}"""
@@ -77,5 +77,5 @@ def _sections(site: Site, ranked: Sequence[ModelReport], now: float) -> str:
     for report in ranked:
         most = max(LEAST_ROWS, min(MOST_ROWS, left))
         left -= min(most, len(report.segments))
-        made.append(model_section(report, site.realised(report.model), now, most))
+        made.append(model_section(report, site.realised(report.model), now, most, site.realised_remark(report.model)))
     return "".join(made)

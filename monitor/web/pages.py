@@ -7,6 +7,7 @@ from monitor.web import api_configuration, api_history, api_realised, api_refere
 from monitor.web.assets import asset_pages
 from monitor.web.configuration_page import configuration_page
 from monitor.web.frame import not_found
+from monitor.web.kept import Framed, Kept
 from monitor.web.messages import JSON, Page, Pages, Request, Response
 from monitor.web.model_page import model_page
 from monitor.web.overview_page import overview_page
@@ -20,8 +21,6 @@ NOT_ENABLED = "lifecycle API is not enabled: start with --web.enable-lifecycle"
 NOT_FOR_BROWSERS = "reload: expected a program that asks, found a page in a browser: use curl -X POST, or SIGHUP"
 _RELOAD_SECONDS = 330.0
 
-Framed = Callable[[Site, Mapping[str, str]], Response | None]
-"""Makes a page for people from the site and the query; None where what the query names is not known."""
 _FRAMED: Mapping[str, Framed] = {
     "/": overview_page,
     "/model": model_page,
@@ -29,6 +28,8 @@ _FRAMED: Mapping[str, Framed] = {
     "/rejects": rejects_page,
     "/configuration": configuration_page,
 }
+_DEAR = {"/", "/model"}
+"""Those that cost more the more there is to watch, and that are left open on a screen."""
 
 Problems = Callable[[], Sequence[str]]
 """Says in sentences what is wrong; nothing when all is well."""
@@ -47,7 +48,7 @@ def standard_pages(
     """
     return {
         **asset_pages(),
-        **{path: Page(_for_people(site, page)) for path, page in _FRAMED.items()},
+        **{path: Page(_for_people(site, Kept(page) if path in _DEAR else page)) for path, page in _FRAMED.items()},
         "/metrics": Page(lambda _: Response(metrics(), METRICS)),
         "/-/healthy": Page(_told(site.healthy, "cpcmon is healthy.")),
         "/-/ready": Page(_told(site.ready, "cpcmon is ready.")),

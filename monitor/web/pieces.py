@@ -1,20 +1,8 @@
-"""What the pages about a model are put together from: facts with their sentences, tables, links."""
+"""What the pages about a model are put together from: facts with their sentences, and tables."""
 
 from collections.abc import Iterable, Sequence
 
-from monitor.core.history import Span
-from monitor.web.links import model_link
 from monitor.web.meaning import Shown, explained
-
-
-def window_link(model: str, segment: str = "all", span: Span = Span.RECENT) -> str:
-    """Return the address of a window's page that looks so far back, fit to stand in an attribute."""
-    return model_link(model, segment) + ("" if span is Span.RECENT else f"&amp;span={span}")
-
-
-def reference_link(model: str) -> str:
-    """Return the address of the page of a model's reference, fit to stand in an attribute."""
-    return model_link(model).replace("/model?", "/reference?", 1)
 
 
 def fact(shown: Shown, title: str, value: str) -> str:

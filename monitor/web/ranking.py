@@ -28,14 +28,19 @@ def ranked_models(reports: Sequence[ModelReport]) -> list[ModelReport]:
 
 
 def thresholds_of(segment: SegmentReport) -> list[float]:
-    """Return the accuracies under which alerts of a window fire, lowest first."""
+    """Return the thresholds of a window's alerts on accuracy, lowest first."""
     found = {alert.threshold for alert in segment.alerts if alert.kind is Kind.ACCURACY and alert.threshold is not None}
     return sorted(found)
 
 
 def _margin(segment: SegmentReport, report: ModelReport) -> float:
-    """Return how far the upper end lies above the highest threshold; without one, the estimate above the reference."""
-    estimate, thresholds = consensus_of(segment), thresholds_of(segment)
+    """Return how far the upper end lies above the highest threshold that it must not fall under; without one, the estimate above the reference."""
+    estimate = consensus_of(segment)
+    thresholds = sorted(
+        one.threshold
+        for one in segment.alerts
+        if one.kind is Kind.ACCURACY and one.threshold is not None and not one.upward
+    )
     if estimate is None:
         return math.inf
     if thresholds:

@@ -2,14 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 
-from monitor.core.reference_summary import ReferenceSummary, ReliabilityBin, share_interval
+from monitor.core.reference_summary import ReferenceSummary, ReliabilityBin
+from monitor.core.share import share_interval
 from monitor.reference_file import Reference
 from monitor.web.charts.reliability import reliability
 from monitor.web.charts.svg import written
 from monitor.web.frame import framed
+from monitor.web.links import model_link, reference_document_link
 from monitor.web.meaning import Shown
 from monitor.web.messages import Response
-from monitor.web.pieces import NOTHING, cell, fact, facts, meanings, points, table, window_link
+from monitor.web.pieces import NOTHING, cell, fact, facts, meanings, points, table
 from monitor.web.site import Site
 from monitor.web.words import per_cent
 
@@ -31,7 +33,7 @@ def _main(reference: Reference) -> str:
     summary = reference.summary
     version = f" <small>version {written(reference.version)}</small>" if reference.version else ""
     return f"""<p class="back"><a href="/">Overview</a> · \
-<a href="{window_link(reference.model)}">{written(reference.model)} now</a></p>
+<a href="{model_link(reference.model)}">{written(reference.model)} now</a> · <a href="{reference_document_link(reference.model)}">as JSON</a></p>
 <h1>Reference of {written(reference.model)}{version}</h1>
 <p>The labelled records from before deployment, by which every estimate of this model is made. It holds no record itself.</p>
 {_warnings(summary)}{_numbers(reference)}{_reliability(summary)}{_classes(reference)}{_identity(reference)}"""

@@ -1,14 +1,13 @@
 """The page at `/rejects`: what was refused, why, how to mend it, and where the records stand. Nothing of what they say."""
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from html import escape
 
 from monitor.web.frame import framed
 from monitor.web.messages import Response
 from monitor.web.reasons import explained
 from monitor.web.site import RefusedRecord, Rejects, Site
-from monitor.web.words import ago
+from monitor.web.words import ago, clock
 
 MOST_POINTERS = 200
 """Shown; the state holds a few hundred."""
@@ -96,11 +95,7 @@ def _pointer_row(one: RefusedRecord, now: float) -> str:
 
 
 def _when(at: float, now: float) -> str:
-    try:
-        clock = datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    except (OverflowError, ValueError, OSError):
-        return "an impossible time"
-    return f"{clock}<br><small>{ago(now - at)}</small>"
+    return f"{clock(at)}<br><small>{ago(now - at)}</small>"
 
 
 def _known(value: str | int | None) -> str:

@@ -78,3 +78,5 @@ class Site:
     rejects: Callable[[], Rejects] = Rejects
     settings: Callable[[], Sequence[Setting]] = lambda: ()
     reference: Callable[[str], Reference | None] = lambda _model: None
+    runbooks: Callable[[], str] = lambda: "docs/runbooks/"
+    """Where the pages for people on call stand: an address or a path, ending in a slash."""

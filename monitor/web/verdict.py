@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from monitor.core.report import ModelReport
 from monitor.web.ranking import rank
-from monitor.web.words import Mood, consensus_of, mood_of, place
+from monitor.web.words import Mood, consensus_of, is_firing, mood_of, place
 
 _UNEVALUATED = " has not been evaluated yet"
 _MOST_NAMED = 3
@@ -62,18 +62,15 @@ def verdict(standing: Standing) -> Verdict:
 
 
 def _alerting(standing: Standing, total: int) -> str:
-    found = sorted(
-        (rank(segment, report), f"{report.model}, {place(segment.name)}")
-        for report in standing.reports.values()
-        for segment in report.segments
-    )
-    names = [name for (mood, *_), name in found if mood is Mood.ALERT]
-    moods = {mood for (mood, *_), _ in found}
-    if names:
+    windows = [(report, segment) for report in standing.reports.values() for segment in report.segments]
+    moods = {mood_of(segment) for _, segment in windows}
+    if Mood.ALERT in moods:
+        loud = [(rank(segment, report), report.model) for report, segment in windows if is_firing(segment)]
+        names = [f"{model}, {place(name)}" for (*_, name), model in sorted(loud)]
         more = f"; and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
         alerts = "alerts" if len(names) == 1 else "alert"
         return f"{len(names)} of {_windows(total)} {alerts}: {'; '.join(names[:_MOST_NAMED])}{more}."
-    if not found:
+    if not windows:
         return "No model has been evaluated yet."
     if moods == {Mood.UNKNOWN}:
         return "Nothing can be said of any window."

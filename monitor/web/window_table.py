@@ -4,21 +4,24 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from monitor.core.realised import Realised
-from monitor.core.report import InputFacts, ModelReport, SegmentReport
+from monitor.core.report import ModelReport, SegmentReport
 from monitor.web.bar import Scale, bar
-from monitor.web.links import model_link
+from monitor.web.links import model_link, reference_link
 from monitor.web.ranking import ranked, thresholds_of
+from monitor.web.within import Within, within
 from monitor.web.words import (
     HEADINGS,
     STATES,
     Mood,
     ago,
-    alert_words,
     consensus_of,
+    lasting,
     loud_alerts,
     moment,
     mood_of,
+    oddities,
     per_cent,
+    phase_words,
     place,
     unbroken,
     worst_severity,
@@ -27,14 +30,23 @@ from monitor.web.words import (
 _COLUMNS = ("Window", "What cpcmon says", "Estimated accuracy", "To compare with", "Records")
 
 
-def model_section(report: ModelReport, realised: Sequence[Realised], now: float, most: int) -> str:
-    """Return the section of a model with at most so many rows, beside that of the whole."""
+def model_section(
+    report: ModelReport, realised: Sequence[Realised], now: float, most: int, remark: str | None = None
+) -> str:
+    """Return the section of a model with at most so many rows, beside that of the whole.
+
+    `remark` is what is wrong with the realised accuracies.
+    """
     whole = [segment for segment in report.segments if not segment.segment]
     parts = [segment for segment in ranked(report) if segment.segment]
     shown = [*whole, *parts[:most]]
     known = {one.segment: one for one in realised}
     scale = _scale(shown, report, known)
-    rows = "".join(_row(segment, report, known.get(segment.name), scale, now) for segment in shown)
+    inside = within(report)
+    rows = "".join(
+        _row(segment, report, inside.get(segment.name, Within()), known.get(segment.name), scale, now)
+        for segment in shown
+    )
     more = len(parts) - most
     rest = (
         f"<p>… and {more:,} more segments, none more urgent than these; all are in the metrics.</p>" if more > 0 else ""
@@ -44,7 +56,7 @@ def model_section(report: ModelReport, realised: Sequence[Realised], now: float,
     mood = min((mood_of(segment) for segment in report.segments), default=Mood.UNKNOWN)
     return f"""<section class="model {mood.name.lower()}"><h2><a href="{model_link(report.model)}">{name}</a> \
 <span class="mood">{HEADINGS[mood]}</span></h2>
-<p class="soft">{_facts(report, now)}</p>{_notes(report)}
+<p class="soft">{_facts(report, now)}</p>{_notes(report, remark)}
 <div class="wide" data-key="{escape(f"model {report.model}")}"><table class="cards windows">\
 <caption class="unseen">{name}: the whole first, then its segments, worst first</caption>
 <thead><tr>{head}</tr></thead><tbody>
@@ -64,29 +76,20 @@ def _facts(report: ModelReport, now: float) -> str:
     reference = report.reference
     if reference is None:
         return "; ".join(["no reference yet: without one nothing can be judged", *facts])
-    link = model_link(report.model).replace("/model?", "/reference?", 1)
     version = f"version {escape(reference.version)}"
-    said = f'accuracy on its <a href="{link}">reference</a> {per_cent(reference.accuracy)} of {reference.records:,}'
+    said = f'accuracy on its <a href="{reference_link(report.model)}">reference</a> {per_cent(reference.accuracy)} of {reference.records:,}'
     return "; ".join([version, said, *facts])
 
 
-def _notes(report: ModelReport) -> str:
+def _notes(report: ModelReport, remark: str | None) -> str:
     """Say what makes an estimate worth less than it looks."""
-    notes = [*report.input.hints, *_oddities(report.input)]
+    notes = oddities(report.input)
+    if report.input.rejected_share:
+        notes.append(f"{per_cent(report.input.rejected_share)} of the latest records were refused")
     notes += [f"{name} failed in {count} window{'' if count == 1 else 's'}" for name, count in report.errors.items()]
+    notes += [] if remark is None else [remark]
     items = "".join(f"<li>{escape(note)}</li>" for note in notes)
     return f'<ul class="notes" aria-label="Notes">{items}</ul>' if items else ""
-
-
-def _oddities(records: InputFacts) -> list[str]:
-    said = []
-    if records.one_hot:
-        said.append("nearly all records are certain of one class: the answer was sent, not the probabilities")
-    if records.constant:
-        said.append("the records are all alike: the model may be stuck")
-    if records.rejected_share:
-        said.append(f"{per_cent(records.rejected_share)} of the latest records were refused")
-    return said
 
 
 def _scale(segments: Sequence[SegmentReport], report: ModelReport, known: Mapping[str, Realised]) -> Scale:
@@ -100,10 +103,12 @@ def _scale(segments: Sequence[SegmentReport], report: ModelReport, known: Mappin
     return Scale.around(values)
 
 
-def _row(segment: SegmentReport, report: ModelReport, known: Realised | None, scale: Scale, now: float) -> str:
-    mood = mood_of(segment)
+def _row(
+    segment: SegmentReport, report: ModelReport, inside: Within, known: Realised | None, scale: Scale, now: float
+) -> str:
+    mood = inside.mood(mood_of(segment))
     cells = (
-        _says(segment, mood, now),
+        _says(segment, inside, report.model, now),
         _estimate(segment, report, known, scale),
         _compared(segment, report, known, now),
         _records(segment, now),
@@ -119,21 +124,24 @@ def _row(segment: SegmentReport, report: ModelReport, known: Realised | None, sc
     )
 
 
-def _says(segment: SegmentReport, mood: Mood, now: float) -> str:
-    severity = worst_severity(segment)
+def _says(segment: SegmentReport, inside: Within, model: str, now: float) -> str:
+    severity, mood = worst_severity(segment), mood_of(segment)
     of = f", {severity}" if severity is not None and mood in {Mood.ALERT, Mood.PENDING} else ""
-    told = [f'<b class="mood">{HEADINGS[mood]}{of}</b>']
+    told = [f'<b class="mood">{inside.heading(mood)}{of}</b>']
     if consensus_of(segment) is None:
         why = STATES[segment.state]
         if segment.state_since is not None:
             why += f". So since {moment(segment.state_since, now)}"
         if segment.last_valid_at is not None:
             why += f"; last estimate {ago(now - segment.last_valid_at)}"
-        told.append(escape(f"{why}."))
+        told.append(unbroken(escape(f"{why}.")))
     elif segment.state_since is not None:
-        told.append(f"<small>Judged since {moment(segment.state_since, now)}.</small>")
-    told += [escape(alert_words(alert, consensus_of(segment), now)) for alert in loud_alerts(segment)]
-    return "".join(f'<p class="told">{unbroken(one)}</p>' for one in told)
+        since = segment.state_since
+        told.append(f'<small title="since {moment(since, now)}">Judged {lasting(now - since)}</small>')
+    # What was compared stands in the next columns, and in the list of alerts.
+    told += [unbroken(escape(f"{alert.alert} {phase_words(alert, now)}")) for alert in loud_alerts(segment)]
+    told += inside.sentences(model)
+    return "".join(f'<p class="told">{one}</p>' for one in told)
 
 
 def _estimate(segment: SegmentReport, report: ModelReport, known: Realised | None, scale: Scale) -> str:
@@ -175,4 +183,4 @@ def _records(segment: SegmentReport, now: float) -> str:
     seen = segment.last_record_at
     if seen is None:
         return f"{segment.records:,}<br><small>none ever came</small>"
-    return f'{segment.records:,}<br><small title="{moment(seen, now)}">last {ago(now - seen)}</small>'
+    return f'{segment.records:,}<br><small title="{moment(seen, now)}">newest {ago(now - seen)}</small>'

@@ -1,12 +1,13 @@
 """What the pages say in words, for people who do not know cpcmon: states, alerts, times."""
 
+import math
 import re
 from datetime import UTC, datetime
 from enum import IntEnum
 
 from monitor.core.alerts import CONSENSUS, AlertStatus, Kind, Phase, Severity
 from monitor.core.estimate import Estimate
-from monitor.core.report import SegmentReport
+from monitor.core.report import InputFacts, SegmentReport
 from monitor.core.window_state import WindowState
 
 STATES = {
@@ -57,17 +58,24 @@ def consensus_of(segment: SegmentReport) -> Estimate | None:
     return result if isinstance(result, Estimate) else None
 
 
+def is_firing(segment: SegmentReport) -> bool:
+    """Tell whether an alert of a segment fires."""
+    for alert in segment.alerts:  # noqa: SIM110  a page asks this of thousands, and any() takes twice as long
+        if alert.firing:
+            return True
+    return False
+
+
 def mood_of(segment: SegmentReport) -> Mood:
     """Return how urgently somebody should look at a segment."""
-    phases = {alert.phase for alert in segment.alerts}
-    if any(alert.firing for alert in segment.alerts):
+    if is_firing(segment):
         return Mood.ALERT
     # What cannot be judged is no all-clear, whatever its alerts were before.
     if consensus_of(segment) is None:
         return Mood.UNKNOWN
     if not segment.alerts:
         return Mood.UNWATCHED
-    return Mood.PENDING if Phase.PENDING in phases else Mood.FINE
+    return Mood.PENDING if any(alert.phase is Phase.PENDING for alert in segment.alerts) else Mood.FINE
 
 
 def urgency_of(segment: SegmentReport) -> tuple[Mood, int]:
@@ -79,6 +87,8 @@ def urgency_of(segment: SegmentReport) -> tuple[Mood, int]:
 
 def worst_severity(segment: SegmentReport) -> Severity | None:
     """Return the highest severity of what fires; of what is pending when nothing fires; None when all is quiet."""
+    if all(alert.phase is Phase.OK for alert in segment.alerts):
+        return None
     firing = {alert.severity for alert in segment.alerts if alert.firing}
     found = firing or {alert.severity for alert in segment.alerts if alert.phase is Phase.PENDING}
     return next((one for one in _SEVERITIES if one in found), None)
@@ -92,10 +102,15 @@ def loud_alerts(segment: SegmentReport) -> list[AlertStatus]:
 
 def alert_words(alert: AlertStatus, estimate: Estimate | None, now: float) -> str:
     """Return a sentence on an alert that is not quiet."""
-    doing = {Phase.PENDING: "pending", Phase.FIRING: "firing", Phase.RECOVERING: "firing, recovering"}
-    text = f"{alert.alert} ({alert.severity}): {_what(alert, estimate)}"
-    text += f"; {doing.get(alert.phase, alert.phase)} since {moment(alert.since, now)}"
-    return f"{text}; cannot be judged now, so it stays" if alert.held else text
+    return f"{alert.alert} ({alert.severity}): {_what(alert, estimate)}; {phase_words(alert, now)}"
+
+
+def phase_words(alert: AlertStatus, now: float) -> str:
+    """Say since when an alert that is not quiet has been so, and what it waits for."""
+    text = f"{'pending' if alert.phase is Phase.PENDING else 'firing'} since {moment(alert.since, now)}"
+    if alert.held:
+        return f"{text}; cannot be judged now, so it stays"
+    return f"{text}; ends when this has lasted" if alert.phase is Phase.RECOVERING else text
 
 
 def _what(alert: AlertStatus, estimate: Estimate | None) -> str:
@@ -116,13 +131,18 @@ def per_cent(ratio: float) -> str:
     return f"{100.0 * ratio:.1f}%"
 
 
-def moment(at: float, now: float) -> str:
-    """Return a time as an absolute one, and how long ago that is."""
+def clock(at: float, *, seconds: bool = True) -> str:
+    """Return a time in UTC; clocks that are set wrong may send any."""
     try:
-        shown = datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
+        return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC" if seconds else "%Y-%m-%d %H:%M UTC")
     except (OverflowError, ValueError, OSError):
         return "an impossible time"
-    return f"{shown} ({ago(now - at)})"
+
+
+def moment(at: float, now: float) -> str:
+    """Return a time as an absolute one, and how long ago that is."""
+    shown = clock(at, seconds=False)
+    return f"{shown} ({ago(now - at)})" if shown[0].isdigit() else shown
 
 
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC")
@@ -135,6 +155,8 @@ def unbroken(html: str) -> str:
 
 def ago(seconds: float) -> str:
     """Return how long ago something was, in the largest unit that says enough."""
+    if not math.isfinite(seconds):
+        return "at an impossible time"
     if seconds < -60.0:
         return "in the future"
     for unit, length in (("day", 86400.0), ("hour", 3600.0), ("minute", 60.0)):
@@ -142,6 +164,24 @@ def ago(seconds: float) -> str:
             count = int(seconds // length)
             return f"{count} {unit}{'' if count == 1 else 's'} ago"
     return "just now"
+
+
+def lasting(seconds: float) -> str:
+    """Return for how long something has been so."""
+    told = ago(seconds)
+    return f"for {told.removesuffix(' ago')}" if told.endswith(" ago") else f"since {told}"
+
+
+def oddities(records: InputFacts) -> list[str]:
+    """Say what makes an estimate worth less than it looks."""
+    found = list(records.hints)
+    if records.degraded:
+        found.append("So many records are refused, or look odd, that the rest cannot speak for them.")
+    if records.one_hot:
+        found.append("Nearly all records are certain of one class: the answer was sent, not the probabilities.")
+    if records.constant:
+        found.append("The records are all alike: the model may be stuck.")
+    return found
 
 
 def place(name: str) -> str:

@@ -338,6 +338,8 @@ def test_status_shows_what_was_compared() -> None:
         value=0.7,
     )
     assert status(UNSURE, AlertState(), LOOK).threshold == 0.04
+    assert status(UNSURE, AlertState(), LOOK).upward
+    assert status(Rule("rose", above=0.99), AlertState(), LOOK).upward
     for rule in (SILENT, DEGRADED):
         assert (status(rule, AlertState(), LOOK).threshold, status(rule, AlertState(), LOOK).estimator) == (None, None)
 

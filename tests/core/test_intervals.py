@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from scipy.special import betaincinv
 
 from monitor.core.calibration import Calibration, calibrate
 from monitor.core.estimate import Estimate, Interval
 from monitor.core.labelled import label_outputs
-from monitor.core.reference_summary import share_interval
+from monitor.core.share import share_interval
 from tests.strategies import Case, accepted, cases, synthetic
 
 
@@ -137,6 +138,18 @@ def test_the_interval_of_a_share_is_the_exact_one(right: int, records: int, lowe
     """Clopper and Pearson's, at 95%."""
     interval = share_interval(right, records, 0.95)
     assert (interval.lower, interval.upper) == pytest.approx((lower, upper), abs=1e-4)
+
+
+@pytest.mark.parametrize("records", [1, 2, 7, 300, 5_000, 100_000, 1_000_000])
+@pytest.mark.parametrize("level", [0.5, 0.95, 0.9999])
+def test_the_interval_of_a_share_is_that_of_scipy(records: int, level: float) -> None:
+    """At both ends and between, for shares of many sizes."""
+    tail = (1.0 - level) / 2.0
+    for right in {0, 1, records // 10, records // 2, records * 9 // 10, records - 1, records}:
+        lower = betaincinv(right, records - right + 1, tail) if right > 0 else 0.0
+        upper = betaincinv(right + 1, records - right, 1.0 - tail) if right < records else 1.0
+        interval = share_interval(right, records, level)
+        assert (interval.lower, interval.upper) == pytest.approx((lower, upper), rel=0.0, abs=1e-11)
 
 
 def test_a_window_of_one_record_has_a_wide_interval(overconfident: Calibration) -> None:

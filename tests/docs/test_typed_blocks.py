@@ -37,7 +37,6 @@ RUN_BY = {
     "docs/kubernetes.md": {"podman": "tests/kubernetes/test_image.py", "": _CLUSTER},
     "docs/prometheus.md": {"cp deploy": HERE, "cpcmon rules": HERE},
     "docs/realised.md": {"python3 add_audit.py": "tests/web/test_api_page.py"},
-    "docs/status.md": {"curl": HERE},
     "docs/troubleshooting.md": {"$ cpcmon check-config": HERE},
 }
 

@@ -11,7 +11,7 @@ from monitor.standing import source_document
 from monitor.web.site import SourceView
 from tests.prometheus import reports
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "status.md").read_text()
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "api.md").read_text()
 FACTS = {
     "cpcmon": "0",
     "config_digest": "0",

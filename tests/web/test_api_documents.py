@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from monitor.configuration.settings import HIDDEN, Setting
-from monitor.core.reference_summary import share_interval
+from monitor.core.share import share_interval
 from monitor.reference_file import Reference
 from monitor.web import api_configuration, api_realised, api_reference
 from monitor.web.pages import standard_pages

@@ -1,5 +1,6 @@
 """What stands round every page: it loads nothing that is not ours, and never says more than it knows."""
 
+from http import HTTPStatus
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from monitor.configuration.settings import Setting
 from monitor.web.assets import ICON, MARK, SCRIPT, STYLE
 from monitor.web.frame import CSP, framed, not_found
+from monitor.web.messages import Request
 from monitor.web.pages import standard_pages
 from monitor.web.site import Site
 from tests.web.conftest import Serve
@@ -94,3 +96,17 @@ def test_assets_are_kept_only_under_their_own_mark(serve: Serve, path: str, cont
     assert answer.headers["cache-control"] == "private, max-age=31536000, immutable"
     assert client.ask(f"{path}?v=other").headers["cache-control"] == "no-store"
     assert client.ask(path).headers["cache-control"] == "no-store"
+
+
+def test_every_link_of_the_footer_leads_to_a_page() -> None:
+    """And to no document that needs a name."""
+    site = site_of(three_models())
+    pages = standard_pages(site, metrics=bytes, reload=None, status=bytes)
+    footer = _page(site).partition("<footer")[2]
+    links = [
+        tag["href"] for name, tag in Reader(footer.partition(">")[2].partition("</footer>")[0]).tags if name == "a"
+    ]
+    assert {"/metrics", "/api/v1/status", "/api/v1/rejects", "/api/v1/configuration"} <= set(links)
+    for link in links:
+        assert link is not None
+        assert pages[link].answer(Request("GET", link, {})).status == HTTPStatus.OK

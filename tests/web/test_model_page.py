@@ -16,11 +16,13 @@ from monitor.core.realised import Realised
 from monitor.core.report import InputFacts, ModelReport, ReferenceFacts, SegmentReport
 from monitor.core.window_state import WindowState
 from monitor.web.families import FAMILIES, families_of
+from monitor.web.kept import Framed
 from monitor.web.meaning import MEANINGS, Shown
 from monitor.web.messages import Request
 from monitor.web.model_chart import MOST_ROWS
 from monitor.web.model_estimators import REASONS
 from monitor.web.model_page import MOST_VISIBLE, model_page
+from monitor.web.overview_page import overview_page
 from monitor.web.pages import standard_pages
 from monitor.web.reference_page import reference_page
 from monitor.web.words import STATES
@@ -258,8 +260,34 @@ def test_quiet_alerts_are_listed_too_with_their_runbook() -> None:
     }
     assert rows["silent"][1:3] == ["✓ quiet", "never moved"]
     assert rows["accuracy_low"][1] == "▲ firing"
-    assert rows["accuracy_low"][-1] == "docs/runbooks/accuracy.md"
-    assert rows["estimators_disagree"][-1] == "docs/runbooks/disagreement.md"
+    assert rows["accuracy_low"][-1] == "runbook docs/runbooks/accuracy.md"
+    assert rows["estimators_disagree"][-1] == "runbook docs/runbooks/disagreement.md"
+
+
+@pytest.mark.parametrize("upward", [False, True])
+@pytest.mark.parametrize(("page", "places"), [(model_page, 2), (overview_page, 1)])
+def test_a_runbook_is_linked_where_a_browser_can_follow(page: Framed, places: int, *, upward: bool) -> None:
+    """Too low and too high an accuracy have one each, whatever their thresholds; elsewhere the path is told."""
+    alert = replace(low(Phase.FIRING, 0.7), upward=upward)
+    report = replace(sample_report(), segments=(segment(None, WindowState.OK, estimated(0.7), alert),))
+    name = "accuracy_high.md" if upward else "accuracy.md"
+
+    def told(runbooks: str) -> str:
+        return text_of(page, site_of({"density": report}, runbooks=lambda: runbooks), name="density")
+
+    link = f'<a href="https://wiki.example/&lt;b&gt;/{name}" rel="noreferrer">runbook {name}</a>'
+    assert told("https://wiki.example/<b>/").count(link) == places
+    assert told("javascript:x/").count(f"runbook <code>javascript:x/{name}</code>") == places
+    assert "href=javascript" not in told("javascript:x/").replace('"', "")
+
+
+def test_history_and_reference_are_linked_as_json() -> None:
+    """With the segment and the span that are shown."""
+    link = "/api/v1/history?model=density&segment=site%3DBonn%2Cscanner%3D2&span=days"
+    assert link in [tag.get("href") for _, tag in Reader(_page(segment=_SHIFTED, span="days")).tags]
+    text = text_of(reference_page, sample_site(), name="density")
+    assert "/api/v1/reference?model=density" in [tag.get("href") for _, tag in Reader(text).tags]
+    assert "/api/v1/history" not in text_of(model_page, sample_site(), name="triage")
 
 
 def test_a_window_without_alerts_is_told_apart_from_a_quiet_one() -> None:

@@ -16,7 +16,7 @@ from monitor.web.assets import MARK
 from monitor.web.overview_page import LEAST_ROWS, MOST_ROWS, MOST_ROWS_IN_ALL, overview_page
 from monitor.web.ranking import ranked
 from monitor.web.site import SourceView
-from monitor.web.words import HEADINGS, SIGNS, STATES, Mood, ago, moment, mood_of, worst_severity
+from monitor.web.words import HEADINGS, SIGNS, STATES, Mood, ago, alert_words, moment, mood_of, worst_severity
 from tests.web.reading import Reader, site_of, text_of
 from tests.web.sample_reports import NOW, estimated, low, segment, three_models
 
@@ -42,7 +42,7 @@ def test_what_somebody_should_look_at_comes_first() -> None:
         ("nodules", "all"), ("triage", "all"),
     ]  # fmt: skip
     body = [row for row in page.rows if row[0] != "Window"]
-    assert [row[1].split(" ", 1)[0] for row in body] == ["✓", "▲", "▲", "▲", "◆", "?", "?", "✓", "?", "–"]
+    assert [row[1].split(" ", 1)[0] for row in body] == ["◆", "▲", "▲", "▲", "◆", "?", "?", "✓", "?", "–"]
     assert "<title>▲ 3 firing – Overview – cpcmon</title>" in text
 
 
@@ -61,13 +61,10 @@ def test_a_firing_site_shows_value_interval_threshold_and_since_when() -> None:
     """In words, and drawn with a text for those who do not see it."""
     _, page = _read()
     bonn = next(row for row in page.rows if row[0] == "site Bonn")
-    assert bonn[1].startswith(
-        "▲ Alert, critical accuracy_low (critical): upper end of the estimated accuracy, 77.2%, is under the threshold of 80.0%;"
-        " firing since 2025-11-16 12:03 UTC (90 minutes ago)"
-    )
+    assert bonn[1].startswith("▲ Alert, critical accuracy_low firing since 2025-11-16 12:03 UTC (90 minutes ago)")
     assert bonn[2].startswith("74.2% 71.2% to 77.2%")
     assert bonn[3] == "reference 87.1% threshold 80.0%"
-    assert bonn[4] == "1,800 last just now"
+    assert bonn[4] == "1,800 newest just now"
     labels = [attributes["aria-label"] for tag, attributes in page.tags if tag == "svg" and "aria-label" in attributes]
     assert labels[1] == ("estimated accuracy 74.2%, between 71.2% and 77.2%, reference 87.1%, alert threshold 80.0%")
 
@@ -81,6 +78,19 @@ def test_alerts_stand_in_a_list_of_their_own_firing_before_pending() -> None:
         ("alert", "site=Dresden", "silent"), ("pending", "site=Celle", "accuracy_low"),
     ]  # fmt: skip
     assert "/model?name=density&segment=site%3DBonn" in [tag.get("href") for _, tag in page.tags]
+    (first,) = re.findall(r"<span>(accuracy_low .*?77.2%.*?)</span></li>", text)
+    assert re.sub("<.*?>", "", first) == (
+        "accuracy_low (critical): upper end of the estimated accuracy, 77.2%, is under the threshold of 80.0%;"
+        " firing since 2025-11-16 12:03 UTC (90 minutes ago). What to do: runbook docs/runbooks/accuracy.md"
+    )
+
+
+def test_an_alert_that_recovers_says_what_it_still_waits_for() -> None:
+    """Else it reads as if it fired over its threshold."""
+    said = alert_words(low(Phase.RECOVERING, 0.9), None, NOW)
+    assert said.endswith(
+        "is over the threshold of 80.0%; firing since 2025-11-16 12:03 UTC (90 minutes ago); ends when this has lasted"
+    )
 
 
 def test_without_a_loud_alert_the_list_says_no_more_than_is_known() -> None:
@@ -123,7 +133,9 @@ def test_since_when_a_window_is_in_its_state_is_said() -> None:
     fine, unknown = (replace(one, state_since=NOW - 7200.0) for one in (density.segments[1], density.segments[5]))
     page = Reader(text_of(overview_page, site_of({"m": replace(density, segments=(fine, unknown))})))
     said = {row[0]: row[1] for row in page.rows}
-    assert "Judged since 2025-11-16 11:33 UTC (2 hours ago)." in said["site Aachen"]
+    assert "Judged for 2 hours" in said["site Aachen"]
+    titles = [tag.get("title") for name, tag in page.tags if name == "small"]
+    assert "since 2025-11-16 11:33 UTC (2 hours ago)" in titles
     assert "Still collecting its first records. So since 2025-11-16 11:33 UTC (2 hours ago)" in said["site Essen"]
     assert (
         "ince"
@@ -257,7 +269,7 @@ def test_critical_alerts_come_before_informative_ones() -> None:
     density = replace(three_models()["density"], segments=(*crowd, failing))
     name, said, *_ = Reader(text_of(overview_page, site_of({"density": density}))).rows[1]
     assert name == "site Zwolle"
-    assert said.startswith("▲ Alert, critical accuracy_low (critical)")
+    assert said.startswith("▲ Alert, critical accuracy_low firing")
 
 
 def test_a_critical_alert_that_waits_does_not_pass_for_one_that_fires() -> None:

@@ -3,12 +3,13 @@
 import hashlib
 import re
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from monitor.core.reference_summary import share_interval
+from monitor.core.share import share_interval
 from monitor.reference_file import Reference
 from monitor.web.reference_page import MOST_CLASSES, reference_page, temperature_words
 from tests.web.reading import Reader, text_of
@@ -140,3 +141,20 @@ def test_hostile_names_are_only_text() -> None:
     Reader(text)
     assert "<script>alert" not in text
     assert text.count("&lt;script&gt;") >= 4
+
+
+def test_a_page_of_a_reference_loads_no_scipy(tmp_path: Path) -> None:
+    """It would take 18 MB of the daemon for as long as it runs, for one interval."""
+    sample_reference().save(tmp_path / "model.ref")
+    program = """
+import sys
+from monitor.reference_file import Reference
+from monitor.web.reference_page import reference_page
+from monitor.web.site import Site
+found = Reference.load(sys.argv[1])
+site = Site(dict, list, list, lambda: 0.0, "1", reference=lambda _: found)
+assert reference_page(site, {"name": "density"}) is not None
+print("scipy" in sys.modules)
+"""
+    words = [sys.executable, "-c", program, str(tmp_path / "model.ref")]
+    assert subprocess.run(words, check=True, capture_output=True, text=True).stdout == "False\n"

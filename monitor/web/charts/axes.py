@@ -76,8 +76,3 @@ def time_ticks(start: float, end: float, most: int) -> list[TimeTick]:
         )
         day = date
     return ticks
-
-
-def clock(at: float, *, seconds: bool = True) -> str:
-    """Return a possible time, in UTC."""
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC" if seconds else "%Y-%m-%d %H:%M UTC")

@@ -7,10 +7,10 @@ from itertools import pairwise
 from monitor.core.history import Series
 from monitor.core.realised import Realised
 from monitor.core.window_state import WindowState
-from monitor.web.charts.axes import clock, possible, share_range, share_ticks, time_ticks
+from monitor.web.charts.axes import possible, share_range, share_ticks, time_ticks
 from monitor.web.charts.stretches import Point, points_of, step_of, unbroken, unjudged
 from monitor.web.charts.svg import Box, Linear, diamond, line, number, path, rectangle, shortened, triangle, words
-from monitor.web.words import STATES, per_cent
+from monitor.web.words import STATES, clock, per_cent
 
 _LETTER, _BOLD = 7.0, 8.1
 """How wide a letter is, about."""

@@ -1,0 +1,89 @@
+"""Whatever stands after the question mark: a page, or none by that name; never an error, and nothing of it comes back."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from monitor.history import History
+from monitor.web.pages import standard_pages
+from monitor.web.site import Site
+from tests.web.conftest import Serve
+from tests.web.sample_reports import NOW
+from tests.web.sample_site import sample_report, sample_site
+
+Ask = Callable[[str], int]
+CANARY = "zzpatient"
+HUGE = f"{CANARY}{'x' * 40_000}"
+NAMED = {"/model": "name", "/reference": "name", "/api/v1/history": "model", "/api/v1/reference": "model", "/api/v1/realised": "model"}  # fmt: skip
+HOSTILE = {
+    "huge": HUGE,
+    "nul": f"{CANARY}%00",
+    "newline": f"{CANARY}%0d%0aSet-Cookie:%20a=b",
+    "not UTF-8": f"{CANARY}%ff%fe",
+    "a surrogate": f"{CANARY}%ed%a0%80",
+    "half an escape": f"{CANARY}%f",
+    "a path": f"../../{CANARY}",
+    "HTML": f"%3Cscript%3E{CANARY}%3C/script%3E",
+    "SQL": f"'%20OR%201=1%20--{CANARY}",
+    "empty": "",
+}
+
+
+def _site() -> Site:
+    """Return a site whose history is the real one."""
+    history = History()
+    history.note(sample_report(), NOW)
+    return replace(sample_site(), history=history.series)
+
+
+@pytest.fixture
+def asked(serve: Serve, caplog: pytest.LogCaptureFixture) -> Ask:
+    """Ask for a target, and check what holds of every answer; returns its status."""
+    client = serve(standard_pages(_site(), metrics=bytes, reload=None, status=bytes))
+    caplog.set_level(logging.DEBUG)
+
+    def ask(target: str) -> int:
+        answer = client.ask(target)
+        assert CANARY.encode() not in answer.body
+        assert CANARY not in str(answer.headers)
+        assert "set-cookie" not in answer.headers
+        assert caplog.records == []
+        return int(answer.status)
+
+    return ask
+
+
+@pytest.mark.parametrize("path", NAMED)
+def test_a_name_that_nobody_has_is_404_whatever_it_is_made_of(asked: Ask, path: str) -> None:
+    assert {kind: asked(f"{path}?{NAMED[path]}={value}") for kind, value in HOSTILE.items()} == dict.fromkeys(
+        HOSTILE, 404
+    )
+
+
+@pytest.mark.parametrize(("path", "key"), [("/model", "name"), ("/api/v1/history", "model")])
+@pytest.mark.parametrize("other", ["segment", "span"])
+def test_a_segment_or_span_that_is_not_there_is_404(asked: Ask, path: str, key: str, other: str) -> None:
+    found = {kind: asked(f"{path}?{key}=density&{other}={value}") for kind, value in HOSTILE.items() if value}
+    assert found == dict.fromkeys(found, 404)
+
+
+@pytest.mark.parametrize(("path", "key"), [("/model", "name"), ("/api/v1/history", "model")])
+def test_of_a_key_that_comes_twice_the_first_counts(asked: Ask, path: str, key: str) -> None:
+    assert asked(f"{path}?{key}=density&{key}={CANARY}") == 200
+    assert asked(f"{path}?{key}={CANARY}&{key}=density") == 404
+    assert asked(f"{path}?{key}=density&span=days&span={CANARY}") == 200
+
+
+@pytest.mark.parametrize("path", ["/", "/rejects", "/configuration", "/api/v1/rejects", "/api/v1/configuration"])
+def test_a_page_that_needs_no_name_passes_over_what_it_does_not_know(asked: Ask, path: str) -> None:
+    assert {
+        kind: asked(f"{path}?name={value}&{value}={value}") for kind, value in HOSTILE.items() if value != HUGE
+    } == {kind: 200 for kind, value in HOSTILE.items() if value != HUGE}
+
+
+def test_a_query_of_very_many_keys_names_nothing(asked: Ask) -> None:
+    many = "&".join(f"k{number}={CANARY}" for number in range(1000))
+    assert asked(f"/model?name=density&{many}") == 404
+    assert asked(f"/api/v1/history?model=density&{many}") == 404
