@@ -256,12 +256,12 @@ def _models(options: argparse.Namespace) -> list[ModelOptions]:
     try:
         bounds = Bounds(options.records, age)
     except ValueError as error:
-        # It speaks of a setting of the daemon.
+        # It speaks of settings of the daemon, and so does the next one.
         raise UsageError(f"--records, --age: {str(error).removeprefix('window: ')}") from error
     try:
         segmentation = Segmentation(tuple(tuple(one.split(",")) for one in options.segment_by))
     except ValueError as error:
-        raise UsageError(str(error)) from error
+        raise UsageError(f"--segment-by: {str(error).removeprefix('segments: ')}") from error
     references = [Reference.load(path) for path in options.reference]
     names = [reference.model for reference in references]
     if twice := next((name for name in names if names.count(name) > 1), None):

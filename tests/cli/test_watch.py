@@ -110,14 +110,14 @@ def test_a_state_within_the_inbox_is_refused(
 @pytest.mark.parametrize(
     ("more", "sentence"),
     [
-        pytest.param(["--records", "0"], "window: expected 1 to", id="window"),
+        pytest.param(["--records", "0"], "--records, --age: expected 1 to", id="window"),
         pytest.param(
             ["--age", "long"], "--age: expected a duration such as 90s, 30m, 12h or 7d, found 'long'", id="age"
         ),
         pytest.param(["--poll", "0s"], "--poll: expected a duration", id="poll"),
         pytest.param(["--field", "probs"], "--field: expected NAME=PATH with a name among probs, model", id="field"),
         pytest.param(["--field", "site=a"], "--field: expected NAME=PATH with a name among", id="no such field"),
-        pytest.param(["--segment-by", "site,site"], "segments: expected sets of different fields", id="segments"),
+        pytest.param(["--segment-by", "site,site"], "--segment-by: expected sets of different fields", id="segments"),
     ],
 )
 def test_nonsense_is_refused_before_anything_is_written(

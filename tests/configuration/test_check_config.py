@@ -103,11 +103,6 @@ def test_a_crontab_line_that_never_comes_true_is_a_mistake(cpcmon: Callable[...,
     assert ":7: models[0].evaluate.cron: expected a crontab line" in ran.err
 
 
-def test_the_help_has_an_example(cpcmon: Callable[..., Ran]) -> None:
-    """As every command's has."""
-    assert "example: cpcmon check-config config.yaml" in cpcmon("check-config", "--help").out
-
-
 def test_a_directory_that_cannot_be_looked_at_is_no_mistake(cpcmon: Callable[..., Ran], write: Write) -> None:
     """Whoever checks may have fewer rights than the daemon, and is told all the rest."""
     file = write(base=BASE.replace("path: inbox", f"path: {'x' * 300}"))
