@@ -42,8 +42,8 @@ def _section(top: str, settings: list[Setting]) -> str:
     called = escape(top) if name is None else f"{escape(top)} <small>{escape(name)}</small>"
     said = sum(one.line is not None for one in settings)
     return f"""<section><h2>{called}</h2><div class="wide" data-key="{escape(f"settings {top}")}"><table class="settings">
-<caption>{said:,} from the file, {len(settings) - said:,} assumed</caption>
-<thead><tr><th scope="col">Setting</th><th scope="col">Value</th><th scope="col">Line of the file</th></tr></thead><tbody>
+<caption>{said:,} from the file, by its line; {len(settings) - said:,} assumed</caption>
+<thead><tr><th scope="col">Setting</th><th scope="col">Value</th><th scope="col">Line</th></tr></thead><tbody>
 {rows}</tbody></table></div></section>
 """
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from monitor.core.report import ModelReport, SegmentReport
 from monitor.web.charts.svg import written
 from monitor.web.links import model_link
-from monitor.web.words import HEADINGS, SIGNS, Mood, mood_of, place, urgency_of
+from monitor.web.ranking import rank
+from monitor.web.words import HEADINGS, SIGNS, Mood, mood_of, place
 
 MOST_NAMED = 5
 _VERBS = {Mood.ALERT: ("alerts", "alert"), Mood.PENDING: ("is to watch", "are to watch")}
@@ -66,11 +67,9 @@ def within(report: ModelReport) -> Mapping[str, Within]:
             if whole is not None:
                 counts[whole.name] += 1
                 notable.setdefault(whole.name, []).extend([one] if loud else ())
-    return {name: Within(count, sorted(notable[name], key=_worst_first)) for name, count in counts.items()}
-
-
-def _worst_first(segment: SegmentReport) -> tuple[object, ...]:
-    return *urgency_of(segment), segment.name
+    return {
+        name: Within(count, sorted(notable[name], key=lambda one: rank(one, report))) for name, count in counts.items()
+    }
 
 
 def _link(model: str, segment: SegmentReport) -> str:

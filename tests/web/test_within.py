@@ -88,6 +88,13 @@ def test_a_window_that_is_not_well_itself_keeps_its_own_words(own: Mood) -> None
     assert (found.mood(own), found.heading(own)) == (own, HEADINGS[own])
 
 
+def test_the_worst_part_is_named_first() -> None:
+    """The one furthest under its threshold, as in every other list."""
+    worse = replace(segment(None, WindowState.OK, estimated(0.5), low(Phase.FIRING, 0.52)), segment=(("site", "Z"),))
+    found = within(_report(Mood.ALERT, worse))["all"]
+    assert [one.name for one in found.notable] == ["site=Z", "site=<A>,scanner=1"]
+
+
 def test_of_many_parts_the_first_are_named_and_the_others_counted() -> None:
     more = [_named((("site", f"C{number}"),), Mood.ALERT) for number in range(MOST_NAMED + 2)]
     text = _page(_report(Mood.FINE, *more))
