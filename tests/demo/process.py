@@ -24,8 +24,19 @@ class Demo:
         self.folder = folder
         self._out = folder.with_name(f"{folder.name}-{time.monotonic_ns()}.out")
         with self._out.open("wb") as out:
+            # As from a terminal, also where these tests run under nohup or in the background.
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "monitor", "demo", "--directory", str(folder), *words],
+                [
+                    "env",
+                    "--default-signal=HUP,INT",
+                    sys.executable,
+                    "-m",
+                    "monitor",
+                    "demo",
+                    "--directory",
+                    str(folder),
+                    *words,
+                ],
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,

@@ -64,9 +64,9 @@ def test_a_job_that_is_no_regular_expression_is_refused(cpcmon: Callable[..., Ra
 
 
 def test_a_folder_that_cannot_be_written_is_said(cpcmon: Callable[..., Ran], config: Path, tmp_path: Path) -> None:
-    """Exit code 1: it is not the configuration's fault."""
+    """Exit code 2: another folder has to be named, and nothing was written."""
     ran = cpcmon("rules", "--config.file", config, "--output", tmp_path / "nowhere" / "rules.yml")
-    assert ran.code == 1
+    assert ran.code == 2
     assert "nowhere" in ran.err
 
 
