@@ -1,5 +1,6 @@
 """History on disk: as many rows as places, older databases, damage, a full disk."""
 
+import os
 import shutil
 import sqlite3
 from dataclasses import replace
@@ -10,6 +11,7 @@ import pytest
 
 from monitor.core.history import Series, Span
 from monitor.core.past import CAPACITY
+from monitor.errors import StatePaused
 from monitor.history import History
 from monitor.state.change import Change
 from monitor.state.checksum import checksum
@@ -254,6 +256,24 @@ def test_a_backup_of_version_1_is_taken_and_migrated(tmp_path: Path) -> None:
     write(state, history)
     state.close()
     assert points(restored(tmp_path)) == [0.5]
+
+
+def test_on_a_full_disk_an_older_state_is_opened_once_the_ballast_is_deleted(tmp_path: Path) -> None:
+    """The copy of before the migration needs room: without it nothing is migrated, and nothing is lost."""
+    with small_disk(tmp_path, 32) as disk:
+        old = disk / "state"
+        old_state(old)
+        hog = fill(disk)
+        with pytest.raises(StatePaused, match="room on the disk"):
+            State.open(old)
+        (old / "ballast").unlink()
+        # A little besides, so that a new ballast would fit: it must not take the room before the copy is made.
+        os.truncate(hog, hog.stat().st_size - (16 << 10))
+        state, history = State.open(old), History()
+        history.note(report(0.5), START)
+        write(state, history)
+        state.close()
+        assert points(restored(old)) == [0.5]
 
 
 def test_a_damaged_database_of_version_1_goes_back_to_its_backup(tmp_path: Path) -> None:
