@@ -19,6 +19,7 @@ from monitor.core.window_state import WindowState
 STATES = tuple(WindowState)
 MOST_SEGMENTS = 2_000
 """Of a model with more, the first ones have a history: whatever is configured, it must fit."""
+_FINGERPRINT_DIGITS = 12
 _MOST_RECORDS = np.iinfo(np.uint32).max
 _ACCURACY, _LOWER, _UPPER, _DISAGREEMENT, _LOWEST = range(5)
 POINT_ROWS, STRETCH_ROWS = _LOWEST, _LOWEST + 1
@@ -39,6 +40,8 @@ class Frame:
     numbers: Singles
     """A row each: accuracy, lower, upper, disagreement; of a stretch also the lowest accuracy. NaN: nothing to say."""
     records: NDArray[np.uint32]
+    reference: str = ""
+    """The first digits of the fingerprint of the reference that judged; of a stretch, of the last. Empty: not known, or none."""
 
     @property
     def accuracy(self) -> Singles:
@@ -81,6 +84,7 @@ def frame_of(report: ModelReport, at: float, through: int, names: tuple[str, ...
         np.array([STATES.index(one.state) for one in segments], dtype=np.uint8),
         np.array([_numbers(one) for one in segments], dtype=np.float32).reshape(-1, POINT_ROWS).T.copy(),
         np.array([min(one.records, _MOST_RECORDS) for one in segments], dtype=np.uint32),
+        "" if report.reference is None else intern(report.reference.fingerprint[:_FINGERPRINT_DIGITS]),
     )
 
 
@@ -100,7 +104,7 @@ def folded(stretch: Frame | None, new: Frame) -> Frame:
     """
     lasting = np.concatenate([new.numbers[:POINT_ROWS], new.lowest[np.newaxis]])
     if stretch is None:
-        return Frame(new.at, new.through, new.names, new.states, lasting, new.records)
+        return Frame(new.at, new.through, new.names, new.states, lasting, new.records, new.reference)
     names = _together(new.names, stretch.names)
     before, after = _placed(stretch.names, names), _placed(new.names, names)
     numbers = np.full((STRETCH_ROWS, len(names)), np.nan, dtype=np.float32)
@@ -113,7 +117,7 @@ def folded(stretch: Frame | None, new: Frame) -> Frame:
     numbers[:POINT_ROWS, after[speaks]] = new.numbers[:POINT_ROWS, speaks]
     states[after[speaks]], records[after[speaks]] = new.states[speaks], new.records[speaks]
     numbers[_LOWEST, after] = np.fmin(lowest[after], new.lowest)
-    return Frame(new.at, new.through, names, states, numbers, records)
+    return Frame(new.at, new.through, names, states, numbers, records, new.reference or stretch.reference)
 
 
 def _together(new: tuple[str, ...], old: tuple[str, ...]) -> tuple[str, ...]:

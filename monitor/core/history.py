@@ -35,6 +35,9 @@ class Series:
     records: Integers
     step_seconds: float | None = None
     """How long the stretch of a point is; None where each point is an evaluation."""
+    references: tuple[str, ...] = ()
+    """The first digits of the fingerprint of the reference behind each point, of a stretch the last; empty where there was
+    none or it is not known. `()`: not known of any."""
 
     def __len__(self) -> int:
         """Return the number of points."""

@@ -94,6 +94,7 @@ class Past:
             column(lambda frame: frame.disagreement),
             np.array([frame.records[place] for frame, place in found], dtype=np.int64),
             STEP_SECONDS.get(span),
+            tuple(frame.reference for frame, _ in found),
         )
 
     def _places(self, segment: str, span: Span) -> Iterable[tuple[Frame, int | None]]:

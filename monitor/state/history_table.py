@@ -57,6 +57,8 @@ class _Content(msgspec.Struct, array_like=True):
     states: bytes
     numbers: bytes
     records: bytes
+    reference: str = ""
+    """At the end, and optional: rows from before it was kept have none, and a cpcmon of then passes it over."""
 
 
 def check_history(connection: sqlite3.Connection) -> None:
@@ -98,6 +100,7 @@ def _as_bytes(row: HistoryRow) -> bytes:
         frame.states.tobytes(),
         frame.numbers.astype("<f4").tobytes(),
         frame.records.astype("<u4").tobytes(),
+        frame.reference,
     )
     return zlib.compress(msgspec.msgpack.encode(content), _QUICK)
 
@@ -124,7 +127,7 @@ class _Reader:
         records = np.frombuffer(content.records, "<u4").astype(np.uint32)
         if not len(names) == len(states) == len(records):
             raise ValueError("the columns are not equally long")
-        frame = Frame(at, content.through, names, states, numbers, records)
+        frame = Frame(at, content.through, names, states, numbers, records, intern(content.reference))
         return HistoryRow(name, (which, content.number), frame)
 
     def _shared(self, model: str, packed: bytes) -> tuple[str, ...]:

@@ -71,9 +71,10 @@ class State:
         """
         folder = StateFolder.hold(path, allow_network=allow_network, filesystem=filesystem)
         try:
-            if mend:
-                folder.keep_ballast()
             opened = open_database(path, networked=folder.networked, verify=_verify, mend=mend)
+            if mend:
+                # Last: what was deleted to make room for a copy of older state must not take it again before that is made.
+                folder.keep_ballast()
             return cls(folder, opened, mend=mend)
         except BaseException:
             folder.close()

@@ -53,6 +53,7 @@ def _columns(series: Series) -> dict[str, Any]:
         "lowest": _numbers(series.lowest),
         "disagreement": _numbers(series.disagreement),
         "records": series.records.tolist(),
+        "reference": [one or None for one in series.references or [""] * len(series)],
     }
 
 

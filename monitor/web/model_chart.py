@@ -6,8 +6,9 @@ from monitor.core.alerts import Kind, Phase
 from monitor.core.history import Series, Span
 from monitor.core.realised import Realised
 from monitor.core.report import ModelReport, SegmentReport
+from monitor.web.charts.other_reference import OTHER_REFERENCE
 from monitor.web.charts.over_time import NARROW, WIDE, Mark, OverTime, over_time
-from monitor.web.charts.stretches import Point, points_of, step_of, unjudged
+from monitor.web.charts.stretches import Point, points_of, replaced, step_of, unjudged
 from monitor.web.charts.svg import written
 from monitor.web.links import history_link, model_link
 from monitor.web.meaning import Shown
@@ -25,6 +26,7 @@ _SWATCHES = {
     "threshold": '<line class="threshold" x2="30" y1="9" y2="9"/>',
     "realised": '<path class="realised" d="M15 3L21 9L15 15L9 9Z"/>',
     "begun": '<line class="begun" x1="15" x2="15" y1="8" y2="18"/><path class="flag" d="M10 0h10l-5 8z"/>',
+    "replaced": '<line class="replaced" x1="15" x2="15" y2="18"/>',
     "not-judged": '<rect class="not-judged" y="2" width="30" height="14"/>',
 }
 
@@ -73,7 +75,7 @@ def _spans(model: str, segment: str, here: Span) -> str:
     return f'<ul class="choices" aria-label="How far back">{links}</ul>'
 
 
-def _legend(data: OverTime, shown: Sequence[Point]) -> str:
+def _legend(data: OverTime, shown: list[Point]) -> str:
     """Return what the signs mean, of those that are drawn."""
     stepped = data.series is not None and data.series.step_seconds is not None
     told = {
@@ -83,6 +85,10 @@ def _legend(data: OverTime, shown: Sequence[Point]) -> str:
         "threshold": ("threshold of an alert", bool(data.thresholds)),
         "realised": ("realised accuracy, from labels", bool(data.realised)),
         "begun": ("an alert began", bool(data.alerts)),
+        "replaced": (
+            f"{OTHER_REFERENCE} from here on: the accuracy on the reference and the thresholds are of the last one",
+            bool(replaced(shown)),
+        ),
         "not-judged": ("could not be judged", any(point.accuracy is None for point in shown)),
     }
     items = "".join(
@@ -108,14 +114,21 @@ def _why(shown: list[Point], series: Series | None) -> str:
     text = "Where there is neither a line nor a shade, cpcmon made no evaluation."
     if states:
         text = f"Shaded: {'; '.join(STATES[state] for state in states)}. {text}"
+    changes = [clock(point.at) for point in replaced(shown)]
+    if changes:
+        text += (
+            f" Estimates were made with another reference from {', '.join(changes)} on:"
+            " what stands before is not to be compared with what stands after."
+        )
     return f'<p class="soft">{text}</p>'
 
 
-def _table(shown: Sequence[Point], series: Series | None) -> str:
+def _table(shown: list[Point], series: Series | None) -> str:
     if not shown:
         return ""
     stepped = series is not None and series.step_seconds is not None
     rows = []
+    first = {id(point) for point in replaced(shown)}
     for point in list(reversed(shown))[:MOST_ROWS]:
         told = [f'<th scope="row">{clock(point.at)}</th>']
         told.append(cell(Shown.ESTIMATE, _share(point.accuracy)))
@@ -127,7 +140,8 @@ def _table(shown: Sequence[Point], series: Series | None) -> str:
             cell(Shown.DISAGREEMENT, NOTHING if point.disagreement is None else f"{100.0 * point.disagreement:.1f}")
         )
         told.append(cell(Shown.RECORDS, f"{point.records:,}"))
-        told.append(cell(None, "judged" if point.accuracy is not None else STATES[point.state], "text"))
+        state = "judged" if point.accuracy is not None else STATES[point.state]
+        told.append(cell(None, f"{state}; {OTHER_REFERENCE} from here on" if id(point) in first else state, "text"))
         rows.append(f"<tr data-at>{''.join(told)}</tr>")
     columns = (
         "Time",

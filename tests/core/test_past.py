@@ -14,7 +14,7 @@ from monitor.core.estimators.consensus import CONSENSUS
 from monitor.core.frame import MOST_SEGMENTS, Frame, frame_of
 from monitor.core.history import Series, Span
 from monitor.core.past import CAPACITY, STEP_SECONDS, Past, Place, rising
-from monitor.core.report import ModelReport, SegmentReport
+from monitor.core.report import ModelReport, ReferenceFacts, SegmentReport
 from monitor.core.segments import ALL, Segment
 from monitor.core.window_state import WindowState
 
@@ -31,10 +31,11 @@ def window(segment: Segment, accuracy: float | None, records: int = 100) -> Segm
     return SegmentReport(segment, records, WindowState.OK, {CONSENSUS: result}, accuracy / 8)
 
 
-def report(*accuracies: float | None, records: int = 100) -> ModelReport:
-    """Return an evaluation of the whole and as many sites as there are further accuracies."""
+def report(*accuracies: float | None, records: int = 100, reference: str = "") -> ModelReport:
+    """Return an evaluation of the whole and as many sites as there are further accuracies, by a reference or by none."""
     segments = zip(SITES, accuracies, strict=False)
-    return ModelReport("density", 0.0, 0.1, None, tuple(window(*one, records=records) for one in segments))
+    facts = ReferenceFacts("1", "", reference, ("a", "b"), 100, 0.5, 1.0) if reference else None
+    return ModelReport("density", 0.0, 0.1, facts, tuple(window(*one, records=records) for one in segments))
 
 
 @dataclass(frozen=True)
@@ -43,10 +44,14 @@ class Said:
 
     at: float
     by_name: dict[str, SegmentReport]
+    reference: str
 
 
-def expected(said: list[Said], name: str, step: float) -> list[tuple[float, str, float, float, int]]:
-    """Say what each stretch must show: its last time and state, its last and lowest answer, its records."""
+Shown = tuple[float, str, float, float, int, str]
+
+
+def expected(said: list[Said], name: str, step: float) -> list[Shown]:
+    """Say what each stretch must show: its last time and state, last and lowest answer, records, last known reference."""
     points = []
     for _, group in groupby(said, key=lambda one: floor(one.at / step)):
         stretch = list(group)
@@ -57,11 +62,12 @@ def expected(said: list[Said], name: str, step: float) -> list[tuple[float, str,
         shown = (answered or windows)[-1]
         accuracies = [one.results[CONSENSUS].accuracy for one in answered]  # type: ignore[union-attr]
         last, lowest = (accuracies[-1], min(accuracies)) if accuracies else (nan, nan)
-        points.append((stretch[-1].at, str(shown.state), last, lowest, shown.records))
+        known = [one.reference for one in stretch if one.reference]
+        points.append((stretch[-1].at, str(shown.state), last, lowest, shown.records, known[-1] if known else ""))
     return points
 
 
-def shown(series: Series | None) -> list[tuple[float, str, float, float, int]]:
+def shown(series: Series | None) -> list[Shown]:
     """Return a series as a list of points."""
     if series is None:
         return []
@@ -71,6 +77,7 @@ def shown(series: Series | None) -> list[tuple[float, str, float, float, int]]:
         series.accuracy.tolist(),
         series.lowest.tolist(),
         series.records.tolist(),
+        series.references,
     )
     return list(zip(*columns, strict=True))
 
@@ -78,7 +85,11 @@ def shown(series: Series | None) -> list[tuple[float, str, float, float, int]]:
 # Eighths are the same in all precisions.
 ANSWERS = st.one_of(st.none(), st.integers(0, 8).map(lambda eighths: eighths / 8))
 EVALUATIONS = st.lists(
-    st.tuples(st.sampled_from([1.0, 60.0, 450.0, 900.0, 5000.0, 20_000.0]), st.lists(ANSWERS, min_size=1, max_size=3)),
+    st.tuples(
+        st.sampled_from([1.0, 60.0, 450.0, 900.0, 5000.0, 20_000.0]),
+        st.lists(ANSWERS, min_size=1, max_size=3),
+        st.sampled_from(["", "a" * 12, "b" * 12]),
+    ),
     max_size=60,
 )
 
@@ -86,7 +97,7 @@ EVALUATIONS = st.lists(
 @settings(max_examples=150, deadline=None)
 @given(EVALUATIONS, st.integers(0, 60))
 def test_each_stretch_shows_its_last_and_its_lowest_answer_also_after_a_kill(
-    evaluations: list[tuple[float, list[float | None]]], killed_after: int
+    evaluations: list[tuple[float, list[float | None], str]], killed_after: int
 ) -> None:
     """Whatever comes, and whenever it is killed: only what was to be written is there afterwards, and it is enough."""
     past, said, at = Past(), list[Said](), START
@@ -98,18 +109,20 @@ def test_each_stretch_shows_its_last_and_its_lowest_answer_also_after_a_kill(
             assert frame is not None
             written[span, number % CAPACITY[span]] = ((span, number), frame)
 
-    for turn, (seconds, accuracies) in enumerate(evaluations):
+    for turn, (seconds, accuracies, reference) in enumerate(evaluations):
         at += seconds
-        one = report(*accuracies, records=turn)
-        said.append(Said(at, {segment.name: segment for segment in one.segments}))
+        one = report(*accuracies, records=turn, reference=reference)
+        said.append(Said(at, {segment.name: segment for segment in one.segments}, reference))
         write(past.note(one, at))
         if turn == killed_after:
             past = Past()
             write(past.restore(written.values()))
     for name in ("all", "site=A", "site=B"):
-        recent = [(one.at, one.by_name[name].state) for one in said if name in one.by_name]
+        recent = [(one.at, one.by_name[name].state, one.reference) for one in said if name in one.by_name]
         series = past.series(name, Span.RECENT)
-        assert ([] if series is None else list(zip(series.at.tolist(), series.states, strict=True))) == recent
+        assert (
+            [] if series is None else list(zip(series.at.tolist(), series.states, series.references, strict=True))
+        ) == recent
         for span, step in STEP_SECONDS.items():
             found, wanted = shown(past.series(name, span)), expected(said, name, step)
             assert str(found) == str(wanted), (name, span)
@@ -158,6 +171,15 @@ def test_nothing_that_can_be_said_is_not_a_number_and_its_state_stays() -> None:
         assert series.states == (WindowState.OK, WindowState.STALE)
         for column in (series.accuracy, series.lower, series.upper, series.lowest, series.disagreement):
             assert [isnan(value) for value in column] == [False, True]
+
+
+def test_a_point_has_the_first_twelve_digits_of_its_reference() -> None:
+    past = Past()
+    past.note(report(0.5, reference="0123456789abcdef" * 4), START)
+    past.note(report(0.5), START + 900.0)
+    series = past.series("all", Span.RECENT)
+    assert series is not None
+    assert series.references == ("0123456789ab", "")
 
 
 def test_a_segment_that_nobody_knows_has_no_series_and_a_model_not_evaluated_an_empty_one() -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from monitor.reference_file import Reference
 from monitor.testing import Oracle
 from tests.daemon.conftest import Site
 from tests.daemon.process import LIMIT, Process, one, running, write_records, write_reference
@@ -376,6 +377,29 @@ def wait_for_points(process: Process, count: int) -> None:
     while len(history(process)["at"]) < count:
         assert time.monotonic() < deadline
         time.sleep(0.1)
+
+
+def test_a_reload_with_another_reference_is_marked_in_the_history_also_after_a_kill(site: Site) -> None:
+    """The estimates of before stay, and say by which reference they were made."""
+    write_records(site.inbox / "a.jsonl", HEALTHY[:300])
+    fingerprints = [Reference.load(site.folder / "density.ref").fingerprint[:12]]
+    with running(site.config, "--web.enable-lifecycle") as process:
+        process.wait_for(*records(300))
+        wait_for_points(process, 1)
+        assert set(history(process)["reference"]) == set(fingerprints)
+        assert 'class="replaced"' not in process.ask("/model?name=density")[1]
+        fingerprints.append(write_reference(site.folder, seed=2)[0].fingerprint[:12])
+        assert process.ask("/-/reload", "POST")[0] == 200
+        # What is shown is written with the next tick: two later evaluations have come after one.
+        wait_for_points(process, len(history(process)["at"]) + 3)
+        process.kill()
+    with running(site.config) as process:
+        process.wait_for(*records(300))
+        found = history(process)["reference"]
+        assert list(dict.fromkeys(found)) == fingerprints
+        assert found == sorted(found, key=fingerprints.index)
+        assert 'class="replaced"' in process.ask("/model?name=density")[1]
+        assert process.stop() == 0
 
 
 def test_a_model_that_left_the_configuration_has_no_history(site: Site) -> None:

@@ -1,15 +1,19 @@
 """History on disk: as many rows as places, older databases, damage, a full disk."""
 
+import os
 import shutil
 import sqlite3
+import zlib
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
 from monitor.core.history import Series, Span
 from monitor.core.past import CAPACITY
+from monitor.errors import StatePaused
 from monitor.history import History
 from monitor.state.change import Change
 from monitor.state.checksum import checksum
@@ -53,7 +57,11 @@ def same(one: Series | None, other: Series | None) -> bool:
     assert other is not None
     columns = ("at", "accuracy", "lower", "upper", "lowest", "disagreement", "records")
     equal = all(np.array_equal(getattr(one, name), getattr(other, name), equal_nan=True) for name in columns)
-    return equal and one.states == other.states and one.step_seconds == other.step_seconds
+    return (
+        equal
+        and (one.states, one.references) == (other.states, other.references)
+        and one.step_seconds == other.step_seconds
+    )
 
 
 def rows(folder: Path) -> int:
@@ -78,7 +86,7 @@ def test_a_start_finds_every_column_of_what_was_written(tmp_path: Path, count: i
     state, history = State.open(tmp_path), History()
     history.configured(["density"])
     for number in range(count):
-        history.note(report(number / 1024, None, 0.5), START + 400.0 * number)
+        history.note(report(number / 1024, None, 0.5, reference=f"{number:012x}"), START + 400.0 * number)
     write(state, history)
     state.close()
     again = restored(tmp_path)
@@ -205,6 +213,29 @@ def test_a_start_shares_the_names_of_segments_though_models_were_written_in_turn
     assert len({id(row.frame.names) for row in found}) == 2
 
 
+def test_a_row_from_before_the_reference_was_kept_is_read_without_one(tmp_path: Path) -> None:
+    """As a cpcmon of then packed it: a list of seven. One of then reads eight, too, since it passes over what follows."""
+    state, history = State.open(tmp_path), History()
+    for number in range(2):
+        history.note(report(number / 8, reference="a" * 12), START + number)
+    write(state, history)
+    state.close()
+    connection = sqlite3.connect(tmp_path / NAME)
+    with connection:
+        (packed,) = connection.execute("SELECT content FROM history WHERE slot = 1").fetchone()
+        *before, reference = msgspec.msgpack.decode(zlib.decompress(packed))
+        assert (len(before), reference) == (7, "a" * 12)
+        old = zlib.compress(msgspec.msgpack.encode(before))
+        crc = checksum(old, "density", "recent", 1, START)
+        connection.execute("UPDATE history SET content = ?, crc = ? WHERE slot = 1", (old, crc))
+    connection.close()
+    again = restored(tmp_path)
+    series = again.series("density", "all", Span.RECENT)
+    assert series is not None
+    assert series.accuracy.tolist() == [0.0, 1 / 8]
+    assert series.references == ("", "a" * 12)
+
+
 def old_state(folder: Path) -> None:
     """Make a state of version 1 with records in it, as a cpcmon of before left it."""
     State.open(folder).close()
@@ -254,6 +285,24 @@ def test_a_backup_of_version_1_is_taken_and_migrated(tmp_path: Path) -> None:
     write(state, history)
     state.close()
     assert points(restored(tmp_path)) == [0.5]
+
+
+def test_on_a_full_disk_an_older_state_is_opened_once_the_ballast_is_deleted(tmp_path: Path) -> None:
+    """The copy of before the migration needs room: without it nothing is migrated, and nothing is lost."""
+    with small_disk(tmp_path, 32) as disk:
+        old = disk / "state"
+        old_state(old)
+        hog = fill(disk)
+        with pytest.raises(StatePaused, match="room on the disk"):
+            State.open(old)
+        (old / "ballast").unlink()
+        # A little besides, so that a new ballast would fit: it must not take the room before the copy is made.
+        os.truncate(hog, hog.stat().st_size - (16 << 10))
+        state, history = State.open(old), History()
+        history.note(report(0.5), START)
+        write(state, history)
+        state.close()
+        assert points(restored(old)) == [0.5]
 
 
 def test_a_damaged_database_of_version_1_goes_back_to_its_backup(tmp_path: Path) -> None:

@@ -29,7 +29,9 @@ def history(model: str, segment: str, span: Span) -> Series | None:
     states = (WindowState.OK, WindowState.ERROR, WindowState.OK)
     step = None if span is Span.RECENT else 900.0
     records = np.array([10, 20, 30])
-    return Series(np.array([1.0, 2.0, 3.0]), states, column, column, column, column, column, records, step)
+    columns = (column, column, column, column, column, records)
+    references = ("0123456789ab", "", "ba9876543210") if segment == "all" else ()
+    return Series(np.array([1.0, 2.0, 3.0]), states, *columns, step, references)
 
 
 def site() -> Site:
@@ -67,6 +69,11 @@ def test_every_key_of_a_history_is_documented_and_no_other() -> None:
     document = asked(model=NAME)
     assert set(document) == listed("a history")
     assert set(document["realised"][0]) == listed("a realised accuracy") - {"segment"}
+
+
+def test_each_point_has_its_reference_and_null_where_it_is_not_known() -> None:
+    assert asked(model=NAME)["reference"] == ["0123456789ab", None, "ba9876543210"]
+    assert asked(model=NAME, segment="site=A")["reference"] == [None] * 3
 
 
 def test_every_key_of_the_rejects_is_documented_and_no_other() -> None:

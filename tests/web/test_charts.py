@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise
 from xml.etree import ElementTree as ET
@@ -22,7 +23,7 @@ from monitor.web.charts.class_mix import MOST_CLASSES, class_shares, moved_most,
 from monitor.web.charts.forest import Common
 from monitor.web.charts.over_time import BRIEFLY, NARROW, WIDE, Mark, OverTime, Size, over_time
 from monitor.web.charts.reliability import BOX, reliability
-from monitor.web.charts.stretches import points_of, step_of, unbroken, unjudged
+from monitor.web.charts.stretches import points_of, replaced, step_of, unbroken, unjudged
 from monitor.web.charts.svg import Linear, number
 from tests.web.sample_reports import NOW
 from tests.web.sample_site import sample_realised, sample_reference, sample_series
@@ -102,10 +103,29 @@ _SIZES = st.sampled_from([WIDE, NARROW])
     thresholds=st.lists(st.floats(0.0, 1.0), max_size=4),
     told=st.lists(st.tuples(st.floats(-1e6, 1e6), st.integers(0, 50)), max_size=4),
     began=st.lists(st.floats(-1e6, 1e7), max_size=4),
+    references=st.lists(st.sampled_from(["", "a", "b"]), min_size=30, max_size=30),
 )
-@example(steps=[], step=None, size=WIDE, reference=None, thresholds=[], told=[], began=[])
-@example(steps=[(0.0, 1.0)], step=None, size=NARROW, reference=1.0, thresholds=[1.0], told=[(0.0, 50)], began=[0.0])
-@example(steps=[(0.0, 0.0)] * 2, step=900.0, size=WIDE, reference=0.0, thresholds=[0.0], told=[], began=[0.0, 0.0])
+@example(steps=[], step=None, size=WIDE, reference=None, thresholds=[], told=[], began=[], references=[""] * 30)
+@example(
+    steps=[(0.0, 1.0)],
+    step=None,
+    size=NARROW,
+    reference=1.0,
+    thresholds=[1.0],
+    told=[(0.0, 50)],
+    began=[0.0],
+    references=["a"] * 30,
+)
+@example(
+    steps=[(0.0, 0.0)] * 2,
+    step=900.0,
+    size=WIDE,
+    reference=0.0,
+    thresholds=[0.0],
+    told=[],
+    began=[0.0, 0.0],
+    references=["a", "b"] * 15,
+)
 def test_whatever_was_measured_the_chart_stays_inside_its_frame_without_nan(
     steps: list[tuple[float, float | None]],
     step: float | None,
@@ -114,6 +134,7 @@ def test_whatever_was_measured_the_chart_stays_inside_its_frame_without_nan(
     thresholds: list[float],
     told: list[tuple[float, int]],
     began: list[float],
+    references: list[str],
 ) -> None:
     at = NOW
     rows = []
@@ -121,7 +142,7 @@ def test_whatever_was_measured_the_chart_stays_inside_its_frame_without_nan(
         at += wait
         rows.append((at, value))
     data = OverTime(
-        series_of(rows, step),
+        replace(series_of(rows, step), references=tuple(references[: len(rows)])),
         NOW + 5.0,
         reference,
         [Mark(HOSTILE, value) for value in thresholds],
@@ -192,6 +213,69 @@ def test_a_point_between_two_shades_is_not_shaded() -> None:
     points = points_of(series_of(rows))
     assert len(unjudged(points, 30.0)) == 2
     assert len(list(unbroken(points, 30.0))) == 1
+
+
+def judged_by(references: Sequence[str], without: Sequence[int] = ()) -> Series:
+    """A series of one point each half minute, by these references; some without an answer."""
+    rows = [(NOW + 30.0 * index, None if index in without else 0.8) for index in range(len(references))]
+    return replace(series_of(rows), references=tuple(references))
+
+
+@pytest.mark.parametrize(
+    ("references", "without", "changed", "lines"),
+    [
+        ("", (), [], 0),
+        ("aaaaaa", (), [], 1),
+        ("aaabbb", (), [3], 2),
+        ("aabbaa", (), [2, 4], 3),
+        ("  aaaa", (), [], 1),
+        ("aa  aa", (), [], 1),
+        ("aa  bb", (), [4], 2),
+        ("aaabbb", (3,), [3], 2),
+        ("aa  bb", (2, 3), [4], 2),
+    ],
+)
+@pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "phone"])
+def test_another_reference_is_marked_and_no_line_goes_over_it(
+    references: str, without: tuple[int, ...], changed: list[int], lines: int, size: Size
+) -> None:
+    """A space is a point of which nobody knows the reference: it ends no line, and no change is made up from it."""
+    series = judged_by([one.strip() for one in references], without)
+    assert [point.at for point in replaced(points_of(series))] == [NOW + 30.0 * index for index in changed]
+    data = OverTime(series, NOW + 30.0 * len(references), 0.9, [Mark("accuracy_low", 0.7)])
+    root = drawn(over_time(data, size))
+    inside(root)
+    assert len(of_kind(root, "estimate")) == lines
+    marks = [float(one.get("x1") or 0) for one in of_kind(root, "replaced")]
+    box = size.box
+    step = (box.right - box.left) / len(references or " ")
+    assert marks == pytest.approx([box.left + step * index for index in changed], abs=0.1)
+    start = marks[-1] if marks else box.left
+    for kind in ("reference", "threshold"):
+        (level,) = of_kind(root, kind)
+        assert (level.get("x1"), level.get("x2")) == (number(start), number(box.right))
+    assert (root.get("aria-label") or "").count("other reference from") == len(changed)
+
+
+@pytest.mark.parametrize("place", [1, 30, 58, 59])
+@pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "phone"])
+def test_the_words_at_another_reference_stay_in_the_plot(place: int, size: Size) -> None:
+    series = judged_by(["a"] * place + ["b"] * (60 - place))
+    root = drawn(over_time(OverTime(series, NOW + 30.0 * 59), size))
+    (said,) = [one for one in of_kind(root, "why") if one.text == "other reference"]
+    at, wide = float(said.get("x") or 0), 105.0
+    left, right = (at - wide, at) if said.get("text-anchor") == "end" else (at, at + wide)
+    assert size.box.left <= left < right <= size.box.right
+
+
+def test_marks_side_by_side_do_not_write_over_each_other() -> None:
+    root = drawn(over_time(OverTime(judged_by(["a", "b"] * 30), NOW + 30.0 * 59)))
+    assert len(of_kind(root, "replaced")) == 59
+    assert len([one for one in of_kind(root, "why") if one.text == "other reference"]) <= 1
+
+
+def test_a_series_without_references_has_no_marks() -> None:
+    assert not of_kind(drawn(over_time(OverTime(sample_series(Span.RECENT), NOW, 0.9))), "replaced")
 
 
 def test_a_number_beside_a_state_without_an_answer_is_not_drawn() -> None:

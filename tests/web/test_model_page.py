@@ -25,7 +25,7 @@ from monitor.web.model_page import MOST_VISIBLE, model_page
 from monitor.web.overview_page import overview_page
 from monitor.web.pages import standard_pages
 from monitor.web.reference_page import reference_page
-from monitor.web.words import STATES
+from monitor.web.words import STATES, clock
 from tests.web.reading import Reader, site_of, text_of
 from tests.web.sample_reports import NOW, estimated, low, segment, three_models
 from tests.web.sample_site import SHIFTED, sample_report, sample_series, sample_site
@@ -241,6 +241,22 @@ def test_the_table_is_as_long_as_the_history_up_to_its_bound_newest_first(count:
 def test_stretches_without_an_answer_are_put_into_words() -> None:
     text = _page(segment=_SHIFTED)
     assert f"Shaded: {STATES[WindowState.WARMING]}; {STATES[WindowState.DEGRADED_INPUT]}" in text
+
+
+def test_another_reference_is_told_by_the_legend_in_words_and_in_the_table() -> None:
+    series = sample_series(Span.RECENT)
+    first = len(series) - 5
+    site = replace(
+        sample_site(), history=lambda *_: replace(series, references=("a",) * first + ("b",) * (len(series) - first))
+    )
+    text = text_of(model_page, site, name="density")
+    assert "other reference from here on: the accuracy on the reference and the thresholds" in text
+    assert f"Estimates were made with another reference from {clock(float(series.at[first]))} on" in text
+    (row,) = re.findall(r"<tr data-at>(?:(?!</tr>).)*other reference from here on.*?</tr>", text)
+    assert f'<th scope="row">{clock(float(series.at[first]))}</th>' in row
+    assert text.count('class="replaced"') == 3, "for screens, for phones, and in the legend"
+    assert "other reference" not in _page()
+    assert "another reference" not in _page()
 
 
 def test_without_history_the_page_says_so() -> None:

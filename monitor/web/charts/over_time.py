@@ -8,7 +8,8 @@ from monitor.core.history import Series
 from monitor.core.realised import Realised
 from monitor.core.window_state import WindowState
 from monitor.web.charts.axes import possible, share_range, share_ticks, time_ticks
-from monitor.web.charts.stretches import Point, points_of, step_of, unbroken, unjudged
+from monitor.web.charts.other_reference import OTHER_REFERENCE, other_reference
+from monitor.web.charts.stretches import Point, points_of, replaced, step_of, unbroken, unjudged
 from monitor.web.charts.svg import Box, Linear, diamond, line, number, path, rectangle, shortened, triangle, words
 from monitor.web.words import STATES, clock, per_cent
 
@@ -83,7 +84,9 @@ def over_time(data: OverTime, size: Size = WIDE, *, pointed: bool = True) -> str
             dips = [(x(one.at), y(one.lowest)) for one in run if one.lowest is not None]
             parts += [path("lowest", dips)] if len(dips) > 1 else []
     parts += _estimates(points, step, x, y)
-    parts += _levels(data, size, y)
+    changes = [x(one.at) for one in replaced(points)]
+    parts += _levels(data, size, y, changes[-1] if changes else box.left)
+    parts += other_reference(changes, box)
     parts += [diamond("realised", x(one.at), y(one.accuracy), 5.5, _realised_words(one)) for one in realised]
     parts += _begun(data, size, x, start, end)
     if not points:
@@ -160,8 +163,8 @@ def _estimates(points: list[Point], step: float, x: Linear, y: Linear) -> Iterab
             yield f'<circle class="value" cx="{number(at)}" cy="{number(height)}" r="3.5"/>'
 
 
-def _levels(data: OverTime, size: Size, y: Linear) -> Iterable[str]:
-    """Draw what the estimate is compared with; where labels would cover each other they move apart."""
+def _levels(data: OverTime, size: Size, y: Linear, start: float) -> Iterable[str]:
+    """Draw what the estimate is compared with, from where it holds; labels that would cover each other move apart."""
     box = size.box
     levels = [("threshold", mark.name, mark.value) for mark in data.thresholds]
     if data.reference is not None:
@@ -169,7 +172,7 @@ def _levels(data: OverTime, size: Size, y: Linear) -> Iterable[str]:
     labels: list[tuple[float, str, str]] = []
     for kind, name, value in sorted(levels, key=lambda level: -level[2]):
         at = y(value)
-        yield line(kind, box.left, at, box.right, at)
+        yield line(kind, start, at, box.right, at)
         most = int((box.width - box.right - 6) / _BOLD) - 6
         text = f"{per_cent(value)} {shortened(name, most)}" if size.named else per_cent(value)
         labels.append((max(at + 4, labels[-1][0] + _APART) if labels else at + 4, kind, text))
@@ -223,7 +226,7 @@ def _realised_words(one: Realised) -> str:
     return f"{clock(one.at)}: {per_cent(one.accuracy)} realised, {one.right:,} of {one.records:,} right"
 
 
-def _label(points: Sequence[Point], data: OverTime, realised: Sequence[Realised]) -> str:
+def _label(points: list[Point], data: OverTime, realised: Sequence[Realised]) -> str:
     """Say in words what the chart shows, for people who do not see it."""
     known = [point.accuracy for point in points if point.accuracy is not None]
     if not known:
@@ -234,5 +237,6 @@ def _label(points: Sequence[Point], data: OverTime, realised: Sequence[Realised]
     )
     if data.reference is not None:
         text += f"; reference accuracy {per_cent(data.reference)}"
+    text += "".join(f"; {OTHER_REFERENCE} from {clock(one.at)} on" for one in replaced(points))
     text += "".join(f"; threshold of {mark.name} {per_cent(mark.value)}" for mark in data.thresholds)
     return text + (f"; {len(realised)} realised accuracies" if realised else "")

@@ -26,6 +26,8 @@ class Point:
     lowest: float | None
     disagreement: float | None
     records: int
+    reference: str = ""
+    """Which one judged; empty where that is not known."""
 
 
 def points_of(series: Series | None) -> list[Point]:
@@ -38,16 +40,17 @@ def points_of(series: Series | None) -> list[Point]:
         series.states,
         *(column.tolist() for column in columns),
         series.records.tolist(),
+        series.references or [""] * len(series),
         strict=True,
     )
     found = []
-    for at, state, *shares, records in rows:
+    for at, state, *shares, records, reference in rows:
         if possible(at):
             # A state without an answer has no number, whatever stands in its columns.
             known = state is WindowState.OK
             told = [share if known and math.isfinite(share) else None for share in shares]
             accuracy, lower, upper, lowest, disagreement = told
-            found.append(Point(at, state, accuracy, lower, upper, lowest, disagreement, int(records)))
+            found.append(Point(at, state, accuracy, lower, upper, lowest, disagreement, int(records), reference))
     return sorted(found, key=lambda point: point.at)
 
 
@@ -58,11 +61,24 @@ def step_of(points: list[Point], step_seconds: float | None) -> float:
     return max(usual, step_seconds or 0.0)
 
 
+def replaced(points: list[Point]) -> list[Point]:
+    """Return the points that are the first of another reference than the one known before."""
+    found: list[Point] = []
+    before = ""
+    for point in points:
+        if before and point.reference and point.reference != before:
+            found.append(point)
+        before = point.reference or before
+    return found
+
+
 def unbroken(points: list[Point], step: float) -> Iterator[list[Point]]:
     """Yield runs of points with an answer, between which no line may be drawn."""
     run: list[Point] = []
+    first = {id(point) for point in replaced(points)}
     for point in points:
-        if run and (point.accuracy is None or point.at - run[-1].at > GAP_STEPS * step):
+        apart = run and point.at - run[-1].at > GAP_STEPS * step
+        if run and (apart or point.accuracy is None or id(point) in first):
             yield run
             run = []
         if point.accuracy is not None:
