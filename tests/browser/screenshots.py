@@ -25,14 +25,9 @@ from tests.browser.visiting import DESKTOP, PAGES, PHONE, chromium, visiting
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / ".screenshots"
 _IMAGES = ROOT / "docs" / "images"
-_README = {
-    "overview-light.png": ("overview", "light"),
-    "overview-dark.png": ("overview", "dark"),
-    "model-light.png": ("model", "light"),
-}
-"""What the README shows, by the name of its file."""
+_README = {"overview-light.png": ("overview", "body"), "history-light.png": ("model", "section:has(figure)")}
+"""What the README shows, by the name of its file: a page, and the first part of it that is meant."""
 _SHOWN = (1280, 1150)
-"""As far down as a model's history."""
 _MOST_BYTES = 200_000
 _STEPS = 30
 
@@ -55,9 +50,12 @@ def take_all(browser: Browser, url: str, pages: Mapping[str, str] = PAGES) -> It
 def renew_images(browser: Browser, url: str, pages: Mapping[str, str]) -> None:
     """Take the README's pictures, in few colours so that a clone stays small."""
     _IMAGES.mkdir(exist_ok=True)
-    for name, (page, scheme) in _README.items():
-        with visiting(browser, url, size=_SHOWN, color_scheme="dark" if scheme == "dark" else "light") as one:
-            taken = Image.open(io.BytesIO(one.go(pages[page]).screenshot()))
+    for name, (page, part) in _README.items():
+        with visiting(browser, url, size=_SHOWN, color_scheme="light") as one:
+            shown = one.go(pages[page])
+            taken = Image.open(
+                io.BytesIO(shown.screenshot() if part == "body" else shown.locator(part).first.screenshot())
+            )
         file = _IMAGES / name
         taken.convert("RGB").quantize(128, dither=Image.Dither.NONE).save(file, optimize=True)
         assert file.stat().st_size < _MOST_BYTES, f"{file} is too big"
