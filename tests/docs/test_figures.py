@@ -12,7 +12,12 @@ _FIGURE = re.compile(
     rf"(?<![\w.,-])(?:({_NUMBER})(%| times| points| records a second| windows of {_NUMBER})(?!\w)|(0\.\d\d\d+))"
 )
 """A number with what makes it a claim, or a ratio of three digits. `a window of 500` and `3 replicas` are settings, not claims."""
-_MEASURED = ("docs/performance.md", "docs/methods.md", "docs/alerts.md")
+_MEASURED = ("docs/performance.md", "docs/methods.md", "docs/alerts.md", "docs/scaling.md")
+_NO_MEASUREMENTS = {
+    "docs/offline.md": {"0.002"},  # a limit: `decode.vectors` has it
+    "docs/records.md": {"0.002"},  # the same
+    "docs/troubleshooting.md": {"99%", "85%"},  # what somebody might see
+}
 
 
 def _plain(text: str) -> str:
@@ -31,11 +36,12 @@ def _is_in(figure: str, text: str) -> bool:
     return re.search(rf"(?<![\d.,]){re.escape(figure)}(?!\d|\.\d)", text) is not None
 
 
-def test_every_figure_of_the_readme_stands_on_a_page_of_measurements() -> None:
+@pytest.mark.parametrize("page", [name for name in PAGES if name not in _MEASURED])
+def test_every_figure_of_a_page_stands_on_a_page_of_measurements(page: str) -> None:
     """With its unit. What the 95% of an interval means is a definition."""
     measured = _measured()
-    found = {"".join(parts) for parts in _FIGURE.findall(_plain(PAGES["README.md"].prose))}
-    assert {figure for figure in found if not _is_in(figure, measured)} == set()
+    found = {"".join(parts) for parts in _FIGURE.findall(_plain(PAGES[page].prose))}
+    assert {figure for figure in found if not _is_in(figure, measured)} <= _NO_MEASUREMENTS.get(page, set())
 
 
 def test_the_coverage_on_the_page_of_methods_is_that_of_the_table() -> None:
