@@ -46,7 +46,7 @@ class Schedule:
 
     def add(self, name: str, when: Every | Cron, job: Callable[[], None]) -> None:
         """Run a job now, and then on time."""
-        self._scheduler.add_job(job, _trigger(when), id=name, next_run_time=datetime.now(UTC))
+        self._scheduler.add_job(job, _trigger(when), id=name, name=name, next_run_time=datetime.now(UTC))
 
     def start(self) -> None:
         """Begin."""
@@ -94,6 +94,10 @@ class _NoBacklog(BaseTrigger):  # type: ignore[misc]  # APScheduler has no types
 
     def __init__(self, trigger: BaseTrigger) -> None:
         self._trigger = trigger
+
+    def __str__(self) -> str:
+        """Return the other trigger's text: APScheduler logs it with each run that is skipped or fails."""
+        return str(self._trigger)
 
     def get_next_fire_time(self, previous: datetime | None, now: datetime) -> datetime | None:
         """Return when to run after `previous`, not before `now`."""

@@ -77,6 +77,28 @@ def test_e14_runs_that_are_due_while_one_is_running_are_skipped_counted_and_neve
     assert heard.counts["missed density"] == 0
 
 
+def test_the_log_names_the_model_and_its_schedule(
+    schedule: Schedule, heard: Heard, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A skipped run and a failed one, in APScheduler's own words: no address of a Python object."""
+    go_on = threading.Event()
+
+    def slow_then_failing() -> None:
+        go_on.wait(LIMIT)
+        raise ZeroDivisionError("as if")
+
+    schedule.add("density", Every(0.05), slow_then_failing)
+    schedule.start()
+    heard.wait_for("skipped density", 1)
+    go_on.set()
+    heard.wait_for("failed density", 1)
+    schedule.stop()
+    said = [record.getMessage() for record in caplog.records if record.name.startswith("apscheduler")]
+    of_job = [line for line in said if line.startswith(("Execution of job", 'Job "'))]
+    assert {line.split()[0] for line in of_job} == {"Execution", "Job"}
+    assert all('"density (trigger: interval[0:00:00.050000]' in line for line in of_job), of_job
+
+
 def test_a_slow_model_does_not_hold_up_another(schedule: Schedule, heard: Heard) -> None:
     go_on = threading.Event()
 
