@@ -55,6 +55,8 @@ def read_batch(
     )
     with working(f"reading {path}"):
         decoded = read_file(path, layout, labels=labels)
+    if decoded.unusable:
+        raise InvalidInput(f"{path}: {decoded.unusable}")
     for hint in decoded.hints:
         print(f"{path}: {hint}", file=sys.stderr)
     bad = decoded.rejections

@@ -107,7 +107,7 @@ class ReferenceSummary:
                 right < largest,
                 (
                     f"the accuracy {right / self.records:.3f} is below the largest class's share {largest / self.records:.3f}:"
-                    " always answering that class would do better (are the classes in the right order?)"
+                    " always answering that class would do better (are the classes in the right order, and do labels count from 0?)"
                 ),
             ),
             Concern.CLASSES_MIXED_UP: (

@@ -25,6 +25,8 @@ def accept_array(outputs: ArrayLike, layout: Layout, labels: ArrayLike | None = 
             "outputs: expected an array of shape (records, classes), found rows of unequal length"
         ) from error
     decoded = accept(matrix, layout, labels=named)
+    if decoded.unusable:
+        raise InvalidInput(f"outputs: {decoded.unusable}")
     if decoded.rejections.total:
         raise InvalidInput(f"outputs: {decoded.rejections}")
     return decoded.batch

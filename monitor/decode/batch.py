@@ -29,3 +29,5 @@ class Decoded:
     rejections: Rejections
     hints: tuple[str, ...]
     """What probably went wrong, and what to do about it."""
+    unusable: str | None = None
+    """Why not even the accepted records may be used, and what to do; None when they may."""

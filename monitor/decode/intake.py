@@ -31,6 +31,7 @@ class Intake:
         self._rules: LabelRules | None = None
         self._pieces: list[Singles] = []
         self._labels: list[Indices] = []
+        self._one_past_the_last = False
         self._normalised = 0
         self._room = MAX_NUMBERS
         self._rejections = Rejections()
@@ -76,7 +77,17 @@ class Intake:
         probabilities = np.concatenate([np.empty((0, len(classes)), dtype=np.float32), *self._pieces])
         labels = np.concatenate([np.empty(0, dtype=np.int64), *self._labels])
         batch = Batch(probabilities, labels if self._labelled else None, classes, self._normalised)
-        return Decoded(batch, self._rejections, self._tally.hints(probabilities) + hints)
+        return Decoded(
+            batch, self._rejections, self._tally.hints(probabilities) + hints, self._unusable(probabilities, labels)
+        )
+
+    def _unusable(self, probabilities: Singles, labels: Indices) -> str | None:
+        """Say that labels count from 1, where there is a K and no 0 and, less one, they fit the outputs better."""
+        if self._rules is None or not self._one_past_the_last or not labels.size or labels.min() == 0:
+            return None
+        predicted = probabilities.argmax(axis=1)
+        fits_as_is = np.count_nonzero(predicted == labels) > np.count_nonzero(predicted == labels - 1)
+        return None if fits_as_is else self._rules.counted_from_one()
 
     def _first_acceptable(self, piece: "_Piece") -> int:
         first = len(piece.numbers)
@@ -118,6 +129,7 @@ class Intake:
         rules = self._rules or LabelRules(numbered(matrix.shape[1]))
         codes = judged.codes.copy()
         indices = _judge_labels(codes, labels, rules)
+        self._one_past_the_last |= rules.one_past_the_last
 
         def problem_of(row: int) -> Problem:
             if judged.codes[row] == ACCEPTED and labels is not None:

@@ -20,6 +20,7 @@ NO_CLASS = -1
 
 _INTEGER = re.compile(r"-?[0-9]+")
 _INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
+_MOST_SPELT = 20
 # Tools that write a column of integers with a gap in it as floats write 3 as "3.0".
 _WHOLE = re.compile(r"(-?[0-9]{1,18})\.0+")
 
@@ -33,6 +34,8 @@ class LabelRules:
         self._index = {name: index for index, name in enumerate(classes)}
         # Among classes named 3, 1, 2 a label of 1 is a name: taken as an index it would be another class.
         self._may_be_index = not any(_INTEGER.fullmatch(name) for name in classes)
+        self.one_past_the_last = False
+        """Whether a label was K, where indices run from 0 to K - 1: labels that count from 1 have one."""
 
     def index(self, label: object) -> int | Problem:
         """Return the index of the class that a label names."""
@@ -45,6 +48,8 @@ class LabelRules:
                 return self._index[name]
             if self._may_be_index and _INDEX.fullmatch(name) and int(name) < len(self.classes):
                 return int(name)
+            if (self._may_be_index or self._unnamed) and name == str(len(self.classes)):
+                self.one_past_the_last = True
         expected = f"one of the classes {listed(self.classes)}"
         if self._unnamed and not _INTEGER.fullmatch(text):
             expected += " (name them in the vector's order with --classes)"
@@ -61,6 +66,16 @@ class LabelRules:
         indices = np.array([NO_CLASS if isinstance(a, Problem) else a for a in answers], dtype=np.int64)
         codes = [code_of(a.reason) if isinstance(a, Problem) else ACCEPTED for a in answers]
         return indices[positions], np.array(codes, dtype=np.uint8)[positions]
+
+    def counted_from_one(self) -> str:
+        """Say that labels seem to count from 1, and what to do."""
+        most = len(self.classes)
+        numbers = ",".join(map(str, range(1, most + 1))) if most <= _MOST_SPELT else f'"$(seq -s, 1 {most})"'
+        named = f"name the classes by these numbers: --classes {numbers}" if self._unnamed else "write the class names"
+        return (
+            f"expected labels that count from 0 to {most - 1}, found labels from 1 to {most} and no 0:"
+            f" subtract 1 from each, or {named}"
+        )
 
     def _answers(self, values: list[object]) -> list[int | Problem]:
         known: dict[tuple[type, object], int | Problem] = {}

@@ -227,6 +227,50 @@ def test_named_labels_without_class_names_get_the_right_advice(cpcmon: Command, 
     assert "name them in the vector's order with --classes" in ran.err
 
 
+def counted_from_one(path: Path, classes: int = 4, records: int = 400) -> tuple[Path, np.ndarray, np.ndarray]:
+    """Write labelled records whose labels count from 1, and return what they are."""
+    probabilities, labels = synthetic(records, classes, seed=1, sharpness=2.6)
+    return jsonl(path, probabilities, labels + 1), probabilities, labels
+
+
+@pytest.mark.parametrize("skip", [["--skip-bad"], []], ids=["bad records skipped", "none skipped"])
+def test_labels_that_count_from_one_are_refused(cpcmon: Command, tmp_path: Path, skip: list[str]) -> None:
+    """They would be taken for the class after theirs. The message's way out gives the reference that is meant."""
+    data, probabilities, labels = counted_from_one(tmp_path / "data.jsonl")
+    words = ("calibrate", "--input", data, "--model", "m", "--output", tmp_path / "m.ref")
+    ran = cpcmon(*words, *skip)
+    assert (ran.code, ran.out) == (2, "")
+    assert f"{data}: expected labels that count from 0 to 3, found labels from 1 to 4 and no 0" in ran.err
+    assert "--skip-bad" not in ran.err
+    assert not (tmp_path / "m.ref").exists()
+    assert ran.err.endswith("--classes 1,2,3,4\n")
+    assert cpcmon(*words, "--classes", "1,2,3,4").code == 0
+    assert Reference.load(tmp_path / "m.ref").calibration.right == np.sum(probabilities.argmax(axis=1) == labels)
+
+
+def test_evaluate_refuses_labels_that_count_from_one(cpcmon: Command, tmp_path: Path) -> None:
+    """In the target as in the source."""
+    data, probabilities, labels = counted_from_one(tmp_path / "data.jsonl")
+    right = jsonl(tmp_path / "right.jsonl", probabilities, labels)
+    ran = cpcmon("evaluate", "--source", right, "--target", data, "--classes", "a,b,c,d", "--skip-bad")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.endswith(
+        f"{data}: expected labels that count from 0 to 3, found labels from 1 to 4 and no 0:"
+        " subtract 1 from each, or write the class names\n"
+    )
+
+
+def test_skip_bad_goes_on_where_the_first_class_is_merely_absent(cpcmon: Command, tmp_path: Path) -> None:
+    """Even if a label is one past the last: the others fit the outputs as they are."""
+    probabilities, labels = synthetic(400, 4, seed=1, sharpness=2.6)
+    present = labels > 0
+    labels = labels[present]
+    labels[0] = 4
+    data = jsonl(tmp_path / "data.jsonl", probabilities[present], labels)
+    ran = cpcmon("calibrate", "--input", data, "--model", "m", "--output", tmp_path / "m.ref", "--skip-bad")
+    assert (ran.code, "skipped 1 bad" in ran.err) == (0, True)
+
+
 def test_skipping_everything_is_an_error(cpcmon: Command, tmp_path: Path) -> None:
     """A reference or an estimate of nothing helps nobody."""
     (tmp_path / "bad.jsonl").write_text('{"probs": [0.7, 0.7], "label": 0}\n' * 3)

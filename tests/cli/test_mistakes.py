@@ -123,7 +123,7 @@ def test_classes_in_a_wrong_order_are_warned_of(example: Example, tmp_path: Path
     ran = cpcmon("calibrate", "--input", few, "--model", "m", "--classes", names, "--output", tmp_path / "m.ref")
     assert ran.code == 0
     assert "is below the largest class's share" in ran.out + ran.err
-    assert "(are the classes in the right order?)" in ran.out + ran.err
+    assert "(are the classes in the right order, and do labels count from 0?)" in ran.out + ran.err
 
 
 def test_ctrl_c_in_the_middle_says_so_and_leaves_nothing(example: Example, tmp_path: Path) -> None:

@@ -94,6 +94,37 @@ def test_named_classes_need_no_advice() -> None:
 
 
 @pytest.mark.parametrize(
+    "labels",
+    [
+        pytest.param([3, 2, 1, 1], id="the one past the last comes first"),
+        pytest.param(["1", "2", "3.0", "1"], id="texts"),
+        pytest.param(np.array([1.0, 2.0, 3.0, 1.0]), id="floats"),
+    ],
+)
+def test_labels_that_count_from_one_make_a_file_unusable(labels: Any) -> None:
+    """In whatever order and form: as indices they would be the class after theirs."""
+    order = [int(float(label)) - 1 for label in labels]
+    found = accept(0.1 + 0.7 * np.eye(3)[order], Layout(), labels)
+    assert found.unusable is not None
+    assert "found labels from 1 to 3 and no 0" in found.unusable
+
+
+@pytest.mark.parametrize(
+    ("classes", "labels"),
+    [
+        pytest.param(None, [0, 2, 2, 3], id="there is a 0"),
+        pytest.param(None, [2, 2, 1, 2], id="none past the last"),
+        pytest.param(None, [1, 3, 1, 1], id="they fit as they are"),
+        pytest.param(("7", "8", "9"), [9, 9, 9, 3], id="classes are named by numbers"),
+    ],
+)
+def test_other_labels_leave_a_file_usable(classes: tuple[str, ...] | None, labels: list[int]) -> None:
+    """A class without records, or a label of no class, is no sign of counting from 1."""
+    outputs = 0.1 + 0.7 * np.eye(3)[[1, 1, 1, 1]]
+    assert accept(outputs, Layout(classes=classes), labels).unusable is None
+
+
+@pytest.mark.parametrize(
     ("labels", "message"),
     [
         pytest.param([0], "outputs: expected 2 labels, one a row, found 1", id="too few"),
