@@ -2,8 +2,8 @@
 
 >>> from monitor import Reference, estimate                                  # doctest: +SKIP
 >>> reference = Reference.load("density.ref")                                # doctest: +SKIP
->>> estimate(reference, probabilities)["consensus"].accuracy                 # doctest: +SKIP
-0.861
+>>> print(estimate(reference, probabilities)["consensus"])                   # doctest: +SKIP
+0.861 (0.842 to 0.878), 2,000 records
 """
 
 from monitor.core.calibration import WindowEstimate

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 
 from monitor.core.calibration import WindowEstimate
 from monitor.core.ensemble import CONSENSUS, Variants, calibrate_all, measure, survey
-from monitor.core.estimate import Estimate, Result
+from monitor.core.estimate import MINIMUM_RECORDS, Estimate, Result
 from monitor.core.estimators import EmptySets
 from monitor.core.labelled import label_outputs
 from monitor.core.scores import Singles, in_blocks
@@ -34,23 +34,27 @@ def estimate(
     kind: str = Kind.PROBS,
     doc_absolute: bool = False,
     empty_sets: str = EmptySets.TOP,
+    minimum_records: int = MINIMUM_RECORDS,
 ) -> WindowEstimate:
     """Estimate the accuracy in a window of unlabelled outputs, an array of shape (records, classes).
 
-    Raises InvalidInput when a vector breaks the rules; `kind` says what the numbers are, as on the command line.
+    Raises InvalidInput when a vector breaks the rules; `kind` says what the numbers are, as on the command line. From fewer
+    than `minimum_records` there is no estimate: each answer is a NoEstimate with the reason.
     """
+    if minimum_records < 1:
+        raise UsageError(f"minimum_records: expected a number of records above 0, found {minimum_records}")
     batch = accept_array(outputs, Layout(kind=as_kind(kind), classes=reference.classes))
     chosen = variants(doc_absolute=doc_absolute, empty_sets=empty_sets)
-    return reference.calibration.estimate(batch.probabilities, chosen)
+    return reference.calibration.estimate(batch.probabilities, chosen, minimum_records)
 
 
 def estimate_windows(
-    reference: Reference, probabilities: Singles, window: int | None, chosen: Variants
+    reference: Reference, probabilities: Singles, window: int | None, chosen: Variants, minimum_records: int
 ) -> Iterator[WindowEstimate]:
     """Estimate for all records at once, or for each successive window; the last may be short."""
     step = window or max(1, len(probabilities))
     for start in range(0, max(1, len(probabilities)), step):
-        yield reference.calibration.estimate(probabilities[start : start + step], chosen)
+        yield reference.calibration.estimate(probabilities[start : start + step], chosen, minimum_records)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from monitor.core.reference_summary import ReferenceSummary, summarise
 from monitor.core.scores import Integers, Singles
 from monitor.decode.arrays import accept_array, as_kind
 from monitor.decode.records import Kind, Layout
+from monitor.decode.rejections import listed
 from monitor.errors import InvalidReference
 from monitor.reference_document import (
     FORMAT,
@@ -53,6 +54,14 @@ class Reference:
     def title(self) -> str:
         """Return the model's name and, where known, its version."""
         return f"{self.model} {self.version}".rstrip()
+
+    def __repr__(self) -> str:
+        """Return what tells references apart, on one line: the numbers behind it are many thousands of characters."""
+        numbers = self.calibration
+        return (
+            f"Reference(model={self.model!r}, version={self.version!r}, classes=({listed(self.classes)}),"
+            f" records={numbers.records}, accuracy={numbers.accuracy:.4f})"
+        )
 
     def __eq__(self, other: object) -> bool:
         """Compare fingerprints."""

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from monitor import InvalidInput, InvalidReference, Reference, UsageError, estimate
+from monitor import Estimate, InvalidInput, InvalidReference, NoEstimate, Reference, UsageError, estimate
+from monitor.core.estimate import Why
 from tests.strategies import synthetic
 
 
@@ -191,9 +192,41 @@ def test_bad_vectors_are_refused_with_their_rows(reference: Reference) -> None:
         estimate(reference, window)
 
 
+def test_from_too_few_records_there_is_no_estimate(reference: Reference) -> None:
+    """Fewer than 200, as in the daemon: each answer is the reason, with both numbers. The caller may lower it."""
+    window, _ = synthetic(199, 3, seed=2)
+    found = estimate(reference, window)
+    assert set(found.values()) == {NoEstimate(Why.TOO_FEW_RECORDS, 199, minimum_records=200)}
+    assert str(found["consensus"]) == "no estimate: too_few_records, 199 of at least 200 records"
+    assert (found.disagreement, found.chance_disagreement) == (None, None)
+    assert isinstance(estimate(reference, window, minimum_records=199)["consensus"], Estimate)
+    with pytest.raises(UsageError, match="minimum_records: expected a number of records above 0, found 0"):
+        estimate(reference, window, minimum_records=0)
+
+
+def test_the_answers_of_a_window_are_a_mapping_by_estimator(reference: Reference) -> None:
+    """It can be listed and counted, and a wrong name is told which there are."""
+    found = estimate(reference, synthetic(200, 3, seed=2)[0])
+    assert list(found) == list(found.estimators)
+    assert (len(found), "consensus" in found, dict(found)) == (19, True, found.estimators)
+    with pytest.raises(KeyError, match=r"expected the name of an estimator \(ac, .*consensus\), found 0"):
+        found[0]  # type: ignore[index]
+
+
+def test_a_reference_is_shown_on_one_short_line(reference: Reference) -> None:
+    """Not as the thousands of numbers it holds; of many classes only the first are named."""
+    accuracy = f"{reference.calibration.accuracy:.4f}"
+    assert repr(reference) == (
+        f"Reference(model='density', version='2.1', classes=(a, b, c), records=300, accuracy={accuracy})"
+    )
+    many = Reference.calibrate(*synthetic(30, 100, seed=1), model="m")
+    assert "classes=(0, 1, 2, 3, 4 and 95 more)" in repr(many)
+    assert len(repr(many.calibration)) < 200
+
+
 def test_logits_are_accepted_when_the_call_says_so(reference: Reference) -> None:
     """Declared, never guessed."""
-    window, _ = synthetic(50, 3, seed=2)
+    window, _ = synthetic(200, 3, seed=2)
     from_logits = estimate(reference, np.log(window.astype(np.float64)) + 3.0, kind="logits")
     assert from_logits["ac"].accuracy == pytest.approx(estimate(reference, window)["ac"].accuracy, abs=1e-7)  # type: ignore[union-attr]
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from monitor.cli.inputs import add_input_options, read_batch
+from monitor.cli.inputs import add_input_options, add_minimum_option, check_minimum, read_batch
 from monitor.cli.progress import working
 from monitor.core.calibration import WindowEstimate
 from monitor.core.ensemble import CONSENSUS
@@ -38,6 +38,7 @@ examples:
     parser.add_argument(
         "--window", type=int, metavar="N", help="estimate for each N successive records (default: all in one)"
     )
+    add_minimum_option(parser)
     parser.add_argument("--output", choices=["table", "json", "csv"], default="table", help="form (default: table)")
     add_variant_options(parser)
     add_input_options(parser, labels=False)
@@ -60,30 +61,35 @@ def run(options: argparse.Namespace) -> int:
     """Read, estimate, print."""
     if options.window is not None and options.window < 1:
         raise UsageError(f"--window: expected a number of records above 0, found {options.window}")
+    check_minimum(options, "--window", options.window)
     reference = Reference.load(options.reference)
     for sentence in reference.summary.warnings().values():
         print(f"{options.reference}: warning: {sentence}", file=sys.stderr)
     batch = read_batch(options, options.input, reference.classes)
     chosen = variants(doc_absolute=options.doc_absolute, empty_sets=options.empty_sets)
     with working(f"estimating from {len(batch.probabilities):,} records"):
-        windows = list(estimate_windows(reference, batch.probabilities, options.window, chosen))
+        windows = list(
+            estimate_windows(reference, batch.probabilities, options.window, chosen, options.minimum_records)
+        )
     if options.output == "json":
-        objects = [as_object(window, reference.calibration.intervals.level) for window in windows]
+        level = reference.calibration.intervals.level
+        objects = [as_object(window, level, options.minimum_records) for window in windows]
         document = objects[0] if options.window is None else {"windows": objects}
         print(json.dumps(document, indent=1, allow_nan=False))
     elif options.output == "csv":
         print(as_csv(windows), end="")
     elif options.window is None:
-        print("\n".join(as_table(reference, windows[0])))
+        print("\n".join(as_table(reference, windows[0], options.minimum_records)))
     else:
         print("\n".join(as_series(reference, windows)))
     return 0
 
 
-def as_object(window: WindowEstimate, level: float) -> dict[str, Any]:
+def as_object(window: WindowEstimate, level: float, minimum: int) -> dict[str, Any]:
     """Return the documented JSON shape of one window."""
     return {
         "records": window.records,
+        "minimum_records": minimum,
         "level": level,
         "estimators": {name: _answer_object(result) for name, result in window.estimators.items()},
         "disagreement": window.disagreement,
@@ -122,18 +128,17 @@ def as_csv(windows: Sequence[WindowEstimate]) -> str:
     return text.getvalue()
 
 
-def as_table(reference: Reference, window: WindowEstimate) -> list[str]:
+def as_table(reference: Reference, window: WindowEstimate, minimum: int) -> list[str]:
     """Return all estimators of one window, for reading."""
     numbers = reference.calibration
     level = f"{100 * numbers.intervals.level:g}% interval"
-    lines = [
-        (
-            f"{window.records:,} records, judged against {reference.title}:"
-            f" {numbers.records:,} labelled records, accuracy {numbers.accuracy:.3f}"
-        ),
-        "",
-        f"{'estimator':<22} {'raw':>6}  {level:<15} {'scaled':>6}  {level:<15}",
-    ]
+    heading = (
+        f"{window.records:,} records, judged against {reference.title}:"
+        f" {numbers.records:,} labelled records, accuracy {numbers.accuracy:.3f}"
+    )
+    if window.records < minimum:
+        return [heading, f"{window[CONSENSUS]}; --minimum-records lowers the minimum"]
+    lines = [heading, "", f"{'estimator':<22} {'raw':>6}  {level:<15} {'scaled':>6}  {level:<15}"]
     for member in ESTIMATORS:
         raw, scaled = window[member.name], window[f"{member.name}_ts"]
         lines.append(f"{member.name:<22} {_cells(raw)} {_cells(scaled)}".rstrip())

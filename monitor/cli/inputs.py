@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from monitor.cli.progress import working
+from monitor.core.estimate import MINIMUM_RECORDS
 from monitor.decode.files import read_file
 from monitor.decode.records import Batch, Kind, Layout
 from monitor.errors import InvalidInput, UsageError
@@ -38,6 +39,29 @@ def add_input_options(parser: argparse.ArgumentParser, *, labels: bool) -> None:
             help="class names in the vector's order, separated by commas (default: numbers)",
         )
     group.add_argument("--skip-bad", action="store_true", help="go on without bad records, and say how many there were")
+
+
+def add_minimum_option(group: argparse._ActionsContainer) -> None:
+    """Add the option that says from how many records on there is an estimate."""
+    group.add_argument(
+        "--minimum-records",
+        type=int,
+        default=MINIMUM_RECORDS,
+        metavar="N",
+        help=f"no estimate from fewer records (default: {MINIMUM_RECORDS})",
+    )
+
+
+def check_minimum(options: argparse.Namespace, option: str, window: int | None) -> None:
+    """Refuse a minimum below 1, and a window that can never hold the minimum."""
+    least = options.minimum_records
+    if least < 1:
+        raise UsageError(f"--minimum-records: expected a number of records above 0, found {least}")
+    if window is not None and window < least:
+        raise UsageError(
+            f"{option}: expected {least:,} records or more, which an estimate needs, found {window:,};"
+            " --minimum-records lowers it"
+        )
 
 
 def read_batch(

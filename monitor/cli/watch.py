@@ -11,10 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from monitor.cli.inputs import add_minimum_option, check_minimum
 from monitor.cli.progress import progress_bar
-from monitor.core.estimate import Estimate
+from monitor.core.estimate import Estimate, NoEstimate, Result, Why
 from monitor.core.intervals import Progress
 from monitor.core.segments import ALL, Segmentation, name_of
+from monitor.core.totals import WindowTotals
 from monitor.core.window import Bounds
 from monitor.decode.hints import ON_THE_COMMAND_LINE
 from monitor.decode.record_format import RecordFields, TimeUnit
@@ -71,6 +73,7 @@ examples:
         metavar="FIELDS",
         help="a window for each value: site, or site,scanner",
     )
+    add_minimum_option(window)
     _add_input_options(parser)
     parser.set_defaults(run=run)
 
@@ -144,7 +147,7 @@ def run(options: argparse.Namespace) -> int:
             print(f"{one.name}: {one.windows.memory()}", file=sys.stderr)
         ingestion = Ingestion(state, watched, [source])
         ingestion.start(time.time())
-        _Watch(ingestion, source, options.state, as_json=options.json, once=options.once).run()
+        _Watch(ingestion, source, options).run()
         ingestion.stop(time.time())
     finally:
         state.close()
@@ -154,12 +157,11 @@ def run(options: argparse.Namespace) -> int:
 class _Watch:
     """The loop: take in, answer when something new came, wait."""
 
-    def __init__(
-        self, ingestion: Ingestion, source: DirectorySource, folder: Path, *, as_json: bool, once: bool
-    ) -> None:
+    def __init__(self, ingestion: Ingestion, source: DirectorySource, options: argparse.Namespace) -> None:
         self._ingestion, self._source = ingestion, source
-        self._where = f"where they stand is in {folder / REJECTED}"
-        self._as_json, self._once = as_json, once
+        self._where = f"where they stand is in {options.state / REJECTED}"
+        self._as_json, self._once = options.json, options.once
+        self._minimum: int = options.minimum_records
         self._said_catching_up = False
         self._stop = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -224,7 +226,7 @@ class _Watch:
         now = time.time()
         for name, model in self._ingestion.models.items():
             for segment, totals in self._ingestion.totals(name).items():
-                result = totals.estimate().estimators["consensus"] if totals.records else None
+                result = self._judged(totals)
                 answer: dict[str, Any] = {"time": round(now, 3), "model": name, "segment": name_of(segment)}
                 answer |= {"records": totals.records, "accuracy": None, "lower": None, "upper": None}
                 if isinstance(result, Estimate):
@@ -232,10 +234,16 @@ class _Watch:
                     if result.interval is not None:
                         answer |= {"lower": result.interval.lower, "upper": result.interval.upper}
                 else:
-                    answer["reason"] = "no records" if result is None else result.why.value
+                    answer["reason"] = result.why.value if totals.records else "no records"
+                    answer["minimum_records"] = self._minimum
                 if segment == ALL:
                     answer |= {"rejected": self._rejected(), "degraded_input": model.health.degraded}
                 print(json.dumps(answer) if self._as_json else _sentence(answer), flush=True)
+
+    def _judged(self, totals: WindowTotals) -> Result:
+        if totals.records < self._minimum:
+            return NoEstimate(Why.TOO_FEW_RECORDS, totals.records, minimum_records=self._minimum)
+        return totals.estimate()["consensus"]
 
     def _rejected(self) -> int:
         return sum(count for name, count in self._ingestion.counters.items() if name[0] == "records_rejected_total")
@@ -246,9 +254,11 @@ def _sentence(answer: dict[str, Any]) -> str:
     start = f"{clock}  {answer['model']} {answer['segment']}: {answer['records']:,} records, "
     interval = "" if answer["lower"] is None else f" ({answer['lower']:.3f} to {answer['upper']:.3f})"
     found = f"estimated accuracy {answer['accuracy']:.3f}{interval}" if answer["accuracy"] is not None else None
+    few = answer.get("reason") == Why.TOO_FEW_RECORDS
+    needed = f": an estimate needs {answer['minimum_records']:,}" if few else ""
     warning = "; input degraded: many records are rejected" if answer.get("degraded_input") else ""
     rejected = f"; {answer['rejected']:,} rejected so far" if answer.get("rejected") else ""
-    return f"{start}{found or 'cannot say (' + answer['reason'] + ')'}{rejected}{warning}"
+    return f"{start}{found or 'cannot say (' + answer['reason'] + needed + ')'}{rejected}{warning}"
 
 
 def _models(options: argparse.Namespace) -> list[ModelOptions]:
@@ -258,6 +268,7 @@ def _models(options: argparse.Namespace) -> list[ModelOptions]:
     except ValueError as error:
         # It speaks of settings of the daemon, and so does the next one.
         raise UsageError(f"--records, --age: {str(error).removeprefix('window: ')}") from error
+    check_minimum(options, "--records", options.records)
     try:
         segmentation = Segmentation(tuple(tuple(one.split(",")) for one in options.segment_by))
     except ValueError as error:

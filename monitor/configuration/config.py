@@ -8,6 +8,7 @@ from types import MappingProxyType
 from monitor.configuration.settings import Setting
 from monitor.core.alerts import Rule
 from monitor.core.ensemble import Variants
+from monitor.core.estimate import MINIMUM_RECORDS
 from monitor.core.segments import Segmentation
 from monitor.core.window import Bounds
 from monitor.decode.layout import Kind
@@ -69,7 +70,7 @@ class ModelConfig:
     versions_alike: bool = False
     most_ids: int = 1_000_000
     evaluate: Every | Cron = field(default_factory=Every)
-    minimum_records: int = 200
+    minimum_records: int = MINIMUM_RECORDS
     stale_after_seconds: float | None = None
     """None: three times the usual gap between records, and at least an hour."""
     variants: Variants = field(default_factory=dict)

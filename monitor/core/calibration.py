@@ -1,10 +1,10 @@
 """What a labelled reference fixes for good: accuracy, temperature, ready estimators, interval tables."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from monitor.core.ensemble import CONSENSUS, Failed, Measured, Ready, Variants, calibrate_all, measure, survey
-from monitor.core.estimate import Estimate, Result
+from monitor.core.estimate import Estimate, NoEstimate, Result, Why
 from monitor.core.estimators.difference_of_confidences import DifferenceOfConfidences
 from monitor.core.intervals import DEFAULT_LEVEL, IntervalTables, Progress, replay
 from monitor.core.labelled import LabelledOutputs
@@ -18,8 +18,8 @@ _KEPT_ELEMENTS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class WindowEstimate:
-    """What all estimators say of one window."""
+class WindowEstimate(Mapping[str, Result]):
+    """What all estimators say of one window, by their names."""
 
     records: int
     estimators: Mapping[str, Result]
@@ -29,7 +29,17 @@ class WindowEstimate:
 
     def __getitem__(self, name: str) -> Result:
         """Return one estimator's answer."""
+        if name not in self.estimators:
+            raise KeyError(f"expected the name of an estimator ({', '.join(self.estimators)}), found {name!r}")
         return self.estimators[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """Return the names of the estimators."""
+        return iter(self.estimators)
+
+    def __len__(self) -> int:
+        """Return how many estimators there are."""
+        return len(self.estimators)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +50,8 @@ class Calibration:
     right: int
     classes: int
     temperature: float
-    estimators: tuple[Ready, ...]
-    intervals: IntervalTables
+    estimators: tuple[Ready, ...] = field(repr=False)
+    intervals: IntervalTables = field(repr=False)
 
     @property
     def accuracy(self) -> float:
@@ -54,8 +64,15 @@ class Calibration:
         kept = (one.estimator for one in self.estimators if not one.form.scaled)
         return next((one.confidence for one in kept if isinstance(one, DifferenceOfConfidences)), None)
 
-    def estimate(self, probabilities: Singles, variants: Variants | None = None) -> WindowEstimate:
+    def estimate(
+        self, probabilities: Singles, variants: Variants | None = None, minimum_records: int = 1
+    ) -> WindowEstimate:
         """Ask every estimator about a window of accepted vectors, shape (records, classes)."""
+        records = len(probabilities)
+        if records < minimum_records:
+            none = NoEstimate(Why.TOO_FEW_RECORDS, records, minimum_records=minimum_records)
+            names = (*(one.form.name for one in self.estimators), CONSENSUS)
+            return WindowEstimate(records, dict.fromkeys(names, none), None, None)
         kept: list[Outputs] | None = None
         if probabilities.size <= _KEPT_ELEMENTS:
             kept = list(in_blocks(probabilities, self.temperature))

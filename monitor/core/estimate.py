@@ -6,6 +6,9 @@ Named tuples, because an evaluation makes sixty of these values and they are mad
 from enum import StrEnum
 from typing import NamedTuple
 
+MINIMUM_RECORDS = 200
+"""Windows of fewer records get no estimate, offline as in the daemon, unless the user says otherwise."""
+
 
 class Why(StrEnum):
     """Why there is no estimate. A closed list: its values become labels."""
@@ -45,6 +48,11 @@ class Estimate(NamedTuple):
         """The estimate times its records, not clipped: what replicas add up, since a clipped sum is no sum of the clipped."""
         return self.records * (self.accuracy if self.unclipped is None else self.unclipped)
 
+    def __str__(self) -> str:
+        """Return the estimate with its interval, for reading."""
+        interval = "" if self.interval is None else f" ({self.interval.lower:.3f} to {self.interval.upper:.3f})"
+        return f"{self.accuracy:.3f}{interval}, {self.records:,} records"
+
 
 class NoEstimate(NamedTuple):
     """No estimate, and why."""
@@ -52,6 +60,13 @@ class NoEstimate(NamedTuple):
     why: Why
     records: int
     prediction_sets: PredictionSets | None = None
+    minimum_records: int | None = None
+    """How many records there should have been; None where it is not a matter of number."""
+
+    def __str__(self) -> str:
+        """Return the reason, for reading."""
+        needed = "" if self.minimum_records is None else f" of at least {self.minimum_records:,}"
+        return f"no estimate: {self.why.value}, {self.records:,}{needed} records"
 
 
 Result = Estimate | NoEstimate

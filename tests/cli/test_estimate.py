@@ -39,8 +39,15 @@ def test_json_has_the_documented_shape_and_the_numbers_of_the_python_call(exampl
     ran = cpcmon("estimate", "--reference", example.reference, "--input", example.site_b, "--output", "json")
     assert (ran.code, ran.err) == (0, "")
     document = json.loads(ran.out)
-    assert set(document) == {"records", "level", "estimators", "disagreement", "chance_disagreement"}
-    assert document["records"] == 2000
+    assert set(document) == {
+        "records",
+        "minimum_records",
+        "level",
+        "estimators",
+        "disagreement",
+        "chance_disagreement",
+    }
+    assert (document["records"], document["minimum_records"]) == (2000, 200)
     assert set(document["estimators"]) == ALL
     wanted = estimate(Reference.load(example.reference), vectors(example.site_b))
     assert document["disagreement"] == wanted.disagreement
@@ -132,15 +139,43 @@ def test_an_empty_file_is_an_answer_with_a_reason(example: Example, cpcmon: Comm
     assert document["disagreement"] is None
     assert "too_few_records" in cpcmon("estimate", *words).out
     assert "too_few_records" in cpcmon("estimate", *words, "--output", "csv").out
-    assert "too_few_records" in cpcmon("estimate", *words, "--window", 10).out
+    assert "too_few_records" in cpcmon("estimate", *words, "--window", 200).out
 
 
-@pytest.mark.parametrize("window", [0, -5])
-def test_an_impossible_window_is_refused(example: Example, cpcmon: Command, window: int) -> None:
-    """A window has at least one record."""
-    ran = cpcmon("estimate", "--reference", example.reference, "--input", example.site_a, "--window", window)
+def test_from_too_few_records_there_is_no_estimate(example: Example, cpcmon: Command, tmp_path: Path) -> None:
+    """Fewer than 200, as in the daemon, in each form and for the last, short window; --minimum-records lowers it."""
+    lines = example.site_b.read_text().splitlines(keepends=True)
+    (tmp_path / "few.jsonl").write_text("".join(lines[:199]))
+    (tmp_path / "enough.jsonl").write_text("".join(lines[:399]))
+    of = ("estimate", "--reference", example.reference, "--input")
+    found = json.loads(cpcmon(*of, tmp_path / "few.jsonl", "--output", "json").out)
+    assert (found["records"], found["minimum_records"], found["disagreement"]) == (199, 200, None)
+    assert set(found["estimators"]) == ALL
+    assert {(one["value"], one["reason"]) for one in found["estimators"].values()} == {(None, "too_few_records")}
+    assert (
+        "\nno estimate: too_few_records, 199 of at least 200 records; --minimum-records lowers"
+        in cpcmon(*of, tmp_path / "few.jsonl").out
+    )
+    windows = json.loads(cpcmon(*of, tmp_path / "enough.jsonl", "--window", 200, "--output", "json").out)["windows"]
+    assert [window["estimators"]["consensus"]["value"] is None for window in windows] == [False, True]
+    lowered = json.loads(cpcmon(*of, tmp_path / "few.jsonl", "--minimum-records", 199, "--output", "json").out)
+    assert lowered["estimators"]["consensus"]["value"] is not None
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--window", 0], "--window: expected a number of records above 0, found 0"),
+        (["--window", -5], "--window: expected a number of records above 0, found -5"),
+        (["--window", 50], "--window: expected 200 records or more, which an estimate needs, found 50"),
+        (["--minimum-records", 0], "--minimum-records: expected a number of records above 0, found 0"),
+    ],
+)
+def test_an_impossible_window_is_refused(example: Example, cpcmon: Command, more: list[object], message: str) -> None:
+    """A window has at least one record, and as many as an estimate needs."""
+    ran = cpcmon("estimate", "--reference", example.reference, "--input", example.site_a, *more)
     assert ran.code == 2
-    assert f"--window: expected a number of records above 0, found {window}" in ran.err
+    assert message in ran.err
 
 
 def test_outputs_of_another_number_of_classes_are_refused(example: Example, cpcmon: Command, tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def test_python_m_monitor_is_the_same_command() -> None:
 
 def test_a_reader_that_has_seen_enough_is_no_error(example: Example) -> None:
     """`cpcmon estimate … | head -1` leaves no traceback."""
-    script = f"{sys.executable} -m monitor estimate --reference {example.reference} --input {example.site_b} --window 1 | head -1"
+    script = f"{sys.executable} -m monitor estimate --reference {example.reference} --input {example.site_b} --window 1 --minimum-records 1 | head -1"
     ran = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
     assert "Traceback" not in ran.stderr
     assert ran.stderr == ""

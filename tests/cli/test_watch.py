@@ -29,8 +29,9 @@ def place(tmp_path: Path) -> Path:
 
 
 def words(place: Path, *more: object) -> list[object]:
-    """Return the command on that folder."""
-    return ["watch", place / "inbox", "--reference", place / "density.ref", "--state", place / "state", *more]
+    """Return the command on that folder; its few records are enough unless `more` says otherwise."""
+    inbox = ["watch", place / "inbox", "--reference", place / "density.ref", "--state", place / "state"]
+    return [*inbox, "--minimum-records", 1, *more]
 
 
 def test_once_reads_what_is_there_and_says_it(place: Path, cpcmon: Callable[..., Ran]) -> None:
@@ -43,6 +44,19 @@ def test_once_reads_what_is_there_and_says_it(place: Path, cpcmon: Callable[...,
     assert [one.split()[2] for one in sites] == ["site=A:", "site=B:"]
     assert "bytes a record" in ran.err
     assert f"rejected 1 records: 1 bad_json; where they stand is in {place}/state/rejected.jsonl" in ran.err
+
+
+def test_of_records_that_are_nearly_all_duplicates_it_says_that_they_are_too_few(
+    place: Path, cpcmon: Callable[..., Ran]
+) -> None:
+    """600 records of five ids are five records: fewer than the minimum, and how many that is."""
+    (place / "inbox" / "ZZPATIENT.jsonl").write_bytes(b"".join(line(n, id=f"study-{n % 5}") for n in range(600)))
+    inbox = ("watch", place / "inbox", "--reference", place / "density.ref", "--once", "--state")
+    ran = cpcmon(*inbox, place / "state")
+    assert "density all: 5 records, cannot say (too_few_records: an estimate needs 200); 595 rejected" in ran.out
+    answer = json.loads(cpcmon(*inbox, place / "another", "--json").out)
+    assert (answer["records"], answer["accuracy"], answer["reason"]) == (5, None, "too_few_records")
+    assert (answer["minimum_records"], answer["rejected"]) == (200, 595)
 
 
 def test_records_of_another_version_and_of_too_many_segments_are_said(place: Path, cpcmon: Callable[..., Ran]) -> None:
@@ -111,6 +125,9 @@ def test_a_state_within_the_inbox_is_refused(
     ("more", "sentence"),
     [
         pytest.param(["--records", "0"], "--records, --age: expected 1 to", id="window"),
+        pytest.param(
+            ["--records", "100", "--minimum-records", "101"], "--records: expected 101 records or more", id="minimum"
+        ),
         pytest.param(
             ["--age", "long"], "--age: expected a duration such as 90s, 30m, 12h or 7d, found 'long'", id="age"
         ),

@@ -94,7 +94,7 @@ def test_an_empty_window_is_an_answer_with_a_reason() -> None:
     """No number is made up for no record."""
     probabilities, labels = synthetic(40, 3, seed=1)
     window = calibrate(label_outputs(probabilities, labels)).estimate(probabilities[:0])
-    assert set(window.estimators.values()) == {NoEstimate(Why.TOO_FEW_RECORDS, 0)}
+    assert set(window.estimators.values()) == {NoEstimate(Why.TOO_FEW_RECORDS, 0, minimum_records=1)}
     assert window.disagreement is None
 
 

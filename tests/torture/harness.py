@@ -106,6 +106,7 @@ class Site:
         return [
             *("watch", str(self.inbox), "--reference", str(self.reference_file), "--state", str(self.state)),
             *("--records", str(self.most), "--segment-by", "site", "--poll", "0.2s", "--settle", "0.2s", "--json"),
+            *("--minimum-records", "1"),
         ]
 
     # Running
