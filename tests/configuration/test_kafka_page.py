@@ -12,9 +12,8 @@ from monitor.decode.rejections import Reason
 from monitor.reference_file import Reference
 from monitor.sources.kafka_counted import Counted
 from monitor.sources.kafka_dead_letters import letters
-from monitor.sources.kafka_options import KafkaOptions, Mechanism, SaslOptions
+from monitor.sources.kafka_options import KafkaOptions
 from monitor.sources.kafka_partition import Partition
-from monitor.sources.kafka_trouble import Kind, Trouble, sentence
 from tests.conftest import ROOT
 from tests.web.certificates import Authority
 
@@ -50,28 +49,6 @@ def test_the_page_lists_exactly_what_is_counted() -> None:
     """The closed list, in its order."""
     _, _, section = PAGE.partition("## What is counted")
     assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == [str(name) for name in Counted]
-
-
-@pytest.mark.parametrize(
-    "trouble",
-    [
-        Trouble(Kind.UNREACHABLE, "connection refused"),
-        Trouble(Kind.TLS, "a certificate that is not trusted"),
-        Trouble(Kind.AUTHENTICATION, "a refusal"),
-        Trouble(Kind.AUTHORIZATION, ""),
-        Trouble(Kind.UNKNOWN_TOPIC, "none; create it, or grant Describe on it"),
-        Trouble(Kind.FENCED, ""),
-    ],
-    ids=lambda trouble: str(trouble.kind),
-)
-def test_the_sentences_on_the_page_are_those_that_are_said(trouble: Trouble) -> None:
-    sasl = SaslOptions(Mechanism.SCRAM_SHA_512, "cpcmon", Path("password"))
-    options = KafkaOptions(("kafka:9092",), "cpcmon", ("predictions",), instance_id="cpcmon-0", sasl=sasl)
-    said = sentence(trouble, options).removeprefix("kafka kafka:9092: ")
-    (row,) = [line for line in PAGE.splitlines() if f"`{trouble.kind.counted}`." in line]
-    told = re.findall(r"`(expected [^`]+)`", row)
-    assert told
-    assert all(said.startswith(one.removesuffix(" …")) for one in told)
 
 
 def test_a_dead_letter_holds_what_the_page_says() -> None:

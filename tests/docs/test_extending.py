@@ -49,12 +49,6 @@ def _changes() -> list[tuple[str, list[str]]]:
     return found
 
 
-def test_the_page_says_how_many_files_and_places_there_are() -> None:
-    """Two files, and four places; who brings it down corrects the page."""
-    assert len(_NEW.findall(PAGE)) == 2
-    assert len({path for path, _ in _changes()}) == 4
-
-
 def test_the_source_passes_the_checks_by_the_test_on_the_page(tree: Path, tmp_path: Path) -> None:
     """In a process that imports the copy."""
     (test,) = re.findall(r"^```python\n(def test_.*?)^```", PAGE, re.MULTILINE | re.DOTALL)

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from tests.conftest import ROOT
 
-SECTIONS = ("What it means", "How sure it is", "What to look at", "What to do", "When to stop the model")
 FOLDER = ROOT / "docs" / "runbooks"
 
 _PROGRAMS = "cpcmon|systemctl|journalctl|curl|openssl|df|findmnt|dmesg|amtool|promtool|kafka-consumer-groups.sh"

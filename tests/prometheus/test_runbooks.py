@@ -15,20 +15,13 @@ from tests.conftest import ROOT, Ran
 from tests.prometheus import reports
 from tests.prometheus.golden import page
 from tests.prometheus.pages import families
-from tests.prometheus.runbooks import RUNBOOKS, SECTIONS
+from tests.prometheus.runbooks import RUNBOOKS
 from tests.prometheus.shipped_rules import GENERIC
 from tests.servers import real_server
 
 ELSEWHERE = {"kafka-consumer-groups.sh"}
 """Comes with Kafka, where brokers run; the tests have Kafka's jars, not its scripts."""
 OF_PROMETHEUS = {"prometheus_notifications_errors_total", "alertmanager_notifications_failed_total"}
-
-
-@pytest.mark.parametrize("name", RUNBOOKS)
-def test_every_runbook_has_the_same_five_sections_and_none_is_empty(name: str) -> None:
-    sections = RUNBOOKS[name].sections
-    assert tuple(sections) == SECTIONS
-    assert all(sections.values())
 
 
 @pytest.mark.parametrize("name", RUNBOOKS)

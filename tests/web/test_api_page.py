@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from monitor.core.realised import Realised
-from monitor.realised_file import LONGEST_SEGMENT, MOST_BYTES, MOST_KEPT, RealisedFile
+from monitor.realised_file import RealisedFile
 from monitor.web import api_configuration, api_realised, api_reference
 from monitor.web.site import Site
 from tests.conftest import ROOT
@@ -53,13 +53,6 @@ def test_the_lines_on_the_page_are_understood(tmp_path: Path) -> None:
     (tmp_path / "audit.jsonl").write_text(block)
     told = RealisedFile(tmp_path / "audit.jsonl").read()
     assert ([one.segment for one in told.accuracies], told.remark) == (["all", "site=A"], None)
-
-
-def test_the_limits_on_the_page_are_those_of_the_code() -> None:
-    """Three of them."""
-    assert f"the last {MOST_BYTES >> 20} MiB is read" in REALISED
-    assert f"the latest {MOST_KEPT:,} lines" in REALISED
-    assert f"at most {LONGEST_SEGMENT} characters" in REALISED
 
 
 def test_the_program_on_the_page_writes_lines_that_are_understood(tmp_path: Path) -> None:
