@@ -2,7 +2,6 @@
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from monitor.cli.inputs import add_input_options, check_output, read_batch
 from monitor.cli.progress import progress_bar
@@ -14,19 +13,17 @@ from monitor.reference_file import Reference
 _MOST_CLASSES_SHOWN = 20
 
 
-def register(commands: Any) -> None:  # noqa: ANN401  argparse's own type is private
-    """Add the command."""
-    parser = commands.add_parser(
-        "calibrate",
-        help="make a reference from a labelled set",
-        description="Turn a labelled validation set into a reference file, which estimates are made against, and print what is"
-        " worth knowing about it: accuracy with its interval, calibration, classes, and warnings.",
-        epilog="""\
+def register(parser: argparse.ArgumentParser) -> None:
+    """Add what the command takes."""
+    parser.description = (
+        "Turn a labelled validation set into a reference file, which estimates are made against, and print what is"
+        " worth knowing about it: accuracy with its interval, calibration, classes, and warnings."
+    )
+    parser.epilog = """\
 examples:
   cpcmon calibrate --input validation.jsonl --model density --classes fatty,scattered,heterogeneous,dense --output density.ref
   cpcmon calibrate --input validation.csv --class-columns 'prob_*' --model density --model-version 2.1 --output density.ref
-""",
-    )
+"""
     parser.add_argument("--input", type=Path, required=True, metavar="LABELLED", help="outputs with their true classes")
     parser.add_argument("--model", required=True, metavar="NAME", help="name of the model")
     parser.add_argument(

@@ -4,7 +4,6 @@ import argparse
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from monitor.cli.progress import working
 from monitor.configuration.config import Config, Cron, ModelConfig, SourceConfig
@@ -26,15 +25,13 @@ _WIDEST = 72
 """A setting that is longer moves its own line only."""
 
 
-def register(commands: Any) -> None:  # noqa: ANN401  argparse's own type is private
-    """Add the command."""
-    parser = commands.add_parser(
-        "check-config",
-        help="check a configuration, and say what it will cost",
-        description="Read a configuration as the daemon would, open its references, and say what its windows will cost"
-        " and at which numbers its alerts fire. Exit code 0 when it can be used, 2 with every mistake when not.",
-        epilog="examples:\n  cpcmon check-config config.yaml\n  cpcmon check-config --show config.yaml",
+def register(parser: argparse.ArgumentParser) -> None:
+    """Add what the command takes."""
+    parser.description = (
+        "Read a configuration as the daemon would, open its references, and say what its windows will cost"
+        " and at which numbers its alerts fire. Exit code 0 when it can be used, 2 with every mistake when not."
     )
+    parser.epilog = "examples:\n  cpcmon check-config config.yaml\n  cpcmon check-config --show config.yaml"
     parser.add_argument(
         "--show",
         action="store_true",

@@ -34,20 +34,18 @@ from monitor.watched_model import ModelOptions, WatchedModel
 _FIELDS = ("probs", "model", "version", "id", "time", "predicted")
 
 
-def register(commands: Any) -> None:  # noqa: ANN401  argparse's own type is private
-    """Add the command."""
-    parser = commands.add_parser(
-        "watch",
-        help="follow a directory of outputs and estimate as they come",
-        description="Follow a directory into which outputs are dropped or appended, and estimate the accuracy as they come."
+def register(parser: argparse.ArgumentParser) -> None:
+    """Add what the command takes."""
+    parser.description = (
+        "Follow a directory into which outputs are dropped or appended, and estimate the accuracy as they come."
         " One line for each window comes out whenever something new was read. What was read survives a restart: no record is"
-        " lost or counted twice.",
-        epilog="""\
+        " lost or counted twice."
+    )
+    parser.epilog = """\
 examples:
   cpcmon watch inbox --reference density.ref --state state --segment-by site
   cpcmon watch inbox --reference density.ref --state state --once --json
-""",
-    )
+"""
     parser.add_argument("inbox", type=Path, help="the directory")
     parser.add_argument(
         "--reference",
