@@ -4,14 +4,13 @@ It is made from the parsers themselves, so it knows exactly what this cpcmon tak
 """
 
 import argparse
-from pathlib import Path
 
 from monitor.cli import make_parser
 from monitor.cli.completion_bash import bash_script
 from monitor.cli.completion_fish import fish_script
 from monitor.cli.completion_words import Command, Word
 from monitor.cli.completion_zsh import zsh_script
-from monitor.cli.parser import actions_of, commands_of
+from monitor.cli.parser import actions_of, as_path, commands_of
 
 _SHELLS = {"bash": bash_script, "zsh": zsh_script, "fish": fish_script}
 
@@ -68,7 +67,7 @@ def _word(action: argparse.Action, commands: tuple[str, ...]) -> Word:
         help=(action.help or "").replace("%%", "%"),
         value="" if action.nargs == 0 else str(action.metavar or action.dest.upper()),
         choices=choices,
-        is_path=action.type is Path,
+        is_path=action.type is as_path,
         many=action.nargs in ("+", "*"),
         again=isinstance(action, argparse._AppendAction),  # noqa: SLF001
     )

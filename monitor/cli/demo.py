@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from monitor.cli.parser import as_path
 from monitor.cli.progress import progress_bar
 from monitor.cli.run import DEFAULT_ADDRESS
 from monitor.cli.tour import tour
@@ -26,7 +27,7 @@ def register(parser: argparse.ArgumentParser) -> None:
         " its images change. Everything is in one folder, and Ctrl-C ends it."
     )
     parser.epilog = "examples:\n  cpcmon demo\n  cpcmon demo --directory /tmp/example --seconds 300\n  cpcmon demo --kafka localhost:9092\n  cpcmon demo --tour"
-    parser.add_argument("--directory", type=Path, default=Path(".demo"), help="where to write (default: .demo)")
+    parser.add_argument("--directory", type=as_path, default=Path(".demo"), help="where to write (default: .demo)")
     parser.add_argument("--tour", action="store_true", help="show the offline commands on an example, without a daemon")
     parser.add_argument(
         "--kafka", metavar="HOST:PORT", help="feed the topic cpcmon-demo of this broker, not a directory"

@@ -6,10 +6,10 @@ import io
 import json
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from monitor.cli.inputs import add_input_options, read_batch
+from monitor.cli.parser import as_path
 from monitor.cli.progress import working
 from monitor.core.calibration import WindowEstimate
 from monitor.core.ensemble import CONSENSUS
@@ -31,8 +31,8 @@ examples:
   cpcmon estimate --reference density.ref --input site_b.jsonl
   cpcmon estimate --reference density.ref --input site_b.jsonl --window 1000 --output csv
 """
-    parser.add_argument("--reference", type=Path, required=True, metavar="FILE", help="made by `cpcmon calibrate`")
-    parser.add_argument("--input", type=Path, required=True, metavar="OUTPUTS", help="unlabelled outputs")
+    parser.add_argument("--reference", type=as_path, required=True, metavar="FILE", help="made by `cpcmon calibrate`")
+    parser.add_argument("--input", type=as_path, required=True, metavar="OUTPUTS", help="unlabelled outputs")
     parser.add_argument(
         "--window", type=int, metavar="N", help="estimate for each N successive records (default: all in one)"
     )

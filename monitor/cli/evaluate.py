@@ -11,6 +11,7 @@ from pathlib import Path
 
 from monitor.cli.estimate import add_variant_options
 from monitor.cli.inputs import add_input_options, check_output, read_batch
+from monitor.cli.parser import as_path
 from monitor.cli.plot import check, draw
 from monitor.cli.progress import working
 from monitor.core.calibration import PAPER
@@ -35,13 +36,20 @@ examples:
   cpcmon evaluate --source validation.csv --target labelled.csv --class-columns 'prob_*' --plot errors.svg
 """
     add = parser.add_argument
-    add("--source", type=Path, nargs="+", required=True, metavar="LABELLED", help="labelled sets to calibrate on")
-    add("--target", type=Path, nargs="+", required=True, metavar="LABELLED", help="labelled sets to estimate, one each")
-    add("--source-labels", type=Path, nargs="+", metavar="FILE.npy", help="their true classes, for NPY sources")
-    add("--target-labels", type=Path, nargs="+", metavar="FILE.npy", help="their true classes, for NPY targets")
+    add("--source", type=as_path, nargs="+", required=True, metavar="LABELLED", help="labelled sets to calibrate on")
+    add(
+        "--target",
+        type=as_path,
+        nargs="+",
+        required=True,
+        metavar="LABELLED",
+        help="labelled sets to estimate, one each",
+    )
+    add("--source-labels", type=as_path, nargs="+", metavar="FILE.npy", help="their true classes, for NPY sources")
+    add("--target-labels", type=as_path, nargs="+", metavar="FILE.npy", help="their true classes, for NPY targets")
     add("--paper", action="store_true", help="the paper's six estimators in its printed forms (absolute DOC, skip)")
     add("--output", choices=list(_FORMS), default="table", help="form of the table (default: table)")
-    add("--plot", type=Path, metavar="FILE", help="draw estimates against realised accuracy, as .svg, .png or .html")
+    add("--plot", type=as_path, metavar="FILE", help="draw estimates against realised accuracy, as .svg, .png or .html")
     add_variant_options(parser)
     add_input_options(parser, labels=True)
     parser.set_defaults(run=run)

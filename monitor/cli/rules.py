@@ -3,10 +3,10 @@
 import argparse
 import re
 import sys
-from pathlib import Path
 
 from monitor.cli.inputs import check_output
 from monitor.cli.output_file import write_whole
+from monitor.cli.parser import as_path
 from monitor.configuration.reading import read_config
 from monitor.errors import UsageError
 from monitor.schedule import cron_problem
@@ -21,9 +21,9 @@ def register(parser: argparse.ArgumentParser) -> None:
     )
     parser.epilog = "example: cpcmon rules --config.file config.yaml --output cpcmon.rules.yml"
     parser.add_argument(
-        "--config.file", dest="config", type=Path, required=True, metavar="FILE", help="the configuration"
+        "--config.file", dest="config", type=as_path, required=True, metavar="FILE", help="the configuration"
     )
-    parser.add_argument("--output", type=Path, metavar="FILE", help="where to write it (default: standard output)")
+    parser.add_argument("--output", type=as_path, metavar="FILE", help="where to write it (default: standard output)")
     parser.add_argument(
         "--job",
         default=DEFAULT_JOB,

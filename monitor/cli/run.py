@@ -3,8 +3,8 @@
 import argparse
 import logging
 import sys
-from pathlib import Path
 
+from monitor.cli.parser import as_path
 from monitor.errors import CpcmonError
 from monitor.logs import LEVELS, catch_strays, set_up
 
@@ -44,7 +44,7 @@ examples:
         help=f"where to serve (default: {DEFAULT_ADDRESS})",
     )  # fmt: skip
     web.add_argument(
-        "--web.config.file", dest="web_config", type=Path, metavar="FILE",
+        "--web.config.file", dest="web_config", type=as_path, metavar="FILE",
         help="TLS, client certificates and passwords, in the format of the exporter toolkit",
     )  # fmt: skip
     web.add_argument(
@@ -63,7 +63,7 @@ examples:
 def add_config_file(parser: argparse.ArgumentParser) -> None:
     """Add the option that names the configuration."""
     parser.add_argument(
-        "--config.file", dest="config", type=Path, required=True, metavar="FILE", help="the configuration"
+        "--config.file", dest="config", type=as_path, required=True, metavar="FILE", help="the configuration"
     )
 
 
@@ -71,10 +71,12 @@ def run(options: argparse.Namespace) -> int:
     """Run until told to stop."""
     # Only here: `cpcmon completion`, `help` and `demo` need the options alone, and Kafka's client is slow to import.
     from monitor.daemon import Daemon, RunOptions, read  # noqa: PLC0415
+    from monitor.state.store import State  # noqa: PLC0415
     from monitor.web.settings import WebSettings  # noqa: PLC0415
 
     if options.check:
-        read(options.config)
+        config, _ = read(options.config)
+        State.check(config.storage.path, allow_network=config.storage.allow_network)
         print(f"{options.config}: fine")
         if options.web_config is not None:
             WebSettings(options.web_config)

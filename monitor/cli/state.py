@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
+from monitor.cli.parser import as_path
 from monitor.cli.progress import working
 from monitor.core.segments import name_of
 from monitor.decode.arrived import Pointer
@@ -33,9 +34,9 @@ examples:
   cpcmon state state --inbox inbox --rejected 50
   cpcmon state state --inbox inbox --files
 """
-    parser.add_argument("folder", type=Path, help="the state folder")
+    parser.add_argument("folder", type=as_path, help="the state folder")
     parser.add_argument("--rejected", type=int, default=10, metavar="N", help="refused records to show (default: 10)")
-    parser.add_argument("--inbox", type=Path, metavar="DIR", help="the watched directory: name the files in it")
+    parser.add_argument("--inbox", type=as_path, metavar="DIR", help="the watched directory: name the files in it")
     parser.add_argument(
         "--files", action="store_true", help="only list what messages call the files of --inbox; also while cpcmon runs"
     )

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from monitor.cli.parser import as_path
 from monitor.cli.progress import progress_bar
 from monitor.core.estimate import Estimate
 from monitor.core.intervals import Progress
@@ -46,16 +47,18 @@ examples:
   cpcmon watch inbox --reference density.ref --state state --segment-by site
   cpcmon watch inbox --reference density.ref --state state --once --json
 """
-    parser.add_argument("inbox", type=Path, help="the directory")
+    parser.add_argument("inbox", type=as_path, help="the directory")
     parser.add_argument(
         "--reference",
-        type=Path,
+        type=as_path,
         action="append",
         required=True,
         metavar="FILE",
         help="made by `cpcmon calibrate`; one a model",
     )
-    parser.add_argument("--state", type=Path, required=True, metavar="DIR", help="where windows and positions are kept")
+    parser.add_argument(
+        "--state", type=as_path, required=True, metavar="DIR", help="where windows and positions are kept"
+    )
     parser.add_argument("--state-allow-network", action="store_true", help="use a state on a network filesystem")
     parser.add_argument("--once", action="store_true", help="read what is there, say it, and stop")
     parser.add_argument("--json", action="store_true", help="one JSON object for each answer")

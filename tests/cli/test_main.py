@@ -127,14 +127,3 @@ def test_ctrl_c_at_the_start_and_at_the_end_leaves_no_traceback(
     assert "Traceback" not in ran.stderr
     assert "KeyboardInterrupt" not in ran.stderr
     assert ran.returncode in ({-signal.SIGINT} if place < 30 else {-signal.SIGINT, 130, 0})
-
-
-def test_ctrl_c_while_a_command_works_is_told_and_leaves_no_half_file(example: Example, tmp_path: Path) -> None:
-    """Exit code 130, as of a command that a signal ended in a shell."""
-    typed = ["calibrate", "--input", str(example.validation), "--classes", "fatty,scattered,heterogeneous,dense"]
-    typed += ["--model", "m", "--output", str(tmp_path / "m.ref")]
-    # scipy is imported only once the records are read.
-    script = INTERRUPTED.replace("seen == place", 'arguments[0] == "scipy.optimize"')
-    ran = subprocess.run([sys.executable, "-c", script, "1", *typed], capture_output=True, text=True, check=False)
-    assert (ran.returncode, ran.stderr) == (130, "cpcmon: interrupted\n")
-    assert list(tmp_path.iterdir()) == []

@@ -51,6 +51,11 @@ def place(calibrated: Path) -> Iterator[Path]:
         ("demo --directory theirs", "--directory theirs: expected a folder, found that this user may not write there"),
         ("demo --tour --directory theirs", "--directory theirs: expected a folder, found that this user may not write"),
         ("run --config.file config.yaml --web.listen-address 127.0.0.1:0", "theirs: expected a folder that belongs to"),
+        ("run --config.file config.yaml --config.check", "theirs: expected a folder that belongs to this user, found"),
+        (
+            "check-config config.yaml",
+            "theirs: expected a folder that belongs to this user, found that this user may not",
+        ),
         ("watch inbox --reference density.ref --state new", "can be made, found that this user may not write there"),
         ("watch inbox --reference density.ref --state theirs", "theirs: expected a folder that belongs to this user"),
         (
