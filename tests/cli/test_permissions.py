@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
-from tests.servers import real_server
+from tests.servers import needs_root, real_server
 
 CONFIG = "storage: {path: theirs}\nsources: [{name: a, type: directory, path: theirs}]\nmodels: [{name: density}]\n"
 SOMEBODY = 65534
@@ -23,8 +23,7 @@ SOMEBODY = 65534
 @pytest.fixture
 def place(calibrated: Path) -> Iterator[Path]:
     """A folder of somebody else, that all may look into and nobody else may write to; one file is theirs alone."""
-    if os.geteuid() != 0:
-        pytest.skip("NOT ROOT: files cannot be given to somebody else, and what is said of them is not shown")
+    needs_root("give files to somebody else")
     folder = Path(tempfile.mkdtemp(prefix="cpcmon-permissions-"))
     try:
         (folder / "theirs").mkdir()

@@ -13,6 +13,7 @@ import pytest
 
 from monitor.sinks.addresses import Target
 from monitor.sinks.posting import MOST_READ, Fate, Poster
+from tests.servers import real_server
 from tests.sinks.receiver import Behaviour, Receiver, status
 
 
@@ -238,7 +239,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run(
         [
             *(
-                "openssl",
+                real_server("openssl"),
                 "req",
                 "-x509",
                 "-newkey",
