@@ -103,7 +103,8 @@ def _check_local(path: Path, *, allow_network: bool, filesystem: Callable[[Path]
 def _refused(path: Path, error: OSError) -> StateError:
     """Return what to raise for a folder that cannot be made, or not be written."""
     if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EROFS}:
-        return StatePaused(f"{path}: expected a disk that can be written, found {os.strerror(error.errno).lower()}")
+        found = "it read-only" if error.errno == errno.EROFS else os.strerror(error.errno).lower()
+        return StatePaused(f"{path}: expected a disk that can be written, found {found}")
     is_there = os.path.isdir(path)  # noqa: PTH112 - unlike Path.is_dir, False where this user may not look
     expected = "a folder that belongs to this user" if is_there else "a folder, or a place where one can be made"
     return StateRefused(f"{path}: expected {expected}, found {no_folder(path, error)}")
