@@ -1,11 +1,13 @@
 # The README's two commands are `make run` and `make test`. Every target sets up what it needs in .venv.
 PYTHON ?= python3
 BIN := .venv/bin
+RUNTIME := .venv/runtime
 READY := .venv/ready
+PIP := $(BIN)/pip --quiet --disable-pip-version-check
 
 .PHONY: run test lint bench torture lock sbom clean
 
-run: $(READY)
+run: $(RUNTIME)
 	@$(BIN)/cpcmon demo
 
 test: lint
@@ -27,16 +29,22 @@ bench: $(READY)
 
 # A thousand kills, every system call, long random histories, 200 faults of Kafka replicas, fuzzing. Less: make torture TORTURE="--kills 100 --points 5"
 torture: $(READY)
-	@$(BIN)/pip install --quiet --disable-pip-version-check 'atheris>=3.0' || echo "ATHERIS CANNOT BE INSTALLED HERE: good files are changed at random instead" >&2
+	@$(PIP) install 'atheris>=3.0' || echo "ATHERIS CANNOT BE INSTALLED HERE: good files are changed at random instead" >&2
 	$(BIN)/python -m tests.torture.torture $(TORTURE)
 
-# Locked versions first, then the package itself without asking for more.
-$(READY): requirements-dev.lock pyproject.toml
+# What cpcmon needs to run: the locked versions, then the package itself without asking for more.
+$(RUNTIME): requirements.lock pyproject.toml
 	@echo "setting up .venv (once)"
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "python3 is older than 3.11: make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv || { echo "could not create .venv: on Debian, apt-get install python3-venv" >&2; exit 1; }
-	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-dev.lock
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --editable .
+	$(PIP) install --require-hashes -r requirements.lock
+	$(PIP) install --no-deps --editable .
+	@touch $@
+
+# What its development needs besides, in the same environment.
+$(READY): $(RUNTIME) requirements-dev.lock
+	@echo "adding the development tools to .venv (once)"
+	$(PIP) install -r requirements-dev.lock
 	@touch $@
 
 lock: $(READY)

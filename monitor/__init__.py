@@ -6,11 +6,13 @@
 0.861 (0.842 to 0.878), 2,000 records
 """
 
-from monitor.core.calibration import WindowEstimate
-from monitor.core.estimate import Estimate, Interval, NoEstimate
-from monitor.errors import CpcmonError, InvalidInput, InvalidReference, UsageError
-from monitor.offline import estimate
-from monitor.reference_file import Reference
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from monitor.core.calibration import WindowEstimate
+    from monitor.core.estimate import Estimate, Interval, NoEstimate
+    from monitor.errors import CpcmonError, InvalidInput, InvalidReference, UsageError
+    from monitor.offline import estimate
+    from monitor.reference_file import Reference
 
 __all__ = [
     "CpcmonError",
@@ -24,3 +26,31 @@ __all__ = [
     "WindowEstimate",
     "estimate",
 ]
+
+_MODULES = {
+    "CpcmonError": "monitor.errors",
+    "Estimate": "monitor.core.estimate",
+    "Interval": "monitor.core.estimate",
+    "InvalidInput": "monitor.errors",
+    "InvalidReference": "monitor.errors",
+    "NoEstimate": "monitor.core.estimate",
+    "Reference": "monitor.reference_file",
+    "UsageError": "monitor.errors",
+    "WindowEstimate": "monitor.core.calibration",
+    "estimate": "monitor.offline",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name when it is first used: every command imports this package, and few need numpy (PEP 562)."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module  # noqa: PLC0415 - this file imports nothing
+
+    value: object = getattr(import_module(_MODULES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -15,24 +15,17 @@ import pytest
 
 from monitor.example_data import write_example
 from tests.conftest import ROOT
+from tests.servers import cannot, needs_root, real_server
 
 UNIT = ROOT / "deploy" / "systemd" / "cpcmon.service"
 SOMEBODY = 54321
 """A user that no password file knows."""
 
 
-def cannot(why: str) -> None:
-    """Skip loudly; on a build server, where nothing may be missing, fail."""
-    if os.environ.get("CI") == "true":
-        pytest.fail(why)
-    pytest.skip(f"SKIPPED, NOT SHOWN: {why}")
-
-
 @pytest.fixture
 def unit(tmp_path: Path) -> Path:
     """The unit with a program that is installed here, for systemd-analyze to look at."""
-    if shutil.which("systemd-analyze") is None:
-        cannot("the unit is checked with systemd-analyze, which is not installed")
+    real_server("systemd-analyze")
     file = tmp_path / UNIT.name
     file.write_text(UNIT.read_text(encoding="utf-8").replace("/usr/local/bin/cpcmon", "/bin/true"), encoding="utf-8")
     return file
@@ -118,10 +111,11 @@ exec setpriv --reuid "$SOMEBODY" --regid "$SOMEBODY" --clear-groups --no-new-pri
 
 def confined(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """Run a command as somebody, on a read-only machine on which only the state can be written."""
-    if os.geteuid() != 0 or not shutil.which("unshare") or not shutil.which("setpriv"):
-        cannot("a read-only view of the machine needs root, unshare and setpriv")
+    needs_root("have a read-only view of the machine")
+    for program in ("unshare", "setpriv", "mount"):
+        real_server(program)
     if (refused := subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False)).returncode != 0:
-        cannot(f"this machine permits no views of its own: {refused.stderr.decode().strip()}")
+        cannot(f"THIS MACHINE PERMITS NO VIEWS OF ITS OWN: {refused.stderr.decode().strip()}")
     os.chown(place / "state", SOMEBODY, SOMEBODY)
     folders = {"PYTHON_FOLDER": sys.base_prefix, "SITE_FOLDER": sysconfig.get_path("purelib")}
     return subprocess.run(

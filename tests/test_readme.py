@@ -83,12 +83,17 @@ def test_every_command_of_the_readme_works_from_a_fresh_clone(fresh: Path) -> No
     shell = blocks("sh")
     assert shell[0] == "make run\n"
     run_the_demo(fresh)
+    (packages,) = fresh.glob(".venv/lib/*/site-packages")
+    assert [name for name in ("matplotlib", "mypy", "pyarrow", "pytest") if (packages / name).exists()] == []
+    extended = run(["make", "--dry-run", "lint"], fresh)
+    assert "-r requirements-dev.lock" in extended, "`make test` adds what it needs"
+    assert "-m venv" not in extended, "to the same environment"
     printed = ["", *(run(["bash", "-euc", block], fresh) for block in shell[1:])]
     assert "wrote .demo/density.ref" in printed[1]
     assert "consensus" in printed[2]
     assert "| `consensus` |" in printed[3]
-    assert "density site=B: 1,500 records, estimated accuracy" in printed[4]
-    assert "1 model" in printed[5]
+    assert "density site=B: 1,500 records, estimated accuracy" in printed[5]
+    assert "1 model" in printed[6]
     assert "CpcmonAccuracyLow" in (fresh / ".demo/rules.yml").read_text(encoding="utf-8")
     assert (fresh / ".demo/errors.svg").stat().st_size > 2000
     watch_the_daemon(fresh)

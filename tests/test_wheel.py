@@ -24,7 +24,7 @@ def test_the_wheel_holds_the_package_its_types_and_nothing_else(fresh: Path, tmp
     assert "monitor/py.typed" in names
     assert "monitor/core/estimators/conformal.py" in names
     assert any(name.endswith("LICENSE") for name in names)
-    assert "cpcmon = monitor.cli:main" in entry
+    assert "cpcmon = monitor.__main__:main" in entry
 
 
 def test_the_demo_works_from_a_wheel_with_nothing_but_what_it_needs(fresh: Path, tmp_path: Path) -> None:

@@ -5,26 +5,30 @@ use by another process.
 """
 
 import os
+import signal
 import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
 from importlib.metadata import version
 
-from monitor.cli import (
-    calibrate,
-    check_config,
-    completion,
-    demo,
-    estimate,
-    evaluate,
-    help_command,
-    rules,
-    run,
-    state,
-    watch,
-)
 from monitor.cli.parser import Parser, commands_of
 from monitor.errors import CpcmonError
 
-_COMMANDS = (calibrate, estimate, evaluate, run, check_config, rules, watch, state, demo, completion, help_command)
+_COMMANDS = {
+    "calibrate": ("calibrate", "make a reference from a labelled set"),
+    "estimate": ("estimate", "estimate the accuracy in unlabelled outputs"),
+    "evaluate": ("evaluate", "how wrong is each estimator, where labels are known"),
+    "run": ("run", "the daemon: watch, evaluate, serve /metrics, judge alerts"),
+    "check-config": ("check_config", "check a configuration, and say what it will cost"),
+    "rules": ("rules", "write the Prometheus rule file for a configuration"),
+    "watch": ("watch", "follow a directory of outputs and estimate as they come"),
+    "state": ("state", "show what a state folder holds"),
+    "demo": ("demo", "see it at work: a model at three hospitals, and a scanner that is replaced"),
+    "completion": ("completion", "print a script that completes commands and options in a shell"),
+    "help": ("help_command", "show the help of a command"),
+}
+"""Each command with its module, which is imported only when the command is used, and what the help says of it."""
 
 _EPILOG = """\
 Start with `cpcmon demo`; `cpcmon COMMAND --help` shows every option of a command, with an example.
@@ -42,8 +46,8 @@ from a labelled set to an estimate:
 """
 
 
-def make_parser() -> Parser:
-    """Return the parser of the whole command line."""
+def make_parser(used: Iterable[str] = tuple(_COMMANDS)) -> Parser:
+    """Return the parser of the command line; it knows all commands, but only the options of those that are used."""
     parser = Parser(
         prog="cpcmon",
         description="How accurate is a deployed classifier now, without labels? From the probabilities that it puts out,"
@@ -54,16 +58,19 @@ def make_parser() -> Parser:
         "--version", action="version", version=f"cpcmon {version('cpcmon')}", help="say which one it is"
     )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command", parser_class=Parser)
-    for command in _COMMANDS:
-        command.register(commands)
-    parser.set_defaults(parser=parser)
+    for name, (module, help_) in _COMMANDS.items():
+        command = commands.add_parser(name, help=help_)
+        if name in used:
+            import_module(f"monitor.cli.{module}").register(command)
     return parser
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a command and return its exit code."""
-    parser = make_parser()
-    chosen, unknown = parser.parse_known_args(arguments)
+    words = sys.argv[1:] if arguments is None else arguments
+    # The first word that is no option: cpcmon itself has no option that takes a value.
+    parser = make_parser([word for word in words if not word.startswith("-")][:1])
+    chosen, unknown = parser.parse_known_args(words)
     if unknown:
         asked = commands_of(parser).get(chosen.command, parser)
         (asked if isinstance(asked, Parser) else parser).refuse_unknown(unknown)
@@ -72,9 +79,10 @@ def main(arguments: list[str] | None = None) -> int:
         print("\ncpcmon: expected a command, found none; to see it at work: cpcmon demo", file=sys.stderr)
         return 2
     try:
-        code = int(chosen.run(chosen))
-        if sys.stdout is not None:  # closed by the caller: cpcmon … >&-
-            sys.stdout.flush()
+        with _interruptible():
+            code = int(chosen.run(chosen))
+            if sys.stdout is not None:  # closed by the caller: cpcmon … >&-
+                sys.stdout.flush()
     except CpcmonError as error:
         print(f"cpcmon: {error}", file=sys.stderr)
         return error.exit_code
@@ -90,3 +98,16 @@ def main(arguments: list[str] | None = None) -> int:
         print("cpcmon: interrupted", file=sys.stderr)
         return 130
     return code
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Raise KeyboardInterrupt on SIGINT, so that a command can clean up; before and after, SIGINT just ends the process."""
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)

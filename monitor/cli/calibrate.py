@@ -1,10 +1,9 @@
 """`cpcmon calibrate`: a labelled set becomes a reference file."""
 
 import argparse
-from pathlib import Path
-from typing import Any
 
 from monitor.cli.inputs import add_input_options, check_output, read_batch
+from monitor.cli.parser import as_path
 from monitor.cli.progress import progress_bar
 from monitor.core.intervals import DEFAULT_LEVEL, LEVELS
 from monitor.core.share import share_interval
@@ -14,20 +13,20 @@ from monitor.reference_file import Reference
 _MOST_CLASSES_SHOWN = 20
 
 
-def register(commands: Any) -> None:  # noqa: ANN401  argparse's own type is private
-    """Add the command."""
-    parser = commands.add_parser(
-        "calibrate",
-        help="make a reference from a labelled set",
-        description="Turn a labelled validation set into a reference file, which estimates are made against, and print what is"
-        " worth knowing about it: accuracy with its interval, calibration, classes, and warnings.",
-        epilog="""\
+def register(parser: argparse.ArgumentParser) -> None:
+    """Add what the command takes."""
+    parser.description = (
+        "Turn a labelled validation set into a reference file, which estimates are made against, and print what is"
+        " worth knowing about it: accuracy with its interval, calibration, classes, and warnings."
+    )
+    parser.epilog = """\
 examples:
   cpcmon calibrate --input validation.jsonl --model density --classes fatty,scattered,heterogeneous,dense --output density.ref
   cpcmon calibrate --input validation.csv --class-columns 'prob_*' --model density --model-version 2.1 --output density.ref
-""",
+"""
+    parser.add_argument(
+        "--input", type=as_path, required=True, metavar="LABELLED", help="outputs with their true classes"
     )
-    parser.add_argument("--input", type=Path, required=True, metavar="LABELLED", help="outputs with their true classes")
     parser.add_argument("--model", required=True, metavar="NAME", help="name of the model")
     parser.add_argument(
         "--model-version",
@@ -35,14 +34,14 @@ examples:
         metavar="TEXT",
         help="version of the model; records of another one are then kept out (default: any)",
     )
-    parser.add_argument("--output", type=Path, required=True, metavar="FILE", help="the reference file to write")
+    parser.add_argument("--output", type=as_path, required=True, metavar="FILE", help="the reference file to write")
     parser.add_argument(
         "--level",
         type=float,
         default=DEFAULT_LEVEL,
         help=f"level of the intervals, from 0.5 to 0.99 (default: {DEFAULT_LEVEL})",
     )
-    parser.add_argument("--labels", type=Path, metavar="FILE.npy", help="the true classes, for an NPY input")
+    parser.add_argument("--labels", type=as_path, metavar="FILE.npy", help="the true classes, for an NPY input")
     add_input_options(parser, labels=True)
     parser.set_defaults(run=run)
 

@@ -3,9 +3,8 @@
 import argparse
 import sys
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
+from monitor.cli.parser import as_path
 from monitor.cli.progress import working
 from monitor.configuration.config import Config, Cron, ModelConfig, SourceConfig
 from monitor.configuration.number_kinds import Duration
@@ -19,6 +18,7 @@ from monitor.reference_file import Reference
 from monitor.schedule import cron_problem
 from monitor.sinks.addresses import check_targets
 from monitor.sources.kafka_options import KafkaOptions
+from monitor.state.store import State
 from monitor.watched_model import WatchedModel
 
 _time = Duration(0.0, 0.0).show
@@ -26,21 +26,20 @@ _WIDEST = 72
 """A setting that is longer moves its own line only."""
 
 
-def register(commands: Any) -> None:  # noqa: ANN401  argparse's own type is private
-    """Add the command."""
-    parser = commands.add_parser(
-        "check-config",
-        help="check a configuration, and say what it will cost",
-        description="Read a configuration as the daemon would, open its references, and say what its windows will cost"
-        " and at which numbers its alerts fire. Exit code 0 when it can be used, 2 with every mistake when not.",
-        epilog="examples:\n  cpcmon check-config config.yaml\n  cpcmon check-config --show config.yaml",
+def register(parser: argparse.ArgumentParser) -> None:
+    """Add what the command takes."""
+    parser.description = (
+        "Read a configuration as the daemon would, open its references, see that storage.path can be written, and say"
+        " what its windows will cost and at which numbers its alerts fire. Exit code 0 when it can be used, 2 with every"
+        " mistake when not. Check as the user that runs the daemon."
     )
+    parser.epilog = "examples:\n  cpcmon check-config config.yaml\n  cpcmon check-config --show config.yaml"
     parser.add_argument(
         "--show",
         action="store_true",
         help="first list every setting that is in force, with its line or as a default; secrets are hidden",
     )
-    parser.add_argument("file", type=Path, metavar="FILE", help="the configuration")
+    parser.add_argument("file", type=as_path, metavar="FILE", help="the configuration")
     parser.set_defaults(run=run)
 
 
@@ -51,9 +50,10 @@ def run(options: argparse.Namespace) -> int:
         check_targets(config)
         with working(f"opening the references of {len(config.models)} models"):
             loaded = load_models(config)
+        State.check(config.storage.path, allow_network=config.storage.allow_network)
     except CpcmonError as error:
         print(error, file=sys.stderr)
-        return 2
+        return error.exit_code
     if options.show:
         for line in _listed(config):
             print(line)

@@ -4,26 +4,24 @@ It is made from the parsers themselves, so it knows exactly what this cpcmon tak
 """
 
 import argparse
-from pathlib import Path
-from typing import Any
 
+from monitor.cli import make_parser
 from monitor.cli.completion_bash import bash_script
 from monitor.cli.completion_fish import fish_script
 from monitor.cli.completion_words import Command, Word
 from monitor.cli.completion_zsh import zsh_script
-from monitor.cli.parser import actions_of, commands_of
+from monitor.cli.parser import actions_of, as_path, commands_of
 
 _SHELLS = {"bash": bash_script, "zsh": zsh_script, "fish": fish_script}
 
 
-def register(commands: Any) -> None:  # noqa: ANN401  argparse's own type is private
-    """Add the command."""
-    parser = commands.add_parser(
-        "completion",
-        help="print a script that completes commands and options in a shell",
-        description="Print a script with which a shell completes commands, options, choices and file names of cpcmon."
-        " Load it at the start of every shell; after an update nothing is to be done where it is made anew each time.",
-        epilog="""\
+def register(parser: argparse.ArgumentParser) -> None:
+    """Add what the command takes."""
+    parser.description = (
+        "Print a script with which a shell completes commands, options, choices and file names of cpcmon."
+        " Load it at the start of every shell; after an update nothing is to be done where it is made anew each time."
+    )
+    parser.epilog = """\
 to load it in this shell, and in every new one if it stands in ~/.bashrc, ~/.zshrc or ~/.config/fish/config.fish:
   bash  source <(cpcmon completion bash)
   zsh   autoload -U compinit && compinit && source <(cpcmon completion zsh)
@@ -33,15 +31,14 @@ examples:
   cpcmon completion bash
   cpcmon completion zsh
   cpcmon completion fish
-""",
-    )
+"""
     parser.add_argument("shell", choices=list(_SHELLS), help="the shell that is to read it")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Print the script."""
-    print(_SHELLS[options.shell](describe(options.parser)), end="")
+    print(_SHELLS[options.shell](describe(make_parser())), end="")
     return 0
 
 
@@ -70,7 +67,7 @@ def _word(action: argparse.Action, commands: tuple[str, ...]) -> Word:
         help=(action.help or "").replace("%%", "%"),
         value="" if action.nargs == 0 else str(action.metavar or action.dest.upper()),
         choices=choices,
-        is_path=action.type is Path,
+        is_path=action.type is as_path,
         many=action.nargs in ("+", "*"),
         again=isinstance(action, argparse._AppendAction),  # noqa: SLF001
     )

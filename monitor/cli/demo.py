@@ -9,8 +9,8 @@ import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
+from monitor.cli.parser import as_path
 from monitor.cli.progress import progress_bar
 from monitor.cli.run import DEFAULT_ADDRESS
 from monitor.cli.tour import tour
@@ -20,16 +20,14 @@ _BROKER = re.compile(r"[^\s:/@,]+:[0-9]{1,5}|\[[0-9A-Fa-f:.]+\]:[0-9]{1,5}")
 _ANY_PORT = "127.0.0.1:0"
 
 
-def register(commands: Any) -> None:  # noqa: ANN401  argparse's own type is private
-    """Add the command."""
-    parser = commands.add_parser(
-        "demo",
-        help="see it at work: a model at three hospitals, and a scanner that is replaced",
-        description="Start a daemon on a story: a breast-density model at three hospitals, until a scanner is replaced and"
-        " its images change. Everything is in one folder, and Ctrl-C ends it.",
-        epilog="examples:\n  cpcmon demo\n  cpcmon demo --directory /tmp/example --seconds 300\n  cpcmon demo --kafka localhost:9092\n  cpcmon demo --tour",
+def register(parser: argparse.ArgumentParser) -> None:
+    """Add what the command takes."""
+    parser.description = (
+        "Start a daemon on a story: a breast-density model at three hospitals, until a scanner is replaced and"
+        " its images change. Everything is in one folder, and Ctrl-C ends it."
     )
-    parser.add_argument("--directory", type=Path, default=Path(".demo"), help="where to write (default: .demo)")
+    parser.epilog = "examples:\n  cpcmon demo\n  cpcmon demo --directory /tmp/example --seconds 300\n  cpcmon demo --kafka localhost:9092\n  cpcmon demo --tour"
+    parser.add_argument("--directory", type=as_path, default=Path(".demo"), help="where to write (default: .demo)")
     parser.add_argument("--tour", action="store_true", help="show the offline commands on an example, without a daemon")
     parser.add_argument(
         "--kafka", metavar="HOST:PORT", help="feed the topic cpcmon-demo of this broker, not a directory"

@@ -6,10 +6,10 @@ import io
 import json
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from monitor.cli.inputs import add_input_options, add_minimum_option, check_minimum, read_batch
+from monitor.cli.parser import as_path
 from monitor.cli.progress import working
 from monitor.core.calibration import WindowEstimate
 from monitor.core.ensemble import CONSENSUS
@@ -20,21 +20,19 @@ from monitor.offline import estimate_windows, variants
 from monitor.reference_file import Reference
 
 
-def register(commands: Any) -> None:  # noqa: ANN401  argparse's own type is private
-    """Add the command."""
-    parser = commands.add_parser(
-        "estimate",
-        help="estimate the accuracy in unlabelled outputs",
-        description="Estimate the accuracy in a file of unlabelled outputs, by every estimator, with intervals, and print it as"
-        " a table, JSON or CSV. `consensus` is the number to look at; an estimator that cannot say gives its reason.",
-        epilog="""\
+def register(parser: argparse.ArgumentParser) -> None:
+    """Add what the command takes."""
+    parser.description = (
+        "Estimate the accuracy in a file of unlabelled outputs, by every estimator, with intervals, and print it as"
+        " a table, JSON or CSV. `consensus` is the number to look at; an estimator that cannot say gives its reason."
+    )
+    parser.epilog = """\
 examples:
   cpcmon estimate --reference density.ref --input site_b.jsonl
   cpcmon estimate --reference density.ref --input site_b.jsonl --window 1000 --output csv
-""",
-    )
-    parser.add_argument("--reference", type=Path, required=True, metavar="FILE", help="made by `cpcmon calibrate`")
-    parser.add_argument("--input", type=Path, required=True, metavar="OUTPUTS", help="unlabelled outputs")
+"""
+    parser.add_argument("--reference", type=as_path, required=True, metavar="FILE", help="made by `cpcmon calibrate`")
+    parser.add_argument("--input", type=as_path, required=True, metavar="OUTPUTS", help="unlabelled outputs")
     parser.add_argument(
         "--window", type=int, metavar="N", help="estimate for each N successive records (default: all in one)"
     )

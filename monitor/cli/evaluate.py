@@ -8,10 +8,10 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from monitor.cli.estimate import add_variant_options
 from monitor.cli.inputs import add_input_options, check_output, read_batch
+from monitor.cli.parser import as_path
 from monitor.cli.plot import check, draw
 from monitor.cli.progress import working
 from monitor.core.calibration import PAPER
@@ -24,27 +24,32 @@ _PAPER_ROWS = ("ac", "doc", "atc_mc", "atc_ne", "cpc_acc", "cpc_ac")
 _COLUMNS = ("without scaling", "with scaling")
 
 
-def register(commands: Any) -> None:  # noqa: ANN401  argparse's own type is private
-    """Add the command."""
-    parser = commands.add_parser(
-        "evaluate",
-        help="how wrong is each estimator, where labels are known",
-        description="Estimate a labelled target as if its labels were unknown, and show each estimator's absolute error"
-        " in points. Several pairs (five training runs, say) give mean ± standard deviation.",
-        epilog="""\
+def register(parser: argparse.ArgumentParser) -> None:
+    """Add what the command takes."""
+    parser.description = (
+        "Estimate a labelled target as if its labels were unknown, and show each estimator's absolute error"
+        " in points. Several pairs (five training runs, say) give mean ± standard deviation."
+    )
+    parser.epilog = """\
 examples:
   cpcmon evaluate --source validation.jsonl --target labelled.jsonl --classes fatty,scattered,heterogeneous,dense
   cpcmon evaluate --source validation.csv --target labelled.csv --class-columns 'prob_*' --plot errors.svg
-""",
-    )
+"""
     add = parser.add_argument
-    add("--source", type=Path, nargs="+", required=True, metavar="LABELLED", help="labelled sets to calibrate on")
-    add("--target", type=Path, nargs="+", required=True, metavar="LABELLED", help="labelled sets to estimate, one each")
-    add("--source-labels", type=Path, nargs="+", metavar="FILE.npy", help="their true classes, for NPY sources")
-    add("--target-labels", type=Path, nargs="+", metavar="FILE.npy", help="their true classes, for NPY targets")
+    add("--source", type=as_path, nargs="+", required=True, metavar="LABELLED", help="labelled sets to calibrate on")
+    add(
+        "--target",
+        type=as_path,
+        nargs="+",
+        required=True,
+        metavar="LABELLED",
+        help="labelled sets to estimate, one each",
+    )
+    add("--source-labels", type=as_path, nargs="+", metavar="FILE.npy", help="their true classes, for NPY sources")
+    add("--target-labels", type=as_path, nargs="+", metavar="FILE.npy", help="their true classes, for NPY targets")
     add("--paper", action="store_true", help="the paper's six estimators in its printed forms (absolute DOC, skip)")
     add("--output", choices=list(_FORMS), default="table", help="form of the table (default: table)")
-    add("--plot", type=Path, metavar="FILE", help="draw estimates against realised accuracy, as .svg, .png or .html")
+    add("--plot", type=as_path, metavar="FILE", help="draw estimates against realised accuracy, as .svg, .png or .html")
     add_variant_options(parser)
     add_input_options(parser, labels=True)
     parser.set_defaults(run=run)

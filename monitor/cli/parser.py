@@ -6,10 +6,14 @@ that a command says only what it does. Exit code 2 for bad usage is argparse's o
 
 import argparse
 import difflib
+import os
 import re
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NoReturn
+
+from monitor.paths import expanded
 
 _EXAMPLE = re.compile(r"^\s*(?:example:\s*)?cpcmon\s", re.MULTILINE)
 
@@ -59,6 +63,16 @@ class Parser(argparse.ArgumentParser):
         self.error(f"expected an option of this command, found {word!r}{_meant(word, known)}")
 
 
+def as_path(text: str) -> Path:
+    """Return a path of the command line, with what the shell left to fill in, as in `--state=~/state`."""
+    written = Path(text)
+    try:
+        # The shell has had its say: a dollar in the name of a file that is there is a dollar.
+        return written if os.path.lexists(written) else Path(expanded(text))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"expected a path, found {text!r}: {error}") from error
+
+
 def commands_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
     """Return the parsers of the commands by their names, in the order of the help."""
     for action in parser._actions:  # noqa: SLF001  argparse has no other door to what it was told
@@ -106,7 +120,7 @@ def _reworded(message: str) -> str:
         return f"{wrong[1]}: expected {kind}, found {wrong[3]!r}"
     if short := re.fullmatch(r"argument (.+?): expected (one|at least one) argument", message):
         return f"{short[1]}: expected {short[2]} value after it, found none"
-    return message
+    return message.removeprefix("argument ")
 
 
 def _meant(word: str, known: list[str]) -> str:

@@ -3,30 +3,27 @@
 import argparse
 import re
 import sys
-from pathlib import Path
-from typing import Any
 
 from monitor.cli.inputs import check_output
 from monitor.cli.output_file import write_whole
+from monitor.cli.parser import as_path
 from monitor.configuration.reading import read_config
 from monitor.errors import UsageError
 from monitor.schedule import cron_problem
 from monitor.sinks.alert_rules import DEFAULT_JOB, rule_file
 
 
-def register(commands: Any) -> None:  # noqa: ANN401  argparse's own type is private
-    """Add the command."""
-    parser = commands.add_parser(
-        "rules",
-        help="write the Prometheus rule file for a configuration",
-        description="Write the rule file with which Prometheus passes on exactly the alerts of a configuration, and"
-        " notices when cpcmon itself is down, stuck or cannot say. Write it anew whenever models or alerts change.",
-        epilog="example: cpcmon rules --config.file config.yaml --output cpcmon.rules.yml",
+def register(parser: argparse.ArgumentParser) -> None:
+    """Add what the command takes."""
+    parser.description = (
+        "Write the rule file with which Prometheus passes on exactly the alerts of a configuration, and"
+        " notices when cpcmon itself is down, stuck or cannot say. Write it anew whenever models or alerts change."
     )
+    parser.epilog = "example: cpcmon rules --config.file config.yaml --output cpcmon.rules.yml"
     parser.add_argument(
-        "--config.file", dest="config", type=Path, required=True, metavar="FILE", help="the configuration"
+        "--config.file", dest="config", type=as_path, required=True, metavar="FILE", help="the configuration"
     )
-    parser.add_argument("--output", type=Path, metavar="FILE", help="where to write it (default: standard output)")
+    parser.add_argument("--output", type=as_path, metavar="FILE", help="where to write it (default: standard output)")
     parser.add_argument(
         "--job",
         default=DEFAULT_JOB,

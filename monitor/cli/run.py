@@ -3,33 +3,28 @@
 import argparse
 import logging
 import sys
-from pathlib import Path
-from typing import Any
 
-from monitor.daemon import Daemon, RunOptions, read
+from monitor.cli.parser import as_path
 from monitor.errors import CpcmonError
 from monitor.logs import LEVELS, catch_strays, set_up
-from monitor.web.settings import WebSettings
 
 log = logging.getLogger("cpcmon")
 
 DEFAULT_ADDRESS = "127.0.0.1:9877"
 
 
-def register(commands: Any) -> None:  # noqa: ANN401  argparse's own type is private
-    """Add the command."""
-    parser = commands.add_parser(
-        "run",
-        help="the daemon: watch, evaluate, serve /metrics, judge alerts",
-        description="Read the sources, keep windows, evaluate on schedule, serve /metrics and judge alerts, until told to stop."
+def register(parser: argparse.ArgumentParser) -> None:
+    """Add what the command takes."""
+    parser.description = (
+        "Read the sources, keep windows, evaluate on schedule, serve /metrics and judge alerts, until told to stop."
         " SIGHUP reloads the configuration, SIGTERM or Ctrl-C stops. Events go to standard error; a page to look at is on the"
-        " address.",
-        epilog="""\
+        " address."
+    )
+    parser.epilog = """\
 examples:
   cpcmon run --config.file config.yaml
   cpcmon run --config.file config.yaml --web.listen-address 0.0.0.0:9877 --log.format json
-""",
-    )
+"""
     add_config_file(parser)
     parser.add_argument(
         "--config.check",
@@ -49,7 +44,7 @@ examples:
         help=f"where to serve (default: {DEFAULT_ADDRESS})",
     )  # fmt: skip
     web.add_argument(
-        "--web.config.file", dest="web_config", type=Path, metavar="FILE",
+        "--web.config.file", dest="web_config", type=as_path, metavar="FILE",
         help="TLS, client certificates and passwords, in the format of the exporter toolkit",
     )  # fmt: skip
     web.add_argument(
@@ -68,14 +63,20 @@ examples:
 def add_config_file(parser: argparse.ArgumentParser) -> None:
     """Add the option that names the configuration."""
     parser.add_argument(
-        "--config.file", dest="config", type=Path, required=True, metavar="FILE", help="the configuration"
+        "--config.file", dest="config", type=as_path, required=True, metavar="FILE", help="the configuration"
     )
 
 
 def run(options: argparse.Namespace) -> int:
     """Run until told to stop."""
+    # Only here: `cpcmon completion`, `help` and `demo` need the options alone, and Kafka's client is slow to import.
+    from monitor.daemon import Daemon, RunOptions, read  # noqa: PLC0415
+    from monitor.state.store import State  # noqa: PLC0415
+    from monitor.web.settings import WebSettings  # noqa: PLC0415
+
     if options.check:
-        read(options.config)
+        config, _ = read(options.config)
+        State.check(config.storage.path, allow_network=config.storage.allow_network)
         print(f"{options.config}: fine")
         if options.web_config is not None:
             WebSettings(options.web_config)

@@ -6,8 +6,8 @@ import re
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
+from monitor.cli.parser import as_path
 from monitor.cli.progress import working
 from monitor.core.segments import name_of
 from monitor.decode.arrived import Pointer
@@ -22,23 +22,21 @@ from monitor.state.window_table import StoredWindow
 _FILE = re.compile(r"file#[0-9a-f]{8}")
 
 
-def register(commands: Any) -> None:  # noqa: ANN401  argparse's own type is private
-    """Add the command."""
-    parser = commands.add_parser(
-        "state",
-        help="show what a state folder holds",
-        description="Show the windows, counters, events and refused records that a state folder holds."
-        " While cpcmon runs on it, read the file rejected.jsonl in it instead.",
-        epilog="""\
+def register(parser: argparse.ArgumentParser) -> None:
+    """Add what the command takes."""
+    parser.description = (
+        "Show the windows, counters, events and refused records that a state folder holds."
+        " While cpcmon runs on it, read the file rejected.jsonl in it instead."
+    )
+    parser.epilog = """\
 examples:
   cpcmon state state
   cpcmon state state --inbox inbox --rejected 50
   cpcmon state state --inbox inbox --files
-""",
-    )
-    parser.add_argument("folder", type=Path, help="the state folder")
+"""
+    parser.add_argument("folder", type=as_path, help="the state folder")
     parser.add_argument("--rejected", type=int, default=10, metavar="N", help="refused records to show (default: 10)")
-    parser.add_argument("--inbox", type=Path, metavar="DIR", help="the watched directory: name the files in it")
+    parser.add_argument("--inbox", type=as_path, metavar="DIR", help="the watched directory: name the files in it")
     parser.add_argument(
         "--files", action="store_true", help="only list what messages call the files of --inbox; also while cpcmon runs"
     )

@@ -4,6 +4,7 @@ import shlex
 from importlib.util import find_spec
 from pathlib import Path
 
+from monitor.cli import main
 from monitor.errors import UsageError
 from monitor.example_data import CLASSES, write_example
 from monitor.state.folder import no_folder
@@ -11,9 +12,6 @@ from monitor.state.folder import no_folder
 
 def tour(directory: Path) -> int:
     """Write the example and run each command, showing it first."""
-    # The commands are those of `main`, which imports this file.
-    from monitor.cli import main  # noqa: PLC0415
-
     try:
         write_example(directory)
     except (FileExistsError, NotADirectoryError, PermissionError) as error:

@@ -8,10 +8,10 @@ import sys
 import threading
 import time
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from monitor.cli.inputs import add_minimum_option, check_minimum
+from monitor.cli.parser import as_path
 from monitor.cli.progress import progress_bar
 from monitor.core.estimate import Estimate, NoEstimate, Result, Why
 from monitor.core.intervals import Progress
@@ -36,30 +36,30 @@ from monitor.watched_model import ModelOptions, WatchedModel
 _FIELDS = ("probs", "model", "version", "id", "time", "predicted")
 
 
-def register(commands: Any) -> None:  # noqa: ANN401  argparse's own type is private
-    """Add the command."""
-    parser = commands.add_parser(
-        "watch",
-        help="follow a directory of outputs and estimate as they come",
-        description="Follow a directory into which outputs are dropped or appended, and estimate the accuracy as they come."
+def register(parser: argparse.ArgumentParser) -> None:
+    """Add what the command takes."""
+    parser.description = (
+        "Follow a directory into which outputs are dropped or appended, and estimate the accuracy as they come."
         " One line for each window comes out whenever something new was read. What was read survives a restart: no record is"
-        " lost or counted twice.",
-        epilog="""\
+        " lost or counted twice."
+    )
+    parser.epilog = """\
 examples:
   cpcmon watch inbox --reference density.ref --state state --segment-by site
   cpcmon watch inbox --reference density.ref --state state --once --json
-""",
-    )
-    parser.add_argument("inbox", type=Path, help="the directory")
+"""
+    parser.add_argument("inbox", type=as_path, help="the directory")
     parser.add_argument(
         "--reference",
-        type=Path,
+        type=as_path,
         action="append",
         required=True,
         metavar="FILE",
         help="made by `cpcmon calibrate`; one a model",
     )
-    parser.add_argument("--state", type=Path, required=True, metavar="DIR", help="where windows and positions are kept")
+    parser.add_argument(
+        "--state", type=as_path, required=True, metavar="DIR", help="where windows and positions are kept"
+    )
     parser.add_argument("--state-allow-network", action="store_true", help="use a state on a network filesystem")
     parser.add_argument("--once", action="store_true", help="read what is there, say it, and stop")
     parser.add_argument("--json", action="store_true", help="one JSON object for each answer")

@@ -7,7 +7,7 @@ from monitor.configuration.directory_source import parted
 from monitor.configuration.plain_file import problem_of
 from monitor.configuration.secret_file import secret_file, secret_in
 from monitor.configuration.section import Section
-from monitor.configuration.text_kinds import Choice, FilePath, Flag, Secret
+from monitor.configuration.text_kinds import Choice, FilePath, Flag, Secret, SecretPath
 from monitor.errors import UsageError
 from monitor.sources.kafka_options import Mechanism, SaslOptions, TlsOptions
 from monitor.sources.kafka_security import tls_context
@@ -22,14 +22,13 @@ def read_tls(section: Section, folder: Path) -> TlsOptions | None:
     enabled = section.get("enabled", Flag(), section.given)
     ca = section.get("ca", FilePath(folder, "the path of a file of certificates"), None)
     cert = section.get("cert", FilePath(folder, "the path of a certificate"), None)
-    # The key itself is easily pasted here.
-    key = section.get("key", Secret("the path of a file that holds a key", "path"), None)
+    key = section.get("key", SecretPath(folder, "the path of a file that holds a key"), None)
     password_file = secret_file(section, "password_file", folder, "a password")
     check_hostname = section.get("check_hostname", Flag(), True)
     if not enabled or not section.clean:
         return None
     try:
-        tls = TlsOptions(ca, cert, None if key is None else folder / key, password_file, check_hostname)
+        tls = TlsOptions(ca, cert, key, password_file, check_hostname)
     except UsageError as error:
         _tell(section, error)
         return None

@@ -4,18 +4,14 @@ from pathlib import Path
 
 from monitor.configuration.plain_file import open_file
 from monitor.configuration.section import Section
-from monitor.configuration.text_kinds import Secret
+from monitor.configuration.text_kinds import SecretPath
 
 _MOST_BYTES = 64 << 10
 
 
 def secret_file(section: Section, key: str, folder: Path, what: str) -> Path | None:
-    """Return the path of a file that holds a secret; None without one. `what` is "an address" or "a password".
-
-    A secret is easily pasted in place of the file's name, so that is not shown either.
-    """
-    name = section.get(key, Secret(f"the path of a file that holds {what}", "path"), None)
-    return None if name is None else folder / name
+    """Return the path of a file that holds a secret; None without one. `what` is "an address" or "a password"."""
+    return section.get(key, SecretPath(folder, f"the path of a file that holds {what}"), None)
 
 
 def secret_in(section: Section, key: str, file: Path, what: str) -> str | None:

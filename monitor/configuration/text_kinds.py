@@ -12,6 +12,7 @@ from typing import Generic, TypeVar
 from monitor.configuration.kinds import Fault, Kind, Unfit, is_nothing, unfit
 from monitor.configuration.settings import HIDDEN
 from monitor.configuration.yaml_text import Node, Scalar
+from monitor.paths import expanded
 
 E = TypeVar("E", bound=StrEnum)
 
@@ -108,7 +109,7 @@ class Secret(Kind[str]):
 
 @dataclass(frozen=True)
 class FilePath(Kind[Path]):
-    """A path, relative to the folder of the configuration."""
+    """A path, relative to the folder of the configuration; `~` and environment variables are filled in."""
 
     folder: Path
     what: str = "a path"
@@ -126,11 +127,46 @@ class FilePath(Kind[Path]):
 
     def read(self, node: Node) -> Path:
         """Return the path."""
-        return self.folder / Text(self.what).read(node)
+        try:
+            return self.folder / expanded(Text(self.what).read(node))
+        except ValueError as error:
+            raise unfit(node, self.what, str(error)) from error
 
     def show(self, value: Path) -> str:
         """Return the path as it is written: relative, unless it leads elsewhere."""
         return Text().show(str(value.relative_to(self.folder) if value.is_relative_to(self.folder) else value))
+
+
+@dataclass(frozen=True)
+class SecretPath(Kind[Path]):
+    """The path of a file that holds a secret. The secret is easily pasted in its place, so the path is not shown either."""
+
+    folder: Path
+    what: str
+    word = "path"
+
+    @property
+    def expected(self) -> str:
+        """What was asked for."""
+        return self.what
+
+    @property
+    def stand_in(self) -> Path:
+        """The folder itself."""
+        return self.folder
+
+    def read(self, node: Node) -> Path:
+        """Return the path."""
+        try:
+            return self.folder / expanded(Secret(self.what).read(node))
+        except ValueError:
+            # Not chained: the error would quote the setting.
+            found = "a home folder or an environment variable that is not known"
+            raise Unfit(Fault(self.what, found, node.line)) from None
+
+    def show(self, value: Path) -> str:  # noqa: ARG002  whatever it is
+        """Return what stands in its place, wherever values are listed."""
+        return HIDDEN
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,9 @@
 """How connections to a cluster are secured: TLS, and who we are. Secrets are read from their files every time."""
 
 import ssl
+from functools import partial
 from pathlib import Path
 from typing import Any
-
-from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from monitor.sources.kafka_options import KafkaOptions, Mechanism, SaslOptions, TlsOptions
 from monitor.sources.kafka_trouble import Kind, Trouble
@@ -53,8 +52,11 @@ def tls_context(tls: TlsOptions) -> ssl.SSLContext:
 
 def _sasl(sasl: SaslOptions) -> dict[str, Any]:
     if sasl.mechanism is Mechanism.OAUTHBEARER:
+        # Only here: configurations are read without Kafka's client, which is slow to import.
+        from monitor.sources.kafka_token import TokenFile  # noqa: PLC0415
+
         assert sasl.token_file is not None  # noqa: S101 - SaslOptions refuses it
-        provider = _TokenFile(sasl.token_file)
+        provider = TokenFile(partial(_secret, sasl.token_file, "sasl.token_file", Kind.AUTHENTICATION))
         provider.token()  # a missing file is told now, by its own sentence
         return {"sasl_mechanism": str(sasl.mechanism), "sasl_oauth_token_provider": provider}
     assert sasl.password_file is not None  # noqa: S101 - SaslOptions refuses it
@@ -63,17 +65,6 @@ def _sasl(sasl: SaslOptions) -> dict[str, Any]:
         "sasl_plain_username": sasl.user,
         "sasl_plain_password": _secret(sasl.password_file, "sasl.password_file", Kind.AUTHENTICATION),
     }
-
-
-class _TokenFile(AbstractTokenProvider):  # type: ignore[misc]  # the library has no types
-    """Gives the token that is in the file now: somebody else renews it."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def token(self) -> str:
-        """Return the token."""
-        return _secret(self._path, "sasl.token_file", Kind.AUTHENTICATION)
 
 
 def _secret(path: Path, where: str, kind: Kind) -> str:

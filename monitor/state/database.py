@@ -94,6 +94,12 @@ def open_database(
     return Opened(_create(path, networked=networked, steps=steps, events=events), events)
 
 
+def check_version(folder: Path) -> None:
+    """Raise StateRefused for a database of a newer cpcmon; damage is no reason, since `open_database` mends it."""
+    with suppress(_Damaged, OSError):
+        _check_header(folder / NAME, STEPS)
+
+
 def back_up(connection: sqlite3.Connection, folder: Path) -> None:
     """Write a copy beside the database, and keep the copy before it."""
     newest, older = (folder / name for name in BACKUPS)

@@ -1,17 +1,21 @@
 """The folder that holds the state: private, local, held by one process, with the key for hashes beside the database."""
 
+import errno
 import fcntl
 import os
 import re
 import secrets
+import stat
+import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
-from monitor.errors import StateInUse, StateRefused
+from monitor.errors import StateError, StateInUse, StatePaused, StateRefused
 
 _KEY = "hash.key"
+_LOCK = "state.lock"
 KEY_BYTES = 16
 BALLAST_BYTES = 8 << 20
 
@@ -48,9 +52,62 @@ def no_folder(path: Path, error: OSError) -> str:
     """Return what was found in place of a folder to write to, and what to do."""
     if isinstance(error, PermissionError):
         return "that this user may not write there: choose another, or start as the user whose it is"
+    if not isinstance(error, FileExistsError | NotADirectoryError):
+        return f"{(error.strerror or type(error).__name__).lower()}: choose another place"
     taken = next((one for one in (path, *path.parents) if one.exists() and not one.is_dir()), path)
     where = "a file" if taken == path else f"that {taken} is a file"
     return f"{where}: choose another place"
+
+
+def check_folder(path: Path, *, allow_network: bool = False, filesystem: Callable[[Path], str] = filesystem_of) -> None:
+    """Raise what `StateFolder.hold` would raise, except that the folder may be in use; leave nothing behind."""
+    try:
+        there = next(one for one in (path, *path.parents) if os.path.lexists(one))
+        if not there.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(there))
+        _check_local(path, allow_network=allow_network, filesystem=filesystem)
+        # Tried, not asked for: permissions are not the only thing that keeps a folder from being written.
+        with tempfile.TemporaryDirectory(dir=there, prefix=".cpcmon-"):
+            pass
+        if there == path:
+            path.chmod(stat.S_IMODE(path.stat().st_mode))  # which only the owner may
+    except OSError as error:
+        # Whoever checks a daemon that is running may have fewer rights than the daemon, as under systemd.
+        if not _is_held(path):
+            raise _refused(path, error) from error
+
+
+def _is_held(path: Path) -> bool:
+    """Tell whether a running cpcmon holds a state folder, where this process may know."""
+    try:
+        with (path / _LOCK).open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _check_local(path: Path, *, allow_network: bool, filesystem: Callable[[Path], str]) -> bool:
+    """Tell whether a path lies on a network filesystem; raises StateRefused unless that is allowed."""
+    kind = filesystem(path)
+    if kind in _NETWORK and not allow_network:
+        raise StateRefused(
+            f"{path}: expected a local filesystem, found {kind}: a database there is damaged by the first lost lock;"
+            " choose a folder on a local disk, or insist with storage.allow_network: true (cpcmon watch: --state-allow-network)"
+        )
+    return kind in _NETWORK
+
+
+def _refused(path: Path, error: OSError) -> StateError:
+    """Return what to raise for a folder that cannot be made, or not be written."""
+    if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EROFS}:
+        found = "it read-only" if error.errno == errno.EROFS else os.strerror(error.errno).lower()
+        return StatePaused(f"{path}: expected a disk that can be written, found {found}")
+    is_there = os.path.isdir(path)  # noqa: PTH112 - unlike Path.is_dir, False where this user may not look
+    expected = "a folder that belongs to this user" if is_there else "a folder, or a place where one can be made"
+    return StateRefused(f"{path}: expected {expected}, found {no_folder(path, error)}")
 
 
 class StateFolder:
@@ -69,24 +126,11 @@ class StateFolder:
         """Make the folder if there is none, and hold it; raises StateRefused or StateInUse."""
         try:
             path.mkdir(parents=True, exist_ok=True, mode=0o700)
-        except (NotADirectoryError, FileExistsError, PermissionError) as error:
-            raise StateRefused(
-                f"{path}: expected a folder, or a place where one can be made, found {no_folder(path, error)}"
-            ) from error
-        kind = filesystem(path)
-        networked = kind in _NETWORK
-        if networked and not allow_network:
-            raise StateRefused(
-                f"{path}: expected a local filesystem, found {kind}: a database there is damaged by the first lost lock;"
-                " choose a folder on a local disk, or insist with storage.allow_network: true (cpcmon watch: --state-allow-network)"
-            )
-        try:
+            networked = _check_local(path, allow_network=allow_network, filesystem=filesystem)
             path.chmod(0o700)
-            lock = os.open(path / "state.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except PermissionError as error:
-            raise StateRefused(
-                f"{path}: expected a folder that belongs to this user, found {no_folder(path, error)}"
-            ) from error
+            lock = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise _refused(path, error) from error
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

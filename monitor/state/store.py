@@ -12,8 +12,8 @@ from monitor.decode.arrived import Pointer
 from monitor.errors import StatePaused
 from monitor.state.change import Change, IdBatch, Refused, WindowName
 from monitor.state.checksum import checksum
-from monitor.state.database import BACKUPS, NAME, RECOVERED, Opened, back_up, open_database
-from monitor.state.folder import StateFolder, filesystem_of
+from monitor.state.database import BACKUPS, NAME, RECOVERED, Opened, back_up, check_version, open_database
+from monitor.state.folder import StateFolder, check_folder, filesystem_of
 from monitor.state.history_table import HistoryRow, check_history, read_history, write_history
 from monitor.state.id_table import read_ids, write_ids
 from monitor.state.transaction import Transaction
@@ -79,6 +79,12 @@ class State:
         except BaseException:
             folder.close()
             raise
+
+    @staticmethod
+    def check(path: Path, *, allow_network: bool = False) -> None:
+        """Raise what `open` would raise for a folder that cannot be used, in use or not; leave nothing behind."""
+        check_folder(path, allow_network=allow_network)
+        check_version(path)
 
     @property
     def path(self) -> Path:

@@ -1,5 +1,6 @@
 """The command as a whole: help, version, exit codes, interruption."""
 
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -55,7 +56,74 @@ def test_closed_output_is_no_traceback(example: Example) -> None:
     assert "Traceback" not in ran.stderr
 
 
-def test_importing_the_core_needs_no_optional_library() -> None:
-    """The extras are loaded only by those who use them."""
-    code = "import sys, monitor.cli; sys.exit(any(name in sys.modules for name in ('pyarrow', 'matplotlib')))"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+IMPORTED = """
+import sys
+from monitor.cli import main
+try:
+    main()
+except SystemExit:
+    pass
+libraries = "apscheduler bcrypt h11 kafka matplotlib numpy prometheus_client pyarrow scipy yaml".split()
+print("imported", *(name for name in libraries if name in sys.modules), file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "libraries"),
+    [
+        ("--version", ""),
+        ("--help", ""),
+        ("run --help", ""),
+        ("calibrate --input {validation} --classes {classes} --model m --output {output}", "numpy scipy"),
+        ("estimate --reference {reference} --input {site_b}", "numpy"),
+        ("check-config {config}", "apscheduler numpy yaml"),
+        ("rules --config.file {config}", "apscheduler numpy yaml"),
+        ("completion bash", "apscheduler numpy yaml"),
+    ],
+)
+def test_a_command_imports_only_the_libraries_that_it_uses(
+    words: str, libraries: str, example: Example, example_folder: Path, tmp_path: Path
+) -> None:
+    """Kafka's client and the web server are the daemon's; the extras are for those who use them."""
+    places = {"validation": example.validation, "reference": example.reference, "site_b": example.site_b}
+    places |= {"config": example_folder / "config.yaml", "output": tmp_path / "m.ref"}
+    typed = words.format(**places, classes="fatty,scattered,heterogeneous,dense").split()
+    ran = subprocess.run([sys.executable, "-c", IMPORTED, *typed], capture_output=True, text=True, check=True)
+    assert ran.stderr.splitlines()[-1].split() == ["imported", *libraries.split()]
+
+
+# SIGINT comes at the given import, counted from that of our own code on; at 0, when the interpreter ends.
+INTERRUPTED = """
+import atexit, os, runpy, signal, sys
+place, seen = int(sys.argv.pop(1)), 0
+def interrupt():
+    os.kill(os.getpid(), signal.SIGINT)
+def count(event, arguments):
+    global seen
+    if event == "import" and ("monitor.cli" in sys.modules or arguments[0] == "monitor.cli"):
+        seen += 1
+        if seen == place:
+            interrupt()
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.addaudithook(count)
+if place == 0:
+    atexit.register(interrupt)
+runpy.run_module("monitor", run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize("place", [0, 1, 30, 100, 300])
+@pytest.mark.parametrize(
+    "words", ["--version", "estimate --reference {reference} --input {site_b}", "check-config {config}"]
+)
+def test_ctrl_c_at_the_start_and_at_the_end_leaves_no_traceback(
+    words: str, place: int, example: Example, example_folder: Path
+) -> None:
+    """Whatever is being imported. Commands that import less than that end as always."""
+    config = example_folder / "config.yaml"
+    typed = words.format(reference=example.reference, site_b=example.site_b, config=config).split()
+    command = [sys.executable, "-c", INTERRUPTED, str(place), *typed]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "Traceback" not in ran.stderr
+    assert "KeyboardInterrupt" not in ran.stderr
+    assert ran.returncode in ({-signal.SIGINT} if place < 30 else {-signal.SIGINT, 130, 0})

@@ -1,6 +1,7 @@
 """What newcomers get wrong on the command line: one sentence, with where, what was expected and what was found."""
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -15,6 +16,18 @@ from tests.cli.conftest import NAMES, Example
 from tests.conftest import Ran
 
 CONFIG = "storage: {path: state}\nsources: [{name: a, type: directory, path: inbox}]\nmodels: [{name: density}]\n"
+
+
+def test_a_path_that_the_shell_left_as_it_is_leads_home(
+    example: Example, tmp_path: Path, cpcmon: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in `--output=~/x` or in single quotes; a dollar in the name of a file that is there is a dollar."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(example.site_b, tmp_path / "a$b.jsonl")
+    for reference in ("~/d.ref", "$HOME/d.ref", "${HOME}/d.ref"):
+        shutil.copy(example.reference, tmp_path / "d.ref")
+        assert cpcmon("estimate", f"--reference={reference}", "--input=a$b.jsonl").code == 0
 
 
 @pytest.mark.parametrize(
@@ -52,6 +65,12 @@ CONFIG = "storage: {path: state}\nsources: [{name: a, type: directory, path: inb
             2,
             "--age: expected a duration",
         ),
+        (
+            "watch folder --reference {reference} --state $NONE_SUCH/s",
+            2,
+            "the environment variable NONE_SUCH is not set",
+        ),
+        ("watch folder --reference {reference} --state ~none_such/s", 2, "no home folder is known for ~none_such"),
     ],
 )
 def test_a_mistake_is_told_in_a_sentence_and_nothing_is_written(
@@ -72,7 +91,7 @@ def test_a_mistake_is_told_in_a_sentence_and_nothing_is_written(
     assert ran.code == code, ran.err
     assert said in ran.err
     assert "Errno" not in ran.err
-    assert len(ran.err.splitlines()) == 1
+    assert len(ran.err.splitlines()) == 1 + ("--help` shows how it is typed" in ran.err)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["config.yaml", "folder"]
 
 
@@ -129,7 +148,7 @@ def test_classes_in_a_wrong_order_are_warned_of(example: Example, tmp_path: Path
 def test_ctrl_c_in_the_middle_says_so_and_leaves_nothing(example: Example, tmp_path: Path) -> None:
     """While a file is read; exit code 130, no traceback."""
     script = (
-        "import sys, monitor.cli.inputs as inputs, time; from monitor.cli import main\n"
+        "import sys, monitor.cli.inputs as inputs, time; from monitor.__main__ import main\n"
         "inputs.read_file = lambda *_, **__: (print('reading', flush=True), time.sleep(600))\n"
         "sys.exit(main())"
     )

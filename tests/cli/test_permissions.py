@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
-from tests.servers import real_server
+from tests.servers import needs_root, real_server
 
 CONFIG = "storage: {path: theirs}\nsources: [{name: a, type: directory, path: theirs}]\nmodels: [{name: density}]\n"
 SOMEBODY = 65534
@@ -23,8 +23,7 @@ SOMEBODY = 65534
 @pytest.fixture
 def place(calibrated: Path) -> Iterator[Path]:
     """A folder of somebody else, that all may look into and nobody else may write to; one file is theirs alone."""
-    if os.geteuid() != 0:
-        pytest.skip("NOT ROOT: files cannot be given to somebody else, and what is said of them is not shown")
+    needs_root("give files to somebody else")
     folder = Path(tempfile.mkdtemp(prefix="cpcmon-permissions-"))
     try:
         (folder / "theirs").mkdir()
@@ -51,6 +50,11 @@ def place(calibrated: Path) -> Iterator[Path]:
         ("demo --directory theirs", "--directory theirs: expected a folder, found that this user may not write there"),
         ("demo --tour --directory theirs", "--directory theirs: expected a folder, found that this user may not write"),
         ("run --config.file config.yaml --web.listen-address 127.0.0.1:0", "theirs: expected a folder that belongs to"),
+        ("run --config.file config.yaml --config.check", "theirs: expected a folder that belongs to this user, found"),
+        (
+            "check-config config.yaml",
+            "theirs: expected a folder that belongs to this user, found that this user may not",
+        ),
         ("watch inbox --reference density.ref --state new", "can be made, found that this user may not write there"),
         ("watch inbox --reference density.ref --state theirs", "theirs: expected a folder that belongs to this user"),
         (

@@ -1,11 +1,22 @@
 """`cpcmon check-config` says what a configuration means, or everything that is wrong with it."""
 
+import sqlite3
+import subprocess
+import sys
+import tempfile
 from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
 
 from monitor.core.recent_ids import bytes_at_most
+from monitor.errors import StateRefused
 from monitor.reference_file import Reference
+from monitor.state.store import State
 from tests.configuration.conftest import BASE, Write
-from tests.conftest import Ran
+from tests.conftest import ROOT, Ran
+from tests.servers import needs_root, real_server
 
 MORE = """\
     segment_by: [[site], [site, scanner]]
@@ -110,3 +121,48 @@ def test_a_directory_that_cannot_be_looked_at_is_no_mistake(cpcmon: Callable[...
     assert (ran.code, ran.err) == (0, "")
     assert ": cannot be looked at from here (File name too long); it will be waited for" in ran.out
     assert ran.out.endswith("no mistakes\n")
+
+
+@pytest.mark.parametrize("path", ["config.yaml", "config.yaml/state", "/proc/cpcmon", "newer"])
+def test_a_state_folder_that_the_daemon_refuses_is_refused_in_the_same_words(
+    path: str, cpcmon: Callable[..., Ran], write: Write
+) -> None:
+    """A file, a place below one, a place where nothing can be made, and the state of a newer cpcmon."""
+    file = write(base=BASE.replace("path: state", f"path: {path}"))
+    State.open(file.parent / "newer").close()
+    with closing(sqlite3.connect(file.parent / "newer" / "state.db")) as newer:
+        newer.execute("PRAGMA user_version = 1000")
+    with pytest.raises(StateRefused) as refused:
+        State.open(file.parent / path)
+    ran = cpcmon("check-config", file)
+    assert (ran.code, ran.out, ran.err) == (refused.value.exit_code, "", f"{refused.value}\n")
+
+
+def test_checking_leaves_no_trace_and_does_not_disturb_a_daemon(cpcmon: Callable[..., Ran], write: Write) -> None:
+    """Neither where the folder is still to be made nor where somebody works in it."""
+    file = write(base=BASE.replace("path: state", "path: var/lib/state"))
+    before = sorted(file.parent.rglob("*"))
+    assert cpcmon("check-config", file).code == 0
+    assert sorted(file.parent.rglob("*")) == before
+    with closing(State.open(file.parent / "var/lib/state")):
+        before = sorted(file.parent.rglob("*"))
+        assert cpcmon("check-config", file).code == 0
+        assert sorted(file.parent.rglob("*")) == before
+
+
+def test_whoever_may_only_read_the_state_of_a_running_daemon_may_check() -> None:
+    """As ExecReload of the systemd unit does: as nobody, with the right to read everything and no other."""
+    needs_root("give rights away")
+    with tempfile.TemporaryDirectory(prefix="cpcmon-check-") as name:  # tmp_path is closed to others
+        folder = Path(name, "state")
+        rights = "-all,+dac_read_search"
+        command = [
+            *(real_server("setpriv"), "--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs"),
+            *(f"--inh-caps={rights}", f"--ambient-caps={rights}", f"--bounding-set={rights}", sys.executable, "-c"),
+            "import sys; from pathlib import Path; from monitor.state.store import State; State.check(Path(sys.argv[1]))",
+            str(folder),
+        ]
+        with closing(State.open(folder)):
+            subprocess.run(command, cwd=ROOT, check=True)
+        ran = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
+        assert "expected a folder that belongs to this user" in ran.stderr

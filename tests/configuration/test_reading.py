@@ -178,3 +178,47 @@ def test_the_bounds_of_a_directory_are_those_of_its_options(key: str) -> None:
         assert getattr(replace(options, **inside), name) == value
         with pytest.raises(UsageError, match=f"{name}: expected"):
             replace(options, **outside)
+
+
+def test_home_and_environment_variables_are_filled_in_for_every_path(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As systemd gives $STATE_DIRECTORY and $CREDENTIALS_DIRECTORY; what they hold may be relative or not."""
+    monkeypatch.setenv("HOME", "/home/somebody")
+    monkeypatch.setenv("STATE_DIRECTORY", "/var/lib/cpcmon")
+    monkeypatch.setenv("WHERE", str(tmp_path))
+    (tmp_path / "url").write_text("https://a.example/x\n")
+    config = read_config(
+        write(
+            "    realised: ${STATE_DIRECTORY}/realised-$WHERE.csv\nnotify: {webhook: {url_file: $WHERE/url}}\n",
+            BASE.replace("path: state", "path: $STATE_DIRECTORY/windows").replace("path: inbox", "path: ~/inbox"),
+        )
+    )
+    assert config.storage.path == Path("/var/lib/cpcmon/windows")
+    assert isinstance(config.sources[0].options, DirectoryOptions)
+    assert config.sources[0].options.path == Path("/home/somebody/inbox")
+    assert config.models[0].realised == Path(f"/var/lib/cpcmon/realised-{tmp_path}.csv")
+    assert config.webhook is not None
+    assert config.webhook.url == "https://a.example/x"
+
+
+@pytest.mark.parametrize(
+    ("written", "found"),
+    [
+        ("$NONE_SUCH/state", "'$NONE_SUCH/state': the environment variable NONE_SUCH is not set"),
+        ("${EMPTY}", "'${EMPTY}': the environment variable EMPTY is not set"),
+        ("~none_such/state", "'~none_such/state': no home folder is known for ~none_such"),
+    ],
+)
+def test_what_cannot_be_filled_in_is_a_mistake(
+    written: str, found: str, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rather than a folder of that name; in a path that is kept secret, nothing of it is shown."""
+    monkeypatch.setenv("EMPTY", "")
+    with pytest.raises(ConfigError) as refused:
+        read_config(
+            write("notify: {webhook: {url_file: $NONE_SUCH/url}}\n", BASE.replace("path: state", f"path: '{written}'"))
+        )
+    told = str(refused.value).splitlines()
+    assert told[0].endswith(f":1: storage.path: expected the path of a folder, found {found}")
+    assert told[1].endswith("holds an address, found a home folder or an environment variable that is not known")

@@ -14,7 +14,7 @@ from monitor.configuration.number_kinds import Duration, Number
 from monitor.configuration.reading import read_config
 from monitor.configuration.section import Asked
 from monitor.configuration.settings import HIDDEN, Setting
-from monitor.configuration.text_kinds import Secret, Text
+from monitor.configuration.text_kinds import Secret, SecretPath, Text
 from monitor.configuration.yaml_text import Scalar, Settings, compose
 from tests.configuration.conftest import BASE, Write
 from tests.configuration.settings import EXAMPLE, asked, asked_by_path
@@ -49,7 +49,7 @@ notify:
 
 
 def _is_secret(kind: Kind[object]) -> bool:
-    return isinstance(kind, Secret) or (isinstance(kind, ListOf | ByName) and _is_secret(kind.kind))
+    return isinstance(kind, Secret | SecretPath) or (isinstance(kind, ListOf | ByName) and _is_secret(kind.kind))
 
 
 def _by_path(config: Config) -> dict[str, Setting]:

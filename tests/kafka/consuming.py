@@ -66,9 +66,12 @@ def _logged() -> Iterator[_Log]:
     before = logger.level
     logger.addHandler(log)
     logger.setLevel(logging.INFO)
+    # pytest would keep the records until its next test, with the errors in them, and the sockets that those hold.
+    logger.propagate = False
     try:
         yield log
     finally:
+        logger.propagate = True
         logger.setLevel(before)
         logger.removeHandler(log)
 

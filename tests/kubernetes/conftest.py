@@ -1,6 +1,5 @@
 """What the tests of manifests share: the programs, and what they render."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -8,6 +7,7 @@ import pytest
 from tests.kafka.conftest import kafka, real_kafka, run_folder, secured_kafka
 from tests.kubernetes.rendering import Renderer
 from tests.kubernetes.tools import NoTools, tool_folder
+from tests.servers import cannot
 
 __all__ = ["kafka", "real_kafka", "run_folder", "secured_kafka"]
 
@@ -18,10 +18,7 @@ def tools() -> Path:
     try:
         return tool_folder()
     except NoTools as error:
-        message = f"NO TOOLS FOR MANIFESTS: what they would show is not shown. {error}"
-        if os.environ.get("CI") == "true":
-            pytest.fail(message)
-        pytest.skip(message)
+        cannot(f"NO TOOLS FOR MANIFESTS ({error})")
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,6 @@
 import math
 import subprocess
 import threading
-import time
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -240,13 +239,12 @@ def test_every_family_occurs_in_some_report() -> None:
     }
 
 
-def test_ten_thousand_series_are_published_within_a_second() -> None:
-    """It takes some tens of milliseconds; the scrape after it copies nothing."""
+def test_ten_thousand_series_are_written_once_for_all_scrapes() -> None:
+    """Scrapes copy nothing until the next report."""
     segments = [ALL, *((("site", str(number)),) for number in range(320))]
     large = reports.report(*(reports.window(segment, alerts=(reports.accuracy_low(),)) for segment in segments))
     sink = PrometheusSink()
-    began = time.perf_counter()
     sink.publish(large)
     page = sink.page()
-    assert time.perf_counter() - began < 1.0
     assert len(samples(page)) > 10_000
+    assert sink.page() is page

@@ -3,7 +3,6 @@
 import socket
 import ssl
 import subprocess
-import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 
 from monitor.sinks.addresses import Target
 from monitor.sinks.posting import MOST_READ, Fate, Poster
+from tests.servers import real_server
 from tests.sinks.receiver import Behaviour, Receiver, status
 
 
@@ -128,14 +128,18 @@ def test_the_next_address_is_tried_when_one_does_not_answer() -> None:
 
 
 def _silence(handler: BaseHTTPRequestHandler) -> None:
-    handler.server.stop.wait(60)  # type: ignore[attr-defined]
+    if not handler.server.stop.wait(60):  # type: ignore[attr-defined]
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\n\r\n")
 
 
 def _drip(handler: BaseHTTPRequestHandler) -> None:
-    """Send a header that never ends, slowly: no single read ever waits long."""
+    """Send a header slowly: no single read waits long, and whoever waits for the end is answered."""
     handler.wfile.write(b"HTTP/1.1 200 OK\r\nX: ")
-    while not handler.server.stop.wait(0.02):  # type: ignore[attr-defined]
+    for _ in range(3000):
+        if handler.server.stop.wait(0.02):  # type: ignore[attr-defined]
+            return
         handler.wfile.write(b"x")
+    handler.wfile.write(b"\r\n\r\n")
 
 
 def _flood(handler: BaseHTTPRequestHandler) -> None:
@@ -164,11 +168,8 @@ def _raw(answer: bytes) -> Behaviour:
 def test_d15_a_slow_answer_ends_with_the_timeout(behaviour: Behaviour) -> None:
     """The time is for the whole, and not for each read."""
     with Receiver(behaviour) as receiver:
-        before = time.monotonic()
         answer = poster(receiver.url(), timeout_seconds=0.3).send("POST", b"{}")
-        took = time.monotonic() - before
     assert (answer.fate, answer.why) == (Fate.RETRY, "expected an answer, found timed out")
-    assert 0.29 < took < 10.0
 
 
 @pytest.mark.parametrize(
@@ -238,7 +239,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run(
         [
             *(
-                "openssl",
+                real_server("openssl"),
                 "req",
                 "-x509",
                 "-newkey",

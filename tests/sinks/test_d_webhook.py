@@ -2,7 +2,6 @@
 
 import base64
 import logging
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -241,26 +240,23 @@ def test_d15_a_receiver_that_stays_broken_is_given_up(to: Open) -> None:
 
 def test_d15_publishing_never_waits_and_the_queue_is_bounded(to: Open) -> None:
     """The receiver never answers, and a thousand alerts fire: each is queued at once and the oldest are dropped."""
+    ended = []
 
     def stall(handler: BaseHTTPRequestHandler) -> None:
-        handler.server.stop.wait(60)  # type: ignore[attr-defined]
+        ended.append(handler.server.stop.wait(300))  # type: ignore[attr-defined]
 
     with Receiver(stall) as receiver:
-        sink = to(receiver.url(), timeout_seconds=60.0)
+        sink = to(receiver.url(), timeout_seconds=300.0)
         sink.publish(report(segment(FIRING)))
         receiver.get()
-        before = time.monotonic()
         for number in range(1000):
             sink.publish(report(segment(FIRING, alert(f"alert_{number}"))))
-        took = time.monotonic() - before
         # Each report but the first begins one alert and ends the one before it.
         assert sink.waiting() == 256
         assert sink.counters().dropped == 1 + 1999 - 256
         assert ("density", "all", "alert_999") in sink.undelivered()
-        assert took < 10.0
-        before = time.monotonic()
         sink.close()
-        assert time.monotonic() - before < 10.0
+        assert ended == [], "neither publishing nor closing waited for the answer"
     assert sink.counters() == WebhookCounters(dropped=2000)
 
 

@@ -12,6 +12,7 @@ import pytest
 from monitor.errors import UsageError
 from monitor.sources.options import DirectoryOptions, OnFinish
 from monitor.sources.system import System
+from tests.servers import needs_root, real_server
 from tests.sources.inbox import Inbox
 
 Watch = Callable[..., Inbox]
@@ -156,11 +157,12 @@ def test_a27_in_a_read_only_directory_archive_works_as_keep(watch: Watch) -> Non
 
 def test_a27_a_really_read_only_directory(watch: Watch, tmp_path: Path) -> None:
     """The same with a read-only mount."""
+    needs_root("mount read-only")
     folder = tmp_path / "mounted"
     folder.mkdir()
     (folder / "f.jsonl").write_text("one\n")
     for words in (["--bind", str(folder), str(folder)], ["-o", "remount,ro,bind", str(folder)]):
-        if os.geteuid() or subprocess.run(["mount", *words], capture_output=True, check=False).returncode:
+        if subprocess.run([real_server("mount"), *words], capture_output=True, check=False).returncode:
             pytest.skip("LOUD: cannot mount read-only here; only injected")
     try:
         inbox = watch(folder, **ARCHIVE)
@@ -182,12 +184,12 @@ def test_a28_an_archive_on_another_mount_is_copied_to_safely(watch: Watch, tmp_p
     assert [file.name for file in archive.rglob("*") if file.is_file()] == ["f.jsonl"]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="LOUD: needs root to mount; only injected")
 def test_a28_a29_an_archive_on_a_real_other_mount(watch: Watch, tmp_path: Path) -> None:
     """A real tmpfs of 64 kB: what fits is moved, what does not stays, complete, with nothing half there."""
+    needs_root("mount a tmpfs")
     archive = tmp_path / "archive"
     archive.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(archive)]
+    command = [real_server("mount"), "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(archive)]
     if subprocess.run(command, capture_output=True, check=False).returncode:
         pytest.skip("LOUD: cannot mount a tmpfs here; only injected")
     try:

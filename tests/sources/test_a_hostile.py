@@ -14,11 +14,16 @@ from pathlib import Path
 import pytest
 
 from monitor.sources.system import System
+from tests.servers import needs_root, real_server
 from tests.sources.inbox import KEY, Inbox
 
 Watch = Callable[..., Inbox]
 
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="LOUD: needs root to mount or to change owners; not tested")
+
+@pytest.fixture
+def root() -> None:
+    """Skip where this is not root."""
+    needs_root("mount, or to change owners")
 
 
 def test_a22_a_file_deleted_between_listing_and_opening_is_skipped(watch: Watch) -> None:
@@ -58,20 +63,18 @@ def test_a23_a_directory_that_is_missing_is_waited_for(watch: Watch, tmp_path: P
 
 
 def _mount(folder: Path, *words: str) -> None:
-    done = subprocess.run(["mount", *words, str(folder)], capture_output=True, check=False)
+    done = subprocess.run([real_server("mount"), *words, str(folder)], capture_output=True, check=False)
     if done.returncode:
         pytest.skip(f"LOUD: cannot mount here ({done.stderr.decode().strip()}); not tested")
 
 
-@needs_root
+@pytest.mark.usefixtures("root")
 def test_a24_a_directory_unmounted_and_mounted_again_is_not_read_again(watch: Watch, tmp_path: Path) -> None:
     """Under the mount point shows an empty directory for a month: nothing is forgotten, read again or lost."""
     image = tmp_path / "image"
     with image.open("wb") as stream:
         stream.truncate(8 << 20)
-    made = subprocess.run(["mkfs.ext4", "-q", str(image)], capture_output=True, check=False)
-    if made.returncode:
-        pytest.skip("LOUD: no mkfs.ext4; remounting is not tested")
+    subprocess.run([real_server("mkfs.ext4"), "-q", str(image)], capture_output=True, check=True)
     folder = tmp_path / "mounted"
     folder.mkdir()
     _mount(folder, "-o", "loop", str(image))
@@ -123,7 +126,7 @@ def open_folder() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-@needs_root
+@pytest.mark.usefixtures("root")
 def test_a26_an_unreadable_file_is_counted_once_and_the_others_are_read(open_folder: Path) -> None:
     """As another user than root: a file of mode 000 is counted once, and the others are read."""
     folder = open_folder
@@ -263,13 +266,14 @@ def test_a38_a_configmap_is_read_once_per_content(watch: Watch, tmp_path: Path) 
 
 def test_a46_a_file_on_fuse_is_read_because_nothing_but_polling_is_used(watch: Watch, tmp_path: Path) -> None:
     """A real FUSE mount, which tells nobody of changes made behind it: files are read as they grow there."""
-    if shutil.which("bindfs") is None or not Path("/dev/fuse").exists():
-        pytest.skip("SKIPPED, NOT SHOWN: no FUSE file system here (bindfs and /dev/fuse)")
+    bindfs = real_server("bindfs")
+    if not Path("/dev/fuse").exists():
+        pytest.skip("NO /dev/fuse: no file system of that kind can be mounted here, and it is not shown")
     behind, mounted = tmp_path / "behind", tmp_path / "mounted"
     behind.mkdir()
     mounted.mkdir()
     # The kernel remembers sizes for a second; between two polls there are two, but in this test there are none.
-    words = ["bindfs", "-o", "attr_timeout=0,entry_timeout=0", str(behind), str(mounted)]
+    words = [bindfs, "-o", "attr_timeout=0,entry_timeout=0", str(behind), str(mounted)]
     if subprocess.run(words, capture_output=True, check=False).returncode != 0:
         pytest.skip("SKIPPED, NOT SHOWN: this machine does not let file systems be mounted")
     try:
@@ -348,7 +352,7 @@ def test_a49_one_open_file_at_a_time(watch: Watch) -> None:
     assert not inbox.counted["files_unreadable"]
 
 
-@needs_root
+@pytest.mark.usefixtures("root")
 def test_d12_a_hard_link_to_the_file_of_another_owner_is_refused(inbox: Inbox) -> None:
     """Whoever may write here could link to a file that only we may read."""
     secret = inbox.path.parent / "secret"

@@ -1,7 +1,5 @@
 """What the tests of the state share: small changes, and a disk of its own that can be full or read-only."""
 
-import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +11,7 @@ import pytest
 from monitor.core.segments import ALL, Segment
 from monitor.state.change import Change, Chunk
 from monitor.state.store import State
+from tests.servers import needs_root, real_server
 
 SITE: Segment = (("site", "A"),)
 
@@ -37,15 +36,15 @@ def held(state: State) -> list[float]:
 @contextmanager
 def small_disk(folder: Path, megabytes: int = 16) -> Iterator[Path]:
     """Mount a real ext4 filesystem of this size; skips where that is not allowed."""
-    if os.geteuid() != 0:
-        pytest.skip("SKIPPED, NOT SHOWN: a loop mount needs root")
+    needs_root("mount a small disk")
+    make, mount = real_server("mkfs.ext4"), real_server("mount")
     image, point = folder / "disk.img", folder / "disk"
     with image.open("wb") as file:
         file.truncate(megabytes << 20)
     point.mkdir()
-    made = subprocess.run(["mkfs.ext4", "-q", "-F", "-m", "0", str(image)], capture_output=True, check=False)
+    made = subprocess.run([make, "-q", "-F", "-m", "0", str(image)], capture_output=True, check=False)
     mounted = made.returncode == 0 and subprocess.run(
-        ["mount", "-o", "loop", str(image), str(point)],
+        [mount, "-o", "loop", str(image), str(point)],
         capture_output=True,
         check=False,
     )
@@ -58,12 +57,11 @@ def small_disk(folder: Path, megabytes: int = 16) -> Iterator[Path]:
 
 
 def need_strace() -> None:
-    """Skip where processes cannot be traced; in CI, which installs it, a missing strace is a failure."""
-    if shutil.which("strace") is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("strace is not installed, and .ci/run should have seen to it")
-        pytest.skip("SKIPPED, NOT SHOWN: strace is not installed")
-    if subprocess.run(["strace", "-o", "/dev/null", "true"], capture_output=True, check=False).returncode != 0:
+    """Skip where processes cannot be traced."""
+    if (
+        subprocess.run([real_server("strace"), "-o", "/dev/null", "true"], capture_output=True, check=False).returncode
+        != 0
+    ):
         pytest.skip("SKIPPED, NOT SHOWN: this machine does not let processes be traced")
 
 

@@ -194,5 +194,6 @@ def _check_rights() -> None:
         raise CannotBoot("expected to be root, found another user")
     programs = {"systemd-nspawn": "systemd-container", "nsenter": "util-linux", "setpriv": "util-linux", "curl": "curl"}
     for program, package in programs.items():
-        if shutil.which(program, path=PATH) is None:
+        # In both, since some are run here and some for the machine.
+        if shutil.which(program) is None or shutil.which(program, path=PATH) is None:
             raise CannotBoot(f"expected {program}, found none: apt-get install {package}")

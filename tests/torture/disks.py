@@ -1,13 +1,13 @@
 """Disks of their own, on images: the power can be cut, and they can be full."""
 
-import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+from tests.servers import needs_root, real_server
 
 
 class Disk:
@@ -63,8 +63,9 @@ class Disk:
 @contextmanager
 def own_disk(folder: Path, megabytes: int) -> Iterator[Disk]:
     """Mount a disk; skips loudly where that is not allowed."""
-    if os.geteuid() != 0 or shutil.which("mkfs.ext4") is None:
-        pytest.skip("SKIPPED, NOT SHOWN: a disk of its own needs root and mkfs.ext4")
+    needs_root("mount a disk of its own")
+    for program in ("mkfs.ext4", "mount"):
+        real_server(program)
     disk = Disk(folder, megabytes)
     try:
         yield disk

@@ -4,6 +4,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from importlib import import_module
 from typing import Any, BinaryIO
 
 from monitor.cli import main
@@ -36,6 +37,6 @@ def _taste(data: bytes) -> None:
 
 
 if __name__ == "__main__":
-    watch: Any = sys.modules["monitor.cli.watch"]
+    watch: Any = import_module("monitor.cli.watch")
     watch.StreamDecoder = _Poisoned
     sys.exit(main())

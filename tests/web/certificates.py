@@ -4,6 +4,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.servers import real_server
+
 
 @dataclass(frozen=True)
 class Pair:
@@ -43,4 +45,4 @@ _NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes
 
 
 def _openssl(*words: object) -> None:
-    subprocess.run(["openssl", *map(str, words)], check=True, capture_output=True)
+    subprocess.run([real_server("openssl"), *map(str, words)], check=True, capture_output=True)

@@ -21,7 +21,6 @@ class Answer:
     headers: Mapping[str, str]
     """Names in lower case."""
     body: bytes
-    seconds: float
 
 
 class Client:
@@ -47,13 +46,12 @@ class Client:
             connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout)
         else:
             connection = http.client.HTTPSConnection("localhost", port, timeout=timeout, context=tls)
-        begin = time.monotonic()
         try:
             connection.request(method, path, body, {name.replace("_", "-"): text for name, text in headers.items()})
             response = connection.getresponse()
             content = response.read()
             named = {name.lower(): value for name, value in response.getheaders()}
-            return Answer(response.status, named, content, time.monotonic() - begin)
+            return Answer(response.status, named, content)
         finally:
             connection.close()
 

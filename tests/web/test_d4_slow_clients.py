@@ -36,22 +36,31 @@ def test_d4_two_hundred_half_open_clients_keep_nobody_out(
     *,
     encrypted: bool,
 ) -> None:
-    """An honest scrape is answered before any of them is closed for its slowness, threads stay few, and all are closed."""
-    client = serve(web_config=web_config(TLS) if encrypted else None)
+    """An honest scrape is answered though none of them is ever closed for its slowness, and threads stay few."""
+    client = serve(web_config=web_config(TLS) if encrypted else None, request_seconds=3600.0)
     context = trusting if encrypted else None
     client.ask(tls=context)
-    begin = time.monotonic()
     half_open = [client.connect(said) for _ in range(200)]
-    answers = [client.ask(tls=context, timeout=10.0) for _ in range(3)]
+    answers = [client.ask(tls=context, timeout=60.0) for _ in range(3)]
     assert [answer.status for answer in answers] == [200] * 3
-    # It takes milliseconds here. Who waited for them would wait until they are closed.
-    assert max(answer.seconds for answer in answers) < WebLimits().request_seconds / 2
     assert _web_threads() <= 32
-    assert still_open(half_open, begin + 10.0 - time.monotonic()) == 0
     closed = client.server.counts().closed
-    assert closed[Closed.HANDSHAKE_FAILED if encrypted else Closed.HEADER_TIMEOUT] > 0
     # To a TLS server, plain words are no handshake: they are closed at once, and need no room to be made.
     assert (closed[Closed.CAP] >= 200 - 64) == (not (encrypted and said))
+    client.server.stop()
+    assert still_open(half_open, 60.0) == 0
+
+
+@pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "tls"])
+def test_d4_half_open_clients_are_closed_when_their_time_is_up(
+    serve: Serve, web_config: Callable[[str], Path], *, encrypted: bool
+) -> None:
+    """All of them, and it is counted why."""
+    client = serve(web_config=web_config(TLS) if encrypted else None, request_seconds=0.5)
+    half_open = [client.connect() for _ in range(20)]
+    assert still_open(half_open, 60.0) == 0
+    why = Closed.HANDSHAKE_FAILED if encrypted else Closed.HEADER_TIMEOUT
+    assert client.wait_for_closed(why, 20) == 20
 
 
 def test_d4_half_a_request_after_the_handshake_is_closed_too(
@@ -70,9 +79,9 @@ def test_d4_a_byte_now_and_then_gains_no_time(serve: Serve) -> None:
     client = serve(request_seconds=0.5)
     slow = client.connect(b"GET /metrics HTTP/1.1\r\nX: ")
     slow.settimeout(0.05)
-    begin = time.monotonic()
+    end = time.monotonic() + 60.0
     closed = False
-    while not closed and time.monotonic() < begin + 10.0:
+    while not closed and time.monotonic() < end:
         try:
             slow.sendall(b"a")
             closed = slow.recv(100) == b""
@@ -242,19 +251,17 @@ def test_a_connection_between_requests_is_closed_after_a_while(serve: Serve) -> 
 
 def test_a_page_that_hangs_neither_holds_the_others_nor_the_end(serve: Serve) -> None:
     """Its client is told so in time, pages on other threads answer, and the server stops without it."""
-    never = threading.Event()
+    never, ended = threading.Event(), []
 
     def hang(_: object) -> Response:
-        never.wait(60.0)
+        ended.append(never.wait(300.0))
         return Response(b"")
 
     client = serve({"/hang": Page(hang, seconds=0.3), "/metrics": Page(lambda _: Response(b"ok"))})
     assert client.ask("/hang").status == 503
     assert client.ask().status == 200
-    begin = time.monotonic()
     client.server.stop()
-    assert time.monotonic() - begin < 10.0
-    assert not never.is_set()
+    assert ended == [], "nobody waited for it"
     never.set()
 
 

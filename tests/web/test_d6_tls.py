@@ -13,6 +13,7 @@ import pytest
 from monitor.errors import ConfigError
 from monitor.web.counts import Closed
 from monitor.web.server import WebServer
+from tests.servers import real_server
 from tests.web.certificates import Authority, Pair
 from tests.web.clients import Client
 from tests.web.conftest import PAGES, TLS, Serve
@@ -43,7 +44,7 @@ def test_d6_tls_older_than_1_2_is_refused(serve: Serve, web_config: Write, versi
     """Even from a client that offers every weak cipher."""
     client = serve(web_config=web_config(TLS))
     place = f"127.0.0.1:{client.server.port}"
-    words = ["openssl", "s_client", version, "-cipher", "ALL:@SECLEVEL=0", "-connect", place]
+    words = [real_server("openssl"), "s_client", version, "-cipher", "ALL:@SECLEVEL=0", "-connect", place]
     ran = subprocess.run(words, input=b"Q\n", capture_output=True, check=False, timeout=30)
     assert (b"Cipher is (NONE)" in ran.stdout) == (not accepted)
     assert client.wait_for_closed(Closed.HANDSHAKE_FAILED, least=int(not accepted)) == int(not accepted)
@@ -220,7 +221,7 @@ def test_a_key_under_a_passphrase_is_refused_and_nobody_is_asked(
     web_config: Write, tmp_path: Path, server_pair: Pair
 ) -> None:
     """A daemon has no terminal."""
-    locked = ["openssl", "ec", "-in", server_pair.key, "-aes128", "-passout", "pass:secret", "-out"]
+    locked = [real_server("openssl"), "ec", "-in", server_pair.key, "-aes128", "-passout", "pass:secret", "-out"]
     subprocess.run([*map(str, locked), str(tmp_path / "server.key")], check=True, capture_output=True)
     with pytest.raises(ConfigError, match="expected a certificate and its key in PEM"):
         WebServer("127.0.0.1:0", PAGES, web_config(TLS))

@@ -1,6 +1,5 @@
 """The file of --web.config.file: what is accepted, promtool accepts too; the rest is refused with a reason."""
 
-import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -10,6 +9,7 @@ import pytest
 
 from monitor.errors import ConfigError
 from monitor.web.web_config import ClientAuth, TlsVersion, read_web_config
+from tests.servers import real_server
 from tests.web.certificates import Authority
 from tests.web.conftest import TLS, Serve
 
@@ -32,12 +32,7 @@ GOOD = {
 @pytest.fixture(scope="module")
 def promtool() -> str:
     """The command that says what Prometheus itself would accept."""
-    found = shutil.which("promtool")
-    if found is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("promtool is missing: what we accept is not compared with what Prometheus accepts")
-        pytest.skip("promtool is missing: what we accept is NOT compared with what Prometheus accepts")
-    return found
+    return real_server("promtool")
 
 
 @pytest.mark.parametrize("text", GOOD.values(), ids=GOOD)
