@@ -24,9 +24,9 @@ _STEADY_SECONDS = 4.0
 class Group:
     """Replicas that share the partitions of one topic."""
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: Setting, replicas: int = REPLICAS) -> None:
         self.setting = setting
-        self.replicas = [Replica(f"replica-{number}", setting) for number in range(1, REPLICAS + 1)]
+        self.replicas = [Replica(f"replica-{number}", setting) for number in range(1, replicas + 1)]
 
     def settle(self, truth: Truth) -> None:
         """Wait until the replicas say that they own every partition once and hold what was written; or give up.

@@ -120,6 +120,26 @@ def test_a_member_with_a_name_of_its_own_comes_back_to_its_partitions_without_a_
     assert members[1].counted["rebalances"] == rebalances
 
 
+def test_every_member_can_make_the_group_rebalance(kafka: Topics, join: Join) -> None:
+    """The broker answers a member that does not lead and joins as before with its old assignment, and does nothing else."""
+    topic, group = kafka.create_topic(partitions=PARTITIONS), unique("group")
+    leader = join(kafka.bootstrap, topic, group, assignor=Assignor.RANGE)
+    _settle([leader], topic)
+    other = join(kafka.bootstrap, topic, group, assignor=Assignor.RANGE)
+    _settle([leader, other], topic)
+    before = leader.counted["rebalances"]
+    consumer = other.source._link.consumer
+    assert consumer is not None
+    consumer.rejoin()
+
+    def rebalanced() -> bool:
+        other.tick()
+        return leader.counted["rebalances"] > before
+
+    leader.until(rebalanced, "a rebalance")
+    _settle([leader, other], topic)
+
+
 def test_two_processes_with_one_name_are_told_so(kafka: Topics, join: Join) -> None:
     topic, group = kafka.create_topic(), unique("group")
     first = join(kafka.bootstrap, topic, group, instance_id="replica-0")
