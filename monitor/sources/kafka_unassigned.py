@@ -1,7 +1,8 @@
 """Partitions of the subscribed topics that are assigned to no member of the group: nobody reads them.
 
-The known cause is a static member that is killed after it was told to give up partitions and before it rejoins. When it
-is back within its session, the broker answers its join with the stored assignment and without a rebalance.
+Static members are the known cause. To one that is back within its session the broker returns the stored assignment,
+without a rebalance. If it was killed after it was told to give up partitions and before it rejoined, nobody gets them. If
+it led the group it is not told so, and nobody looks for new partitions.
 """
 
 from collections.abc import Callable

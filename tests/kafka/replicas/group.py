@@ -81,10 +81,13 @@ class Group:
 
 
 @contextmanager
-def group_of_three(folder: Path, brokers: str, topic: str, assignor: str, most: int) -> Iterator[Group]:
+def group_of_three(
+    folder: Path, brokers: str, topic: str, assignor: str, most: int, *, static: bool = False
+) -> Iterator[Group]:
     """Start three replicas, and leave none behind."""
     write_reference(folder, MODEL)
-    group = Group(Setting(folder, brokers, unique("cpcmon"), topic, assignor, most, folder / f"{MODEL}.ref"))
+    reference = folder / f"{MODEL}.ref"
+    group = Group(Setting(folder, brokers, unique("cpcmon"), topic, assignor, most, reference, static=static))
     try:
         for replica in group.replicas:
             replica.start()

@@ -42,7 +42,15 @@ def hand_over(broker: Topics, folder: Path) -> Outcome:
     write_reference(folder, MODEL)
     reference = folder / f"{MODEL}.ref"
     setting = Setting(
-        folder, broker.bootstrap, unique("cpcmon"), topic, "cooperative", EVERYTHING, reference, _SESSION_SECONDS, True
+        folder,
+        broker.bootstrap,
+        unique("cpcmon"),
+        topic,
+        "cooperative",
+        EVERYTHING,
+        reference,
+        _SESSION_SECONDS,
+        static=True,
     )
     group = Group(setting, 2)
     killed, other = group.replicas

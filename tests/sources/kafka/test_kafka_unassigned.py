@@ -35,6 +35,10 @@ class Asked:
             rejoins.append(self.rejoins)
         return rejoins
 
+    def told(self) -> tuple[int | None, str | None]:
+        """What the metric and `/-/ready` tell."""
+        return self.check.count, self.check.waits_for
+
     def ask_for_group(self) -> None:
         """Ask."""
 
@@ -53,12 +57,13 @@ class Asked:
 def test_partitions_without_a_member_at_two_checks_are_told_and_the_group_is_rejoined() -> None:
     asked = Asked()
     assert asked.answered(MISSING) == [0]
-    assert (asked.check.count, asked.check.waits_for) == (3, None)
+    assert asked.told() == (3, None)
     assert asked.answered(MISSING) == [1]
-    said = asked.check.waits_for or ""
-    assert "group cpcmon, found 3 that no member reads: outputs/3, outputs/4, outputs/5" in said
+    count, said = asked.told()
+    assert count == 3
+    assert "group cpcmon, found 3 that no member reads: outputs/3, outputs/4, outputs/5" in (said or "")
     asked.answered(SHARED)
-    assert (asked.check.count, asked.check.waits_for) == (0, None)
+    assert asked.told() == (0, None)
     assert asked.notes.warnings == [said]
     assert asked.notes.events == ["every partition is assigned to a member of group cpcmon"]
 
@@ -68,7 +73,7 @@ def test_partitions_that_a_member_has_yet_to_give_up_are_told_and_left_to_it() -
     asked = Asked()
     asked.answered(*[Group(1, ALL, HALF, ALL - HALF)] * 9)
     assert asked.rejoins == 0
-    assert "found 3 that no member reads" in (asked.check.waits_for or "")
+    assert "found 3 that no member reads" in (asked.told()[1] or "")
 
 
 def test_rebalances_that_do_not_help_are_asked_for_ever_more_rarely() -> None:
@@ -86,13 +91,13 @@ def test_rebalances_that_do_not_help_are_asked_for_ever_more_rarely() -> None:
 
 
 def test_without_an_answer_nothing_is_known() -> None:
-    assert Asked().check.count is None
     asked = Asked()
+    assert asked.told() == (None, None)
     asked.answered(SHARED, None)
-    assert asked.check.count == 0, "the group is being rebalanced, and had all a moment ago"
+    assert asked.told() == (0, None), "the group is being rebalanced, and had all a moment ago"
     refusal = Trouble(Kind.AUTHORIZATION, "a refusal", group=True)
     asked.answered(*[refusal] * 6)
-    assert (asked.check.count, asked.check.waits_for) == (None, None)
+    assert asked.told() == (None, None)
     (said,) = asked.notes.warnings
     assert "cannot be found" in said
     assert "grant Read on the group" in said
