@@ -195,4 +195,6 @@ def _refused_record(at: float, source: str, origin: str, pointer: Pointer) -> Re
 def _kafka_facts(source: Source) -> KafkaFacts | None:
     if not isinstance(source, KafkaSource):
         return None
-    return KafkaFacts(source.partition_lags(), len(source.owned), len(source.gaps()), source.restore_seconds)
+    return KafkaFacts(
+        source.partition_lags(), len(source.owned), len(source.gaps()), source.restore_seconds, source.unassigned
+    )

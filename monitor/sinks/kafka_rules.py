@@ -47,5 +47,14 @@ KAFKA = (
         "kafka_no_partitions.md",
         15 * _MINUTES,
     ),
+    PrometheusRule(
+        "CpcmonKafkaPartitionsUnassigned",
+        f"max by (job, namespace, source) ({lately('cpcmon_kafka_unassigned_partitions')}) > 0",
+        Severity.WARNING,
+        "Partitions are read by no replica.",
+        f"{_SOURCE}: {{{{ $value }}}} partitions are assigned to no member of the group. Estimates lack their records.",
+        "kafka_unassigned.md",
+        5 * _MINUTES,
+    ),
 )
 """For configurations with a source of type `kafka`."""

@@ -28,6 +28,7 @@ from monitor.sources.kafka_probe import probe
 from monitor.sources.kafka_reading import DecodesMessages, Reader
 from monitor.sources.kafka_reporting import Reporter
 from monitor.sources.kafka_trouble import OutOfRange, Trouble, Truncated, Unreadable, sentence_of_letters
+from monitor.sources.kafka_unassigned import UnassignedCheck
 
 __all__ = ["KafkaOptions", "KafkaSource"]
 
@@ -64,6 +65,7 @@ class KafkaSource:
         self._link = Link(options, self._ownership, self._notes, connect=connect, explain=explain, monotonic=monotonic)
         self._meter = LagMeter()
         self._health = HealthCheck(options, self._meter, monotonic)
+        self._unassigned = UnassignedCheck(options, self._notes, monotonic)
         if dead_letters is None and options.dead_letter_topic is not None:
             dead_letters = DeadLetters(options)
         self._dead_letters = dead_letters
@@ -96,6 +98,7 @@ class KafkaSource:
         self._note_dead_letters()
         if self._link.connected():
             self._health.begin()
+            self._unassigned.begin()
         for delivery in self._poll(now):
             yield delivery
             if self._epoch != epoch:
@@ -129,7 +132,7 @@ class KafkaSource:
         """Return None when partitions can be read, else a sentence that says what is waited for."""
         if self._link.trouble is None and not self._health.joined:
             return f"kafka {self._options.address}: waits to be let into group {self._options.group}"
-        return self._link.waits_for
+        return self._link.waits_for or self._unassigned.waits_for
 
     def close(self) -> None:
         """Tell the group how far we are, leave it, and let go of everything."""
@@ -154,6 +157,11 @@ class KafkaSource:
     def restore_seconds(self) -> float:
         """How long windows have been rebuilt from the log, all partitions together, since the start."""
         return self._partitions.restore_seconds
+
+    @property
+    def unassigned(self) -> int | None:
+        """How many partitions of the topics are assigned to no member of the group; None when it is not known."""
+        return self._unassigned.count
 
     @property
     def owned(self) -> frozenset[str]:
@@ -271,6 +279,8 @@ class KafkaSource:
         self._meter.measure(moving, self._partitions.restored_to(), now)
         if self._link.rests:
             return
+        if self._health.joined:
+            self._unassigned.check(consumer)
         try:
             if self._health.check(consumer, moving, quiet=not self._found_records):
                 self._link.is_well()

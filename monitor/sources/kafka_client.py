@@ -20,7 +20,7 @@ from kafka.errors import (
 from kafka.structs import MemberState, OffsetAndMetadata
 
 from monitor.sources import kafka_internals as internals
-from monitor.sources.kafka_consumer import Consumer, Standing
+from monitor.sources.kafka_consumer import Consumer, Group, Standing
 from monitor.sources.kafka_errors import refused, sorted_out
 from monitor.sources.kafka_options import Assignor, KafkaOptions
 from monitor.sources.kafka_ownership import Ownership
@@ -49,9 +49,11 @@ class KafkaPythonConsumer:
     def __init__(self, options: KafkaOptions, ownership: Ownership) -> None:
         self._options = options
         self._refusals = internals.Refusals()
+        self._group_asked: Any = None
         try:
             self._consumer = KafkaConsumer(**_settings(options), kafka_client=self._refusals.client)
             internals.claim_what_is_owned(self._consumer)
+            internals.allow_rejoin(self._consumer)
             self._consumer.subscribe(
                 topics=options.topics, pattern=options.pattern, listener=_Listener(self._consumer, ownership)
             )
@@ -172,6 +174,26 @@ class KafkaPythonConsumer:
             self._consumer.group_metadata().state == MemberState.STABLE,
             refused(self._refusals),
         )
+
+    def ask_for_group(self) -> None:
+        """Ask the coordinator for the assignments of the group, without waiting."""
+        self._group_asked = internals.describe_group(self._consumer)
+
+    def group(self) -> Group | None:
+        """Return the answer, once."""
+        if self._group_asked is None or not self._group_asked.is_done:
+            return None
+        asked, self._group_asked = self._group_asked, None
+        if asked.exception is not None:
+            raise _translated(asked.exception) from asked.exception
+        if asked.value is None:
+            return None
+        generation, *partitions = asked.value
+        return Group(generation, *(frozenset(map(_ours, some)) for some in partitions))
+
+    def rejoin(self) -> None:
+        """Rejoin the group with the next poll."""
+        internals.rejoin(self._consumer)
 
     def close(self) -> None:
         """Leave the group and let go of everything."""

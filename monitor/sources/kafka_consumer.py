@@ -21,6 +21,18 @@ class Standing:
     """Why the latest connection was refused, where it was."""
 
 
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The assignments of a group that is stable, beside the partitions of the topics that this member subscribes to."""
+
+    generation: int
+    partitions: frozenset[Partition]
+    assigned: frozenset[Partition]
+    """Owned by this member, or assigned to another."""
+    revoking: frozenset[Partition]
+    """Owned by another member when it last joined, and not assigned to it since: it has to rejoin."""
+
+
 class Consumer(Protocol):
     """A member of a consumer group. All methods are called by the thread that ingests.
 
@@ -68,6 +80,15 @@ class Consumer(Protocol):
 
     def standing(self) -> Standing:
         """Return how we stand with the cluster; asks nobody."""
+
+    def ask_for_group(self) -> None:
+        """Ask the coordinator for the assignments of the group, without waiting."""
+
+    def group(self) -> Group | None:
+        """Return the answer, once; None while there is none, and when the group was not stable."""
+
+    def rejoin(self) -> None:
+        """Rejoin the group with the next poll, such that the broker rebalances it."""
 
     def close(self) -> None:
         """Leave the group, unless we are a member that keeps its place, and let go of everything."""

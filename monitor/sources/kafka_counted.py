@@ -16,6 +16,8 @@ class Counted(StrEnum):
     """Messages that a fetch brought although they had been taken; left out."""
     REBALANCES = "rebalances"
     """Times that the group shared its partitions anew, as this process saw it."""
+    REJOINS = "rejoins"
+    """Times that this process rejoined the group because partitions were assigned to no member."""
     PARTITIONS_ASSIGNED = "partitions_assigned"
     PARTITIONS_REVOKED = "partitions_revoked"
     PARTITIONS_LOST = "partitions_lost"

@@ -15,8 +15,16 @@ from weakref import WeakSet
 from kafka import TopicPartition
 from kafka.consumer.fetcher import Fetcher
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
-from kafka.errors import CorruptRecordError, KafkaConnectionError, KafkaError, SaslAuthenticationFailedError
+from kafka.errors import (
+    CorruptRecordError,
+    KafkaConnectionError,
+    KafkaError,
+    SaslAuthenticationFailedError,
+    for_code,
+)
 from kafka.net.compat import KafkaNetClient
+from kafka.protocol.admin import DescribeGroupsRequest
+from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from kafka.protocol.sasl import SaslAuthenticateRequest
 from kafka.structs import OffsetAndMetadata
 
@@ -209,6 +217,71 @@ def _metadata_of(assignor: Any, coordinator: Any) -> Callable[[Any], Any]:
         return said(topics)
 
     return metadata
+
+
+def allow_rejoin(consumer: Any) -> None:
+    """Prepare a consumer for `rejoin`.
+
+    To a member that joins a stable group with an unchanged subscription the broker returns the stored assignment, without
+    a rebalance, unless the member leads the group. So each rejoin sends other user data, which our assignors ignore.
+    """
+    coordinator = consumer._coordinator
+    coordinator.rejoins = 0
+    for assignor in coordinator._assignors.values():
+        assignor.metadata = _with_user_data(assignor.metadata, coordinator)
+
+
+def _with_user_data(metadata: Callable[[Any], Any], coordinator: Any) -> Callable[[Any], Any]:
+    def with_user_data(topics: Any) -> Any:
+        subscription = metadata(topics)
+        subscription.user_data = str(coordinator.rejoins).encode() if coordinator.rejoins else b""
+        return subscription
+
+    return with_user_data
+
+
+def rejoin(consumer: Any) -> None:
+    """Rejoin the group with the next poll, such that the broker rebalances it."""
+    consumer._coordinator.rejoins += 1
+    consumer._coordinator.request_rejoin()
+
+
+def describe_group(consumer: Any) -> Any:
+    """Return a future of the generation, the partitions of the topics, those assigned, and those that others revoke.
+
+    Its value is None when the group was not stable. The library describes groups in its admin client only, which would need
+    connections and a thread of its own.
+    """
+    return consumer._manager.call_soon(_described_group, consumer)
+
+
+async def _described_group(consumer: Any) -> tuple[int, set[Any], set[Any], set[Any]] | None:
+    coordinator = consumer._coordinator
+    generation = coordinator.generation_if_stable()
+    if generation is None or coordinator.rejoin_needed or coordinator.coordinator_unknown():
+        return None
+    request = DescribeGroupsRequest(groups=[coordinator.group_id])
+    response = await consumer._manager.send(request, node_id=coordinator.coordinator_id)
+    (group,) = response.groups
+    if group.error_code:
+        raise for_code(group.error_code)
+    joined = {member.member_id: member for member in group.members}
+    mine = joined.pop(generation.member_id, None)
+    if group.group_state != "Stable" or mine is None or coordinator.generation_if_stable() != generation:
+        return None
+    subscription, cluster = consumer._subscription, consumer._cluster
+    partitions = {
+        TopicPartition(topic, number)
+        for topic in subscription.subscription
+        for number in cluster.partitions_for_topic(topic) or ()
+    }
+    assigned, revoking = set(subscription.assigned_partitions()), set()
+    for member in joined.values():
+        given = set(ConsumerProtocolAssignment.decode(member.member_assignment).partitions())
+        owned = ConsumerProtocolSubscription.decode(member.member_metadata).owned_partitions or ()
+        assigned |= given
+        revoking |= {TopicPartition(one.topic, number) for one in owned for number in one.partitions} - given
+    return generation.generation_id, partitions, assigned, revoking
 
 
 def is_put_out(consumer: Any) -> bool:

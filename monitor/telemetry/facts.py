@@ -23,6 +23,8 @@ class KafkaFacts:
     """Those whose windows hold records from before a loss."""
     restore_seconds: float = 0.0
     """For how long windows have been rebuilt from the log since the start, all partitions together."""
+    unassigned: int | None = None
+    """Partitions of the topics that are assigned to no member of the group; None when it is not known."""
 
 
 @dataclass(frozen=True, slots=True)

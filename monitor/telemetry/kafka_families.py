@@ -28,6 +28,7 @@ def kafka_families(facts: DaemonFacts) -> Iterator[Metric]:
 
 def _standing(members: Mapping[str, KafkaFacts]) -> Iterator[Metric]:
     assigned = _gauge("assigned_partitions", "Partitions that the group gave to this process.")
+    unassigned = _gauge("unassigned_partitions", "Partitions of its topics that the group gave to no process.")
     records = _gauge("lag_records", "Unread offsets of all its partitions together: at most so many messages.")
     seconds = _gauge("lag_seconds", "How far behind the partition is that is furthest behind.")
     restoring = _gauge("restoring_records", "Those of the unread offsets that only rebuild windows from the log.")
@@ -40,12 +41,14 @@ def _standing(members: Mapping[str, KafkaFacts]) -> Iterator[Metric]:
     for name, member in members.items():
         lags = member.lags.values()
         assigned.add_metric([name], member.assigned)
+        if member.unassigned is not None:
+            unassigned.add_metric([name], member.unassigned)
         records.add_metric([name], sum(lag.records for lag in lags))
         seconds.add_metric([name], max((lag.seconds for lag in lags), default=0.0))
         restoring.add_metric([name], sum(lag.restoring for lag in lags))
         gaps.add_metric([name], member.with_gap)
         restored.add_metric([name], member.restore_seconds)
-    yield from (assigned, records, seconds, restoring, gaps, restored)
+    yield from (assigned, unassigned, records, seconds, restoring, gaps, restored)
 
 
 def _partitions(members: Mapping[str, KafkaFacts]) -> Iterator[Metric]:

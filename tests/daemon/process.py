@@ -44,8 +44,10 @@ def write_records(path: Path, vectors: Iterable[Sequence[float]] | Singles, **fi
 class Process:
     """One `cpcmon run`."""
 
-    def __init__(self, config: Path, *words: str, environment: dict[str, str] | None = None) -> None:
-        command = [sys.executable, "-m", "monitor", "run", "--config.file", str(config)]
+    def __init__(
+        self, config: Path, *words: str, environment: dict[str, str] | None = None, module: str = "monitor"
+    ) -> None:
+        command = [sys.executable, "-m", module, "run", "--config.file", str(config)]
         self._process = subprocess.Popen(
             [*command, "--web.listen-address", "127.0.0.1:0", *words],
             stderr=subprocess.PIPE,

@@ -116,6 +116,7 @@ def test_a_replica_that_is_killed_and_back_in_time_finds_its_partitions_and_the_
                 assert one(page, "cpcmon_window_records", segment="all") == 450.0
                 assert one(page, "cpcmon_records_rejected_total", reason="duplicate_id") in {None, 0.0}
                 assert one(page, "cpcmon_kafka_assigned_partitions", source="stream") == PARTITIONS // 2
+                assert one(page, "cpcmon_kafka_unassigned_partitions", source="stream") == 0.0
                 assert _event(process, "partitions_rewound") == 0.0
                 assert process.stop() == 0
 

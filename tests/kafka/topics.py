@@ -8,7 +8,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicP
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
-from confluent_kafka.cimpl import NewTopic
+from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 _LIMIT_SECONDS = 30.0
 
@@ -36,6 +36,13 @@ class Topics:
             done.result(_LIMIT_SECONDS)
         self._until(lambda: self._led(admin, name) == partitions, f"{partitions} partitions of {name} with a leader")
         return name
+
+    def add_partitions(self, name: str, total: int) -> None:
+        """Give a topic more partitions, and wait until each has a leader."""
+        admin = self._admin()
+        for done in admin.create_partitions([NewPartitions(name, total)]).values():
+            done.result(_LIMIT_SECONDS)
+        self._until(lambda: self._led(admin, name) == total, f"{total} partitions of {name} with a leader")
 
     def delete_topic(self, name: str) -> None:
         """Remove a topic with its records, and wait until it is gone."""

@@ -195,6 +195,12 @@ OF_REPLICAS = (
         {of("cpcmon_kafka_assigned_partitions", source="stream"): steady(0)},
         {of("cpcmon_kafka_assigned_partitions", source="stream"): steady(3)},
     ),
+    Case(
+        "CpcmonKafkaPartitionsUnassigned",
+        9,
+        {of("cpcmon_kafka_unassigned_partitions", source="stream"): steady(3)},
+        {of("cpcmon_kafka_unassigned_partitions", source="stream"): steady(0)},
+    ),
     Case("CpcmonMergedInvalid", 40, _merged(60, records=70), _merged(270), shared=True),
 )
 """In the file for any configuration and in that of `reports.shared_config()`."""

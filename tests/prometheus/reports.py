@@ -148,6 +148,7 @@ STREAM = KafkaFacts(
     assigned=3,
     with_gap=1,
     restore_seconds=2.5,
+    unassigned=2,
 )
 """A member of a group with a partition that is rebuilt."""
 

@@ -242,6 +242,7 @@ def test_a_small_share_of_a_whole_that_speaks_is_no_news(rules: Rules) -> None:
         pytest.param({'records_lost_total{reason="retention"}': "0x5 9x60"}, 7, "CpcmonKafkaRecordsLost", id="lost"),
         pytest.param({"stalls_total": "0+1x60"}, 20, "CpcmonKafkaStalled", id="stalls"),
         pytest.param({"assigned_partitions": "0x60"}, 16, "CpcmonKafkaNoPartitions", id="no partition"),
+        pytest.param({"unassigned_partitions": "0 3x60"}, 8, "CpcmonKafkaPartitionsUnassigned", id="no member"),
     ],
 )
 def test_what_is_wrong_with_a_member_of_a_group_is_told(rules: Rules, series: Series, minute: int, alert: str) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tests.kafka.broker import Cluster
 from tests.kafka.jars import NoBroker
+from tests.kafka.replicas.handover import hand_over
 from tests.kafka.replicas.run import PLANS, Plan, run
 from tests.torture.summary import Summary
 
@@ -40,6 +41,30 @@ def faults_of_replicas(summary: Summary, folder: Path, wanted: int) -> None:
     except Exception as error:  # noqa: BLE001 - whatever it is, it is a finding, and the rest goes on
         summary.problems.append(f"replicas: {type(error).__name__}: {error}")
     summary.say(f"faults of replicas: {done:,}, {written:,} messages written meanwhile")
+
+
+def hand_overs(summary: Summary, folder: Path, wanted: int) -> None:
+    """Kill a static member so many times between being told to give up partitions and rejoining."""
+    folder.mkdir()
+    seconds = list[float]()
+    try:
+        with Cluster(folder / "broker") as broker:
+            for number in range(wanted):
+                own = folder / f"run-{number}"
+                own.mkdir()
+                outcome = hand_over(broker, own)
+                seconds.append(outcome.seconds)
+                summary.kills += 1
+                summary.lost += outcome.verdict.lost
+                summary.twice += outcome.verdict.twice
+                summary.show(f"hand-overs ({outcome.seconds:.1f} s)")
+                summary.problems += [f"hand-over {number}: {one} (see {own})" for one in outcome.verdict.problems]
+    except NoBroker as error:
+        summary.problems.append(f"there is no Kafka broker: hand-overs were NOT tried. {error}")
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is a finding, and the rest goes on
+        summary.problems.append(f"hand-overs: {type(error).__name__}: {error}")
+    spread = f", read again after {min(seconds):.1f} to {max(seconds):.1f} s" if seconds else ""
+    summary.say(f"static members killed before they rejoined: {len(seconds)}{spread}")
 
 
 def _plans(wanted: int) -> list[Plan]:

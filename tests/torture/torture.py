@@ -18,7 +18,7 @@ from pathlib import Path
 from tests.torture.fuzz import fuzz_at_random
 from tests.torture.harness import ROOT, Site
 from tests.torture.kills import Tally, kill_at_random
-from tests.torture.replicas import faults_of_replicas
+from tests.torture.replicas import faults_of_replicas, hand_overs
 from tests.torture.summary import Summary
 from tests.torture.syscalls import CALLS, Scene, sweep
 
@@ -124,6 +124,7 @@ def main() -> int:
     parser.add_argument("--points", type=int, help="points for each system call (default: all)")
     parser.add_argument("--examples", type=int, default=1000, help="random histories (default: 1000)")
     parser.add_argument("--faults", type=int, default=200, help="faults of Kafka replicas (default: 200)")
+    parser.add_argument("--hand-overs", type=int, default=10, help="Kafka members killed before a rejoin (default: 10)")
     parser.add_argument("--fuzz-seconds", type=int, default=180, help="how long to fuzz (default: 180)")
     options = parser.parse_args()
     # Runs of our own process in this one would else set up logging to a stream of their own.
@@ -138,6 +139,8 @@ def main() -> int:
         long_histories(summary, options.examples)
     if options.faults:
         faults_of_replicas(summary, folder / "replicas", options.faults)
+    if options.hand_overs:
+        hand_overs(summary, folder / "hand-overs", options.hand_overs)
     if options.fuzz_seconds:
         fuzzing(summary, options.fuzz_seconds)
     print("\nsummary")  # noqa: T201

@@ -17,8 +17,12 @@ def row() -> Iterator[Builder[dashboard.Panel]]:
     yield p.panel(
         p.lines().min(0),
         "Partitions of each replica",
-        "How many partitions the group gave to each process. 0 for long: there are more processes than partitions.",
+        "How many partitions the group gave to each process, and how many to none. 0 for long: there are more processes than"
+        " partitions.",
         p.over_time("partitions", q.series("cpcmon_kafka_assigned_partitions"), "{{instance}}: {{source}}"),
+        p.over_time(
+            "unassigned", f"max by (source) ({q.series('cpcmon_kafka_unassigned_partitions')})", "no process: {{source}}"
+        ),
         unit="none", span=12, runbook="kafka_no_partitions",
     )  # fmt: skip
     yield p.panel(

@@ -24,9 +24,9 @@ _STEADY_SECONDS = 4.0
 class Group:
     """Replicas that share the partitions of one topic."""
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: Setting, replicas: int = REPLICAS) -> None:
         self.setting = setting
-        self.replicas = [Replica(f"replica-{number}", setting) for number in range(1, REPLICAS + 1)]
+        self.replicas = [Replica(f"replica-{number}", setting) for number in range(1, replicas + 1)]
 
     def settle(self, truth: Truth) -> None:
         """Wait until the replicas say that they own every partition once and hold what was written; or give up.
@@ -81,10 +81,13 @@ class Group:
 
 
 @contextmanager
-def group_of_three(folder: Path, brokers: str, topic: str, assignor: str, most: int) -> Iterator[Group]:
+def group_of_three(
+    folder: Path, brokers: str, topic: str, assignor: str, most: int, *, static: bool = False
+) -> Iterator[Group]:
     """Start three replicas, and leave none behind."""
     write_reference(folder, MODEL)
-    group = Group(Setting(folder, brokers, unique("cpcmon"), topic, assignor, most, folder / f"{MODEL}.ref"))
+    reference = folder / f"{MODEL}.ref"
+    group = Group(Setting(folder, brokers, unique("cpcmon"), topic, assignor, most, reference, static=static))
     try:
         for replica in group.replicas:
             replica.start()

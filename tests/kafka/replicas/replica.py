@@ -29,6 +29,7 @@ sources:
     topics: [{topic}]
     start: earliest
     assignor: {assignor}
+{identity}
     session_timeout: {session_seconds}s
     commit_every: 0.5s
 models:
@@ -55,6 +56,8 @@ class Setting:
     """Records that a window holds."""
     reference: Path
     session_seconds: float = 4.0
+    static: bool = False
+    """Whether each replica has an `instance_id`."""
 
 
 class Replica:
@@ -68,9 +71,8 @@ class Replica:
         self._folder.mkdir()
         self._said: list[str] = []
         self._process: Process | None = None
-        config = _CONFIG.format(
-            **{**vars(setting), "reference": setting.reference, "state": self.state, "source": SOURCE, "model": MODEL}
-        )
+        identity = f"    instance_id: {name}" if setting.static else ""
+        config = _CONFIG.format(**vars(setting), identity=identity, state=self.state, source=SOURCE, model=MODEL)
         (self._folder / "config.yaml").write_text(config, encoding="utf-8")
 
     @property
@@ -83,10 +85,10 @@ class Replica:
         """Whether there is a process, frozen or not."""
         return self._process is not None
 
-    def start(self) -> None:
+    def start(self, module: str = "monitor") -> None:
         """Start the process."""
         assert self._process is None
-        self._process = Process(self._folder / "config.yaml")
+        self._process = Process(self._folder / "config.yaml", module=module)
         self.starts += 1
 
     def tell(self, number: signal.Signals) -> None:
@@ -96,6 +98,10 @@ class Replica:
     def kill(self) -> None:
         """End it without a word, and fail if it had ended by itself."""
         self.tell(signal.SIGKILL)
+        self.wait_killed()
+
+    def wait_killed(self) -> None:
+        """Wait for the end of a process that is killed."""
         self._wait({-signal.SIGKILL})
 
     def stop(self) -> None:

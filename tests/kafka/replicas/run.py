@@ -27,11 +27,14 @@ class Plan:
     most: int
     """Records that a window holds."""
     faults: int
+    static: bool = False
+    """Whether replicas have an `instance_id`."""
 
     def __str__(self) -> str:
         """Say all of it: a failure can be repeated with that."""
         disk = "with disk" if self.keep_disk else "without disk"
-        return f"{self.faults} faults, seed {self.seed}, {self.assignor}, {disk}, windows of {self.most}"
+        static = ", static" if self.static else ""
+        return f"{self.faults} faults, seed {self.seed}, {self.assignor}{static}, {disk}, windows of {self.most}"
 
 
 PLANS = (
@@ -39,6 +42,7 @@ PLANS = (
     Plan(2, "cooperative", False, EVERYTHING, 6),
     Plan(3, "range", True, EVERYTHING, 6),
     Plan(4, "range", False, SMALL, 6),
+    Plan(5, "cooperative", True, SMALL, 6, static=True),
 )
 
 
@@ -60,7 +64,7 @@ def run(broker: Topics, folder: Path, plan: Plan, told: Callable[[str], None] = 
     topic = broker.create_topic(partitions=PARTITIONS)
     with (
         EndlessProducer(broker.bootstrap, topic, PARTITIONS, _RATE, folder, PAYLOADS) as producer,
-        group_of_three(folder, broker.bootstrap, topic, plan.assignor, plan.most) as group,
+        group_of_three(folder, broker.bootstrap, topic, plan.assignor, plan.most, static=plan.static) as group,
     ):
         faults = Faults(group, plan.seed, plan.keep_disk)
         faults.strike(plan.faults, told)

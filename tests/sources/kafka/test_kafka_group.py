@@ -120,6 +120,42 @@ def test_a_member_with_a_name_of_its_own_comes_back_to_its_partitions_without_a_
     assert members[1].counted["rebalances"] == rebalances
 
 
+def test_partitions_that_are_added_after_the_leader_of_the_group_came_back_are_read(kafka: Topics, join: Join) -> None:
+    """The broker does not tell a static member that is back that it leads, so nobody looks for new partitions."""
+    topic, group = kafka.create_topic(partitions=PARTITIONS // 2), unique("group")
+    first = join(kafka.bootstrap, topic, group, instance_id="replica-0")
+    first.until(lambda: len(first.owned) == PARTITIONS // 2, "all partitions")
+    first.source.close()
+    back = join(kafka.bootstrap, topic, group, disk=first.disk, instance_id="replica-0")
+    back.until(lambda: len(back.owned) == PARTITIONS // 2, "all partitions")
+    kafka.add_partitions(topic, PARTITIONS)
+    consumer: Any = back.source._link.consumer
+    # It would be asked within half a minute.
+    consumer._consumer._cluster.request_update()
+    _settle([back], topic)
+    assert back.counted["rejoins"] == 1
+
+
+def test_every_member_can_make_the_group_rebalance(kafka: Topics, join: Join) -> None:
+    """The broker answers a member that does not lead and joins as before with its old assignment, and does nothing else."""
+    topic, group = kafka.create_topic(partitions=PARTITIONS), unique("group")
+    leader = join(kafka.bootstrap, topic, group, assignor=Assignor.RANGE)
+    _settle([leader], topic)
+    other = join(kafka.bootstrap, topic, group, assignor=Assignor.RANGE)
+    _settle([leader, other], topic)
+    before = leader.counted["rebalances"]
+    consumer = other.source._link.consumer
+    assert consumer is not None
+    consumer.rejoin()
+
+    def rebalanced() -> bool:
+        other.tick()
+        return leader.counted["rebalances"] > before
+
+    leader.until(rebalanced, "a rebalance")
+    _settle([leader, other], topic)
+
+
 def test_two_processes_with_one_name_are_told_so(kafka: Topics, join: Join) -> None:
     topic, group = kafka.create_topic(), unique("group")
     first = join(kafka.bootstrap, topic, group, instance_id="replica-0")

@@ -87,6 +87,15 @@ class FakeConsumer:
     def standing(self) -> Standing:
         return Standing()
 
+    def ask_for_group(self) -> None:
+        pass
+
+    def group(self) -> None:
+        pass
+
+    def rejoin(self) -> None:
+        pass
+
     def close(self) -> None:
         self.closed = True
 

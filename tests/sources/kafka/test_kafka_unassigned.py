@@ -1,0 +1,103 @@
+"""Partitions that are assigned to no member: when they are told, and when the group is rejoined. No broker needed."""
+
+from typing import cast
+
+from monitor.sources.kafka_consumer import Consumer, Group
+from monitor.sources.kafka_notes import Notes
+from monitor.sources.kafka_options import KafkaOptions
+from monitor.sources.kafka_partition import Partition
+from monitor.sources.kafka_trouble import Kind, Trouble
+from monitor.sources.kafka_unassigned import CHECK_SECONDS, UnassignedCheck
+
+OPTIONS = KafkaOptions(("kafka:9092",), "cpcmon", topics=("outputs",))
+ALL = frozenset(Partition("outputs", number) for number in range(6))
+HALF = frozenset(Partition("outputs", number) for number in range(3))
+NONE: frozenset[Partition] = frozenset()
+SHARED, MISSING = Group(1, ALL, ALL, NONE), Group(1, ALL, HALF, NONE)
+
+
+class Asked:
+    """A check whose clock goes on by one interval with each answer of the coordinator."""
+
+    def __init__(self) -> None:
+        self.rejoins = 0
+        self._at = 0.0
+        self._answer: Group | Trouble | None = None
+        self.notes = Notes()
+        self.check = UnassignedCheck(OPTIONS, self.notes, lambda: self._at)
+
+    def answered(self, *answers: Group | Trouble | None) -> list[int]:
+        """Give these answers, and return after each how often the group has been rejoined."""
+        rejoins = []
+        for self._answer in answers:
+            self._at += CHECK_SECONDS
+            self.check.check(cast("Consumer", self))
+            rejoins.append(self.rejoins)
+        return rejoins
+
+    def told(self) -> tuple[int | None, str | None]:
+        """What the metric and `/-/ready` tell."""
+        return self.check.count, self.check.waits_for
+
+    def ask_for_group(self) -> None:
+        """Ask."""
+
+    def group(self) -> Group | None:
+        """Answer."""
+        answer, self._answer = self._answer, None
+        if isinstance(answer, Trouble):
+            raise answer
+        return answer
+
+    def rejoin(self) -> None:
+        """Count."""
+        self.rejoins += 1
+
+
+def test_partitions_without_a_member_at_two_checks_are_told_and_the_group_is_rejoined() -> None:
+    asked = Asked()
+    assert asked.answered(MISSING) == [0]
+    assert asked.told() == (3, None)
+    assert asked.answered(MISSING) == [1]
+    count, said = asked.told()
+    assert count == 3
+    assert "group cpcmon, found 3 that no member reads: outputs/3, outputs/4, outputs/5" in (said or "")
+    asked.answered(SHARED)
+    assert asked.told() == (0, None)
+    assert asked.notes.warnings == [said]
+    assert asked.notes.events == ["every partition is assigned to a member of group cpcmon"]
+
+
+def test_partitions_that_a_member_has_yet_to_give_up_are_told_and_left_to_it() -> None:
+    """It may be dead, and a rebalance would wait for it until its session ends."""
+    asked = Asked()
+    asked.answered(*[Group(1, ALL, HALF, ALL - HALF)] * 9)
+    assert asked.rejoins == 0
+    assert "found 3 that no member reads" in (asked.told()[1] or "")
+
+
+def test_rebalances_that_do_not_help_are_asked_for_ever_more_rarely() -> None:
+    """Another member may have asked for one; it counts all the same."""
+    asked = Asked()
+    rejoined_after = []
+    for generation in range(1, 10):
+        before, checks = asked.rejoins, 0
+        while asked.rejoins == before:
+            asked.answered(Group(generation, ALL, HALF, NONE))
+            checks += 1
+        rejoined_after.append(checks)
+    assert rejoined_after == [2, 2, 4, 8, 16, 32, 64, 64, 64]
+    assert asked.answered(SHARED, MISSING, MISSING) == [9, 9, 10]
+
+
+def test_without_an_answer_nothing_is_known() -> None:
+    asked = Asked()
+    assert asked.told() == (None, None)
+    asked.answered(SHARED, None)
+    assert asked.told() == (0, None), "the group is being rebalanced, and had all a moment ago"
+    refusal = Trouble(Kind.AUTHORIZATION, "a refusal", group=True)
+    asked.answered(*[refusal] * 6)
+    assert asked.told() == (None, None)
+    (said,) = asked.notes.warnings
+    assert "cannot be found" in said
+    assert "grant Read on the group" in said
