@@ -56,6 +56,8 @@ class Connection:
         self._reader = asyncio.StreamReader(limit=_READ)
         self._writer: asyncio.StreamWriter | None = None
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=limits.head_bytes)
+        self._last_cr = b""
+        """A CR that h11 took without the LF that belongs to it: they may come in different packets."""
         self.phase = Phase.WAITING
         self.writing_since = self._loop.time()
         """When the last answer was ready to be sent."""
@@ -111,6 +113,9 @@ class Connection:
             if head is None:
                 return False
             headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in head.headers}
+            if "transfer-encoding" in headers and "content-length" in headers:
+                # RFC 9112, 6.1 and 6.3: a proxy may have seen another end of this request, so nothing after it counts.
+                raise h11.RemoteProtocolError("Transfer-Encoding and Content-Length")
             refusal = await self._drain_body(headers)
         except h11.RemoteProtocolError as error:
             await self._refuse(_refused(error))
@@ -151,10 +156,26 @@ class Connection:
         """Return what the client says next, within the time that it has for the whole request."""
         try:
             async with asyncio.timeout_at(self._deadline):
-                while (event := self._http.next_event()) is h11.NEED_DATA:
+                while (event := self._next_event()) is h11.NEED_DATA:
                     self._http.receive_data(await self._reader.read(_READ))
         except TimeoutError as error:
             raise Gone(Closed.HEADER_TIMEOUT) from error
+        return event
+
+    def _next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        """Return h11's next event; raises RemoteProtocolError for a bare LF, which h11 takes for the end of a line.
+
+        Whatever h11 took for this event, and whatever it cannot take yet, is framing: only an event of data holds a body.
+        """
+        before = self._http.trailing_data[0]
+        event = self._http.next_event()
+        taken = before[: len(before) - len(self._http.trailing_data[0])]
+        if not isinstance(event, h11.Data):
+            framing = self._last_cr + (before if event is h11.NEED_DATA else taken)
+            if framing.count(b"\n") != framing.count(b"\r\n"):
+                raise h11.RemoteProtocolError("bare LF")
+        if taken:
+            self._last_cr = b"\r" if taken.endswith(b"\r") else b""
         return event
 
     async def _drain_body(self, headers: Mapping[str, str]) -> Response | None:
