@@ -51,10 +51,10 @@ class Answering:
         self._page_workers.close()
         self._password_workers.close()
 
-    async def answer(self, method: str, target: str, headers: Mapping[str, str]) -> Response:
-        """Return what is sent back, whole but for what the connection itself decides."""
+    async def answer(self, method: str, target: str, headers: Mapping[str, str], client: str) -> Response:
+        """Return what is sent back to a client, whole but for what the connection itself decides."""
         config = self._settings.current().config
-        response = self._for_another_host(target, headers) or await self._keeping_out(config, headers)
+        response = self._for_another_host(target, headers) or await self._keeping_out(config, headers, client)
         if response is None:
             response = await self._page(Request(method, path_of(target), headers, query_of(target)))
         return dressed(response, config.headers)
@@ -73,14 +73,16 @@ class Answering:
             return None
         if not self._host_refused:
             self._host_refused = True
-            log.warning("web: a request for a host name that web.hosts does not list was refused; later ones are not logged")
+            log.warning(
+                "web: a request for a host name that web.hosts does not list was refused; later ones are not logged"
+            )
         return plain(HTTPStatus.MISDIRECTED_REQUEST, NOT_OUR_HOST)
 
-    async def _keeping_out(self, config: WebConfig, headers: Mapping[str, str]) -> Response | None:
+    async def _keeping_out(self, config: WebConfig, headers: Mapping[str, str], client: str) -> Response | None:
         """Return what is told to a client that is not let in; None to one that is."""
         if not config.users:
             return None
-        verdict = await self._passwords.check(headers.get("authorization", ""), config.users)
+        verdict = await self._passwords.check(headers.get("authorization", ""), config.users, client)
         if verdict is Verdict.RIGHT:
             return None
         if verdict is Verdict.BUSY:

@@ -10,6 +10,7 @@ from http import HTTPStatus
 
 import h11
 
+from monitor.web.address import client_of
 from monitor.web.answering import Answering, dressed, plain
 from monitor.web.counts import Closed, Counting
 from monitor.web.limits import WebLimits
@@ -44,9 +45,16 @@ class Connection:
     """A client. Lives on the server's loop; whoever cancels `serve` ends it at once."""
 
     def __init__(
-        self, client: socket.socket, answering: Answering, counting: Counting, unsent: Unsent, limits: WebLimits
+        self,
+        client: socket.socket,
+        address: str,
+        answering: Answering,
+        counting: Counting,
+        unsent: Unsent,
+        limits: WebLimits,
     ) -> None:
         self._socket = client
+        self._client = client_of(address)
         self._answering = answering
         self._counting = counting
         self._unsent = unsent
@@ -113,9 +121,6 @@ class Connection:
             if head is None:
                 return False
             headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in head.headers}
-            if "transfer-encoding" in headers and "content-length" in headers:
-                # RFC 9112, 6.1 and 6.3: a proxy may have seen another end of this request, so nothing after it counts.
-                raise h11.RemoteProtocolError("Transfer-Encoding and Content-Length")
             refusal = await self._drain_body(headers)
         except h11.RemoteProtocolError as error:
             await self._refuse(_refused(error))
@@ -125,7 +130,7 @@ class Connection:
             return False
         self.phase = Phase.ANSWERING
         method, target = head.method.decode("latin-1"), head.target.decode("latin-1")
-        response = await self._answering.answer(method, target, headers)
+        response = await self._answering.answer(method, target, headers, self._client)
         await self._send(response, bodyless=method == "HEAD")
         if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
             return False
@@ -179,7 +184,10 @@ class Connection:
         return event
 
     async def _drain_body(self, headers: Mapping[str, str]) -> Response | None:
-        """Read and drop a body, which no page needs; returns what to say when it is too long."""
+        """Read and drop a body, which no page needs; returns what to say when it is too long, or where it ends is unclear."""
+        if "transfer-encoding" in headers and "content-length" in headers:
+            # RFC 9112, 6.1: a proxy may have seen another end of this request, so nothing after it counts.
+            return plain(HTTPStatus.BAD_REQUEST, "expected Content-Length or Transfer-Encoding, found both")
         too_long = plain(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "no page takes so long a body")
         length, left = headers.get("content-length", "0"), self._limits.body_bytes
         if len(length) > 18 or int(length) > left:

@@ -117,7 +117,7 @@ class WebServer:
     def _accept(self, loop: asyncio.AbstractEventLoop, listener: socket.socket) -> None:
         """Take one client that waits. Not `sock_accept`, which loses a client when it is cancelled."""
         try:
-            client, _ = listener.accept()
+            client, (address, *_) = listener.accept()
         except (BlockingIOError, ConnectionAbortedError):
             # The client left again.
             return
@@ -128,7 +128,7 @@ class WebServer:
             loop.call_later(_BREATH_SECONDS, self._listen_again, loop, listener)
             return
         if self._make_room(self._limits.connections - 1):
-            self._take(client)
+            self._take(client, address)
         else:
             client.close()
 
@@ -136,9 +136,9 @@ class WebServer:
         if listener.fileno() >= 0:
             loop.add_reader(listener, self._accept, loop, listener)
 
-    def _take(self, client: socket.socket) -> None:
+    def _take(self, client: socket.socket, address: str) -> None:
         client.setblocking(False)
-        connection = Connection(client, self._answering, self._counting, self._unsent, self._limits)
+        connection = Connection(client, address, self._answering, self._counting, self._unsent, self._limits)
         task = asyncio.create_task(connection.serve(self._settings.current))
         self._connections[connection] = task
         self._counting.set_open(len(self._connections))
