@@ -109,7 +109,12 @@ class Daemon:
         self._said = ""
         self._unwritten: dict[str, bytes | None] = {}
         """What the last work wanted to be kept, while the disk was full: the next one goes on from it."""
-        self._server = WebServer(options.listen_address, self._pages(), options.web_config_file)
+        self._server = WebServer(
+            options.listen_address,
+            self._pages(),
+            options.web_config_file,
+            hosts=lambda: self._standing.config.web_hosts,
+        )
 
     def run(self) -> None:
         """Work until told to stop. Raises what ended it, when that was not a wish."""

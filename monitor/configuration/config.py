@@ -123,6 +123,8 @@ class Config:
     limits: Limits = field(default_factory=Limits)
     webhook: Webhook | None = None
     heartbeat: Heartbeat | None = None
+    web_hosts: tuple[str, ...] = ()
+    """Host names that requests may be for, beside those that are always allowed; `*` for any."""
     runbooks: str = "docs/runbooks/"
     """Where the pages stand that alerts link to: an address that people on call can open, ending in a slash."""
     digest: str = ""

@@ -1,5 +1,6 @@
 """`read_config`: a file becomes a frozen Config, or one ConfigError that tells every mistake in it."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -8,6 +9,7 @@ from typing import TypeVar
 from monitor.configuration.addresses import check_public_address
 from monitor.configuration.config import Config, Limits, ModelConfig, SourceConfig, Storage
 from monitor.configuration.document import Document, open_document
+from monitor.configuration.kinds import ListOf
 from monitor.configuration.models import CronProblem, read_model
 from monitor.configuration.notifications import read_heartbeat, read_webhook
 from monitor.configuration.number_kinds import Duration, Integer, Size
@@ -22,6 +24,7 @@ from monitor.sources.kafka_options import KafkaOptions
 MOST_MODELS = 50
 MOST_SOURCES = 50
 _LONGEST = 366 * 86400.0
+_HOST = Text('a host name without a port, or "*"', re.compile(r"\*|[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?"))
 
 Named = TypeVar("Named", ModelConfig, SourceConfig)
 Read = list[tuple[Section, Named | None]]
@@ -54,6 +57,7 @@ def read_document(document: Document, cron_problem: CronProblem | None = None) -
     notify = root.section("notify")
     webhook = read_webhook(notify.section("webhook", optional=True), folder)
     heartbeat = read_heartbeat(notify.section("heartbeat", optional=True), folder)
+    web_hosts = root.section("web").get("hosts", ListOf(_HOST, "a list of host names"), ())
     runbooks = root.get("runbooks", Text("an address or a path"), "docs/runbooks/")
     check_public_address(root, "runbooks", runbooks)
     _check_names(sources)
@@ -72,6 +76,7 @@ def read_document(document: Document, cron_problem: CronProblem | None = None) -
         limits=limits,
         webhook=webhook,
         heartbeat=heartbeat,
+        web_hosts=web_hosts,
         runbooks=runbooks if runbooks.endswith("/") else f"{runbooks}/",
         digest=document.digest,
         file=document.file,

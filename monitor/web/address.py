@@ -1,6 +1,7 @@
 """Where the server listens: `127.0.0.1:9877`, `:9877` for every interface, `[::1]:9877`."""
 
 import errno
+import ipaddress
 import re
 import socket
 from dataclasses import dataclass
@@ -38,6 +39,14 @@ def problem_of(text: str) -> str | None:
     except UsageError as error:
         return str(error)
     return None
+
+
+def client_of(address: str) -> str:
+    """Return whose address it is: an IPv4 address, also as IPv6 shows it, or the /64 that one host has of IPv6."""
+    found = ipaddress.ip_address(address)
+    if isinstance(found, ipaddress.IPv6Address):
+        return str(found.ipv4_mapped or ipaddress.ip_network((int(found), 64), strict=False))
+    return str(found)
 
 
 def listen(address: Address) -> socket.socket:

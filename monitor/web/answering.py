@@ -3,12 +3,14 @@
 import asyncio
 import gzip
 import logging
+import re
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from http import HTTPStatus
 from urllib.parse import parse_qsl, unquote
 
+from monitor.web.hosts import Hosts, host_in
 from monitor.web.limits import WebLimits
 from monitor.web.messages import Page, Pages, Request, Response
 from monitor.web.passwords import Passwords, Verdict
@@ -21,15 +23,18 @@ log = logging.getLogger("cpcmon")
 _METHODS = {"GET", "HEAD", "POST", "PUT"}
 _GZIP_FROM = 1 << 10
 _MOST_ASKED = 16
+NOT_OUR_HOST = "this host name is not one of this server's: add it to web.hosts in cpcmon's configuration"
 _ALWAYS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
 
 
 class Answering:
     """Answers requests, on the server's loop; pages run on a few threads beside it."""
 
-    def __init__(self, pages: Pages, settings: WebSettings, limits: WebLimits) -> None:
+    def __init__(self, pages: Pages, settings: WebSettings, hosts: Hosts, limits: WebLimits) -> None:
         self._pages = pages
         self._settings = settings
+        self._hosts = hosts
+        self._host_refused = False
         self._page_workers = Workers("web-page", limits.page_threads)
         self._password_workers = Workers("web-password", 1)
         self._passwords = Passwords(self._password_workers, limits.waiting_passwords)
@@ -46,19 +51,38 @@ class Answering:
         self._page_workers.close()
         self._password_workers.close()
 
-    async def answer(self, method: str, target: str, headers: Mapping[str, str]) -> Response:
-        """Return what is sent back, whole but for what the connection itself decides."""
+    async def answer(self, method: str, target: str, headers: Mapping[str, str], client: str) -> Response:
+        """Return what is sent back to a client, whole but for what the connection itself decides."""
         config = self._settings.current().config
-        response = await self._keeping_out(config, headers)
+        response = self._for_another_host(target, headers) or await self._keeping_out(config, headers, client)
         if response is None:
             response = await self._page(Request(method, path_of(target), headers, query_of(target)))
         return dressed(response, config.headers)
 
-    async def _keeping_out(self, config: WebConfig, headers: Mapping[str, str]) -> Response | None:
+    def _for_another_host(self, target: str, headers: Mapping[str, str]) -> Response | None:
+        """Return what is told to a client that wants another host; None where this server is the right one."""
+        # RFC 9112, 3.2.2: where the target names a host, that one counts.
+        authority = authority_of(target) or headers.get("host")
+        if authority is None:
+            # HTTP/1.0, which no browser speaks; later versions without it were refused before.
+            return None
+        host = host_in(authority)
+        if host is None:
+            return plain(HTTPStatus.BAD_REQUEST, "Host: expected a host name or an IP address, found neither")
+        if self._hosts.allow(host):
+            return None
+        if not self._host_refused:
+            self._host_refused = True
+            log.warning(
+                "web: a request for a host name that web.hosts does not list was refused; later ones are not logged"
+            )
+        return plain(HTTPStatus.MISDIRECTED_REQUEST, NOT_OUR_HOST)
+
+    async def _keeping_out(self, config: WebConfig, headers: Mapping[str, str], client: str) -> Response | None:
         """Return what is told to a client that is not let in; None to one that is."""
         if not config.users:
             return None
-        verdict = await self._passwords.check(headers.get("authorization", ""), config.users)
+        verdict = await self._passwords.check(headers.get("authorization", ""), config.users, client)
         if verdict is Verdict.RIGHT:
             return None
         if verdict is Verdict.BUSY:
@@ -109,9 +133,16 @@ def plain(status: HTTPStatus, sentence: str, headers: Mapping[str, str] | None =
     return Response(f"{sentence}\n".encode(), status=status, headers=headers or {})
 
 
+def authority_of(target: str) -> str | None:
+    """Return the host, and the port if any, of a target in absolute form; None for any other."""
+    if not target.lower().startswith(("http://", "https://")):
+        return None
+    return re.split("[/?#]", target.split("://", 1)[1], maxsplit=1)[0]
+
+
 def path_of(target: str) -> str:
     """Return the path of a request's target, decoded, without the query; empty for one that has none."""
-    if target.lower().startswith(("http://", "https://")):
+    if authority_of(target) is not None:
         target = "/" + target.split("://", 1)[1].partition("/")[2]
     try:
         return unquote(target.partition("?")[0], errors="strict")

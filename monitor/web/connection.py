@@ -10,6 +10,7 @@ from http import HTTPStatus
 
 import h11
 
+from monitor.web.address import client_of
 from monitor.web.answering import Answering, dressed, plain
 from monitor.web.counts import Closed, Counting
 from monitor.web.limits import WebLimits
@@ -44,9 +45,16 @@ class Connection:
     """A client. Lives on the server's loop; whoever cancels `serve` ends it at once."""
 
     def __init__(
-        self, client: socket.socket, answering: Answering, counting: Counting, unsent: Unsent, limits: WebLimits
+        self,
+        client: socket.socket,
+        address: str,
+        answering: Answering,
+        counting: Counting,
+        unsent: Unsent,
+        limits: WebLimits,
     ) -> None:
         self._socket = client
+        self._client = client_of(address)
         self._answering = answering
         self._counting = counting
         self._unsent = unsent
@@ -56,6 +64,8 @@ class Connection:
         self._reader = asyncio.StreamReader(limit=_READ)
         self._writer: asyncio.StreamWriter | None = None
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=limits.head_bytes)
+        self._last_cr = b""
+        """A CR that h11 took without the LF that belongs to it: they may come in different packets."""
         self.phase = Phase.WAITING
         self.writing_since = self._loop.time()
         """When the last answer was ready to be sent."""
@@ -120,7 +130,7 @@ class Connection:
             return False
         self.phase = Phase.ANSWERING
         method, target = head.method.decode("latin-1"), head.target.decode("latin-1")
-        response = await self._answering.answer(method, target, headers)
+        response = await self._answering.answer(method, target, headers, self._client)
         await self._send(response, bodyless=method == "HEAD")
         if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
             return False
@@ -151,14 +161,33 @@ class Connection:
         """Return what the client says next, within the time that it has for the whole request."""
         try:
             async with asyncio.timeout_at(self._deadline):
-                while (event := self._http.next_event()) is h11.NEED_DATA:
+                while (event := self._next_event()) is h11.NEED_DATA:
                     self._http.receive_data(await self._reader.read(_READ))
         except TimeoutError as error:
             raise Gone(Closed.HEADER_TIMEOUT) from error
         return event
 
+    def _next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        """Return h11's next event; raises RemoteProtocolError for a bare LF, which h11 takes for the end of a line.
+
+        Whatever h11 took for this event, and whatever it cannot take yet, is framing: only an event of data holds a body.
+        """
+        before = self._http.trailing_data[0]
+        event = self._http.next_event()
+        taken = before[: len(before) - len(self._http.trailing_data[0])]
+        if not isinstance(event, h11.Data):
+            framing = self._last_cr + (before if event is h11.NEED_DATA else taken)
+            if framing.count(b"\n") != framing.count(b"\r\n"):
+                raise h11.RemoteProtocolError("bare LF")
+        if taken:
+            self._last_cr = b"\r" if taken.endswith(b"\r") else b""
+        return event
+
     async def _drain_body(self, headers: Mapping[str, str]) -> Response | None:
-        """Read and drop a body, which no page needs; returns what to say when it is too long."""
+        """Read and drop a body, which no page needs; returns what to say when it is too long, or where it ends is unclear."""
+        if "transfer-encoding" in headers and "content-length" in headers:
+            # RFC 9112, 6.1: a proxy may have seen another end of this request, so nothing after it counts.
+            return plain(HTTPStatus.BAD_REQUEST, "expected Content-Length or Transfer-Encoding, found both")
         too_long = plain(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "no page takes so long a body")
         length, left = headers.get("content-length", "0"), self._limits.body_bytes
         if len(length) > 18 or int(length) > left:

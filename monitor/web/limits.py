@@ -7,7 +7,7 @@ from dataclasses import dataclass
 class WebLimits:
     """The limits, each against a client that is slow or means harm."""
 
-    connections: int = 64
+    connections: int = 128
     """Past it, the oldest connection that is not being answered makes room."""
     request_seconds: float = 8.0
     """From connecting to the last byte of the first request, the TLS handshake included; then from each further
@@ -32,8 +32,9 @@ class WebLimits:
     stop_seconds: float = 2.0
     """How long answers that are under way when the server stops may still take."""
     page_threads: int = 4
-    waiting_passwords: int = 8
-    """How many passwords may wait to be checked; past it, clients are told 503."""
+    waiting_passwords: int = 96
+    """How many passwords may wait to be checked; past it, clients are told 503. Fewer than connections, so that whoever
+    need not wait still gets in."""
 
     def writing(self, size: int) -> float:
         """Return how long a client may take to read an answer of a size."""

@@ -11,6 +11,7 @@ from enum import Enum, auto
 
 import bcrypt
 
+from monitor.web.turns import Turns
 from monitor.web.workers import Workers
 
 _MOST_KNOWN = 256
@@ -33,14 +34,13 @@ class Passwords:
 
     def __init__(self, workers: Workers, most_waiting: int) -> None:
         self._workers = workers
-        self._most_waiting = most_waiting
-        self._waiting = 0
+        self._turns = Turns(most_waiting)
         self._key = secrets.token_bytes(32)
         # Right ones only: wrong ones would let anybody push them out. Keyed, so that memory holds no password.
         self._known: OrderedDict[bytes, None] = OrderedDict()
 
-    async def check(self, authorization: str, users: Mapping[str, str]) -> Verdict:
-        """Judge an Authorization header by the users' hashes."""
+    async def check(self, authorization: str, users: Mapping[str, str], client: str) -> Verdict:
+        """Judge an Authorization header by the users' hashes; checks of one client wait behind one another."""
         credentials = credentials_in(authorization)
         if credentials is None:
             return Verdict.WRONG
@@ -52,13 +52,12 @@ class Passwords:
         if hashed is not None and seal in self._known:
             self._known.move_to_end(seal)
             return Verdict.RIGHT
-        if self._waiting >= self._most_waiting:
+        if not await self._turns.take(client):
             return Verdict.BUSY
-        self._waiting += 1
         try:
             fits = await self._workers.run(lambda: _fits(password, against))
         finally:
-            self._waiting -= 1
+            self._turns.give_back()
         if not fits or hashed is None:
             return Verdict.WRONG
         self._known[seal] = None

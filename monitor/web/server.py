@@ -4,6 +4,7 @@ import asyncio
 import logging
 import socket
 import threading
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from monitor.errors import ServerError
@@ -11,6 +12,7 @@ from monitor.web.address import Address, listen, parse_address, problem_of
 from monitor.web.answering import Answering
 from monitor.web.connection import Connection, Phase
 from monitor.web.counts import Closed, Counting, WebCounts
+from monitor.web.hosts import Hosts
 from monitor.web.limits import WebLimits
 from monitor.web.messages import Pages
 from monitor.web.settings import WebSettings
@@ -27,12 +29,19 @@ _JOIN_SECONDS = 10.0
 class WebServer:
     """Serves pages until it is stopped. Its methods are called on the thread of whoever made it."""
 
-    def __init__(self, address: str, pages: Pages, web_config: Path | None, limits: WebLimits | None = None) -> None:
+    def __init__(
+        self,
+        address: str,
+        pages: Pages,
+        web_config: Path | None,
+        limits: WebLimits | None = None,
+        hosts: Callable[[], Collection[str]] = tuple,
+    ) -> None:
         """Read the web configuration; raises UsageError for the address, ConfigError for the file."""
         self._address = parse_address(address)
         self._limits = WebLimits() if limits is None else limits
         self._settings = WebSettings(web_config)
-        self._answering = Answering(pages, self._settings, self._limits)
+        self._answering = Answering(pages, self._settings, Hosts(self._address.host, hosts), self._limits)
         self._counting = Counting()
         self._unsent = Unsent(self._limits.unsent_bytes, self._counting)
         # In the order in which they came.
@@ -108,7 +117,7 @@ class WebServer:
     def _accept(self, loop: asyncio.AbstractEventLoop, listener: socket.socket) -> None:
         """Take one client that waits. Not `sock_accept`, which loses a client when it is cancelled."""
         try:
-            client, _ = listener.accept()
+            client, (address, *_) = listener.accept()
         except (BlockingIOError, ConnectionAbortedError):
             # The client left again.
             return
@@ -119,7 +128,7 @@ class WebServer:
             loop.call_later(_BREATH_SECONDS, self._listen_again, loop, listener)
             return
         if self._make_room(self._limits.connections - 1):
-            self._take(client)
+            self._take(client, address)
         else:
             client.close()
 
@@ -127,9 +136,9 @@ class WebServer:
         if listener.fileno() >= 0:
             loop.add_reader(listener, self._accept, loop, listener)
 
-    def _take(self, client: socket.socket) -> None:
+    def _take(self, client: socket.socket, address: str) -> None:
         client.setblocking(False)
-        connection = Connection(client, self._answering, self._counting, self._unsent, self._limits)
+        connection = Connection(client, address, self._answering, self._counting, self._unsent, self._limits)
         task = asyncio.create_task(connection.serve(self._settings.current))
         self._connections[connection] = task
         self._counting.set_open(len(self._connections))

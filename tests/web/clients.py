@@ -38,12 +38,13 @@ class Client:
         tls: ssl.SSLContext | None = None,
         timeout: float = 15.0,
         body: bytes | None = None,
+        source: str = "127.0.0.1",
         **headers: str,
     ) -> Answer:
-        """Ask once, on a connection of its own; underscores in names of headers stand for hyphens."""
+        """Ask once, on a connection of its own, from an address; underscores in names of headers stand for hyphens."""
         port = self.server.port
         if tls is None:
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout)
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout, source_address=(source, 0))
         else:
             connection = http.client.HTTPSConnection("localhost", port, timeout=timeout, context=tls)
         try:

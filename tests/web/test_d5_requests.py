@@ -1,5 +1,6 @@
 """D5: requests that are too long, of the wrong kind, or for what is not there; and how the right ones are answered."""
 
+import contextlib
 import gzip
 import logging
 import os
@@ -7,9 +8,10 @@ import socket
 
 import pytest
 
+from tests.web.clients import everything
 from tests.web.conftest import Serve
 
-HOST = b"Host: x\r\n"
+HOST = b"Host: localhost\r\n"
 
 
 @pytest.mark.parametrize(
@@ -88,7 +90,7 @@ def test_d5_a_client_that_waits_to_send_its_body_is_told_to(serve: Serve) -> Non
     [
         pytest.param(b"nonsense\r\n\r\n", id="no request"),
         pytest.param(b"GET /metrics HTTP/1.1\r\n\r\n", id="no host"),
-        pytest.param(b"GET /metrics HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n", id="two hosts"),
+        pytest.param(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nHost: 127.0.0.1\r\n\r\n", id="two hosts"),
         pytest.param(b"GET /met\x00rics HTTP/1.1\r\n" + HOST + b"\r\n", id="a zero byte"),
         pytest.param(b"GET /metrics HTTP/1.1\r\nX : 1\r\n" + HOST + b"\r\n", id="a blank before the colon"),
         pytest.param(b"POST /post HTTP/1.1\r\n" + HOST + b"Content-Length: -1\r\n\r\n", id="a negative length"),
@@ -101,6 +103,65 @@ def test_d5_what_is_no_request_is_400(serve: Serve, said: bytes) -> None:
     answer = serve().talk(said)
     assert answer.startswith(b"HTTP/1.1 400")
     assert b"connection: close" in answer.lower()
+
+
+CHUNKED = b"POST /post HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n"
+
+
+@pytest.mark.parametrize("split", [False, True], ids=["whole", "byte by byte"])
+@pytest.mark.parametrize(
+    "said",
+    [
+        pytest.param(b"GET /metrics HTTP/1.1\n" + HOST + b"\r\n", id="request line"),
+        pytest.param(b"GET /metrics HTTP/1.1\r\nHost: localhost\nA: b\r\n\r\n", id="header"),
+        pytest.param(b"GET /metrics HTTP/1.1\r\n" + HOST + b"\n", id="end of headers"),
+        pytest.param(b"GET /metrics HTTP/1.1\nHost: localhost\n\n", id="every line"),
+        pytest.param(CHUNKED + b"\r\n2\nab\n0\n\n", id="every line of a chunked body"),
+        pytest.param(CHUNKED + b"\r\n2;x=\ny\r\nab\r\n0\r\n\r\n", id="chunk extension"),
+        pytest.param(CHUNKED + b"\r\n2\r\nab\n0\r\n\r\n", id="end of a chunk"),
+        pytest.param(CHUNKED + b"\r\n2\r\nab\r\n0\r\n\n", id="end of a chunked body"),
+        pytest.param(CHUNKED + b"\r\n2\r\nab\r\n0\r\nA: b\n\r\n", id="trailer"),
+    ],
+)
+def test_d5_a_bare_lf_is_400_and_closes(serve: Serve, said: bytes, *, split: bool) -> None:
+    """A proxy in front may see another request in the same bytes."""
+    client = serve().connect()
+    client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        for part in (said[place : place + 1] for place in range(len(said))) if split else (said,):
+            client.sendall(part)
+        client.sendall(b"GET /metrics HTTP/1.1\r\n" + HOST + b"\r\n")
+        client.shutdown(socket.SHUT_WR)
+    answer = everything(client)
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert answer.count(b"HTTP/1.1 ") == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(b"Content-Length: 6\r\n\r\na\nb\r\n\n", id="length"),
+        pytest.param(b"Transfer-Encoding: chunked\r\n\r\n2\r\n\n\n\r\n1\r\n\r\r\n0\r\nA: b\r\n\r\n", id="chunked"),
+    ],
+)
+def test_d5_a_body_may_hold_bare_lfs_however_it_is_cut(serve: Serve, body: bytes) -> None:
+    """Only the lines around it are HTTP's: the connection goes on, also where a packet ends between CR and LF."""
+    said = b"POST /post HTTP/1.1\r\n" + HOST + body
+    server = serve()
+    for place in range(1, len(said)):
+        client = server.connect()
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        client.sendall(said[:place])
+        client.sendall(said[place:] + b"GET /metrics HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n")
+        assert everything(client).count(b"HTTP/1.1 200") == 2
+
+
+def test_d5_a_request_with_two_framings_is_400_and_closes(serve: Serve) -> None:
+    """Content-Length beside Transfer-Encoding (RFC 9112, 6.1): what follows may be a smuggled request."""
+    framed = CHUNKED + b"Content-Length: 5\r\n\r\n0\r\n\r\n"
+    answer = serve().talk(framed + b"GET /metrics HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert answer.count(b"HTTP/1.1 ") == 1
 
 
 def test_d5_random_bytes_never_stop_the_server(serve: Serve) -> None:
@@ -130,7 +191,7 @@ def test_d5_http_1_0_is_answered_and_closed(serve: Serve) -> None:
 
 def test_d5_an_absolute_target_is_understood(serve: Serve) -> None:
     """As proxies send it."""
-    said = b"GET http://x/metrics?a HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n"
+    said = b"GET http://127.0.0.1/metrics?a HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n"
     assert serve().talk(said).startswith(b"HTTP/1.1 200")
 
 

@@ -63,7 +63,7 @@ def test_d6_plain_http_is_refused_where_tls_is_asked_for(serve: Serve, web_confi
     client = serve(web_config=web_config(TLS))
     assert client.server.url.startswith("https://")
     with contextlib.suppress(ConnectionResetError):
-        assert b"hello" not in client.talk(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert b"hello" not in client.talk(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
     assert client.wait_for_closed(Closed.HANDSHAKE_FAILED) == 1
 
 
@@ -183,7 +183,7 @@ def test_d8_a_change_that_is_broken_or_drops_a_protection_is_not_used(
 def test_d8_new_passwords_are_in_force_on_open_connections_too(serve: Serve, web_config: Write) -> None:
     """Who was let in without one is asked for it with the next request."""
     client = serve(web_config=web_config("http_server_config: {http2: false}\n"))
-    said = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
+    said = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
     kept = client.connect(said)
     assert kept.recv(1000).startswith(b"HTTP/1.1 200")
     web_config("basic_auth_users:\n  bob: $2b$04$" + "e" * 53 + "\n")

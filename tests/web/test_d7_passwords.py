@@ -1,15 +1,19 @@
 """D7: passwords that are wrong, missing, or tried a thousand times."""
 
 import concurrent.futures
+import contextlib
+import http.client
+import itertools
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import bcrypt
 import pytest
 
 from monitor.web.passwords import credentials_in
-from tests.web.clients import basic
+from tests.web.clients import Client, basic
 from tests.web.conftest import Serve
 
 Write = Callable[[str], Path]
@@ -55,6 +59,50 @@ def test_d7_only_the_right_password_is_let_in(
         expected = 404 if status == 200 and path == "/nowhere" else status
         assert answer.status == expected
         assert ("www-authenticate" in answer.headers) == (status == 401)
+
+
+@contextlib.contextmanager
+def _flood(client: Client, threads: int) -> Iterator[None]:
+    """Let as many clients guess the password of `user 0` without a pause, from 127.0.0.1."""
+    stop = threading.Event()
+
+    def guess(thread: int) -> None:
+        for number in itertools.count():
+            if stop.is_set():
+                return
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                client.ask(Authorization=basic("user 0", f"{thread} {number}"))
+
+    with concurrent.futures.ThreadPoolExecutor(threads) as pool:
+        for thread in range(threads):
+            pool.submit(guess, thread)
+        # Until guesses have been judged, and others wait.
+        while client.server.counts().requests["4xx"] + client.server.counts().requests["5xx"] < 3:
+            time.sleep(0.01)
+        try:
+            yield
+        finally:
+            stop.set()
+
+
+@pytest.mark.parametrize(
+    ("source", "limits"),
+    [
+        pytest.param("127.0.0.1", {}, id="from the same address, as behind one proxy"),
+        pytest.param("127.0.0.2", {"waiting_passwords": 4}, id="from another address, while more guess than may wait"),
+    ],
+)
+def test_d7_whoever_was_never_seen_gets_in_while_others_guess(
+    serve: Serve, web_config: Write, source: str, limits: dict[str, float]
+) -> None:
+    """Ten users with the right password, one of them the one whose password is guessed."""
+    hashed = bcrypt.hashpw(b"wonder", bcrypt.gensalt(COST)).decode()
+    names = [f"user {number}" for number in range(10)]
+    users = "basic_auth_users:\n" + "".join(f"  {name}: {hashed}\n" for name in names)
+    client = serve(web_config=web_config(users), **limits)
+    with _flood(client, 24):
+        statuses = [client.ask(Authorization=basic(name, "wonder"), source=source).status for name in names]
+    assert statuses == [200] * 10
 
 
 class Hashing:
