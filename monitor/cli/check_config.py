@@ -11,7 +11,7 @@ from monitor.configuration.number_kinds import Duration
 from monitor.configuration.partitions import FEW_PARTITIONS, feeds, partition_cost, room_for
 from monitor.configuration.reading import read_config
 from monitor.configuration.references import Loaded, load_models, model_options, window_costs
-from monitor.core.alerts import Kind, Rule
+from monitor.core.alert_rules import CHANCE_MARGIN, Kind, Rule
 from monitor.core.recent_ids import bytes_at_most
 from monitor.errors import CpcmonError
 from monitor.reference_file import Reference
@@ -119,7 +119,7 @@ def describe(rule: Rule, accuracy: float | None) -> str:
     if rule.kind is Kind.DEGRADED_INPUT:
         return f"too many records are refused or look odd{hold}{where}"
     if rule.kind is Kind.DISAGREEMENT:
-        limit = "what chance alone gives" if rule.above is None else f"{rule.above:.3f}"
+        limit = f"{CHANCE_MARGIN} times what chance alone gives" if rule.above is None else f"{rule.above:.3f}"
         return f"disagreement over {limit}{hold}{where}"
     if rule.above is not None:
         threshold = f"over {rule.above:.3f}"

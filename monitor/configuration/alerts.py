@@ -16,6 +16,8 @@ _LONGEST = 366 * 86400.0
 _DEFAULT = Rule("default", Kind.DEGRADED_INPUT)
 _HOLD = {Kind.ACCURACY: 1800.0, Kind.DISAGREEMENT: 1800.0, Kind.SILENT: 0.0, Kind.DEGRADED_INPUT: 600.0}
 """How long a condition holds before the alert fires, unless told otherwise."""
+_NEW_RECORDS = {Kind.ACCURACY: 0.2, Kind.DISAGREEMENT: 1.0}
+"""Which share of the window must be new before the alert fires."""
 
 _OWN_SETTINGS: Mapping[Kind, tuple[str, ...]] = {
     Kind.ACCURACY: ("estimator", "below", "drop", "above", "on", "hysteresis", "new_records"),
@@ -51,9 +53,9 @@ def read_alert(section: Section, segmentation: Segmentation | None) -> Rule | No
         estimator = section.get("estimator", OneOf(NAMES), estimator)
         _check_thresholds(section, thresholds)
     hysteresis, new_records = _DEFAULT.hysteresis, _DEFAULT.new_records
-    if kind in {Kind.ACCURACY, Kind.DISAGREEMENT}:
+    if kind in _NEW_RECORDS:
         hysteresis = section.get("hysteresis", Number(0.0, 0.5), hysteresis)
-        new_records = section.get("new_records", Number(0.0, 10.0), new_records)
+        new_records = section.get("new_records", Number(0.0, 10.0), _NEW_RECORDS[kind])
     after = section.get("after", Duration(1.0, _LONGEST)) if kind is Kind.SILENT else 0.0
     if not section.clean:
         return None

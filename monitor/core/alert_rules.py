@@ -11,6 +11,12 @@ _WHOLE = "all"
 _DAYS = 86_400.0
 _LONGEST_SECONDS = 366 * _DAYS
 _MOST_WINDOWS = 10.0
+CHANCE_MARGIN = 1.5
+"""Disagreement fires over this many times what chance alone gives.
+
+Chance stays below its bound in 95% of windows, so the bound itself is crossed every few days in health, and more often by
+a model whose reference is a little off. docs/alerts.md has the rates that were measured.
+"""
 
 
 class Kind(StrEnum):
@@ -59,7 +65,7 @@ class Rule:
     drop: float | None = None
     """Fires this far under the accuracy of the reference: 0.05 is five points."""
     above: float | None = None
-    """Fires over this accuracy; for disagreement, over this disagreement (None: over what chance alone gives)."""
+    """Fires over this accuracy; for disagreement, over this disagreement (None: over `CHANCE_MARGIN` times what chance alone gives)."""
     on: On = On.UPPER
     for_seconds: float = 1800.0
     hysteresis: float = 0.01

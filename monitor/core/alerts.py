@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from monitor.core.alert_rules import Kind, On, Rule, Severity
+from monitor.core.alert_rules import CHANCE_MARGIN, Kind, On, Rule, Severity
 from monitor.core.estimate import Estimate, Result
 from monitor.core.estimators.consensus import CONSENSUS
 from monitor.core.window_state import WindowState
@@ -217,7 +217,7 @@ def _end(rule: Rule, facts: Facts) -> float | None:
 
 def _threshold(rule: Rule, facts: Facts) -> float | None:
     if rule.kind is Kind.DISAGREEMENT and rule.above is None:
-        return facts.chance_disagreement
+        return None if facts.chance_disagreement is None else CHANCE_MARGIN * facts.chance_disagreement
     return rule.threshold(facts.reference_accuracy)
 
 

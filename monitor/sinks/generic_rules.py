@@ -13,7 +13,16 @@ from monitor.sinks.fixed_rules import FIXED, WATCHDOG, down_rule
 from monitor.sinks.invalid_rules import invalid_rule, merged_invalid_rule, warming_rule
 from monitor.sinks.kafka_rules import KAFKA
 from monitor.sinks.prometheus_rule import PrometheusRule, RecordingRule, bridged, group_text, lately
-from monitor.sinks.replica_recording import ALL_DOWN, LOWER, MODEL, RATIO, UPPER, WINDOW, recording_rules
+from monitor.sinks.replica_recording import (
+    ALL_DOWN,
+    ESTIMATE_RECORDS,
+    LOWER,
+    MODEL,
+    RATIO,
+    UPPER,
+    WINDOW,
+    recording_rules,
+)
 
 _MINUTES = 60.0
 _FIRING = bridged("cpcmon_alert_firing")
@@ -21,6 +30,11 @@ _SHARED = f"{bridged('cpcmon_model_shared')} == 1"
 _ALONE = f"unless ignoring (segment, alert, severity) {_SHARED}"
 _MERGED_LOW = "CpcmonMergedAccuracyLow"
 _COMPARED = {On.VALUE: RATIO, On.LOWER: LOWER, On.UPPER: UPPER}
+_ESTIMATE = f"{WINDOW}, estimator, on"
+_ALERT = f"{_ESTIMATE}, alert"
+_VALUE = "cpcmon:alert_compared_ratio"
+_LIMIT = "cpcmon:alert_threshold_ratio"
+_SINCE = "cpcmon:alert_low_since_timestamp_seconds"
 
 _HEAD = """\
 # The rules of cpcmon for any configuration: alerts are those that the daemon says, with the severity that is configured.
@@ -34,7 +48,7 @@ def generic_rule_file(job: str, runbooks: str) -> str:
     groups: dict[str, Sequence[PrometheusRule | RecordingRule]] = {
         "cpcmon": [down_rule(job), *_of_silence(), *FIXED, *KAFKA, WATCHDOG],
         "cpcmon replicas": recording_rules(job),
-        "cpcmon models": [*_passed_on(), _merged_low(), _stale(), _failing(), _refused()],
+        "cpcmon models": [*_passed_on(), *_merged_low(), _stale(), _failing(), _refused()],
     }
     return _HEAD + "groups:\n" + "".join(group_text(name, rules, runbooks) for name, rules in groups.items())
 
@@ -100,34 +114,53 @@ def _passed_on() -> list[PrometheusRule]:
     ]
 
 
-def _merged_low() -> PrometheusRule:
-    """Return the alert on what all replicas say together. How long the alert waits is not known here: half an hour."""
-    compared = [_merged_under(on, series) for on, series in _COMPARED.items()]
-    return PrometheusRule(
-        _MERGED_LOW,
-        " or ".join(compared),
-        None,
-        "The estimated accuracy of a model that replicas share is too low.",
-        words.MERGED_LOW,
-        "accuracy.md",
-        30 * _MINUTES,
-    )
+def _merged_low() -> list[RecordingRule | PrometheusRule]:
+    """Return the alert on what all replicas say together, and the series that it needs.
+
+    A rule's own `for` is the same for every series, and each alert has another. So it is recorded since when a merged
+    estimate has been too low, and the alert compares that with what the daemon exports. The series ends, with a stale
+    marker, at the first evaluation at which the estimate is not too low: then the wait begins anew.
+    """
+    low = f"{_VALUE} < on ({_ESTIMATE}) group_right () {_LIMIT}"
+    firing = f'ALERTS{{alertname="{_MERGED_LOW}",alertstate="firing"}}'
+    hold = f"max by ({MODEL}, alert) ({bridged('cpcmon_alert_for_seconds')})"
+    waiting = f"time() - {_SINCE} < on ({MODEL}, alert) group_left () {hold}"
+    # A value that is only bridged confirms nothing: an alert begins to fire while the merged estimate is there.
+    begins = f"({low}) and on ({WINDOW}) {ESTIMATE_RECORDS} unless on ({_ALERT}) ({waiting})"
+    stays = f"({low}) and on ({_ALERT}) {firing}"
+    # A merged number that is gone, as at night or with all replicas, is no recovery: what fires stays as it is. ALERTS is
+    # what Prometheus remembers of it.
+    down = f"max by ({_ALERT}, severity) ({firing}) and on (job, namespace) {ALL_DOWN}"
+    held = f"({_LIMIT} and on ({_ALERT}) {firing} or {down}) unless on ({_ESTIMATE}) {_VALUE}"
+    return [
+        RecordingRule(_VALUE, " or ".join(_labelled(on, _value(series)) for on, series in _COMPARED.items())),
+        RecordingRule(_LIMIT, " or ".join(_labelled(on, _limit(on)) for on in _COMPARED)),
+        RecordingRule(_SINCE, f"{_SINCE} and ({low}) or ({low}) * 0 + time()"),
+        PrometheusRule(
+            _MERGED_LOW,
+            f"{begins} or {stays} or ({held})",
+            None,
+            "The estimated accuracy of a model that replicas share is too low.",
+            words.MERGED_LOW,
+            "accuracy.md",
+        ),
+    ]
 
 
-def _merged_under(on: On, series: str) -> str:
+def _labelled(on: On, series: str) -> str:
+    return f'label_replace({series}, "on", "{on}", "", "")'
+
+
+def _value(series: str) -> str:
+    return f"max by ({WINDOW}, estimator) ({bridged(series)})"
+
+
+def _limit(on: On) -> str:
     thresholds = (
         f"{bridged('cpcmon_accuracy_threshold_ratio')} and ignoring (segment, severity, estimator, kind, on) {_info(LOW, on)}"
         f" and ignoring (segment, severity, estimator, alert) {_SHARED}"
     )
-    value = f"max by ({WINDOW}, estimator) ({bridged(series)})"
-    limit = f"max by ({WINDOW}, estimator, alert, severity) ({thresholds})"
-    # A merged number that is gone, as at night or with all replicas, is no recovery: what fires stays as it is. ALERTS is
-    # what Prometheus remembers of it.
-    firing = f'ALERTS{{alertname="{_MERGED_LOW}",alertstate="firing",on="{on}"}}'
-    down = f"max by ({WINDOW}, estimator, alert, severity) ({firing}) and on (job, namespace) {ALL_DOWN}"
-    held = f"({limit} and on ({WINDOW}, estimator, alert) {firing} or {down}) unless on ({WINDOW}, estimator) {value}"
-    under = f"{value} < on ({WINDOW}, estimator) group_right () {limit}"
-    return f'label_replace({under} or ({held}), "on", "{on}", "", "")'
+    return f"max by ({WINDOW}, estimator, alert, severity) ({thresholds})"
 
 
 def _of_silence() -> list[PrometheusRule]:

@@ -41,10 +41,15 @@ _MERGED = if_series(
     otherwise=" unknown at the moment",
 )
 """The value is that of the end which is compared, and only while there is one."""
+_HOLD = if_series(
+    "cpcmon_alert_for_seconds",
+    " for {{ . | first | value | humanizeDuration }}",
+    (*ALL_REPLICAS.target, "model", "alert"),
+)
 MERGED_LOW = (
     f"{{{{ $labels.model }}}}, {{{{ $labels.segment }}}}, all replicas together: estimated accuracy{_MERGED}"
-    f" by {{{{ $labels.estimator }}}} ({{{{ $labels.alert }}}} compares the {{{{ $labels.on }}}}), under its threshold for"
-    f" 30m. {TO_DO[Kind.ACCURACY]}"
+    f" by {{{{ $labels.estimator }}}} ({{{{ $labels.alert }}}} compares the {{{{ $labels.on }}}}), under its threshold"
+    f"{_HOLD}. {TO_DO[Kind.ACCURACY]}"
 )
 DISAGREEMENT = (
     f"{_WHERE}the estimators disagree{if_series(ONE_DAEMON.disagreement, f' by {PER_CENT}', _WINDOW)}"

@@ -1,6 +1,6 @@
 """Alerts on what all replicas say together, so that many of them page once, and from the whole."""
 
-from monitor.core.alert_rules import Kind, On, Rule
+from monitor.core.alert_rules import CHANCE_MARGIN, Kind, On, Rule
 from monitor.sinks.labels import label_value, quoted
 from monitor.sinks.prometheus_rule import BRIDGE
 from monitor.sinks.replica_recording import ALL_DOWN, DISAGREEMENT, LOWER, RATIO, UPPER, WINDOW
@@ -54,7 +54,8 @@ def _compared(value: str, name: str, alert: str, rule: Rule) -> tuple[str, str]:
         return f"{value} {sign} {limit!r}", f"{value} {sign} {well!r}"
     if rule.kind is Kind.DISAGREEMENT:
         # The replica with most records knows best what chance does in a large window.
-        series = f"min by ({WINDOW}) (last_over_time(cpcmon_estimator_chance_disagreement_ratio{{{name}}}[{BRIDGE}]))"
+        chance = f"min by ({WINDOW}) (last_over_time(cpcmon_estimator_chance_disagreement_ratio{{{name}}}[{BRIDGE}]))"
+        series = f"{CHANCE_MARGIN} * {chance}"
         half = f"{series} / 2"
     else:
         series = f"max by ({WINDOW}) (last_over_time(cpcmon_accuracy_threshold_ratio{{{name},{alert}}}[{BRIDGE}]))"

@@ -19,12 +19,16 @@ def configured_families(config: Config) -> Iterator[Metric]:
         "cpcmon_model_shared", "1 when other processes may read other records of the model, else 0.", labels=["model"]
     )
     info = GaugeMetricFamily("cpcmon_alert_info", "What an alert looks at.", labels=["model", "alert", "kind", "on"])
+    hold = GaugeMetricFamily(
+        "cpcmon_alert_for_seconds", "How long a condition must hold before the alert fires.", labels=["model", "alert"]
+    )
     for model in config.models:
         gap.add_metric([model.name], longest_wait_seconds(model.evaluate))
         shared.add_metric([model.name], config.is_shared(model.name))
         for rule in model.alerts:
             info.add_metric([model.name, rule.name, kind_label(rule), _compared(rule)], 1)
-    yield from (gap, shared, info)
+            hold.add_metric([model.name, rule.name], rule.for_seconds)
+    yield from (gap, shared, info, hold)
 
 
 def _compared(rule: Rule) -> str:

@@ -7,7 +7,7 @@ from monitor.core.alerts import AlertStatus, Severity
 from monitor.core.report import ModelReport, SegmentReport
 from monitor.web.links import model_link, runbook_words
 from monitor.web.ranking import Rank, rank
-from monitor.web.words import alert_words, consensus_of, loud_alerts, place, unbroken
+from monitor.web.words import HEADINGS, Mood, alert_mood, alert_words, consensus_of, loud_alerts, place, unbroken
 
 MOST_ALERTS = 100
 _SEVERITIES = (Severity.CRITICAL, Severity.WARNING, Severity.INFO)
@@ -15,7 +15,7 @@ _Loud = tuple[ModelReport, SegmentReport, AlertStatus]
 
 
 def alert_list(reports: Sequence[ModelReport], now: float, runbooks: str) -> str:
-    """Return the section, in which firing comes before pending, and critical before informative."""
+    """Return the section, in which firing comes before pending, critical before warning, and info last."""
     loud = [
         (report, segment, alert)
         for report in reports
@@ -42,16 +42,14 @@ def _quiet(reports: Sequence[ModelReport]) -> str:
     return "None fires, and none is about to."
 
 
-def _urgency(loud: _Loud) -> tuple[bool, int, Rank]:
+def _urgency(loud: _Loud) -> tuple[Mood, int, Rank]:
     report, segment, alert = loud
-    return not alert.firing, _SEVERITIES.index(alert.severity), rank(segment, report)
+    return alert_mood(alert), _SEVERITIES.index(alert.severity), rank(segment, report)
 
 
 def _item(report: ModelReport, segment: SegmentReport, alert: AlertStatus, now: float, runbooks: str) -> str:
-    name, mood, sign = escape(f"{report.model}, {place(segment.name)}"), "pending", "◆ Watch"
-    if alert.firing:
-        mood, sign = "alert", "▲ Alert"
+    name, mood = escape(f"{report.model}, {place(segment.name)}"), alert_mood(alert)
     words = unbroken(escape(alert_words(alert, consensus_of(segment), now)))
     key = escape(f"alert {report.model} {segment.name} {alert.alert}")
     link = f'<a href="{model_link(report.model, segment.name)}" data-key="{key}">{name}</a>'
-    return f'<li class="{mood}"><b class="mood">{sign}</b> <b>{link}</b> <span>{words}. What to do: {runbook_words(runbooks, alert)}</span></li>'
+    return f'<li class="{mood.name.lower()}"><b class="mood">{HEADINGS[mood]}</b> <b>{link}</b> <span>{words}. What to do: {runbook_words(runbooks, alert)}</span></li>'

@@ -10,7 +10,7 @@ from monitor.errors import CpcmonError
 from monitor.web.assets import MARK
 from monitor.web.messages import HTML, Response
 from monitor.web.site import Site
-from monitor.web.words import clock, place
+from monitor.web.words import Mood, alert_mood, clock, place
 
 CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:;"
@@ -71,13 +71,13 @@ def not_found(site: Site) -> Response:
 
 
 def _firing(reports: Mapping[str, ModelReport]) -> list[str]:
-    """Return a sentence on each alert that fires, as the script says it when it is new."""
+    """Return a sentence on each alert that fires and is more than informative, as the script says it when it is new."""
     return [
         f"{report.model}, {place(segment.name)}: alert {alert.alert}"
         for report in reports.values()
         for segment in report.segments
         for alert in segment.alerts
-        if alert.firing
+        if alert_mood(alert) is Mood.ALERT
     ]
 
 

@@ -10,13 +10,13 @@ from monitor.web.charts.svg import written
 from monitor.web.links import runbook_words
 from monitor.web.meaning import Shown
 from monitor.web.pieces import NOTHING, cell, fact, facts, meanings, points, table
-from monitor.web.words import ago, clock, moment, oddities, per_cent
+from monitor.web.words import SIGNS, ago, alert_mood, clock, moment, oddities, per_cent
 
 PHASES = {
-    Phase.OK: "✓ quiet",
-    Phase.PENDING: "◆ pending",
-    Phase.FIRING: "▲ firing",
-    Phase.RECOVERING: "▲ firing, recovering",
+    Phase.OK: "quiet",
+    Phase.PENDING: "pending",
+    Phase.FIRING: "firing",
+    Phase.RECOVERING: "firing, recovering",
 }
 
 
@@ -32,15 +32,15 @@ def alerts_section(segment: SegmentReport, runbooks: str, now: float) -> str:
 
 
 def _alert(alert: AlertStatus, runbooks: str, now: float) -> str:
-    kind = {Phase.OK: "fine", Phase.PENDING: "pending"}.get(alert.phase, "alert")
-    phase = PHASES[alert.phase]
+    mood = alert_mood(alert)
+    phase = f"{SIGNS[mood]} {PHASES[alert.phase]}"
     if alert.held:
         phase += "; cannot be judged now, so it stays"
     on = f", {alert.kind}" if alert.estimator is None else f", {alert.kind} by {alert.estimator}"
     # Of an alert that never moved, the beginning is not known.
     since = "never moved" if alert.since <= 0.0 else written(moment(alert.since, now))
     return (
-        f'<tr class="{kind}"><th scope="row">{written(alert.alert)} <small>{alert.severity}{written(on)}</small></th>'
+        f'<tr class="{mood.name.lower()}"><th scope="row">{written(alert.alert)} <small>{alert.severity}{written(on)}</small></th>'
         f"{cell(None, phase, 'mood', name='Phase')}{cell(Shown.ALERT_SINCE, since, 'text', name='Since')}"
         f"{cell(Shown.COMPARED, NOTHING if alert.value is None else per_cent(alert.value), name='Compared')}"
         f"{cell(Shown.THRESHOLD, NOTHING if alert.threshold is None else per_cent(alert.threshold), name='Threshold')}"

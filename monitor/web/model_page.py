@@ -106,7 +106,7 @@ def _head(site: Site, report: ModelReport, segment: SegmentReport, inside: Withi
     return f"""<p class="back"><a href="/">Overview</a>{reference}</p>
 <div class="verdict {inside.mood(mood).name.lower()}"><span class="sign" aria-hidden="true">{sign}</span>\
 <div data-shown="{shown}"><h1>{written(report.model)}{version}<br>{written(place(segment.name))}: \
-{heading.lower()}{of}</h1>{told}{_CAUTION if inside.mood(mood) in {Mood.FINE, Mood.UNWATCHED} else ""}</div></div>"""
+{heading.lower()}{of}</h1>{told}{_CAUTION if inside.mood(mood) in {Mood.FINE, Mood.INFO, Mood.UNWATCHED} else ""}</div></div>"""
 
 
 def _verdict(report: ModelReport, segment: SegmentReport, runbooks: str, now: float) -> list[str]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from monitor.core.report import ModelReport
 from monitor.web.ranking import rank
-from monitor.web.words import Mood, consensus_of, is_firing, mood_of, place
+from monitor.web.words import Mood, consensus_of, mood_of, place
 
 _UNEVALUATED = " has not been evaluated yet"
 _MOST_NAMED = 3
@@ -65,7 +65,7 @@ def _alerting(standing: Standing, total: int) -> str:
     windows = [(report, segment) for report in standing.reports.values() for segment in report.segments]
     moods = {mood_of(segment) for _, segment in windows}
     if Mood.ALERT in moods:
-        loud = [(rank(segment, report), report.model) for report, segment in windows if is_firing(segment)]
+        loud = [(rank(segment, report), report.model) for report, segment in windows if mood_of(segment) is Mood.ALERT]
         names = [f"{model}, {place(name)}" for (*_, name), model in sorted(loud)]
         more = f"; and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
         alerts = "alerts" if len(names) == 1 else "alert"
@@ -74,9 +74,9 @@ def _alerting(standing: Standing, total: int) -> str:
         return "No model has been evaluated yet."
     if moods == {Mood.UNKNOWN}:
         return "Nothing can be said of any window."
-    if moods.isdisjoint({Mood.FINE, Mood.PENDING}):
+    if moods.isdisjoint({Mood.FINE, Mood.INFO, Mood.PENDING}):
         return "No alert is configured, so none can fire."
-    return "No alert."
+    return "No critical or warning alert." if Mood.INFO in moods else "No alert."
 
 
 def _counted(standing: Standing, moods: Sequence[Mood]) -> str:
@@ -87,6 +87,7 @@ def _counted(standing: Standing, moods: Sequence[Mood]) -> str:
     words = {
         Mood.PENDING: "to watch",
         Mood.UNKNOWN: "cannot say",
+        Mood.INFO: "with info only",
         Mood.UNWATCHED: "without an alert configured",
     }
     told += [f"{moods.count(mood)} {said}" for mood, said in words.items() if mood in moods]

@@ -30,9 +30,9 @@ class Within:
 
     def mood(self, own: Mood) -> Mood:
         """Return how a window may look: never well where a part of it is not."""
-        if own < Mood.UNWATCHED or not self.notable:
+        if own <= Mood.UNKNOWN or not self.notable:
             return own
-        return Mood.PENDING if self.worst < Mood.UNKNOWN else Mood.UNWATCHED
+        return Mood.PENDING if self.worst < Mood.UNKNOWN else min(own, Mood.UNWATCHED)
 
     def heading(self, own: Mood) -> str:
         """Return the sign and the words for a window of that mood."""
@@ -61,7 +61,7 @@ def within(report: ModelReport) -> Mapping[str, Within]:
     notable: dict[str, list[SegmentReport]] = {}
     for one in report.segments:
         own = frozenset(name for name, _ in one.segment)
-        loud = mood_of(one) < Mood.UNWATCHED
+        loud = mood_of(one) <= Mood.UNKNOWN
         for wider in fields:
             whole = wholes.get(frozenset(pair for pair in one.segment if pair[0] in wider)) if wider < own else None
             if whole is not None:

@@ -54,7 +54,7 @@ def test_it_tells_what_a_configuration_means(cpcmon: Callable[..., Ran], write: 
         ),
         "  alert low (warning): value of atc_mc under 0.990",
         "  alert odd (warning): lower of consensus over 0.200, for 30m",
-        "  alert apart (warning): disagreement over what chance alone gives, for 30m",
+        "  alert apart (warning): disagreement over 1.5 times what chance alone gives, for 30m",
         "  alert further_apart (warning): disagreement over 0.200, for 30m",
         "  alert quiet (warning): no record for 2h",
         "  alert bad (warning): too many records are refused or look odd, for 10m",

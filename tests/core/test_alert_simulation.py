@@ -11,12 +11,14 @@ import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from monitor.core.alerts import CONSENSUS, AlertState, Facts, On, Phase, Rule, step
+from monitor.configuration.reading import read_config
+from monitor.core.alerts import CONSENSUS, AlertState, Facts, Kind, On, Phase, Rule, step
 from monitor.core.calibration import Calibration, calibrate
 from monitor.core.ensemble import Ready
 from monitor.core.estimate import Estimate
@@ -30,6 +32,7 @@ from monitor.core.scores import Floats, Integers, Outputs, Singles, outputs
 from monitor.core.totals import Gauge, totals_of
 from monitor.core.window_state import WindowState
 from monitor.example_data import PREVALENCE, Discriminant, Patients
+from tests.strategies import accepted
 
 SMALL, LARGE = 500, 5000
 """Windows. The large one is that of the example configuration; what it costs is a busier site, not a longer wait."""
@@ -52,25 +55,64 @@ EARLY = Rule("accuracy_falling", drop=0.02, on=On.VALUE, for_seconds=3600.0)
 PATIENT = replace(EARLY, for_seconds=5 * 3600.0)
 """The same for windows of hundreds: until the window was filled anew more than twice."""
 
+EXAMPLE = Path(__file__).resolve().parents[2] / "config.example.yaml"
+(APART,) = (rule for rule in read_config(EXAMPLE).models[0].alerts if rule.kind is Kind.DISAGREEMENT)
+"""The rule of the example on disagreement, which has the defaults of its type."""
+
+DISAGREEMENT = "disagreement"
 Booleans = NDArray[np.bool_]
 
 
-class Clinic:
-    """A classifier, its reference, and a pool of records: half as in the reference, half ten points less accurate."""
+class Pool:
+    """Records of one classifier, from which streams are drawn, and what each contributes to the voices of the consensus."""
+
+    def __init__(self, calibration: Calibration, vectors: Singles) -> None:
+        self.calibration = calibration
+        self.vectors = vectors
+        self.chance = cache(calibration.intervals.chance_disagreement)
+        both = outputs(vectors, calibration.temperature)
+        self._scaled = both.scaled
+        voices = tuple(one for one in calibration.estimators if one.form.name in VOICES)
+        (self._moving,) = (one for one in voices if isinstance(one.estimator, AnchoredAtConfidence))
+        self._said_of = {one.form.name: _per_record(one, both) for one in voices if one is not self._moving}
+
+    def looks(self, rows: Integers, window: int) -> dict[str, Floats]:
+        """Return what the voices, the consensus and the disagreement are in each full window, while these rows come a batch at a time."""
+        batches = rows.reshape(-1, window // BATCHES)
+        values = {name: _in_windows(said[batches].sum(axis=1)) / window for name, said in self._said_of.items()}
+        values[self._moving.form.name] = self._moving_sets(batches, window)
+        ranked = np.sort(np.array([values[voice] for voice in VOICES]), axis=0)
+        # The lower quartile of six.
+        return values | {CONSENSUS: 0.75 * ranked[1] + 0.25 * ranked[2], DISAGREEMENT: ranked[-1] - ranked[0]}
+
+    def _moving_sets(self, batches: Integers, window: int) -> Floats:
+        """Return what the voice says whose conformal sets have, in each window, the threshold that its confidence sets."""
+        estimator = self._moving.estimator
+        assert isinstance(estimator, AnchoredAtConfidence)
+        confidence = _in_windows(self._scaled.confidence[batches].sum(axis=1)) / window
+        thresholds = np.array([estimator.threshold(mean) for mean in confidence])
+        found = np.array([estimator.accuracy - estimator.reference_mean(mean) for mean in confidence])
+        for threshold in np.unique(thresholds):
+            now = thresholds == threshold
+            said = self._scaled.sets_at(threshold).mean_score
+            needed = np.convolve(now, np.ones(BATCHES)) > 0.5
+            sums = np.zeros(len(batches))
+            sums[needed] = said[batches[needed]].sum(axis=1)
+            found[now] += _in_windows(sums)[now] / window
+        return found
+
+
+class Clinic(Pool):
+    """The classifier of the example: half of its records as in the reference, half ten points less accurate."""
 
     def __init__(self, seed: int) -> None:
         self._patients = Patients(np.random.default_rng([5, seed]))
         self._model = Discriminant(*self._patients.draw(120, PREVALENCE, contrast=1.0))
-        self.calibration: Calibration = calibrate(label_outputs(*self._said(4_000, contrast=1.0)))
+        calibration = calibrate(label_outputs(*self._said(4_000, contrast=1.0)))
         healthy, poor = self._said(POOL, contrast=1.0), self._said(POOL, self._contrast_for(drop=0.10))
-        self.vectors: Singles = np.concatenate([healthy[0], poor[0]])
+        super().__init__(calibration, np.concatenate([healthy[0], poor[0]]))
         self.grades: Integers = np.concatenate([healthy[1], poor[1]])
         self.correct: Booleans = self.vectors.argmax(axis=1) == self.grades
-        both = outputs(self.vectors, self.calibration.temperature)
-        self._scaled = both.scaled
-        self._voices = tuple(one for one in self.calibration.estimators if one.form.name in VOICES)
-        (self._moving,) = (one for one in self._voices if isinstance(one.estimator, AnchoredAtConfidence))
-        self._said_of = {one.form.name: _per_record(one, both) for one in self._voices if one is not self._moving}
 
     def _said(self, count: int, contrast: float) -> tuple[Singles, Integers]:
         measured, grades = self._patients.draw(count, PREVALENCE, contrast)
@@ -88,31 +130,6 @@ class Clinic:
     def _accuracy_at(self, contrast: float) -> float:
         said, grades = self._said(POOL, contrast)
         return float((said.argmax(axis=1) == grades).mean())
-
-    def looks(self, rows: Integers, window: int) -> dict[str, Floats]:
-        """Return what the voices and the consensus say of each full window, while these rows come a batch at a time."""
-        batches = rows.reshape(-1, window // BATCHES)
-        values = {name: _in_windows(said[batches].sum(axis=1)) / window for name, said in self._said_of.items()}
-        values[self._moving.form.name] = self._moving_sets(batches, window)
-        ranked = np.sort(np.array([values[voice] for voice in VOICES]), axis=0)
-        # The lower quartile of six.
-        return values | {CONSENSUS: 0.75 * ranked[1] + 0.25 * ranked[2]}
-
-    def _moving_sets(self, batches: Integers, window: int) -> Floats:
-        """Return what the voice says whose conformal sets have, in each window, the threshold that its confidence sets."""
-        estimator = self._moving.estimator
-        assert isinstance(estimator, AnchoredAtConfidence)
-        confidence = _in_windows(self._scaled.confidence[batches].sum(axis=1)) / window
-        thresholds = np.array([estimator.threshold(mean) for mean in confidence])
-        found = np.array([estimator.accuracy - estimator.reference_mean(mean) for mean in confidence])
-        for threshold in np.unique(thresholds):
-            now = thresholds == threshold
-            said = self._scaled.sets_at(threshold).mean_score
-            needed = np.convolve(now, np.ones(BATCHES)) > 0.5
-            sums = np.zeros(len(batches))
-            sums[needed] = said[batches[needed]].sum(axis=1)
-            found[now] += _in_windows(sums)[now] / window
-        return found
 
 
 def _per_record(one: Ready, both: Outputs) -> Floats:
@@ -177,25 +194,28 @@ def wandering_mix(place: Clinic, random: np.random.Generator, batches: int, batc
     return rows
 
 
-def facts(place: Clinic, window: int, values: Mapping[str, float]) -> Facts:
+def facts(place: Pool, window: int, values: Mapping[str, float]) -> Facts:
     """Return the facts of one look among many."""
     interval = place.calibration.intervals.interval
+    estimates = {name: value for name, value in values.items() if name != DISAGREEMENT}
     return Facts(
         state=WindowState.OK,
         records=window,
         new_records=window // BATCHES,
         quiet_seconds=0.0,
         elapsed_seconds=LOOK_SECONDS,
-        results={name: Estimate(value, window, interval(name, value, window)) for name, value in values.items()},
+        results={name: Estimate(value, window, interval(name, value, window)) for name, value in estimates.items()},
+        disagreement=values.get(DISAGREEMENT),
+        chance_disagreement=place.chance(window),
         reference_accuracy=place.calibration.accuracy,
     )
 
 
-def fired(rules: Sequence[Rule], place: Clinic, rows: Integers, window: int) -> list[list[int]]:
+def fired(rules: Sequence[Rule], place: Pool, rows: Integers, window: int) -> list[list[int]]:
     """Return for each rule at which looks an alert began to fire while these rows came."""
     states, begun = [AlertState()] * len(rules), [list[int]() for _ in rules]
     said = place.looks(rows, window)
-    names = sorted({rule.estimator for rule in rules})
+    names = sorted({rule.estimator if rule.kind is Kind.ACCURACY else DISAGREEMENT for rule in rules})
     for look, values in enumerate(zip(*(said[name].tolist() for name in names), strict=True)):
         known = facts(place, window, dict(zip(names, values, strict=True)))
         for index, rule in enumerate(rules):
@@ -263,7 +283,7 @@ def test_the_short_way_to_an_estimate_is_the_long_one(window: int) -> None:
 @pytest.mark.parametrize(("window", "early"), [(LARGE, EARLY), (SMALL, PATIENT)])
 def test_e3_fifty_healthy_segments_in_four_weeks_give_at_most_two_alerts(window: int, early: Rule) -> None:
     """403,200 looks at overlapping windows."""
-    for alerts in alerts_in([FAR, early], 4, SEED, window):
+    for alerts in alerts_in([FAR, early, APART], 4, SEED, window):
         assert alerts <= 2
 
 
@@ -290,6 +310,35 @@ def test_the_simulation_has_the_noise_that_makes_careless_rules_alarm() -> None:
     assert alerts_in([careless], 1, SEED, SMALL, segments=5)[0] > 50
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "20news_cleanlab_comp_groups",
+        "acs_employment_MA_prime_age_to_young_and_old",
+        "cifar10_to_cifar101v6_votes_weak6",
+        "mammo_nyu_gmic_top5_readerhard",
+    ],
+)
+def test_disagreement_of_real_models_is_quiet_in_health_and_fires_after_a_shift(real_sets: Path, name: str) -> None:
+    """The reference is one half of the source, health is the other half; a window and a half after the shift it fires."""
+    with np.load(real_sets / f"{name}.npz") as data:
+        source, labels = accepted(data["source_probs"].astype(np.float64)), data["source_labels"].astype(np.int64)
+        target = accepted(data["target_probs"].astype(np.float64))
+    random = np.random.default_rng(SEED)
+    reference, health = np.array_split(random.permutation(len(source)), 2)
+    place = Pool(
+        calibrate(label_outputs(source[reference], labels[reference])),
+        np.concatenate([source, target]).astype(np.float32),
+    )
+    batch, shifted = 2000 // BATCHES, np.arange(len(source), len(source) + len(target))
+    for _ in range(4):
+        healthy = random.choice(health, 5 * 288 * batch)
+        poor = random.choice(shifted, 2 * BATCHES * batch)
+        ((first,),) = fired([APART], place, np.concatenate([healthy, poor]), 2000)
+        shift = 5 * 288 - BATCHES
+        assert shift < first <= shift + 1.5 * BATCHES
+
+
 _MEASURED = {
     "`drop: 0.05`, `on: upper`, `for: 30m`": FAR,
     "`drop: 0.05`, `on: upper`, `new_records: 1`": replace(FAR, new_records=1.0),
@@ -302,6 +351,8 @@ _MEASURED = {
     "`drop: 0`, `on: upper`, `for: 30m`": replace(FAR, drop=0.0),
     "`drop: 0`, `on: upper`, `new_records: 1.5`": replace(FAR, drop=0.0, new_records=1.5),
     "`drop: 0.015`, `for: 1h`, `estimator: doc_ts`": replace(EARLY, drop=0.015, estimator="doc_ts"),
+    "`type: disagreement`": APART,
+    "`type: disagreement`, `new_records: 0.2`": replace(APART, new_records=0.2),
 }
 """On the value where nothing is said."""
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from monitor.core.alert_rules import CHANCE_MARGIN
 from monitor.core.alerts import (
     CONSENSUS,
     AlertState,
@@ -206,23 +207,23 @@ def test_without_an_interval_the_value_is_compared() -> None:
 @pytest.mark.parametrize(
     ("rule", "disagreement", "phase"),
     [
-        pytest.param(UNSURE, 0.041, Phase.PENDING, id="over chance"),
-        pytest.param(UNSURE, 0.039, Phase.OK, id="within chance"),
+        pytest.param(UNSURE, 0.061, Phase.PENDING, id="far over chance"),
+        pytest.param(UNSURE, 0.059, Phase.OK, id="little over chance"),
         pytest.param(replace(UNSURE, above=0.1), 0.09, Phase.OK, id="over chance, under its own threshold"),
         pytest.param(replace(UNSURE, above=0.1), 0.11, Phase.PENDING, id="over its own threshold"),
     ],
 )
 def test_disagreement(rule: Rule, disagreement: float, phase: Phase) -> None:
-    """Disagreement is compared with a threshold, or with what chance gives."""
+    """Disagreement is compared with a threshold, or with one and a half times what chance gives."""
     assert step(rule, AlertState(), replace(LOOK, disagreement=disagreement), 1.0).phase is phase
 
 
 def test_a_disagreement_near_zero_can_recover() -> None:
-    """Where chance gives less than the hysteresis, half of it is enough."""
+    """Where the threshold is less than the hysteresis, half of it is enough."""
     firing = AlertState(Phase.FIRING, 5.0, rule=UNSURE.fingerprint)
     tight = replace(LOOK, chance_disagreement=0.008)
-    assert step(UNSURE, firing, replace(tight, disagreement=0.005), 1.0).phase is Phase.FIRING
-    assert step(UNSURE, firing, replace(tight, disagreement=0.004), 1.0).phase is Phase.RECOVERING
+    assert step(UNSURE, firing, replace(tight, disagreement=0.0061), 1.0).phase is Phase.FIRING
+    assert step(UNSURE, firing, replace(tight, disagreement=0.0059), 1.0).phase is Phase.RECOVERING
 
 
 # What cannot be judged is held
@@ -337,7 +338,7 @@ def test_status_shows_what_was_compared() -> None:
         threshold=0.90 - 0.05,
         value=0.7,
     )
-    assert status(UNSURE, AlertState(), LOOK).threshold == 0.04
+    assert status(UNSURE, AlertState(), LOOK).threshold == pytest.approx(0.06)
     assert status(UNSURE, AlertState(), LOOK).upward
     assert status(Rule("rose", above=0.99), AlertState(), LOOK).upward
     for rule in (SILENT, DEGRADED):
@@ -426,7 +427,7 @@ def look_of(glance: Glance, rule: Rule, records: int) -> Facts:
         elapsed_seconds=glance.seconds,
         results={CONSENSUS: Estimate(0.5, records, Interval(compared, compared))},
         disagreement=0.1 - away,
-        chance_disagreement=0.1,
+        chance_disagreement=0.1 / CHANCE_MARGIN,
         reference_accuracy=0.9,
     )
 

@@ -50,6 +50,7 @@ def healthy(*, shared: bool) -> dict[str, Shape]:
     for alert, kind in _KINDS.items():
         on = {"on": "value"} if kind.startswith("accuracy") else {}
         shown[of("cpcmon_alert_info", model="density", alert=alert, kind=kind, **on)] = steady(1)
+        shown[of("cpcmon_alert_for_seconds", model="density", alert=alert)] = steady(1800)
         shown[_firing(alert)] = steady(0)
     return shown
 

@@ -158,8 +158,8 @@ def test_one_poor_value_before_a_stop_for_good_fires_nothing(rules: Rules) -> No
         assert int(wait) > 4, expr
 
 
-def _low_together(minutes: int = 60, gone: str = "") -> dict[str, str]:
-    """Return two replicas that say together, for so many minutes, that the accuracy is too low."""
+def _low_together(minutes: int = 60, gone: str = "", hold: int = 30) -> dict[str, str]:
+    """Return two replicas that say together, for so many minutes, that the accuracy is too low; the alert waits `hold` minutes."""
     series = _daemon("a", shared=1) | _daemon("b", shared=1) | {_firing("a"): "1x120", _firing("b"): "0x120"}
     for instance, sums in {"a": 150, "b": 270}.items():
         window = f'job="cpcmon",instance="{instance}",model="density",segment="all"'
@@ -171,19 +171,52 @@ def _low_together(minutes: int = 60, gone: str = "") -> dict[str, str]:
             f'cpcmon_estimate_count{{{window},estimator="doc_ts"}}': "300x120",
             f'cpcmon_estimate_sum{{{window},estimator="doc_ts"}}': f"{sums}x120",
             f'cpcmon_estimate_upper_sum{{{window},estimator="doc_ts"}}': f"{sums + 6}x120",
+            f'cpcmon_alert_for_seconds{{{of_model},alert="accuracy_low"}}': f"{60 * hold}x120",
             _threshold(instance): "0.8x120",
         }
     return series
 
 
 def test_replicas_page_once_and_from_the_whole(rules: Rules) -> None:
-    """What one replica says of its share is not passed on; what all say together is, after half an hour."""
+    """What one replica says of its share is not passed on; what all say together is."""
     series = _low_together()
     assert rules.firing(series, 20, 40) == [{"CpcmonWatchdog": 1}, {"CpcmonMergedAccuracyLow": 1, "CpcmonWatchdog": 1}]
     said = rules.described(series, 40, "CpcmonMergedAccuracyLow")
-    assert "all replicas together: estimated accuracy 72% by doc_ts (accuracy_low compares the upper)" in said
+    assert (
+        "all replicas together: estimated accuracy 72% by doc_ts (accuracy_low compares the upper), under its threshold for 30m 0s"
+        in said
+    )
     well = series | {name: "299x60" for name in series if "upper_sum" in name}
     assert rules.firing(well, 40) == [{"CpcmonWatchdog": 1}]
+
+
+@pytest.mark.parametrize("hold", [0, 2, 30, 45])
+def test_what_replicas_say_together_fires_after_the_configured_time(rules: Rules, hold: int) -> None:
+    """Prometheus knows no `for` of its own for each alert, so the daemon exports it. The first minute has no sums yet."""
+    before, after = rules.firing(_low_together(hold=hold), max(0, hold - 1), hold + 1)
+    assert (before["CpcmonMergedAccuracyLow"], after["CpcmonMergedAccuracyLow"]) == (hold == 0, 1)
+
+
+def test_two_alerts_of_one_model_wait_as_long_as_each_is_configured(rules: Rules) -> None:
+    series = _low_together(hold=30)
+    for name, values in _low_together(hold=5).items():
+        if 'alert="accuracy_low"' in name:
+            series[name.replace("accuracy_low", "falling").replace('kind="falling"', 'kind="accuracy_low"')] = values
+    found = rules.firing(series, 4, 6, 29, 31)
+    assert [one["CpcmonMergedAccuracyLow"] for one in found] == [0, 1, 1, 2]
+
+
+def test_an_estimate_that_recovered_meanwhile_waits_anew(rules: Rules) -> None:
+    series = _low_together(hold=10)
+    series |= {name: "156x8 299x2 156x110" for name in series if "upper_sum" in name and '"a"' in name}
+    found = rules.firing(series, 9, 11, 19, 23)
+    assert [one["CpcmonMergedAccuracyLow"] for one in found] == [0, 0, 0, 1]
+
+
+def test_one_poor_value_before_silence_does_not_fire(rules: Rules) -> None:
+    """What bridges failed scrapes for a quarter of an hour must not outlast a short `for`."""
+    series = _low_together(1, gone=" 0x110", hold=2)
+    assert {one["CpcmonMergedAccuracyLow"] for one in rules.firing(series, *range(25))} == {0}
 
 
 def test_what_replicas_can_no_longer_say_together_is_not_called_recovered(rules: Rules) -> None:

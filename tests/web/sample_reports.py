@@ -25,6 +25,11 @@ def silent(phase: Phase) -> AlertStatus:
     return AlertStatus("silent", Kind.SILENT, Severity.WARNING, phase, NOW - 2 * HOUR, held=False)
 
 
+def apart(phase: Phase) -> AlertStatus:
+    """An alert on disagreement, for information."""
+    return AlertStatus("no_agreement", Kind.DISAGREEMENT, Severity.INFO, phase, NOW - 5400.0, False, None, 0.03, 0.04)
+
+
 def segment(
     site: str | None,
     state: WindowState = WindowState.OK,

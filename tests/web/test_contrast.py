@@ -40,6 +40,8 @@ def test_every_text_stands_out_from_what_is_behind_it(theme: str) -> None:
         ("alert", "alert-back"),
         ("pending", "pending-back"),
         ("unknown", "unknown-back"),
+        ("text", "info-back"),
+        ("blue", "info-back"),
     ]
     weak = {(one, other): found for one, other in pairs if (found := contrast(colours[one], colours[other])) < 4.5}
     assert not weak

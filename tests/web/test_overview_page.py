@@ -18,7 +18,7 @@ from monitor.web.ranking import ranked
 from monitor.web.site import SourceView
 from monitor.web.words import HEADINGS, SIGNS, STATES, Mood, ago, alert_words, moment, mood_of, worst_severity
 from tests.web.reading import Reader, site_of, text_of
-from tests.web.sample_reports import NOW, estimated, low, segment, three_models
+from tests.web.sample_reports import NOW, apart, estimated, low, segment, three_models
 
 
 def _read(**changes: object) -> tuple[str, Reader]:
@@ -44,6 +44,28 @@ def test_what_somebody_should_look_at_comes_first() -> None:
     body = [row for row in page.rows if row[0] != "Window"]
     assert [row[1].split(" ", 1)[0] for row in body] == ["◆", "▲", "▲", "▲", "◆", "?", "?", "✓", "?", "–"]
     assert "<title>▲ 3 firing – Overview – cpcmon</title>" in text
+
+
+@pytest.mark.parametrize("phase", [Phase.PENDING, Phase.FIRING, Phase.RECOVERING])
+def test_an_alert_for_information_does_not_look_like_an_emergency(phase: Phase) -> None:
+    """Not in the title and the badge, the headline, the counts, the list, nor the row; and it is there in the last three."""
+    told = segment("A", WindowState.OK, estimated(0.93), low(Phase.OK), apart(phase))
+    report = replace(
+        three_models()["triage"], segments=(segment(None, WindowState.OK, estimated(0.93), low(Phase.OK)), told)
+    )
+    text = text_of(overview_page, site_of({"triage": report}))
+    assert "<title>Overview – cpcmon</title>" in text
+    assert '<div class="verdict info"><span class="sign" aria-hidden="true">○</span>' in text
+    assert '<li class="info"><b>1</b> ○ Info</li>' in text
+    assert '<li class="info"><b class="mood">○ Info</b>' in text
+    assert '<tr class="info" data-model="triage" data-segment="site=A" data-mood="info">' in text
+    assert not re.search(r'class="(alert|pending)\b|▲|◆', text)
+
+
+def test_an_alert_for_information_is_listed_after_one_that_is_about_to_warn() -> None:
+    both = segment("A", WindowState.OK, estimated(0.78), apart(Phase.FIRING), low(Phase.PENDING, 0.79))
+    text = text_of(overview_page, site_of({"triage": replace(three_models()["triage"], segments=(both,))}))
+    assert re.findall(r'<li class="(\w+)"><b class="mood">', text) == ["pending", "info"]
 
 
 def test_among_equally_urgent_segments_the_one_furthest_under_its_threshold_comes_first() -> None:
@@ -108,8 +130,8 @@ def test_without_a_loud_alert_the_list_says_no_more_than_is_known() -> None:
 
 def test_very_many_alerts_are_cut_after_the_most_urgent_ones() -> None:
     """And what was left out is counted."""
-    info = replace(low(Phase.FIRING, 0.77), severity=Severity.INFO)
-    crowd = [segment(f"S{number}", WindowState.OK, estimated(0.7), info) for number in range(MOST_ALERTS)]
+    lesser = replace(low(Phase.FIRING, 0.77), severity=Severity.WARNING)
+    crowd = [segment(f"S{number}", WindowState.OK, estimated(0.7), lesser) for number in range(MOST_ALERTS)]
     worst = segment("worst", WindowState.OK, estimated(0.7), low(Phase.FIRING, 0.72))
     text = text_of(overview_page, site_of({"m": replace(three_models()["triage"], segments=(*crowd, worst))}))
     assert text.count('<li class="alert"><b class="mood">') == MOST_ALERTS

@@ -9,11 +9,13 @@ from monitor.core.report import ModelReport, SegmentReport
 from monitor.core.window_state import WindowState
 from monitor.web.verdict import Standing, Verdict, verdict
 from monitor.web.words import Mood
-from tests.web.sample_reports import estimated, low, segment, three_models
+from tests.web.sample_reports import apart, estimated, low, segment, three_models
 
 FINE = segment("A", WindowState.OK, estimated(0.93), low(Phase.OK))
 LOUD = segment("B", WindowState.OK, estimated(0.70), low(Phase.FIRING, 0.72))
 SOON = segment("C", WindowState.OK, estimated(0.70), low(Phase.PENDING, 0.72))
+INFO = segment("F", WindowState.OK, estimated(0.93), low(Phase.OK), apart(Phase.FIRING))
+SILENT_INFO = segment("G", WindowState.STALE, None, apart(Phase.FIRING))
 UNKNOWN = segment("D", WindowState.STALE, None, low(Phase.OK))
 UNWATCHED = segment("E", WindowState.OK, estimated(0.93))
 
@@ -33,6 +35,10 @@ def _verdict(*segments: SegmentReport, unwell: tuple[str, ...] = (), waits: tupl
         ((FINE, UNKNOWN), Mood.UNKNOWN, "No alert. 1 window judged, 1 cannot say.", ""),
         ((FINE, LOUD), Mood.ALERT, "1 of 2 windows alerts: density, site B.", "2 windows judged."),
         ((SOON, FINE), Mood.PENDING, "No alert. 2 windows judged, 1 to watch.", ""),
+        ((FINE, INFO), Mood.INFO, "No critical or warning alert. 2 windows judged, 1 with info only.", ""),
+        ((INFO, SOON), Mood.PENDING, "No critical or warning alert. 2 windows judged, 1 to watch, 1 with info only.", ""),
+        ((INFO, LOUD), Mood.ALERT, "1 of 2 windows alerts: density, site B.", "2 windows judged, 1 with info only."),
+        ((SILENT_INFO,), Mood.UNKNOWN, "Nothing can be said of any window. 0 windows judged, 1 cannot say.", ""),
         ((UNKNOWN,), Mood.UNKNOWN, "Nothing can be said of any window. 0 windows judged, 1 cannot say.", ""),
         ((UNWATCHED,), Mood.UNWATCHED, "No alert is configured, so none can fire. 1 window judged, 1 without an alert configured.", ""),
         ((UNWATCHED, FINE), Mood.UNWATCHED, "No alert. 2 windows judged, 1 without an alert configured.", ""),
