@@ -27,7 +27,7 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks.serve
 	$(BIN)/python -m benchmarks.coverage
 
-# A thousand kills, every system call, long random histories, 200 faults of Kafka replicas, fuzzing. Less: make torture TORTURE="--kills 100 --points 5"
+# A thousand kills, every system call, hundreds of damaged states, long random histories, 200 faults of Kafka replicas, fuzzing. Less: make torture TORTURE="--kills 100 --points 5"
 torture: $(READY)
 	@$(PIP) install 'atheris>=3.0' || echo "ATHERIS CANNOT BE INSTALLED HERE: good files are changed at random instead" >&2
 	$(BIN)/python -m tests.torture.torture $(TORTURE)

@@ -69,6 +69,8 @@ def run(options: argparse.Namespace) -> int:
             print("\nlatest events")
             for at, event in events[-10:]:
                 print(f"  {_clock(at)}  {_FILE.sub(lambda file: names.get(file.group(), file.group()), event)}")
+        if state.events:
+            print("\n".join(["\nproblems", *(f"  {event}" for event in state.events)]))
     finally:
         state.close()
     return 0

@@ -9,14 +9,14 @@ import shutil
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from monitor.errors import StateError, StateInUse, StateLost, StatePaused, StateRefused
 from monitor.state.checksum import checksum
 from monitor.state.folder import sync_folder
-from monitor.state.schema import APPLICATION, STEPS, migrate, version_of
+from monitor.state.schema import APPLICATION, STEPS, migrate, schema_of, schemas, version_of
 
 NAME = "state.db"
 BACKUPS = ("state.db.bak", "state.db.bak.1")
@@ -41,6 +41,7 @@ _NO_DAMAGE = {
 
 # Where SQLite's file format keeps them.
 _VERSION_PLACE, _APPLICATION_PLACE, _HEADER_BYTES = slice(60, 64), slice(68, 72), 100
+_WRITE_VERSION_PLACE, _WAL_VERSION = 18, 2
 
 
 class _Damaged(Exception):
@@ -100,18 +101,24 @@ def check_version(folder: Path) -> None:
         _check_header(folder / NAME, STEPS)
 
 
-def back_up(connection: sqlite3.Connection, folder: Path) -> None:
-    """Write a copy beside the database, and keep the copy before it."""
+def back_up(
+    connection: sqlite3.Connection, folder: Path, verify: Callable[[sqlite3.Connection], None] = lambda _: None
+) -> None:
+    """Write a copy beside the database, and keep the copy before it.
+
+    `verify` looks at the copy first, and raises ValueError for damage: no copy of damage takes the place of a good one.
+    """
     newest, older = (folder / name for name in BACKUPS)
     temporary = folder / f"{BACKUPS[0]}.tmp"
     temporary.unlink(missing_ok=True)
     try:
         _touch_private(temporary)
-        target = sqlite3.connect(temporary, isolation_level=None)
+        target = _connect(temporary)
         try:
             connection.backup(target)
             # A copy inherits the journal mode; without its own log files it must be whole in one file.
             target.execute("PRAGMA journal_mode = DELETE").fetchone()
+            verify(target)
         finally:
             target.close()
         with temporary.open("rb+") as file:
@@ -120,9 +127,13 @@ def back_up(connection: sqlite3.Connection, folder: Path) -> None:
             newest.replace(older)
         temporary.replace(newest)
         sync_folder(folder)
-    except (sqlite3.Error, OSError) as error:
+    except (sqlite3.Error, OSError, ValueError) as error:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
+        if isinstance(error, ValueError):
+            raise StateLost(
+                f"{folder / NAME}: expected a database to back up, found damage: {error}: the next start verifies it"
+            ) from error
         if isinstance(error, sqlite3.Error):
             raise translated(error, folder) from error
         raise StatePaused(f"{folder}: expected to write a backup, found {error.strerror}") from error
@@ -170,7 +181,7 @@ def _open(
     path: Path, *, networked: bool, verify: Callable[[sqlite3.Connection], None], steps: Sequence[str]
 ) -> sqlite3.Connection:
     _check_header(path, steps)
-    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    connection = _connect(path)
     try:
         _configure(connection, path, networked=networked)
         _check(connection, path, steps)
@@ -195,12 +206,22 @@ def _open(
 
 
 def _check(connection: sqlite3.Connection, path: Path, steps: Sequence[str]) -> None:
+    version, schema, known = version_of(connection), schema_of(connection), schemas(tuple(steps))
     # The header of the file may be older than what the log beside it holds.
-    if version_of(connection) > len(steps):
-        raise _too_new(path, version_of(connection), len(steps))
-    answer = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+    if version > len(steps) and schema not in known:
+        raise _too_new(path, version, len(steps))
+    # A changed bit in the statement of a table renames a column, and one in a trigger lets sums go wrong.
+    if version >= len(known) or schema != known[version]:
+        raise _Damaged(f"the schema is not that of version {version}")
+    check_structure(connection)
+
+
+def check_structure(connection: sqlite3.Connection) -> None:
+    """Raise ValueError where pages do not fit together, or an index does not fit its table."""
+    # Not quick_check, which compares no index with its table: most rows are found by an index.
+    answer = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
     if answer != "ok":
-        raise _Damaged(f"SQLite finds {str(answer).splitlines()[-1]}")
+        raise ValueError(f"SQLite finds {str(answer).splitlines()[-1]}")
 
 
 def _check_header(path: Path, steps: Sequence[str]) -> None:
@@ -211,9 +232,24 @@ def _check_header(path: Path, steps: Sequence[str]) -> None:
         raise _Damaged("the file is no database" if header else "the file is empty")
     if int.from_bytes(header[_APPLICATION_PLACE], "big") != APPLICATION:
         raise _Damaged("the file is not a database of cpcmon")
+    if header[_WRITE_VERSION_PLACE] > _WAL_VERSION:
+        # SQLite would take it for one that must only be read.
+        raise _Damaged("the header is of no format that SQLite writes")
     version = int.from_bytes(header[_VERSION_PLACE], "big")
     if version > len(steps):
+        if _has_our_schema(path, steps):
+            raise _Damaged(f"the header says version {version}, the schema is of an older one")
         raise _too_new(path, version, len(steps))
+
+
+def _has_our_schema(path: Path, steps: Sequence[str]) -> bool:
+    """Tell whether the schema is of a version that we know, whatever the header says; nothing is written."""
+    with (
+        suppress(sqlite3.Error),
+        closing(sqlite3.connect(f"{path.absolute().as_uri()}?immutable=1", uri=True)) as connection,
+    ):
+        return schema_of(connection) in schemas(tuple(steps))
+    return False
 
 
 def _too_new(path: Path, version: int, ours: int) -> StateRefused:
@@ -221,6 +257,15 @@ def _too_new(path: Path, version: int, ours: int) -> StateRefused:
         f"{path}: expected state of version {ours} or older, found version {version}, made by a newer cpcmon:"
         " install that one again, or give this one another folder"
     )
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    # A row that is replaced is deleted first, for triggers too.
+    connection.execute("PRAGMA recursive_triggers = ON")
+    # Damaged text is read, and its checksum does not match.
+    connection.text_factory = lambda text: text.decode(errors="surrogateescape")
+    return connection
 
 
 def _configure(connection: sqlite3.Connection, path: Path, *, networked: bool) -> None:
@@ -240,7 +285,7 @@ def _configure(connection: sqlite3.Connection, path: Path, *, networked: bool) -
 
 def _mark(path: Path, recovered: str) -> None:
     """Write into a database, before it takes its place, that it replaces a damaged one; a kill cannot undo that."""
-    connection = sqlite3.connect(path, isolation_level=None)
+    connection = _connect(path)
     try:
         value = recovered.encode()
         row = (RECOVERED, checksum(value, RECOVERED), value)
@@ -256,7 +301,7 @@ def _create(path: Path, *, networked: bool, steps: Sequence[str], events: list[s
         leftover.unlink(missing_ok=True)
     try:
         _touch_private(new)
-        connection = sqlite3.connect(new, isolation_level=None)
+        connection = _connect(new)
         try:
             migrate(connection, steps)
         finally:
@@ -265,7 +310,7 @@ def _create(path: Path, *, networked: bool, steps: Sequence[str], events: list[s
             _mark(new, "empty")
         new.replace(path)
         sync_folder(path.parent)
-        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        connection = _connect(path)
         _configure(connection, path, networked=networked)
     except sqlite3.Error as error:
         raise translated(error, path.parent) from error

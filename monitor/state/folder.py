@@ -18,6 +18,8 @@ _KEY = "hash.key"
 _LOCK = "state.lock"
 KEY_BYTES = 16
 BALLAST_BYTES = 8 << 20
+_LAST_COMMIT = 32
+"""Where in `state.lock`, after the number of the process."""
 
 # SQLite's write-ahead log needs locks and shared memory that these do not give.
 _NETWORK = {
@@ -154,6 +156,19 @@ class StateFolder:
             key = secrets.token_bytes(KEY_BYTES)
             write_whole(self.path / _KEY, key)
             return key
+
+    def note_commit(self, database: int, number: int) -> None:
+        """Note outside the database which transaction was the last; it is then on disk already, so this need not be."""
+        with suppress(OSError):
+            os.pwrite(self._lock, f"{database:>20} {number:>20}\n".encode(), _LAST_COMMIT)
+
+    def last_commit(self) -> tuple[int, int]:
+        """Return of which database the last transaction was, and its number; zeros where nothing is known."""
+        try:
+            database, number = os.pread(self._lock, 42, _LAST_COMMIT).split()
+            return int(database), int(number)
+        except (OSError, ValueError):
+            return 0, 0
 
     def keep_ballast(self) -> None:
         """Keep some room that an operator can free at once, by deleting a file, when the disk is full."""

@@ -17,12 +17,9 @@ from monitor.core.history import Span
 from monitor.core.past import CAPACITY, Place
 from monitor.core.window_state import WindowState
 from monitor.state.checksum import checksum
-from monitor.state.schema import version_of
 
 _COLUMNS = "CAST(model AS BLOB), CAST(span AS BLOB), slot, at, crc, content"
 _QUICK = 1
-_SINCE_VERSION = 2
-"""Of the tables; before it there was no history."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +56,6 @@ class _Content(msgspec.Struct, array_like=True):
     records: bytes
     reference: str = ""
     """At the end, and optional: rows from before it was kept have none, and a cpcmon of then passes it over."""
-
-
-def check_history(connection: sqlite3.Connection) -> None:
-    """Raise where the table itself cannot be read: it could not be written to either."""
-    if version_of(connection) < _SINCE_VERSION:
-        return
-    connection.execute("SELECT model, span, slot, at, crc, content FROM history LIMIT 0").fetchall()
 
 
 def write_history(connection: sqlite3.Connection, change: HistoryChange) -> None:

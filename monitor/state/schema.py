@@ -1,9 +1,55 @@
 """The tables, and how older ones become them: each step in one transaction, so that no start ever finds half of it."""
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from functools import cache
+
+from monitor.state.checksum import checksum
 
 APPLICATION = 0x63_70_63_6D  # "cpcm", in the header of the file
+
+_SUMS_SINCE = 3
+"""The first version whose tables have sums."""
+
+# The tables that have sums, and what numbers a row of each: 0 where only its key does.
+_SUMMED = {
+    "models": "0",
+    "windows": "id",
+    "chunks": "id",
+    "totals": "window",
+    "ids": "id",
+    "positions": "0",
+    "counters": "0",
+    "kept": "0",
+    "rejected": "id",
+    "events": "id",
+    "history": "rowid",
+}
+
+
+# SQLite keeps the highest number that a row of these ever had.
+_AUTOINCREMENT = ("windows", "chunks")
+
+
+def _summed(table: str, number: str) -> str:
+    """Return statements that sum up the rows of a table, and keep the sums in each transaction that changes it.
+
+    A row that vanished or that an earlier transaction wrote has a good checksum of its own. The sums still differ.
+    """
+    new, old = (f"{row}.{number}" if number != "0" else "0" for row in ("NEW", "OLD"))
+    return f"""
+    INSERT INTO checksums SELECT '{table}', count(*), coalesce(sum(crc), 0), coalesce(sum({number}), 0),
+      coalesce(max({number}), 0) FROM {table};
+    CREATE TRIGGER {table}_inserted AFTER INSERT ON {table} BEGIN
+      UPDATE checksums SET rows = rows + 1, crcs = crcs + NEW.crc, numbers = numbers + {new}, last = max(last, {new})
+        WHERE name = '{table}';
+    END;
+    CREATE TRIGGER {table}_deleted AFTER DELETE ON {table} BEGIN
+      UPDATE checksums SET rows = rows - 1, crcs = crcs - OLD.crc, numbers = numbers - {old} WHERE name = '{table}';
+    END;
+    """  # noqa: S608 - our own
+
 
 # Each step leads from the version before it. Never change one that was released: add another.
 STEPS: tuple[str, ...] = (
@@ -31,6 +77,20 @@ STEPS: tuple[str, ...] = (
       model TEXT NOT NULL, span TEXT NOT NULL, slot INTEGER NOT NULL, at REAL NOT NULL, crc INTEGER NOT NULL,
       content BLOB NOT NULL, PRIMARY KEY(model, span, slot));
     """,
+    # The row `commits` counts transactions; its `crcs` is a random number that tells databases apart. The checksum of
+    # totals did not cover `through`: they are measured again.
+    f"""
+    CREATE TABLE checksums(
+      name TEXT PRIMARY KEY, rows INTEGER NOT NULL, crcs INTEGER NOT NULL, numbers INTEGER NOT NULL, last INTEGER NOT NULL) WITHOUT ROWID;
+    INSERT INTO checksums VALUES ('commits', 0, abs(random() / 2), 0, 0);
+    DELETE FROM totals;
+    ALTER TABLE rejected ADD COLUMN crc INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE events ADD COLUMN crc INTEGER NOT NULL DEFAULT 0;
+    UPDATE rejected SET crc = checksum(CAST(pointer AS BLOB), at, source);
+    UPDATE events SET crc = checksum(CAST(event AS BLOB), at);
+    {"".join(_summed(*one) for one in _SUMMED.items())}
+    UPDATE checksums SET last = coalesce((SELECT seq FROM sqlite_sequence WHERE sqlite_sequence.name = checksums.name), last);
+    """,  # noqa: S608 - our own
 )
 
 
@@ -39,17 +99,51 @@ def version_of(connection: sqlite3.Connection) -> int:
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
+def schema_of(connection: sqlite3.Connection) -> list[tuple[str, ...]]:
+    """Return the statements that made the tables, indexes and triggers of a database."""
+    return sorted(connection.execute("SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_master"))
+
+
+@cache
+def schemas(steps: tuple[str, ...]) -> list[list[tuple[str, ...]]]:
+    """Return the schema of every version, the first that of an empty database."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        found = [schema_of(connection)]
+        for version in range(len(steps)):
+            migrate(connection, steps[: version + 1])
+            found.append(schema_of(connection))
+    return found
+
+
+def check_sums(connection: sqlite3.Connection) -> None:
+    """Raise ValueError where rows of a table are missing, or are not those that were written last."""
+    if version_of(connection) < _SUMS_SINCE:
+        return
+    sequences = dict(connection.execute("SELECT name, seq FROM sqlite_sequence"))
+    expected = {name: sums for name, *sums in connection.execute("SELECT * FROM checksums")}
+    whole = all(isinstance(value, int) for sums in expected.values() for value in sums)
+    if not whole or expected.keys() != {"commits", *_SUMMED}:
+        raise ValueError("the rows of the table checksums are not one for each table")
+    for table, number in _SUMMED.items():
+        query = f"SELECT count(*), coalesce(sum(crc), 0), coalesce(sum({number}), 0) FROM {table} NOT INDEXED"  # noqa: S608
+        *sums, last = expected[table]
+        if list(connection.execute(query).fetchone()) != sums:
+            raise ValueError(f"the rows of the table {table} are not those that were committed last")
+        if table in _AUTOINCREMENT and sequences.get(table, 0) != last:
+            raise ValueError(f"the highest number of the table {table} is not the one that was committed last")
+
+
 def migrate(connection: sqlite3.Connection, steps: Sequence[str] = STEPS) -> None:
     """Bring the tables to the newest version, in one transaction."""
     before = version_of(connection)
     if before == len(steps):
         return
+    connection.create_function("checksum", -1, checksum)
     connection.execute("BEGIN IMMEDIATE")
     try:
         for step in steps[before:]:
-            for statement in step.split(";"):
-                if statement.strip():
-                    connection.execute(statement)
+            for statement in _statements(step):
+                connection.execute(statement)
         connection.execute(f"PRAGMA application_id = {APPLICATION}")
         connection.execute(f"PRAGMA user_version = {len(steps)}")
         connection.execute("COMMIT")
@@ -57,3 +151,13 @@ def migrate(connection: sqlite3.Connection, steps: Sequence[str] = STEPS) -> Non
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+
+
+def _statements(step: str) -> Iterator[str]:
+    """Yield the statements of a step; a trigger holds some of its own."""
+    statement = ""
+    for part in step.rstrip("; \n").split(";"):
+        statement += f"{part};"
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""

@@ -12,10 +12,20 @@ from monitor.decode.arrived import Pointer
 from monitor.errors import StatePaused
 from monitor.state.change import Change, IdBatch, Refused, WindowName
 from monitor.state.checksum import checksum
-from monitor.state.database import BACKUPS, NAME, RECOVERED, Opened, back_up, check_version, open_database
+from monitor.state.database import (
+    BACKUPS,
+    NAME,
+    RECOVERED,
+    Opened,
+    back_up,
+    check_structure,
+    check_version,
+    open_database,
+)
 from monitor.state.folder import StateFolder, check_folder, filesystem_of
-from monitor.state.history_table import HistoryRow, check_history, read_history, write_history
+from monitor.state.history_table import HistoryRow, read_history, write_history
 from monitor.state.id_table import read_ids, write_ids
+from monitor.state.schema import check_sums
 from monitor.state.transaction import Transaction
 from monitor.state.window_table import Committed, StoredWindow, WindowTable, check_windows
 
@@ -40,7 +50,7 @@ class State:
         self._folder = folder
         self._connection = opened.connection
         self._windows = WindowTable(opened.connection)
-        self._transaction = Transaction(opened.connection, folder.path, self._windows.find)
+        self._transaction = Transaction(opened.connection, folder, self._windows.find)
         self._mend = mend
         self.key = folder.key()
         """For all keyed hashes."""
@@ -49,6 +59,12 @@ class State:
         """Empty, or what was used because the database was damaged: `backup` or `empty`. So until a start has said so."""
         self.events = opened.events or ([f"went back to: {self.recovered}"] if self.recovered else [])
         """What happened while it was opened, for the log."""
+        missing = 0 if self.recovered else self._transaction.missing
+        if missing:
+            self.events.append(
+                f"state.db lost its last {missing} commits (the write-ahead log is damaged, or the file was replaced);"
+                " what came since is read again from files that are still there"
+            )
         if kept.get(_KEY, _crc_of_key(self.key)) != _crc_of_key(self.key):
             self.events.append(
                 "hash.key is not the one that this state was made with: ids and files from before are not known again"
@@ -111,7 +127,7 @@ class State:
 
     def back_up(self) -> None:
         """Write a copy beside the database; raises StatePaused when there is no room for it."""
-        back_up(self._connection, self.path)
+        back_up(self._connection, self.path, _verify_copy)
 
     # Reading, at the start.
 
@@ -160,20 +176,31 @@ class State:
 
     def rejected(self, latest: int = MOST_REJECTED) -> list[Refused]:
         """Return when, from which source and from where the latest refused records came; damaged rows are left out."""
-        found = []
-        query = "SELECT at, CAST(source AS BLOB), pointer FROM rejected ORDER BY id DESC LIMIT ?"
-        for at, source, pointer in self._connection.execute(query, (latest,)):
-            with suppress(ValueError, TypeError, AttributeError, msgspec.MsgspecError):
-                found.append((float(at), source.decode(), *msgspec.json.decode(pointer, type=tuple[str, Pointer])))
-        return found[::-1]
+        query = "SELECT at, source, crc, pointer FROM rejected ORDER BY id DESC LIMIT ?"
+        rows = self._connection.execute(query, (latest,)).fetchall()
+        good = [
+            (at, source, *msgspec.json.decode(pointer, type=tuple[str, Pointer]))
+            for at, source, crc, pointer in reversed(rows)
+            if isinstance(pointer, bytes) and checksum(pointer, at, source) == crc
+        ]
+        self._report_left_out("rejected", len(rows) - len(good))
+        return good
 
     def history(self) -> Iterator[HistoryRow | None]:
         """Yield what was said of the models before now; None for each row that cannot be understood."""
         return read_history(self._connection)
 
     def past_events(self) -> list[tuple[float, str]]:
-        """Return the latest events."""
-        return list(self._connection.execute("SELECT at, event FROM events ORDER BY id"))
+        """Return the latest events; damaged rows are left out."""
+        rows = self._connection.execute("SELECT at, event, crc FROM events ORDER BY id").fetchall()
+        good = [(at, event) for at, event, crc in rows if _crc_of_event(at, event) == crc]
+        self._report_left_out("events", len(rows) - len(good))
+        return good
+
+    def _report_left_out(self, table: str, damaged: int) -> None:
+        sentence = f"{damaged} damaged rows of the table {table} left out: their checksums do not match"
+        if damaged and sentence not in self.events:
+            self.events.append(sentence)
 
     # Writing.
 
@@ -249,8 +276,8 @@ class State:
             return
         latest = change.rejected[-MOST_REJECTED:]
         self._connection.executemany(
-            "INSERT INTO rejected(at, source, pointer) VALUES (?, ?, ?)",
-            ((now, source, msgspec.json.encode((origin, pointer))) for source, origin, pointer in latest),
+            "INSERT INTO rejected(at, source, crc, pointer) VALUES (?, ?, ?, ?)",
+            (_rejected_row(now, source, msgspec.json.encode((origin, pointer))) for source, origin, pointer in latest),
         )
         oldest = "(SELECT max(id) FROM rejected) - ?"
         self._connection.execute(f"DELETE FROM rejected WHERE id <= {oldest}", (MOST_REJECTED,))  # noqa: S608
@@ -258,15 +285,15 @@ class State:
     def _note_events(self, events: list[str], now: float) -> None:
         if not events:
             return
-        rows = ((now, event) for event in events)
-        self._connection.executemany("INSERT INTO events(at, event) VALUES (?, ?)", rows)
+        rows = ((now, event, _crc_of_event(now, event)) for event in events)
+        self._connection.executemany("INSERT INTO events(at, event, crc) VALUES (?, ?, ?)", rows)
         self._connection.execute("DELETE FROM events WHERE id <= (SELECT max(id) FROM events) - ?", (MOST_EVENTS,))
 
 
 def _verify(connection: sqlite3.Connection) -> None:
     """Refuse a database of which anything but a chunk was damaged: only a whole backup agrees with itself."""
+    check_sums(connection)
     check_windows(connection)
-    check_history(connection)
     for table, columns in _CHECKED.items():
         *beside, content = columns
         for *values, crc in connection.execute(f"SELECT {', '.join(columns)}, crc FROM {table}"):  # noqa: S608 - our own
@@ -276,6 +303,19 @@ def _verify(connection: sqlite3.Connection) -> None:
                 raise ValueError(f"a checksum in the table {table} does not fit ({', '.join(beside)}, {content})")
     for (name,) in connection.execute("SELECT name FROM counters"):
         msgspec.json.decode(name, type=list[str])
+
+
+def _verify_copy(connection: sqlite3.Connection) -> None:
+    check_structure(connection)
+    _verify(connection)
+
+
+def _rejected_row(at: float, source: str, pointer: bytes) -> tuple[float, str, int, bytes]:
+    return at, source, checksum(pointer, float(at), source), pointer
+
+
+def _crc_of_event(at: float, event: str) -> int:
+    return checksum(event.encode(errors="surrogateescape"), float(at))
 
 
 def _crc_of_key(key: bytes) -> bytes:

@@ -4,19 +4,27 @@ import os
 import sqlite3
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 
 from monitor.errors import StateLost
 from monitor.state.database import NAME, translated
+from monitor.state.folder import StateFolder
 
 
 class Transaction:
     """A `with` block that is committed as a whole, or rolled back when anything in it fails."""
 
-    def __init__(self, connection: sqlite3.Connection, folder: Path, rolled_back: Callable[[], None]) -> None:
-        self._connection, self._path = connection, folder / NAME
+    def __init__(self, connection: sqlite3.Connection, folder: StateFolder, rolled_back: Callable[[], None]) -> None:
+        self._connection, self._path, self._folder = connection, folder.path / NAME, folder
         self._inode = self._path.stat().st_ino
         self._rolled_back = rolled_back
+        number = "SELECT crcs, rows FROM checksums WHERE name = 'commits'"
+        self._database, self._commits = connection.execute(number).fetchone()
+
+    @property
+    def missing(self) -> int:
+        """How many transactions were committed to this database and are not in it."""
+        database, commits = self._folder.last_commit()
+        return max(0, commits - self._commits) if database == self._database else 0
 
     def __enter__(self) -> None:
         """Begin; raises StatePaused or StateLost."""
@@ -36,7 +44,11 @@ class Transaction:
         """Commit or roll back; raises StatePaused or StateLost where SQLite failed."""
         try:
             if error is None:
+                commits = self._commits + 1
+                self._connection.execute("UPDATE checksums SET rows = ? WHERE name = 'commits'", (commits,))
                 self._connection.execute("COMMIT")
+                self._commits = commits
+                self._folder.note_commit(self._database, commits)
                 return
         except sqlite3.Error as failure:
             self._roll_back()

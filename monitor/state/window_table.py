@@ -88,8 +88,10 @@ class WindowTable:
                 "SELECT through, crc, content FROM totals WHERE window = ?", (number,)
             ).fetchone()
             # Totals count records of damaged chunks too, which the window no longer has.
-            if totals is not None and not window.damaged and zlib.crc32(totals[2]) == totals[1]:
-                window.through, window.totals = totals[0], totals[2]
+            if totals is not None and not window.damaged:
+                through, crc, content = totals
+                if isinstance(content, bytes) and checksum(content, number, through) == crc:
+                    window.through, window.totals = through, content
             yield window
 
     def write(self, change: Change) -> Committed:
@@ -135,10 +137,10 @@ class WindowTable:
         if content is None:
             self._connection.execute("DELETE FROM totals WHERE window = ?", (window,))
             return
-        self._connection.execute(
-            "INSERT OR REPLACE INTO totals SELECT ?, coalesce(max(id), 0), ?, ? FROM chunks WHERE window = ?",
-            (window, zlib.crc32(content), content, window),
-        )
+        last = "SELECT coalesce(max(id), 0) FROM chunks WHERE window = ?"
+        (through,) = self._connection.execute(last, (window,)).fetchone()
+        row = (window, through, checksum(content, window, through), content)
+        self._connection.execute("INSERT OR REPLACE INTO totals VALUES (?, ?, ?, ?)", row)
 
     def _write_chunk(self, chunk: Chunk) -> int:
         window, records = self._number(chunk.window), len(chunk.at)

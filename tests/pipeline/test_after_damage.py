@@ -1,7 +1,5 @@
 """What a start does with a state that is damaged, copied, full, or not its own: it starts, says so, and stays exact."""
 
-import random
-import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -79,26 +77,6 @@ def test_b6_a_changed_number_of_records_costs_that_chunk(folder: Path) -> None:
     process = Process(folder, LINES, split_by=SPLIT)
     assert process.counted("state_damaged_chunks_total") == 1
     process.kill()
-
-
-def test_a_flipped_bit_anywhere_never_keeps_it_from_starting(folder: Path, tmp_path: Path) -> None:
-    """It is exact, or it has said that something was damaged."""
-    whole = (folder / "state.db").read_bytes()
-    chance = random.Random(5)  # noqa: S311
-    for number in range(150):
-        copy = tmp_path / f"flip{number}"
-        shutil.copytree(folder, copy)
-        place = chance.randrange(len(whole))
-        flipped = bytearray(whole)
-        flipped[place] ^= 1 << chance.randrange(8)
-        (copy / "state.db").write_bytes(flipped)
-        process = Process(copy, LINES, split_by=SPLIT)
-        said = process.state.recovered or process.state.damaged_chunks
-        process.tick()
-        if process.state.damaged_chunks == 0:
-            assert process.window() == expected(list(range(30))), (place, said)
-        process.kill()
-        shutil.rmtree(copy)
 
 
 def test_going_back_to_a_backup_is_said_although_the_first_start_was_killed(folder: Path) -> None:
@@ -249,7 +227,7 @@ def test_an_orderly_stop_leaves_a_backup_and_all_counters(tmp_path: Path) -> Non
 def test_looking_at_a_state_deletes_nothing(folder: Path) -> None:
     """The next start must still find, and say, what is damaged."""
     with closing(sqlite3.connect(folder / "state.db")) as connection:
-        connection.execute("UPDATE chunks SET crc = crc + 1 WHERE id = 1")
+        connection.execute("UPDATE chunks SET records = records + 1 WHERE id = 1")
         connection.commit()
     state = State.open(folder, mend=False)
     assert sum(len(window.damaged) for window in state.windows()) == 1

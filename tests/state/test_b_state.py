@@ -260,6 +260,7 @@ def test_b11_a_second_process_on_the_same_state_is_refused(tmp_path: Path, cpcmo
 def test_b12_a_newer_database_is_refused_and_left_as_it_is(folder: Path) -> None:
     """Not one byte changes, and no file appears."""
     connection = sqlite3.connect(folder / "state.db")
+    connection.execute("CREATE TABLE later(a)")
     connection.execute(f"PRAGMA user_version = {len(schema.STEPS) + 1}")
     connection.close()
     before = {file.name: file.read_bytes() for file in folder.iterdir() if file.name != "state.lock"}
@@ -272,7 +273,8 @@ def test_b12_a_newer_database_in_the_log_only_is_refused_too(folder: Path) -> No
     """Killed before its log was written back, the header of the file is still the old one."""
     script = (
         "import sqlite3, os, sys; c = sqlite3.connect(sys.argv[1], isolation_level=None);"
-        "c.execute('PRAGMA journal_mode = wal').fetchone(); c.execute('PRAGMA user_version = 99'); os._exit(0)"
+        "c.execute('PRAGMA journal_mode = wal').fetchone(); c.execute('BEGIN'); c.execute('CREATE TABLE later(a)');"
+        "c.execute('PRAGMA user_version = 99'); c.execute('COMMIT'); os._exit(0)"
     )
     subprocess.run([sys.executable, "-c", script, str(folder / "state.db")], check=True)
     with pytest.raises(StateRefused, match=r"found version 99"):

@@ -13,6 +13,8 @@ import pytest
 
 from monitor.core.history import Series, Span
 from monitor.core.past import CAPACITY
+from monitor.decode.arrived import Pointer
+from monitor.decode.rejections import Reason
 from monitor.errors import StatePaused
 from monitor.history import History
 from monitor.state.change import Change
@@ -222,12 +224,17 @@ def test_a_row_from_before_the_reference_was_kept_is_read_without_one(tmp_path: 
     state.close()
     connection = sqlite3.connect(tmp_path / NAME)
     with connection:
+        connection.execute("PRAGMA recursive_triggers = ON")
         (packed,) = connection.execute("SELECT content FROM history WHERE slot = 1").fetchone()
         *before, reference = msgspec.msgpack.decode(zlib.decompress(packed))
         assert (len(before), reference) == (7, "a" * 12)
         old = zlib.compress(msgspec.msgpack.encode(before))
         crc = checksum(old, "density", "recent", 1, START)
-        connection.execute("UPDATE history SET content = ?, crc = ? WHERE slot = 1", (old, crc))
+        connection.execute(
+            "INSERT OR REPLACE INTO history(rowid, model, span, slot, at, crc, content)"
+            " SELECT rowid, model, span, slot, at, ?, ? FROM history WHERE slot = 1",
+            (crc, old),
+        )
     connection.close()
     again = restored(tmp_path)
     series = again.series("density", "all", Span.RECENT)
@@ -236,33 +243,40 @@ def test_a_row_from_before_the_reference_was_kept_is_read_without_one(tmp_path: 
     assert series.references == ("", "a" * 12)
 
 
-def old_state(folder: Path) -> None:
-    """Make a state of version 1 with records in it, as a cpcmon of before left it."""
+def old_state(folder: Path, version: int = 1) -> None:
+    """Make an empty state of an older version, as a cpcmon of before left it."""
     State.open(folder).close()
     (folder / NAME).unlink()
-    open_database(folder, steps=STEPS[:1]).connection.close()
+    open_database(folder, steps=STEPS[:version]).connection.close()
     connection = sqlite3.connect(folder / NAME)
-    assert connection.execute("PRAGMA user_version").fetchone() == (1,)
-    assert not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'history'").fetchall()
+    assert connection.execute("PRAGMA user_version").fetchone() == (version,)
+    assert not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'checksums'").fetchall()
     connection.close()
 
 
-def test_a_database_of_version_1_is_migrated_with_all_it_holds(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", range(1, len(STEPS)))
+def test_an_older_database_is_migrated_with_all_it_holds(tmp_path: Path, version: int) -> None:
     old = tmp_path / "old"
-    old_state(old)
-    # What the cpcmon of before wrote, in its own tables: the statements have not changed.
+    old_state(old, version)
+    # What the cpcmon of before wrote, in its own tables: checksums of refused records and events came with version 3.
     state = State.open(tmp_path / "new")
-    state.commit(change(0), 0.0)
+    pointer = Pointer(Reason.BAD_JSON, 7)
+    state.commit(replace(change(0), rejected=[("inbox", "file#1", pointer)], events=["an event"]), 0.0)
     state.close()
     connection = sqlite3.connect(old / NAME)
     connection.execute("ATTACH ? AS new", (str(tmp_path / "new" / NAME),))
     with connection:
         for table in ("windows", "chunks", "positions", "kept"):
             connection.execute(f"INSERT INTO {table} SELECT * FROM new.{table}")  # noqa: S608 - our own
+        connection.execute("INSERT INTO rejected SELECT id, at, source, pointer FROM new.rejected")
+        connection.execute("INSERT INTO events SELECT id, at, event FROM new.events")
     connection.close()
     state = State.open(old)
     assert not state.recovered
     assert held(state) == [float(number) for number in range(10)]
+    assert state.rejected() == [(0.0, "inbox", "file#1", pointer)]
+    assert state.past_events() == [(0.0, "an event")]
+    assert state.events == []
     history = History()
     history.restore(state.history())
     history.note(report(0.5), START)
@@ -270,7 +284,7 @@ def test_a_database_of_version_1_is_migrated_with_all_it_holds(tmp_path: Path) -
     state.close()
     assert points(restored(old)) == [0.5]
     backup = sqlite3.connect(old / BACKUPS[0])
-    assert backup.execute("PRAGMA user_version").fetchone() == (1,), "a copy of before the migration is kept"
+    assert backup.execute("PRAGMA user_version").fetchone() == (version,), "a copy of before the migration is kept"
     backup.close()
 
 
@@ -322,7 +336,6 @@ def test_a_damaged_database_of_version_1_goes_back_to_its_backup(tmp_path: Path)
 DAMAGE = {
     "content": "UPDATE history SET content = zeroblob(40) WHERE span = 'recent' AND slot = 2",
     "content of another kind": "UPDATE history SET content = 'text' WHERE span = 'recent' AND slot = 2",
-    "checksum": "UPDATE history SET crc = crc + 1 WHERE span = 'recent' AND slot = 2",
     "time": "UPDATE history SET at = at + 1 WHERE span = 'recent' AND slot = 2",
     "place": "UPDATE history SET slot = 77 WHERE span = 'recent' AND slot = 2",
     "span": "UPDATE history SET span = 'week' WHERE span = 'recent' AND slot = 2",
@@ -361,7 +374,7 @@ def test_damage_to_the_newest_row_costs_that_row_only(tmp_path: Path) -> None:
         history.note(report(number / 8), START + number)
     write(state, history)
     state.close()
-    spoil(tmp_path, "UPDATE history SET crc = 0 WHERE span = 'recent' AND slot = 4")
+    spoil(tmp_path, "UPDATE history SET content = zeroblob(40) WHERE span = 'recent' AND slot = 4")
     again = restored(tmp_path)
     again.note(report(0.75), START + 9)
     assert points(again) == [0.0, 1 / 8, 2 / 8, 0.75]

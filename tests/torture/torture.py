@@ -1,4 +1,4 @@
-"""`make torture`: a thousand kills, every system call, long random histories, replicas under faults, and fuzzing.
+"""`make torture`: a thousand kills, every system call, damaged states, long random histories, replicas under faults, fuzzing.
 
 Everything that `make test` does of this in a minute or two, for as long as asked. Ends with a summary, and with exit
 code 1 on any loss.
@@ -12,9 +12,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from tests.state.damage import Outcome, make, tried
 from tests.torture.fuzz import fuzz_at_random
 from tests.torture.harness import ROOT, Site
 from tests.torture.kills import Tally, kill_at_random
@@ -78,6 +80,19 @@ def kills_at_calls(summary: Summary, folder: Path, most: int | None) -> None:
     summary.say(f"kills at system calls: {killed:,} at {points:,} points")
 
 
+def damaged_states(summary: Summary, folder: Path, many: int) -> None:
+    """Damage a state in every way, so many times each; none may change a number in silence, or not start."""
+    folder.mkdir()
+    outcomes: Counter[Outcome] = Counter()
+    for damage, outcome, why in tried(make(folder), seed=2, many=many):
+        outcomes[outcome] += 1
+        if outcome not in {Outcome.HARMLESS, Outcome.NOTICED}:
+            summary.problems.append(f"damaged state: {damage.kind}, {damage.where}: {outcome}: {why}")
+    shutil.rmtree(folder)
+    counted = ", ".join(f"{outcomes[one]:,} {one}" for one in Outcome)
+    summary.say(f"damaged states: {outcomes.total():,}: {counted}")
+
+
 def long_histories(summary: Summary, examples: int) -> None:
     """Let hypothesis make up more and longer histories than in `make test`."""
     environment = {**os.environ, "TORTURE_EXAMPLES": str(examples), "TORTURE_STEPS": "50"}
@@ -122,6 +137,7 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=1000, help="kills at random instants (default: 1000)")
     parser.add_argument("--without-rotation", action="store_true", help="let the writer rotate no file")
     parser.add_argument("--points", type=int, help="points for each system call (default: all)")
+    parser.add_argument("--damages", type=int, default=20, help="damaged states of each kind (default: 20)")
     parser.add_argument("--examples", type=int, default=1000, help="random histories (default: 1000)")
     parser.add_argument("--faults", type=int, default=200, help="faults of Kafka replicas (default: 200)")
     parser.add_argument("--hand-overs", type=int, default=10, help="Kafka members killed before a rejoin (default: 10)")
@@ -135,6 +151,8 @@ def main() -> int:
         random_kills(summary, folder, options.kills, rotate=not options.without_rotation)
     if options.points != 0:
         kills_at_calls(summary, folder, options.points)
+    if options.damages:
+        damaged_states(summary, folder / "damages", options.damages)
     if options.examples:
         long_histories(summary, options.examples)
     if options.faults:

@@ -1,0 +1,198 @@
+"""A damaged state with a good backup beside it: it starts, and no number changes unless cpcmon reports it."""
+
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from monitor.core.segments import ALL
+from monitor.core.totals import totals_of
+from monitor.core.window import Bounds
+from monitor.errors import StateLost
+from monitor.state import window_log
+from monitor.state.database import BACKUPS, NAME
+from monitor.state.store import State
+from tests.pipeline.lines import Process, expected, line
+from tests.state.damage import WAL, Outcome, make, tried
+from tests.state.states import SITE, change, chunk, held
+
+SPLIT = (("site",),)
+LINES = [line(n, site="AB"[n % 2], id=f"i{n}") for n in range(30)]
+
+
+def test_damage_of_every_kind_is_harmless_or_noticed(tmp_path: Path) -> None:
+    """Bits, pages, lost writes, truncation, the log; `make torture` tries hundreds more."""
+    bad, kinds = [], set()
+    for damage, outcome, why in tried(make(tmp_path), seed=1, many=1):
+        kinds.add(damage.kind)
+        if outcome not in {Outcome.HARMLESS, Outcome.NOTICED}:
+            bad.append(f"{damage.kind}, {damage.where}: {outcome}: {why}")
+    assert not bad, "\n".join(bad)
+    assert {"bit in sqlite_master", "bit in chunks_of_window", "page not written", "log cut"} <= kinds
+
+
+def restart(folder: Path) -> Process:
+    """Start again with all lines there, and read what is left."""
+    process = Process(folder, LINES, split_by=SPLIT)
+    process.tick()
+    return process
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A state of thirty records in three windows, with a backup of twenty."""
+    lines = LINES[:20]
+    process = Process(tmp_path / "state", lines, split_by=SPLIT)
+    process.tick()
+    process.state.back_up()
+    lines.extend(LINES[20:])
+    process.tick()
+    process.kill()
+    return tmp_path / "state"
+
+
+@pytest.mark.parametrize(
+    ("name", "changed"),
+    [
+        pytest.param(b'[["site","A"]]', b'[["site","C"]]', id="the name of a window"),
+        pytest.param(b"newest REAL", b"newesu REAL", id="a column in the schema"),
+    ],
+)
+def test_a_changed_bit_wherever_it_stands_is_made_good_by_the_backup(folder: Path, name: bytes, changed: bytes) -> None:
+    """A name stands in a table and in its index; which of the two is read is SQLite's choice."""
+    whole = (folder / NAME).read_bytes()
+    for number in range(whole.count(name)):
+        copy = folder.with_name(f"copy{number}")
+        shutil.copytree(folder, copy)
+        *before, after = whole.split(name, number + 1)
+        (copy / NAME).write_bytes(name.join(before) + changed + after)
+        process = restart(copy)
+        assert process.state.recovered == "backup"
+        assert process.window(SITE) == expected(list(range(0, 30, 2)))
+        process.kill()
+
+
+def test_totals_count_the_chunks_that_they_were_stored_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else one bit lets the totals of some records stand for others."""
+    monkeypatch.setattr(window_log, "WORTH_TOTALS", 10)
+    lines: list[bytes] = []
+    process = Process(tmp_path, lines, bounds=Bounds(records=20))
+    for count in (20, 25, 30, 35):
+        lines.extend(line(n) for n in range(len(lines), count))
+        process.tick()
+    process.stop()
+    with closing(sqlite3.connect(tmp_path / NAME)) as connection, connection:
+        connection.execute("UPDATE totals SET through = through - 1")
+    process = Process(tmp_path, lines, bounds=Bounds(records=20))
+    window = process.model.windows[ALL]
+    assert process.window() == expected(list(range(len(lines))), most=20)
+    np.testing.assert_array_equal(window.totals().vector, totals_of(process.model.gauge, window.vectors()).vector)
+    process.kill()
+
+
+def test_a_write_that_the_disk_lost_is_noticed(tmp_path: Path) -> None:
+    """Each page of the database as it was one commit before: every row on it has a good checksum."""
+    state = State.open(tmp_path / "state")
+    state.commit(change(0), 1.0)
+    state.back_up()
+    state.close()
+    before = (tmp_path / "state" / NAME).read_bytes()
+    state = State.open(tmp_path / "state")
+    state.commit(change(10), 2.0)
+    state.close()
+    after = (tmp_path / "state" / NAME).read_bytes()
+    lost = [place for place in range(4096, len(before), 4096) if before[place:][:4096] != after[place:][:4096]]
+    assert len(lost) > 3
+    for place in lost:
+        copy = tmp_path / f"page{place}"
+        shutil.copytree(tmp_path / "state", copy)
+        (copy / NAME).write_bytes(after[:place] + before[place : place + 4096] + after[place + 4096 :])
+        state = State.open(copy)
+        assert state.recovered == "backup", place
+        assert held(state) == [float(n) for n in range(10)]
+        state.close()
+
+
+@pytest.mark.parametrize("place", [pytest.param(62, id="a newer cpcmon"), pytest.param(18, id="a read-only disk")])
+def test_a_changed_bit_in_the_header_is_not_taken_for(folder: Path, place: int) -> None:
+    """What it looks like would keep cpcmon from starting, or from going on, although there is a backup."""
+    whole = bytearray((folder / NAME).read_bytes())
+    whole[place] ^= 1
+    (folder / NAME).write_bytes(whole)
+    process = restart(folder)
+    assert process.state.recovered == "backup"
+    assert process.window() == expected(list(range(30)))
+    process.kill()
+
+
+def test_commits_that_are_missing_at_the_end_are_reported_and_read_again(tmp_path: Path) -> None:
+    """SQLite takes a damaged write-ahead log for one that ends there."""
+    process = Process(tmp_path / "state", LINES[:20], split_by=SPLIT)
+    process.tick()
+    process.kill()
+    process = restart(tmp_path / "state")
+    killed = tmp_path / "killed"
+    shutil.copytree(tmp_path / "state", killed)
+    process.kill()
+    log = (killed / WAL).read_bytes()
+    (killed / WAL).write_bytes(log[:-4096])
+    process = restart(killed)
+    assert any("lost its last 1 commits" in event for _, event in process.state.past_events())
+    assert process.window() == expected(list(range(30)))
+    process.kill()
+    assert restart(killed).state.events == [], "reported once"
+
+
+def test_damage_is_never_copied_over_a_good_backup(folder: Path) -> None:
+    good = (folder / BACKUPS[0]).read_bytes()
+    state = State.open(folder)
+    state._connection.execute("UPDATE counters SET value = value + 1")  # noqa: SLF001 - as a disk does
+    with pytest.raises(
+        StateLost, match=r"expected a database to back up, found damage: a checksum in the table counters"
+    ):
+        state.back_up()
+    state.close()
+    assert (folder / BACKUPS[0]).read_bytes() == good
+    process = restart(folder)
+    assert process.state.recovered == "backup"
+    assert process.window() == expected(list(range(30)))
+    process.kill()
+
+
+def test_damaged_rows_of_refused_records_and_events_are_left_out_and_reported(tmp_path: Path) -> None:
+    process = Process(tmp_path, [b"{nonsense\n", b"{more\n", line(0)])
+    process.tick()
+    process.kill()
+    with closing(sqlite3.connect(tmp_path / NAME)) as connection, connection:
+        connection.execute("UPDATE rejected SET pointer = replace(pointer, ':1', ':7') WHERE id = 1")
+        connection.execute("INSERT INTO events(at, event, crc) VALUES (1.0, 'another', 7)")
+    state = State.open(tmp_path)
+    assert [pointer.number for *_, pointer in state.rejected()] == [2]
+    assert "another" not in [event for _, event in state.past_events()]
+    assert [event.split(":")[0] for event in state.events] == [
+        "1 damaged rows of the table rejected left out",
+        "1 damaged rows of the table events left out",
+    ]
+    state.close()
+
+
+def test_a_row_that_is_replaced_or_deleted_leaves_the_sums_right(tmp_path: Path) -> None:
+    """Every sort of row: sums that go wrong by themselves would cost a good database."""
+    state = State.open(tmp_path)
+    for first in (0, 10):
+        one = change(first)
+        one.counters, one.kept = {("records_total",): first}, {"alert": str(first).encode(), "gone": b"1"}
+        one.chunks.append(chunk(first, segment=SITE))
+        state.commit(one, 1.0)
+    last = change(20)
+    last.kept, last.forgotten, last.events = {"gone": None}, [("density", SITE)], ["an event"]
+    state.commit(last, 2.0)
+    state.describe_models({"density": b"{}"}, [], [], 3.0)
+    state.describe_models({"density": b"{1}"}, [], [], 4.0)
+    state.close()
+    state = State.open(tmp_path)
+    assert (state.recovered, len(held(state)), state.counters()) == ("", 30, {("records_total",): 10})
+    state.close()
