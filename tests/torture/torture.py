@@ -131,6 +131,15 @@ def _keep_or_remove(summary: Summary, what: str, problems: list[str], site: Site
         shutil.rmtree(site.folder)
 
 
+def _print(summary: Summary) -> None:
+    print("\nsummary")  # noqa: T201
+    for line in summary.lines:
+        print(f"  {line}")  # noqa: T201
+    print(f"  in all {summary.kills:,} kills, {summary.lost} lost, {summary.twice} twice")  # noqa: T201
+    for problem in summary.problems:
+        print(f"  PROBLEM {problem}")  # noqa: T201
+
+
 def main() -> int:
     """Run all, or what is asked for."""
     parser = argparse.ArgumentParser(prog="make torture", description=__doc__)
@@ -161,12 +170,7 @@ def main() -> int:
         hand_overs(summary, folder / "hand-overs", options.hand_overs)
     if options.fuzz_seconds:
         fuzzing(summary, options.fuzz_seconds)
-    print("\nsummary")  # noqa: T201
-    for line in summary.lines:
-        print(f"  {line}")  # noqa: T201
-    print(f"  in all {summary.kills:,} kills, {summary.lost} lost, {summary.twice} twice")  # noqa: T201
-    for problem in summary.problems:
-        print(f"  PROBLEM {problem}")  # noqa: T201
+    _print(summary)
     if not summary.problems:
         shutil.rmtree(folder, ignore_errors=True)
     return 1 if summary.problems or summary.lost or summary.twice else 0
