@@ -1,5 +1,6 @@
 """What the tests share: where the real sets lie, and how long hypothesis may think."""
 
+import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -18,6 +19,9 @@ settings.register_profile(
     "cpcmon", deadline=None, derandomize=True, max_examples=100, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("cpcmon")
+
+# Environments that tests set up run once: most of what pip would compile for them is never imported.
+os.environ.setdefault("PIP_COMPILE", "0")
 
 ROOT = Path(__file__).resolve().parents[1]
 _REAL_SETS = ROOT.parent / "shared" / "real_sets"

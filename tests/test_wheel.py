@@ -32,9 +32,9 @@ def test_the_demo_works_from_a_wheel_with_nothing_but_what_it_needs(fresh: Path,
     environment, away = tmp_path / "environment", tmp_path / "away"
     away.mkdir()
     wheel = _built(fresh, tmp_path)
-    venv.create(environment, with_pip=True)
-    install = ["bin/pip", "install", "--quiet", "--constraint", str(fresh / "requirements-dev.lock"), str(wheel)]
-    subprocess.run(install, cwd=environment, check=True, capture_output=True)
+    venv.create(environment)
+    pip = [sys.executable, "-m", "pip", "--python", str(environment / "bin/python"), "install", "--quiet"]
+    subprocess.run([*pip, "--constraint", str(fresh / "requirements-dev.lock"), str(wheel)], check=True)
     assert list(environment.glob("lib/*/site-packages/matplotlib")) == []
     command = [str(environment / "bin/cpcmon"), "demo", "--seconds", "20", "--web.listen-address", "127.0.0.1:0"]
     ran = subprocess.run(command, cwd=away, capture_output=True, text=True, check=False, timeout=300)

@@ -4,7 +4,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monitor.core.calibration import calibrate
@@ -18,6 +18,7 @@ from tests.strategies import Case, cases, synthetic
 
 
 @pytest.mark.parametrize("member", ESTIMATORS, ids=lambda member: member.name)
+@settings(max_examples=40)
 @given(case=cases())
 def test_every_estimator_passes_the_shared_checks(member: Member, case: Case) -> None:
     """Sizes 0, 1, 2 and full; within 0 and 1; any order; read-only input; the reference returns A where promised."""
