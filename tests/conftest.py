@@ -1,5 +1,6 @@
 """What the tests share: where the real sets lie, and how long hypothesis may think."""
 
+import itertools
 import os
 import shutil
 import subprocess
@@ -25,6 +26,25 @@ os.environ.setdefault("PIP_COMPILE", "0")
 
 ROOT = Path(__file__).resolve().parents[1]
 _REAL_SETS = ROOT.parent / "shared" / "real_sets"
+
+
+_LONGEST = ("tests/test_readme.py", "tests/test_wheel.py", "tests/torture/test_b_kills.py")
+"""Files whose single tests take longest."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Start the longest tests first, one file on each worker: one that starts last is waited for alone.
+
+    xdist hands each worker as many tests as the others, in their order, and lets those steal that are done.
+    """
+    workers = getattr(config, "workerinput", {"workercount": 1})["workercount"]
+    long = [[item for item in items if item.nodeid.startswith(file)] for file in _LONGEST]
+    others = iter([item for item in items if not item.nodeid.startswith(_LONGEST)])
+    total, ordered = len(items), list[pytest.Item]()
+    for worker in range(workers):
+        ordered += itertools.chain.from_iterable(long[worker::workers])
+        ordered += itertools.islice(others, max(0, total * (worker + 1) // workers - len(ordered)))
+    items[:] = [*ordered, *others]
 
 
 @pytest.fixture(scope="session")
