@@ -119,6 +119,10 @@ def back_up(
             # A copy inherits the journal mode; without its own log files it must be whole in one file.
             target.execute("PRAGMA journal_mode = DELETE").fetchone()
             verify(target)
+        except (ValueError, TypeError, OverflowError) as damage:
+            raise StateLost(
+                f"{folder / NAME}: expected a database to back up, found damage: {damage}: the next start verifies it"
+            ) from damage
         finally:
             target.close()
         with temporary.open("rb+") as file:
@@ -127,13 +131,9 @@ def back_up(
             newest.replace(older)
         temporary.replace(newest)
         sync_folder(folder)
-    except (sqlite3.Error, OSError, ValueError) as error:
+    except (sqlite3.Error, OSError) as error:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
-        if isinstance(error, ValueError):
-            raise StateLost(
-                f"{folder / NAME}: expected a database to back up, found damage: {error}: the next start verifies it"
-            ) from error
         if isinstance(error, sqlite3.Error):
             raise translated(error, folder) from error
         raise StatePaused(f"{folder}: expected to write a backup, found {error.strerror}") from error

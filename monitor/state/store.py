@@ -178,13 +178,13 @@ class State:
         """Return when, from which source and from where the latest refused records came; damaged rows are left out."""
         query = "SELECT at, source, crc, pointer FROM rejected ORDER BY id DESC LIMIT ?"
         rows = self._connection.execute(query, (latest,)).fetchall()
-        good = [
-            (at, source, *msgspec.json.decode(pointer, type=tuple[str, Pointer]))
-            for at, source, crc, pointer in reversed(rows)
-            if isinstance(pointer, bytes) and checksum(pointer, at, source) == crc
-        ]
-        self._report_left_out("rejected", len(rows) - len(good))
-        return good
+        found = []
+        for at, source, crc, pointer in reversed(rows):
+            with suppress(TypeError, msgspec.MsgspecError):
+                if checksum(pointer, at, source) == crc:
+                    found.append((at, source, *msgspec.json.decode(pointer, type=tuple[str, Pointer])))
+        self._report_left_out("rejected", len(rows) - len(found))
+        return found
 
     def history(self) -> Iterator[HistoryRow | None]:
         """Yield what was said of the models before now; None for each row that cannot be understood."""
@@ -193,12 +193,12 @@ class State:
     def past_events(self) -> list[tuple[float, str]]:
         """Return the latest events; damaged rows are left out."""
         rows = self._connection.execute("SELECT at, event, crc FROM events ORDER BY id").fetchall()
-        good = [(at, event) for at, event, crc in rows if _crc_of_event(at, event) == crc]
-        self._report_left_out("events", len(rows) - len(good))
-        return good
+        found = [(at, event) for at, event, crc in rows if isinstance(event, str) and _crc_of_event(at, event) == crc]
+        self._report_left_out("events", len(rows) - len(found))
+        return found
 
     def _report_left_out(self, table: str, damaged: int) -> None:
-        sentence = f"{damaged} damaged rows of the table {table} left out: their checksums do not match"
+        sentence = f"{damaged} damaged rows of the table {table} left out"
         if damaged and sentence not in self.events:
             self.events.append(sentence)
 
@@ -274,10 +274,13 @@ class State:
     def _write_rejected(self, change: Change, now: float) -> None:
         if not change.rejected:
             return
-        latest = change.rejected[-MOST_REJECTED:]
+        latest, at = change.rejected[-MOST_REJECTED:], float(now)
         self._connection.executemany(
             "INSERT INTO rejected(at, source, crc, pointer) VALUES (?, ?, ?, ?)",
-            (_rejected_row(now, source, msgspec.json.encode((origin, pointer))) for source, origin, pointer in latest),
+            (
+                (at, source, checksum(content, at, source), content)
+                for source, content in ((one[0], msgspec.json.encode(one[1:])) for one in latest)
+            ),
         )
         oldest = "(SELECT max(id) FROM rejected) - ?"
         self._connection.execute(f"DELETE FROM rejected WHERE id <= {oldest}", (MOST_REJECTED,))  # noqa: S608
@@ -285,7 +288,8 @@ class State:
     def _note_events(self, events: list[str], now: float) -> None:
         if not events:
             return
-        rows = ((now, event, _crc_of_event(now, event)) for event in events)
+        at = float(now)
+        rows = ((at, event, _crc_of_event(at, event)) for event in events)
         self._connection.executemany("INSERT INTO events(at, event, crc) VALUES (?, ?, ?)", rows)
         self._connection.execute("DELETE FROM events WHERE id <= (SELECT max(id) FROM events) - ?", (MOST_EVENTS,))
 
@@ -310,12 +314,8 @@ def _verify_copy(connection: sqlite3.Connection) -> None:
     _verify(connection)
 
 
-def _rejected_row(at: float, source: str, pointer: bytes) -> tuple[float, str, int, bytes]:
-    return at, source, checksum(pointer, float(at), source), pointer
-
-
 def _crc_of_event(at: float, event: str) -> int:
-    return checksum(event.encode(errors="surrogateescape"), float(at))
+    return checksum(event.encode(errors="surrogateescape"), at)
 
 
 def _crc_of_key(key: bytes) -> bytes:

@@ -28,6 +28,7 @@ from monitor.errors import StateLost
 from monitor.history import History
 from monitor.pipeline import Ingestion
 from monitor.state import window_log
+from monitor.state.change import Change
 from monitor.state.store import State
 from monitor.watched_model import ModelOptions, WatchedModel
 from tests.core.test_past import START, report
@@ -178,7 +179,8 @@ def make(folder: Path) -> Good:
             life = Life(state, LINES[:end], at_once)
             for turn in range(12):
                 life.history.note(report((turn + number) / 32, 0.5, reference=f"{number:012x}"), START + 3600.0 * turn)
-            life.ingestion.keep(f"alert:{number}", os.urandom(40))
+            life.ingestion.keep(f"alert:{number}", bytes(range(number, number + 40)))
+            life.state.commit(Change(events=[f"event {turn} of life {number}" for turn in range(20)]), NOW)
             life.tick()
             if number == 1:
                 # With another commit before it: counters of evicted records are on disk one commit later.
@@ -261,7 +263,7 @@ def _story(folder: Path) -> Story:
         again = Life(folder, lines)
         if again.state.recovered or again.state.damaged_chunks:
             handler.said.append("damaged at the second start")
-            if life is not None and life.state.recovered:
+            if life.state.recovered:
                 story.problem = "damaged again, though it was replaced by the backup"
         again.tick()
         story.found.append(again.found())
