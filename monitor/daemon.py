@@ -12,7 +12,6 @@ from importlib.metadata import version
 from pathlib import Path
 
 from monitor.assembly import Assembly, References, assemble
-from monitor.clocks import moment
 from monitor.configuration.config import Config
 from monitor.configuration.reading import read_config
 from monitor.configuration.references import load_models
@@ -137,7 +136,7 @@ class Daemon:
         standing = self._standing
         try:
             self._begin(state, standing.config, self._references)
-            self._telemetry.reloaded(moment().now)
+            self._telemetry.reloaded(self._standing.clock().now)
             standing.busy = None
             self._notifier.ready()
             log.info("cpcmon %s is ready on %s", version("cpcmon"), self._server.url)
@@ -185,7 +184,7 @@ class Daemon:
             return wishes
 
     def _changed(self) -> bool:
-        if not self._options.watch_config or not self._watch.changed(moment().awake):
+        if not self._options.watch_config or not self._watch.changed(self._standing.clock().awake):
             return False
         log.info("the configuration file, or a reference that it names, has changed")
         return True
@@ -220,6 +219,7 @@ class Daemon:
             retract=self._retract,
             failed=lambda error: self._wishes.put(_Failed(error)),
             shown=standing.outward.reports(),
+            clock=standing.clock,
         )
         # Known before it is started: should that fail half way, it is still stopped in order.
         standing.work = work
@@ -236,7 +236,7 @@ class Daemon:
     def _retract(self, report: ModelReport) -> None:
         self._standing.outward.retract(report)
         # Its numbers end here, and not where the line would be drawn to by the next ones.
-        self._standing.history.note(report, moment().now)
+        self._standing.history.note(report, self._standing.clock().now)
 
     def _keep_told(self, ingestion: Ingestion) -> None:
         """Write down what the webhook has delivered: a message that waits when we are killed is sent after the start."""
@@ -259,7 +259,7 @@ class Daemon:
         self._standing.busy = None
         self._notifier.ready()
         if problem is None:
-            self._telemetry.reloaded(moment().now)
+            self._telemetry.reloaded(self._standing.clock().now)
             log.info("the configuration was taken over")
         else:
             self._telemetry.reload_failed()

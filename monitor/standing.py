@@ -7,7 +7,7 @@ from importlib.metadata import version
 from typing import Any
 
 from monitor.assembly import References
-from monitor.clocks import moment
+from monitor.clocks import CONFIRMED_SECONDS, Clock
 from monitor.configuration.config import Config
 from monitor.decode.arrived import Pointer
 from monitor.history import History
@@ -29,6 +29,8 @@ class Standing:
     """What the daemon's own thread sets, one value at a time, and others read."""
 
     config: Config
+    clock: Clock = field(default_factory=Clock)
+    """The only one: it knows since when the wall clock is doubted, and outlives reloads."""
     outward: Outward = field(default_factory=Outward)
     progress: Progress = field(default_factory=Progress)
     busy: str | None = "starting"
@@ -42,7 +44,7 @@ class Standing:
 
     def unhealthy(self) -> list[str]:
         """Say what only a restart can mend."""
-        return self.progress.problems(moment().running)
+        return self.progress.problems(self.clock().running)
 
     def not_ready(self) -> list[str]:
         """Say why it is not ready; nothing when it is."""
@@ -55,12 +57,24 @@ class Standing:
             problems.append(work.ingestion.paused)
         return problems
 
+    def notices(self) -> list[str]:
+        """Say what somebody should look at, though cpcmon goes on and is ready."""
+        ahead = self.clock().ahead
+        if not ahead:
+            return []
+        which, minutes = "ahead of" if ahead > 0.0 else "behind", CONFIRMED_SECONDS / 60.0
+        sentence = (
+            f"clock jumped: this machine's clock is {abs(ahead):,.0f} seconds {which} the time that cpcmon goes on with;"
+            f" set it right, or cpcmon uses it once it has kept this time for {minutes:.0f} minutes"
+        )
+        return [sentence]
+
     def sentence(self) -> str:
         """Say in one line how things are."""
         reports = self.outward.reports().values()
         firing = sum(alert.firing for report in reports for segment in report.segments for alert in segment.alerts)
         windows = sum(len(report.segments) for report in reports)
-        problems = [*self.unhealthy(), *self.not_ready()]
+        problems = [*self.unhealthy(), *self.not_ready(), *self.notices()]
         return "; ".join(problems) or f"{windows} windows of {len(reports)} models, {firing} alerts firing"
 
     def document(self) -> bytes:
@@ -70,7 +84,7 @@ class Standing:
             "cpcmon": version("cpcmon"),
             "config_digest": self.config.digest,
             "ready": not problems,
-            "problems": [*self.unhealthy(), *problems],
+            "problems": [*self.unhealthy(), *problems, *self.notices()],
             "sources": [source_document(source) for source in self.sources()],
         }
         return status_document(self.outward.reports(), facts)
@@ -81,7 +95,8 @@ class Standing:
             reports=self.outward.reports,
             healthy=self.unhealthy,
             ready=self.not_ready,
-            now=lambda: moment().now,
+            notices=self.notices,
+            now=lambda: self.clock().now,
             version=version("cpcmon"),
             realised=lambda model: self._realised(model).accuracies,
             realised_remark=lambda model: self._realised(model).remark,
@@ -133,7 +148,7 @@ class Standing:
         models, work, state = tuple(model.name for model in self.config.models), self.work, self.state
         if work is None or state is None:
             return DaemonFacts(models, {}, None, digest=self.config.digest, http=http, config=self.config)
-        ingestion, at = work.ingestion, moment()
+        ingestion, at = work.ingestion, self.clock()
         now = at.now
         lags, age = ingestion.lags(), state.backup_age(now)
         return DaemonFacts(

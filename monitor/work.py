@@ -7,7 +7,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from monitor.assembly import Assembly
-from monitor.clocks import Moment, moment, surprise
+from monitor.clocks import CONFIRMED_SECONDS, Clock, Moment, Surprise, surprise
 from monitor.configuration.config import Every
 from monitor.core.report import ModelReport, SegmentReport
 from monitor.core.window_state import WindowState
@@ -40,15 +40,15 @@ class Work:
         retract: Callable[[ModelReport], None],
         failed: Callable[[BaseException], None],
         shown: Mapping[str, ModelReport] = _NOTHING_SHOWN,
-        clock: Callable[[], Moment] = moment,
+        clock: Callable[[], Moment] | None = None,
     ) -> None:
         """Put the parts together; `shown` are reports from before, which stay on the page until there are new ones."""
         self.assembly = assembly
         self.ingestion = assembly.ingestion
         self._telemetry, self._progress = telemetry, progress
         self._publish, self._retract, self._failed = publish, retract, failed
-        self._clock = clock
-        self._last_look = self._last_tick = clock()
+        self._clock = clock or Clock()
+        self._last_look = self._last_tick = self._clock()
         self._restored = False
         """Whether the windows are those of the state: what was rebuilt in part must not be written back."""
         self._backlog = Backlog()
@@ -94,9 +94,10 @@ class Work:
         """Put right what goes by the wall clock, when that was set; called about once a second."""
         seen = self._clock()
         found = surprise(self._last_look, seen)
-        if found.jumped_seconds:
-            log.warning("the clock was set by %+.0f seconds: windows and alerts go on as before", found.jumped_seconds)
+        if found.set_seconds:
             self._telemetry.clock_jumped()
+        if found.set_seconds or found.jumped_seconds:
+            log.warning("%s", _about_the_clock(found, seen))
         elif found.suspended:
             log.warning("this machine was suspended: nothing is judged before what is unread has been looked at")
         if found.any:
@@ -184,6 +185,16 @@ class Work:
             self.assembly.evaluators[model].retracted_at = now
             self._reports[model] = replace(last, segments=tuple(_in_error(one, now) for one in last.segments))
             self._retract(self._reports[model])
+
+
+def _about_the_clock(found: Surprise, now: Moment) -> str:
+    minutes = CONFIRMED_SECONDS / 60.0
+    if not found.set_seconds:
+        return f"the clock has kept its new time for {minutes:.0f} minutes: it is used from now on, {found.jumped_seconds:+.0f} seconds"
+    was_set = f"the clock was set by {found.set_seconds:+.0f} seconds"
+    if now.ahead:
+        return f"{was_set}: records get the time from before, until it is back or has kept the new time for {minutes:.0f} minutes"
+    return f"{was_set}, and is back"
 
 
 def _in_error(segment: SegmentReport, now: float) -> SegmentReport:

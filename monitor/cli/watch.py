@@ -13,6 +13,7 @@ from typing import Any
 from monitor.cli.inputs import add_minimum_option, check_minimum
 from monitor.cli.parser import as_path
 from monitor.cli.progress import progress_bar
+from monitor.clocks import Clock
 from monitor.core.estimate import Estimate, NoEstimate, Result, Why
 from monitor.core.intervals import Progress
 from monitor.core.segments import ALL, Segmentation, name_of
@@ -146,9 +147,10 @@ def run(options: argparse.Namespace) -> int:
         for one in watched:
             print(f"{one.name}: {one.windows.memory()}", file=sys.stderr)
         ingestion = Ingestion(state, watched, [source])
-        ingestion.start(time.time())
-        _Watch(ingestion, source, options).run()
-        ingestion.stop(time.time())
+        clock = Clock()
+        ingestion.start(clock().now)
+        _Watch(ingestion, source, clock, options).run()
+        ingestion.stop(clock().now)
     finally:
         state.close()
     return 0
@@ -157,8 +159,10 @@ def run(options: argparse.Namespace) -> int:
 class _Watch:
     """The loop: take in, answer when something new came, wait."""
 
-    def __init__(self, ingestion: Ingestion, source: DirectorySource, options: argparse.Namespace) -> None:
-        self._ingestion, self._source = ingestion, source
+    def __init__(
+        self, ingestion: Ingestion, source: DirectorySource, clock: Clock, options: argparse.Namespace
+    ) -> None:
+        self._ingestion, self._source, self._clock = ingestion, source, clock
         self._where = f"where they stand is in {options.state / REJECTED}"
         self._as_json, self._once = options.json, options.once
         self._minimum: int = options.minimum_records
@@ -176,7 +180,8 @@ class _Watch:
         waited_for: str | None = None
         most = 0
         while not self._stop.is_set():
-            tick = self._ingestion.tick(time.time(), time.monotonic())
+            at = self._clock()
+            tick = self._ingestion.tick(at.now, at.running)
             if (waits := self._source.ready()) != waited_for:
                 waited_for = waits
                 print(f"{self._source.name}: {waits or 'found'}", file=sys.stderr)
@@ -201,7 +206,7 @@ class _Watch:
 
     def _is_catching_up(self) -> bool:
         """Tell whether so much is unread that an answer would be of the past; say so when it begins."""
-        catching_up = self._ingestion.catching_up(time.time())
+        catching_up = self._ingestion.catching_up(self._clock().now)
         if catching_up and not self._said_catching_up:
             lag = self._ingestion.lags()[self._source.name]
             print(f"catching up: {lag.files:,} files, {lag.bytes / 1e6:,.1f} MB unread", file=sys.stderr)
@@ -223,7 +228,7 @@ class _Watch:
             print(f"{unstored:,} records count in the whole only: there are too many segments", file=sys.stderr)
 
     def _answer(self) -> None:
-        now = time.time()
+        now = self._clock().now
         for name, model in self._ingestion.models.items():
             for segment, totals in self._ingestion.totals(name).items():
                 result = self._judged(totals)

@@ -34,6 +34,7 @@ def overview_page(site: Site, _: Mapping[str, str]) -> Response:
 {_counts(standing.moods())}
 {_sentences(standing.unwell, "cpcmon itself is not well", "unwell")}
 {_sentences(standing.waits, "cpcmon waits", "waits")}
+{_sentences(site.notices(), "To look at", "waits")}
 {alert_list(ranked, now, site.runbooks())}
 {_LEGEND if ranked else ""}{_sections(site, ranked, now)}
 {"".join(unevaluated_section(name) for name in standing.unevaluated)}

@@ -68,6 +68,8 @@ class Site:
     """Sentences on what is waited for."""
     now: Callable[[], float]
     version: str
+    notices: Callable[[], Sequence[str]] = lambda: ()
+    """Sentences on what somebody should look at, though cpcmon goes on."""
     history: Callable[[str, str, Span], Series | None] = lambda _model, _segment, _span: None
     """Of a model's segment, by its name; None where neither is known."""
     realised: Callable[[str], Sequence[Realised]] = lambda _model: ()
