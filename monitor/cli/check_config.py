@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from monitor.cli.parser import as_path
 from monitor.cli.progress import working
 from monitor.configuration.config import Config, Cron, ModelConfig, SourceConfig
+from monitor.configuration.forecast import forecast
 from monitor.configuration.number_kinds import Duration
 from monitor.configuration.partitions import FEW_PARTITIONS, feeds, partition_cost, room_for
 from monitor.configuration.reading import read_config
-from monitor.configuration.references import Loaded, load_models, model_options, window_costs
+from monitor.configuration.references import Loaded, load_models, model_options
 from monitor.core.alert_rules import CHANCE_MARGIN, Kind, Rule
-from monitor.core.recent_ids import bytes_at_most
 from monitor.errors import CpcmonError
 from monitor.reference_file import Reference
 from monitor.schedule import cron_problem
@@ -68,11 +68,14 @@ def run(options: argparse.Namespace) -> int:
             remarks.extend(_doubts_on_totals(source, config, loaded))
     for remark in dict.fromkeys(remarks):
         print(f"remark: {remark}")
-    total = sum(cost for _, cost in window_costs(loaded))
-    limit, once = config.limits.window_bytes, _once(config)
-    print(f"all windows{once}: {total / 1e6:.1f} MB at most, of {limit / 1e6:.1f} MB that they may take")
-    ids = sum(bytes_at_most(model.most_ids) for model, reference in loaded if reference is not None)
-    print(f"all ids that are known again{once}: {ids / 1e6:.1f} MB at most, beside the windows")
+    cost, limit, once = forecast(loaded), config.limits.window_bytes, _once(config)
+    print(f"all windows{once}: {cost.windows / 1e6:.1f} MB at most, of {limit / 1e6:.1f} MB that they may take")
+    print(f"all ids that are known again{once}: {cost.ids / 1e6:.1f} MB at most, beside the windows")
+    print(
+        f"the process{once}: about {cost.process / 1e6:,.0f} MB when all windows are full, {cost.later / 1e6:,.0f} MB when the ids"
+        f" are too; {cost.evaluation / 1e6:,.0f} MB of it to evaluate and show the windows, {cost.program / 1e6:,.0f} MB for"
+        " the program"
+    )
     print(f"{options.file}: {_counts(config)}, no mistakes")
     return 0
 

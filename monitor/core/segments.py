@@ -274,10 +274,14 @@ class ModelWindows:
         """Return a snapshot of every window's totals."""
         return {segment: window.totals() for segment, window in self._windows.items()}
 
+    @property
+    def most_windows(self) -> int:
+        """The most windows that there can be."""
+        return 1 + (self._segmentation.most_segments if self._segmentation.split_by else 0)
+
     def most_bytes(self) -> int:
         """Return the most memory that the windows take, from the configuration alone."""
-        windows = 1 + (self._segmentation.most_segments if self._segmentation.split_by else 0)
-        return self._gauge.bytes_shared + windows * bytes_per_window(self._gauge, self._bounds)
+        return self._gauge.bytes_shared + self.most_windows * bytes_per_window(self._gauge, self._bounds)
 
     def memory(self) -> str:
         """Say what the windows will cost, for the first lines of a log."""

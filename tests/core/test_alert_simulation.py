@@ -7,6 +7,7 @@ consensus is computed once; a test compares this short way to a window's estimat
 `python -m tests.core.test_alert_simulation WINDOW SEED…` prints a table of docs/decisions/0011-alerts.md.
 """
 
+import argparse
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -357,11 +358,11 @@ _MEASURED = {
 """On the value where nothing is said."""
 
 
-def main(window: int, seeds: Sequence[int], draws: Collection[Draw]) -> None:
-    """Print a table for each kind of stream: alerts in four weeks of 50 healthy segments, and how a drop of ten points is found."""
+def main(window: int, seeds: Sequence[int], draws: Collection[Draw], weeks: int) -> None:
+    """Print a table for each kind of stream: alerts in some weeks of 50 healthy segments, and how a drop of ten points is found."""
     rules = list(_MEASURED.values())
     for draw in draws:
-        alerts = np.array([alerts_in(rules, 4, seed, window, draw) for seed in seeds])
+        alerts = np.array([alerts_in(rules, weeks, seed, window, draw) for seed in seeds])
         delays = np.array([looks_to_fire(rules, seed, window, draw) for seed in seeds])
         sys.stdout.write(f"\n{draw.__name__}, windows of {window}, seeds {seeds}\n")
         for index, (name, rule) in enumerate(_MEASURED.items()):
@@ -373,4 +374,9 @@ def main(window: int, seeds: Sequence[int], draws: Collection[Draw]) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), [int(word) for word in sys.argv[2:]], (independent, wandering_mix, four_views))
+    parser = argparse.ArgumentParser()
+    parser.add_argument("window", type=int)
+    parser.add_argument("seeds", type=int, nargs="+")
+    parser.add_argument("--weeks", type=int, default=4)
+    asked = parser.parse_args()
+    main(asked.window, asked.seeds, (independent, wandering_mix, four_views), asked.weeks)

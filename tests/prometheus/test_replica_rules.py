@@ -191,6 +191,22 @@ def test_a_drop_is_measured_from_the_threshold_that_the_replicas_show(rules: Rul
     assert firing(dropping, series, 15, 35, 70) == [1, 1, 0]
 
 
+@pytest.mark.parametrize(("apart", "fires"), [(0.02, 0), (0.029, 0), (0.031, 1)])
+def test_disagreement_is_compared_with_one_and_a_half_times_what_chance_gives(
+    rules: Rules, apart: float, fires: int
+) -> None:
+    """As in the daemon."""
+    density = replace(rules.config.models[0], alerts=(Rule("apart", kind=Kind.DISAGREEMENT, for_seconds=300.0),))
+    judging = replace(rules, config=replace(rules.config, models=(density,)))
+    voices = dict.fromkeys(VOICES, "270x60") | {VOICES[0]: f"{270 - 300 * apart:g}x60"}
+    series = share("a", "300x60", voices) | {
+        f"cpcmon_estimator_chance_disagreement_ratio{{{_of('a')}}}": "0.02x60",
+        f'cpcmon_alert_firing{{{_of("a")},alert="apart",severity="warning"}}': "0x60",
+    }
+    (found,) = judging.firing(WATCHED | series, 20)
+    assert found["CpcmonApart"] == fires
+
+
 def test_silence_is_told_when_all_replicas_hear_nothing(rules: Rules) -> None:
     """Two that hear nothing have partitions of sites that sleep; or none at all."""
     silent = Rule("silent", kind=Kind.SILENT, after_seconds=3600.0)
