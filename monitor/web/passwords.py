@@ -40,7 +40,7 @@ class Passwords:
         self._known: OrderedDict[bytes, None] = OrderedDict()
 
     async def check(self, authorization: str, users: Mapping[str, str], client: str) -> Verdict:
-        """Judge an Authorization header by the users' hashes; checks of one client wait behind one another."""
+        """Judge an Authorization header by the users' hashes; `client` is whose address it came from."""
         credentials = credentials_in(authorization)
         if credentials is None:
             return Verdict.WRONG
@@ -52,7 +52,7 @@ class Passwords:
         if hashed is not None and seal in self._known:
             self._known.move_to_end(seal)
             return Verdict.RIGHT
-        if not await self._turns.take(client):
+        if not await self._turns.take(client, name):
             return Verdict.BUSY
         try:
             fits = await self._workers.run(lambda: _fits(password, against))
