@@ -137,7 +137,7 @@ def test_a_state_folder_that_the_daemon_refuses_is_refused_in_the_same_words(
     file = write(base=BASE.replace("path: state", f"path: {path}"))
     State.open(file.parent / "newer").close()
     with closing(sqlite3.connect(file.parent / "newer" / "state.db")) as newer:
-        newer.execute("PRAGMA user_version = 1000")
+        newer.executescript("CREATE TABLE of_tomorrow (column); PRAGMA user_version = 1000")
     with pytest.raises(StateRefused) as refused:
         State.open(file.parent / path)
     ran = cpcmon("check-config", file)

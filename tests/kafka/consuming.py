@@ -1,19 +1,20 @@
 """Reading topics with kafka-python, as the product does."""
 
-import gc
 import logging
+import socket
 import time
-import warnings
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+from unittest import mock
 
 import pytest
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 from kafka.net.compat import KafkaNetClient
+from kafka.net.inet import KafkaNetSocket
 
 from monitor.sources.kafka_internals import keep_join
 from tests.kafka.producing import Truth
@@ -66,14 +67,29 @@ def _logged() -> Iterator[_Log]:
     before = logger.level
     logger.addHandler(log)
     logger.setLevel(logging.INFO)
-    # pytest would keep the records until its next test, with the errors in them, and the sockets that those hold.
-    logger.propagate = False
     try:
         yield log
     finally:
-        logger.propagate = True
         logger.setLevel(before)
         logger.removeHandler(log)
+
+
+@contextmanager
+def _closed_sockets() -> Iterator[None]:
+    """Close what kafka-python opens: those of refused attempts it leaves to the collector, which may warn in another test."""
+    opened: list[socket.socket] = []
+    make = KafkaNetSocket.socket
+
+    def kept(self: KafkaNetSocket, *words: Any) -> socket.socket:
+        opened.append(make(self, *words))
+        return opened[-1]
+
+    with mock.patch.object(KafkaNetSocket, "socket", kept):
+        try:
+            yield
+        finally:
+            for one in opened:
+                one.close()
 
 
 def refusal(bootstrap: str, **settings: Any) -> Refusal:
@@ -84,7 +100,7 @@ def refusal(bootstrap: str, **settings: Any) -> Refusal:
         clients.append(KafkaNetClient(**given))
         return clients[-1]
 
-    with _logged() as log:
+    with _logged() as log, _closed_sockets():
         try:
             KafkaConsumer(bootstrap_servers=bootstrap, kafka_client=client, **(_HASTE | settings))
         except KafkaError as error:
@@ -94,10 +110,6 @@ def refusal(bootstrap: str, **settings: Any) -> Refusal:
         finally:
             # A KafkaConsumer that fails to start leaves a thread and four open files behind, for good.
             clients.pop().close()
-    # The sockets of refused attempts are left to the collector, which would warn in the midst of another test.
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()
     return Refusal(kind, text, log.lines(logging.WARNING), log.lines(logging.INFO))
 
 
