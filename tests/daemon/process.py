@@ -125,7 +125,7 @@ class Process:
         self._reader.join(LIMIT)
         if self._process.stderr is not None:
             self._process.stderr.close()
-        assert " object at 0x" not in self.log, self.log
+        assert "<monitor." not in self.log, self.log
         return code
 
     def stop(self) -> int:
