@@ -77,7 +77,7 @@ class Demo:
     def daemon(self) -> int:
         """The process that watches, as its state knows it."""
         lock = self.folder / "state-live" / "state.lock"
-        return int(waited(lambda: lock.exists() and lock.read_text().strip(), lambda: "a daemon"))
+        return int(waited(lambda: lock.exists() and lock.read_text().split()[:1], lambda: "a daemon")[0])
 
     def interrupt(self) -> int:
         """Press Ctrl-C, and return the exit code."""

@@ -1,6 +1,9 @@
 """Real brokers for tests: one for the whole run, three for tests that kill them; skipped loudly where there are none."""
 
+import gc
+import logging
 import os
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +15,22 @@ from tests.kafka.mock import MockCluster
 from tests.kafka.shared import SecuredBroker, shared_broker
 from tests.kafka.topics import Topics
 from tests.servers import cannot, real_server
+
+
+@pytest.fixture(autouse=True)
+def collected_sockets() -> Iterator[None]:
+    """Collect the sockets of failed connections, which kafka-python leaves to the garbage collector: it would blame another test.
+
+    What was logged would keep them, by the errors in it.
+    """
+    log = logging.getLogger("kafka")
+    before = log.level
+    log.setLevel(logging.CRITICAL)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        yield
+        log.setLevel(before)
+        gc.collect()
 
 
 @pytest.fixture(scope="session")

@@ -1,9 +1,7 @@
 """Reading topics with kafka-python, as the product does."""
 
-import gc
 import logging
 import time
-import warnings
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -76,17 +74,6 @@ def _logged() -> Iterator[_Log]:
         logger.removeHandler(log)
 
 
-@contextmanager
-def _sockets_collected() -> Iterator[None]:
-    """Collect the sockets of refused attempts, which kafka-python leaves to the collector: it would warn in another test."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        try:
-            yield
-        finally:
-            gc.collect()
-
-
 def refusal(bootstrap: str, **settings: Any) -> Refusal:
     """Return how a consumer fails that cannot connect; fails when it can."""
     clients: list[KafkaNetClient] = []
@@ -95,7 +82,7 @@ def refusal(bootstrap: str, **settings: Any) -> Refusal:
         clients.append(KafkaNetClient(**given))
         return clients[-1]
 
-    with _sockets_collected(), _logged() as log:
+    with _logged() as log:
         try:
             KafkaConsumer(bootstrap_servers=bootstrap, kafka_client=client, **(_HASTE | settings))
         except KafkaError as error:

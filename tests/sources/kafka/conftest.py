@@ -1,40 +1,36 @@
 """What the tests of the Kafka source share: brokers, and members that are closed at the end."""
 
-import gc
-import logging
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from monitor.sources.kafka import KafkaOptions
 from monitor.sources.kafka_options import Start
-from tests.kafka.conftest import cluster_of_three, kafka, mock_kafka, real_kafka, run_folder, secured_kafka
+from tests.kafka.conftest import (
+    cluster_of_three,
+    collected_sockets,
+    kafka,
+    mock_kafka,
+    real_kafka,
+    run_folder,
+    secured_kafka,
+)
 from tests.kafka.topics import unique
 from tests.sources.kafka.member import Disk, Member
 
-__all__ = ["cluster_of_three", "join", "kafka", "mock_kafka", "real_kafka", "run_folder", "secured_kafka"]
+__all__ = [
+    "cluster_of_three",
+    "collected_sockets",
+    "join",
+    "kafka",
+    "mock_kafka",
+    "real_kafka",
+    "run_folder",
+    "secured_kafka",
+]
 
 Join = Callable[..., Member]
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let pass that kafka-python leaves sockets whose connection failed to the garbage collector."""
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"))
-
-
-@pytest.fixture(autouse=True)
-def _collected() -> Iterator[None]:
-    """Collect them before another test is blamed; what was logged would keep them, by the errors in it."""
-    log = logging.getLogger("kafka")
-    before = log.level
-    log.setLevel(logging.CRITICAL)
-    yield
-    log.setLevel(before)
-    gc.collect()
 
 
 @pytest.fixture
