@@ -10,7 +10,6 @@ from monitor.sinks.base import Sink
 from monitor.sinks.heartbeat import HeartbeatSink
 from monitor.sinks.prometheus import PrometheusSink
 from monitor.sinks.webhook import WebhookSink
-from monitor.telemetry import DeliveryFacts
 
 
 class Outward:
@@ -71,20 +70,15 @@ class Outward:
         """Return the part of the metrics page that comes from reports."""
         return self._prometheus.page()
 
-    def webhook_facts(self) -> DeliveryFacts | None:
-        """Return what became of messages; None when there is no webhook."""
-        webhook = self._webhook
-        if webhook is None:
-            return None
-        counters = webhook.counters()
-        return DeliveryFacts(
-            counters.sent, counters.failed, counters.dropped, counters.redirected, waiting=webhook.waiting()
-        )
+    @property
+    def webhook(self) -> WebhookSink | None:
+        """The webhook; None when none is configured."""
+        return self._webhook
 
-    def heartbeat_facts(self) -> DeliveryFacts | None:
-        """Return what became of heartbeats; None when there is none."""
-        heartbeat = self._heartbeat
-        return None if heartbeat is None else DeliveryFacts(heartbeat.counters().sent, heartbeat.counters().failed)
+    @property
+    def heartbeat(self) -> HeartbeatSink | None:
+        """The heartbeat; None when none is configured."""
+        return self._heartbeat
 
     def close(self) -> None:
         """Deliver what can still be delivered quickly, and let go."""

@@ -15,11 +15,13 @@ from monitor.outward import Outward
 from monitor.progress import Progress
 from monitor.realised_file import RealisedFiles, Told
 from monitor.reference_file import Reference
+from monitor.sinks.heartbeat import HeartbeatSink
 from monitor.sinks.status import status_document
+from monitor.sinks.webhook import WebhookSink
 from monitor.sources.base import Lag, Source
 from monitor.sources.kafka import KafkaSource
 from monitor.state.store import State
-from monitor.telemetry import DaemonFacts, HttpFacts, KafkaFacts, SourceFacts
+from monitor.telemetry import DaemonFacts, DeliveryFacts, HttpFacts, KafkaFacts, SourceFacts
 from monitor.web.site import RefusedRecord, Rejects, Site, SourceView
 from monitor.work import Work
 
@@ -166,8 +168,8 @@ class Standing:
             last_commit_at=ingestion.last_commit_at,
             digest=self.config.digest,
             http=http,
-            webhook=self.outward.webhook_facts(),
-            heartbeat=self.outward.heartbeat_facts(),
+            webhook=_webhook_facts(self.outward.webhook),
+            heartbeat=_heartbeat_facts(self.outward.heartbeat),
             config=self.config,
         )
 
@@ -213,3 +215,16 @@ def _kafka_facts(source: Source) -> KafkaFacts | None:
     return KafkaFacts(
         source.partition_lags(), len(source.owned), len(source.gaps()), source.restore_seconds, source.unassigned
     )
+
+
+def _webhook_facts(webhook: WebhookSink | None) -> DeliveryFacts | None:
+    if webhook is None:
+        return None
+    counters = webhook.counters()
+    return DeliveryFacts(
+        counters.sent, counters.failed, counters.dropped, counters.redirected, waiting=webhook.waiting()
+    )
+
+
+def _heartbeat_facts(heartbeat: HeartbeatSink | None) -> DeliveryFacts | None:
+    return None if heartbeat is None else DeliveryFacts(heartbeat.counters().sent, heartbeat.counters().failed)

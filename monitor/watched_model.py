@@ -59,6 +59,11 @@ class ModelOptions:
         fields = dict.fromkeys(name for names in self.segmentation.split_by for name in names)
         return ModelFormat(self.name, self.reference.classes, self.kind, tuple(fields))
 
+    def windows(self, gauge: Gauge) -> ModelWindows:
+        """Return its windows, empty."""
+        version = self.reference.version
+        return ModelWindows(gauge, self.bounds, self.segmentation, version=version, versions_alike=self.versions_alike)
+
 
 class WatchedModel:
     """A model's windows of one shard, what it remembers of ids, and how its input looks."""
@@ -68,13 +73,7 @@ class WatchedModel:
         self.stored_as = stored_as(options.name, shard)
         """Its name in the state."""
         self.gauge = gauge or Gauge(options.reference.calibration)
-        self.windows = ModelWindows(
-            self.gauge,
-            options.bounds,
-            options.segmentation,
-            version=options.reference.version,
-            versions_alike=options.versions_alike,
-        )
+        self.windows = options.windows(self.gauge)
         self.ids = RecentIds(options.most_ids)
         self.health = InputHealth()
         self.hints: tuple[str, ...] = ()

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from monitor.configuration.config import ModelConfig
 from monitor.configuration.references import Loaded, model_options, window_costs
 from monitor.core.recent_ids import bytes_at_most
+from monitor.core.totals import Gauge
 from monitor.reference_file import Reference
-from monitor.watched_model import WatchedModel
 
 _PROGRAM_BYTES = 125e6
 """The interpreter, the libraries, SQLite's cache and records on their way into windows."""
@@ -63,7 +63,7 @@ def _records(model: ModelConfig) -> int:
 
 
 def _evaluation_bytes(model: ModelConfig, reference: Reference) -> int:
-    watched = WatchedModel(model_options(model, reference))
+    gauge = Gauge(reference.calibration)
     series = _SERIES + min(len(reference.classes), _MOST_CLASSES) + _SERIES_PER_ALERT * len(model.alerts)
-    each = watched.gauge.bytes_per_window + _HISTORY_BYTES + _SERIES_BYTES * series
-    return watched.windows.most_windows * each
+    each = gauge.bytes_per_window + _HISTORY_BYTES + _SERIES_BYTES * series
+    return model_options(model, reference).windows(gauge).most_windows * each

@@ -8,10 +8,11 @@ from monitor.configuration.directory_source import parted
 from monitor.configuration.number_kinds import Size
 from monitor.configuration.plain_file import problem_of
 from monitor.configuration.problems import Problem, raise_problems
+from monitor.core.totals import Gauge
 from monitor.decode.record_format import ModelFormat, check_formats
 from monitor.errors import InvalidReference, UsageError
 from monitor.reference_file import Reference
-from monitor.watched_model import ModelOptions, WatchedModel
+from monitor.watched_model import ModelOptions
 
 Loaded = list[tuple[ModelConfig, Reference | None]]
 """Every model with its reference; None where the configuration names none."""
@@ -120,7 +121,7 @@ def window_costs(loaded: Sequence[tuple[ModelConfig, Reference | None]]) -> Iter
     """Yield the most bytes that the windows of each model may come to take."""
     for model, reference in loaded:
         if reference is not None:
-            yield model.name, WatchedModel(model_options(model, reference)).windows.most_bytes()
+            yield model.name, model_options(model, reference).windows(Gauge(reference.calibration)).most_bytes()
 
 
 def _mebibytes(count: int) -> str:
