@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monitor.core.calibration import Calibration, calibrate
-from monitor.core.ensemble import CONSENSUS
 from monitor.core.estimate import Estimate
-from monitor.core.labelled import label_outputs
+from monitor.core.estimators.consensus import CONSENSUS
+from monitor.core.scores import label_outputs
 
 REAL_SETS = Path(__file__).resolve().parents[2] / "shared" / "real_sets"
 SIZES = (200, 1000)

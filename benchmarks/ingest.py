@@ -16,15 +16,17 @@ import msgspec
 import numpy as np
 
 from benchmarks.windows import outputs
+from monitor.config.model_options import ModelOptions
 from monitor.core.segments import ALL, Segmentation
 from monitor.core.window import Bounds
-from monitor.decode.stream import StreamDecoder
-from monitor.pipeline import Ingestion
-from monitor.reference_file import Reference
-from monitor.sources.directory import DirectoryOptions, DirectorySource
-from monitor.state.change import Change, Chunk
+from monitor.ingest.ingestion import Ingestion
+from monitor.ingest.model_state import ModelState
+from monitor.records.decoder import StreamDecoder
+from monitor.reference.reference import Reference
+from monitor.sources.directory.directory_options import DirectoryOptions
+from monitor.sources.directory.directory_source import DirectorySource
+from monitor.state.change import Chunk, StateChange
 from monitor.state.store import State
-from monitor.watched_model import ModelOptions, WatchedModel
 
 CLASSES = 10
 RECORDS = 200_000
@@ -136,7 +138,7 @@ def _ours(state: Path, inbox: Path, reference: Reference, case: Case) -> float:
     opened = State.open(state)
     decoder = StreamDecoder([options.format], hash_key=opened.key)
     source = DirectorySource("inbox", DirectoryOptions(path=inbox), decoder, key=opened.key)
-    ingestion = Ingestion(opened, [WatchedModel(options)], [source])
+    ingestion = Ingestion(opened, [ModelState(options)], [source])
     ingestion.start(NOW)
     started = time.perf_counter()
     while ingestion.tick(NOW + 10_000, time.monotonic()).commits:
@@ -157,11 +159,11 @@ def _restart(folder: Path, reference: Reference) -> None:
     vectors = outputs(100_000, CLASSES, seed=3)[0]
     options = ModelOptions("density", reference, Bounds(records=LARGE))
     state = State.open(path)
-    Ingestion(state, [WatchedModel(options)], []).start(NOW)
+    Ingestion(state, [ModelState(options)], []).start(NOW)
     for first in range(0, LARGE, 10_000):
         at = NOW + np.arange(first, first + 10_000) / 100
         some = vectors[first % 100_000 : first % 100_000 + 10_000]
-        state.commit(Change(chunks=[Chunk(("density", ALL), NOW + first / 100, at, some)]), NOW)
+        state.commit(StateChange(chunks=[Chunk(("density", ALL), NOW + first / 100, at, some)]), NOW)
     state.close()
     print(f"restart: a window of {LARGE:,} records of {CLASSES} classes, against reading the bytes of its database")
     # Without totals on disk, as after a long time of records faster than the window: everything is measured again.
@@ -185,7 +187,7 @@ def _compare(name: str, path: Path, options: ModelOptions) -> None:
 
 def _start(path: Path, options: ModelOptions) -> None:
     state = State.open(path)
-    ingestion = Ingestion(state, [WatchedModel(options)], [])
+    ingestion = Ingestion(state, [ModelState(options)], [])
     ingestion.start(NOW)
     if ingestion.totals("density")[ALL].records != LARGE:
         raise SystemExit("the window did not come back")
@@ -194,7 +196,7 @@ def _start(path: Path, options: ModelOptions) -> None:
 
 def _stop(path: Path, options: ModelOptions) -> None:
     state = State.open(path)
-    ingestion = Ingestion(state, [WatchedModel(options)], [])
+    ingestion = Ingestion(state, [ModelState(options)], [])
     ingestion.start(NOW)
     ingestion.stop(NOW)
     state.close()

@@ -22,8 +22,8 @@ from kafka import KafkaConsumer, TopicPartition
 from benchmarks.kafka_replicas import two_against_one
 from benchmarks.kafka_topic import CLASSES, MODEL, PARTITIONS, batches, ingestion, packed_batches, singles
 from benchmarks.windows import outputs, ratio
-from monitor.reference_file import Reference
-from monitor.sources.kafka_options import KafkaOptions, Start
+from monitor.reference.reference import Reference
+from monitor.sources.kafka.kafka_options import KafkaOptions, Start
 from monitor.state.store import State
 from tests.kafka.broker import Cluster
 from tests.kafka.producing import Writer

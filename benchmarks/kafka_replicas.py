@@ -7,8 +7,8 @@ from pathlib import Path
 
 from benchmarks.kafka_topic import MODEL, PARTITIONS, ingestion
 from benchmarks.windows import ratio
-from monitor.reference_file import Reference
-from monitor.sources.kafka_options import KafkaOptions, Start
+from monitor.reference.reference import Reference
+from monitor.sources.kafka.kafka_options import KafkaOptions, Start
 from monitor.state.store import State
 from tests.kafka.producing import Writer
 from tests.kafka.topics import Topics, unique

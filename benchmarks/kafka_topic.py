@@ -6,14 +6,15 @@ import json
 import numpy as np
 
 from benchmarks.windows import outputs
+from monitor.config.model_options import ModelOptions
 from monitor.core.window import Bounds
-from monitor.decode.messages import MessageDecoder
-from monitor.pipeline import Ingestion
-from monitor.reference_file import Reference
-from monitor.sources.kafka import KafkaSource
-from monitor.sources.kafka_options import KafkaOptions
+from monitor.ingest.ingestion import Ingestion
+from monitor.ingest.model_state import ModelState
+from monitor.records.messages.message_decoder import MessageDecoder
+from monitor.reference.reference import Reference
+from monitor.sources.kafka.kafka_options import KafkaOptions
+from monitor.sources.kafka.kafka_source import KafkaSource
 from monitor.state.store import State
-from monitor.watched_model import ModelOptions, WatchedModel
 
 CLASSES = 10
 PARTITIONS = 8
@@ -57,4 +58,4 @@ def ingestion(state: State, options: KafkaOptions, reference: Reference) -> tupl
     """Return what takes a topic into committed windows, as the daemon assembles it."""
     model = ModelOptions(MODEL, reference, Bounds(records=WINDOW))
     source = KafkaSource("stream", options, MessageDecoder([model.format], hash_key=state.key))
-    return Ingestion(state, [WatchedModel(model)], [source]), source
+    return Ingestion(state, [ModelState(model)], [source]), source

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from benchmarks.windows import outputs
-from monitor.reference_file import Reference
+from monitor.reference.reference import Reference
 from tests.daemon.process import Process, running
 
 CASES = (2, 200, 2_000)

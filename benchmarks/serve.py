@@ -10,13 +10,13 @@ from urllib.request import urlopen
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
 from benchmarks.windows import gauge_of, outputs
+from monitor.core.estimate import WindowState
 from monitor.core.report import ModelReport, ReferenceFacts, SegmentReport
 from monitor.core.segments import ALL, Segment
 from monitor.core.totals import totals_of
-from monitor.core.window_state import WindowState
-from monitor.sinks.prometheus import PrometheusSink
-from monitor.web.messages import Page, Response
-from monitor.web.server import WebServer
+from monitor.sinks.prometheus_page import PrometheusSink
+from monitor.web.server.request import Page, Response
+from monitor.web.server.web_server import WebServer
 
 ROUNDS = 9
 SEGMENTS = 80

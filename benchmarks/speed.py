@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monitor.core.calibration import Calibration, calibrate
-from monitor.core.labelled import label_outputs
+from monitor.core.scores import label_outputs
 
 ROUNDS = 9
 CLASSES = 10

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from benchmarks.speed import nannyml_seconds
 from monitor.core.calibration import Calibration, calibrate
-from monitor.core.labelled import label_outputs
+from monitor.core.scores import label_outputs
 from monitor.core.totals import Gauge, WindowTotals, totals_of
 from monitor.core.window import Bounds, SlidingWindow, bytes_per_record
 

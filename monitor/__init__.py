@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from monitor.core.calibration import WindowEstimate
     from monitor.core.estimate import Estimate, Interval, NoEstimate
     from monitor.errors import CpcmonError, InvalidInput, InvalidReference, UsageError
-    from monitor.offline import estimate
-    from monitor.reference_file import Reference
+    from monitor.reference.offline import estimate
+    from monitor.reference.reference import Reference
 
 __all__ = [
     "CpcmonError",
@@ -34,10 +34,10 @@ _MODULES = {
     "InvalidInput": "monitor.errors",
     "InvalidReference": "monitor.errors",
     "NoEstimate": "monitor.core.estimate",
-    "Reference": "monitor.reference_file",
+    "Reference": "monitor.reference.reference",
     "UsageError": "monitor.errors",
     "WindowEstimate": "monitor.core.calibration",
-    "estimate": "monitor.offline",
+    "estimate": "monitor.reference.offline",
 }
 
 

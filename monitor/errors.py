@@ -2,7 +2,7 @@
 
 CpcmonError                 anything a caller may want to catch as ours
 ├── ConfigError             a configuration that cannot be used
-├── InvalidInput            records that break the rules of `monitor.decode`
+├── InvalidInput            records that break the rules of `monitor.records`
 ├── InvalidReference        a reference that cannot be made, read or trusted
 ├── ServerError             the web server cannot serve
 ├── StateError              the state folder

@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[1]
 _REAL_SETS = ROOT.parent / "shared" / "real_sets"
 
 
-_LONGEST = ("tests/test_readme.py", "tests/test_wheel.py", "tests/torture/test_b_kills.py")
+_LONGEST = ("tests/package/test_readme.py", "tests/package/test_wheel.py", "tests/torture/test_b_kills.py")
 """Files whose single tests take longest."""
 
 

@@ -15,7 +15,7 @@ from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
 from monitor.cli import main
-from monitor.example_data import CLASSES, write_example
+from monitor.demo.example_data import CLASSES, write_example
 
 
 def prepare(directory: Path) -> int:

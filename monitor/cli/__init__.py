@@ -17,7 +17,7 @@ from monitor.errors import CpcmonError
 
 _COMMANDS = {
     "calibrate": ("calibrate", "make a reference from a labelled set"),
-    "estimate": ("estimate", "estimate the accuracy in unlabelled outputs"),
+    "estimate": ("estimate_command", "estimate the accuracy in unlabelled outputs"),
     "evaluate": ("evaluate", "how wrong is each estimator, where labels are known"),
     "run": ("run", "the daemon: watch, evaluate, serve /metrics, judge alerts"),
     "check-config": ("check_config", "check a configuration, and say what it will cost"),

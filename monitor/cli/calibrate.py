@@ -4,11 +4,11 @@ import argparse
 
 from monitor.cli.inputs import add_input_options, check_output, read_batch
 from monitor.cli.parser import as_path
-from monitor.cli.progress import progress_bar
+from monitor.cli.progress_bar import progress_bar
+from monitor.core.estimate import share_interval
 from monitor.core.intervals import DEFAULT_LEVEL, LEVELS
-from monitor.core.share import share_interval
 from monitor.errors import InvalidInput, UsageError
-from monitor.reference_file import Reference
+from monitor.reference.reference import Reference
 
 _MOST_CLASSES_SHOWN = 20
 

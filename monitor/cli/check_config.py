@@ -5,21 +5,21 @@ import sys
 from collections.abc import Iterator
 
 from monitor.cli.parser import as_path
-from monitor.cli.progress import working
-from monitor.configuration.config import Config, Cron, ModelConfig, SourceConfig
-from monitor.configuration.forecast import forecast
-from monitor.configuration.number_kinds import Duration
-from monitor.configuration.partitions import FEW_PARTITIONS, feeds, partition_cost, room_for
-from monitor.configuration.reading import read_config
-from monitor.configuration.references import Loaded, load_models, model_options
-from monitor.core.alert_rules import CHANCE_MARGIN, Kind, Rule
+from monitor.cli.progress_bar import working
+from monitor.config.config import Config, Cron, ModelConfig, SourceConfig
+from monitor.config.cross_checks import FEW_PARTITIONS, feeds, partition_cost, room_for
+from monitor.config.forecast import forecast
+from monitor.config.reading import read_config
+from monitor.config.references import Loaded, load_models, model_options
+from monitor.core.alerts import CHANCE_MARGIN, AlertRule, AlertType
 from monitor.errors import CpcmonError
-from monitor.reference_file import Reference
-from monitor.schedule import cron_problem
-from monitor.sinks.addresses import check_targets
-from monitor.sources.kafka_options import KafkaOptions
+from monitor.evaluation.schedule import cron_problem
+from monitor.ingest.model_state import ModelState
+from monitor.reference.reference import Reference
+from monitor.settings.quantities import Duration
+from monitor.sinks.http_sender import check_targets
+from monitor.sources.kafka.kafka_options import KafkaOptions
 from monitor.state.store import State
-from monitor.watched_model import WatchedModel
 
 _time = Duration(0.0, 0.0).show
 _WIDEST = 72
@@ -98,7 +98,7 @@ def _about_model(model: ModelConfig, reference: Reference | None) -> list[str]:
         accuracy = reference.calibration.accuracy
         lines = [
             f"model {model.name}: reference {reference.title}, accuracy {accuracy:.3f}",
-            f"  {WatchedModel(model_options(model, reference)).windows.memory()}",
+            f"  {ModelState(model_options(model, reference)).windows.memory()}",
         ]
     if model.segmentation.split_by:
         fields = "; ".join(" and ".join(names) for names in model.segmentation.split_by)
@@ -113,15 +113,15 @@ def _about_model(model: ModelConfig, reference: Reference | None) -> list[str]:
     return lines
 
 
-def describe(rule: Rule, accuracy: float | None) -> str:
+def describe(rule: AlertRule, accuracy: float | None) -> str:
     """Say when an alert fires, its threshold as a number wherever the reference tells it."""
     hold = f", for {_time(rule.for_seconds)}" if rule.for_seconds else ""
     where = "" if rule.segments == ("*",) else f", in {', '.join(rule.segments)}"
-    if rule.kind is Kind.SILENT:
+    if rule.kind is AlertType.SILENT:
         return f"no record for {_time(rule.after_seconds)}{hold}{where}"
-    if rule.kind is Kind.DEGRADED_INPUT:
+    if rule.kind is AlertType.DEGRADED_INPUT:
         return f"too many records are refused or look odd{hold}{where}"
-    if rule.kind is Kind.DISAGREEMENT:
+    if rule.kind is AlertType.DISAGREEMENT:
         limit = f"{CHANCE_MARGIN} times what chance alone gives" if rule.above is None else f"{rule.above:.3f}"
         return f"disagreement over {limit}{hold}{where}"
     if rule.above is not None:
@@ -136,9 +136,9 @@ def describe(rule: Rule, accuracy: float | None) -> str:
     return f"{rule.on} of {rule.estimator} {threshold}{hold}{where}"
 
 
-def _doubt(rule: Rule, accuracy: float | None) -> str | None:
+def _doubt(rule: AlertRule, accuracy: float | None) -> str | None:
     """Say that an alert would fire on data like the reference itself."""
-    if accuracy is None or rule.kind is not Kind.ACCURACY:
+    if accuracy is None or rule.kind is not AlertType.ACCURACY:
         return None
     if rule.below is not None and rule.below > accuracy:
         return f"alert {rule.name}: the reference itself, with {accuracy:.3f}, is under {rule.below:.3f}"

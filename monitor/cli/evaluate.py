@@ -9,16 +9,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from monitor.cli.estimate import add_variant_options
+from monitor.cli.estimate_command import add_variant_options
 from monitor.cli.inputs import add_input_options, check_output, read_batch
 from monitor.cli.parser import as_path
 from monitor.cli.plot import check, draw
-from monitor.cli.progress import working
+from monitor.cli.progress_bar import working
 from monitor.core.calibration import PAPER
-from monitor.core.ensemble import CONSENSUS
 from monitor.core.estimators import ESTIMATORS, EmptySets
+from monitor.core.estimators.consensus import CONSENSUS
 from monitor.errors import UsageError
-from monitor.offline import Evaluation, evaluate, variants
+from monitor.reference.offline import Evaluation, evaluate, variants
 
 _PAPER_ROWS = ("ac", "doc", "atc_mc", "atc_ne", "cpc_acc", "cpc_ac")
 _COLUMNS = ("without scaling", "with scaling")

@@ -1,15 +1,17 @@
-"""What the offline commands share: the options that describe an input file, and what happens to bad records."""
+"""Options of the offline commands that describe an input file, and output files that are written whole or not at all."""
 
 import argparse
 import os
 import sys
+import tempfile
 from pathlib import Path
 
-from monitor.cli.progress import working
+from monitor.cli.progress_bar import working
 from monitor.core.estimate import MINIMUM_RECORDS
-from monitor.decode.files import read_file
-from monitor.decode.records import Batch, Kind, Layout
 from monitor.errors import InvalidInput, UsageError
+from monitor.records.layout import Layout, OutputKind
+from monitor.records.offline.batch import Batch
+from monitor.records.offline.files import read_file
 
 FORMATS = "JSONL, CSV with a header, NPZ, NPY; Parquet and Arrow with the extra [parquet]"
 
@@ -19,8 +21,8 @@ def add_input_options(parser: argparse.ArgumentParser, *, labels: bool) -> None:
     group = parser.add_argument_group("how to read the input", f"Formats: {FORMATS}, chosen by the file's ending.")
     group.add_argument(
         "--kind",
-        choices=[kind.value for kind in Kind],
-        default=Kind.PROBS.value,
+        choices=[kind.value for kind in OutputKind],
+        default=OutputKind.PROBS.value,
         help="what the numbers are; declared, never guessed (default: probs)",
     )
     group.add_argument(
@@ -71,7 +73,7 @@ def read_batch(
     with_labels = hasattr(options, "label_field")
     named = getattr(options, "classes", None)
     layout = Layout(
-        kind=Kind(options.kind),
+        kind=OutputKind(options.kind),
         vector_field=options.vector_field,
         class_columns=_names(options.class_columns),
         label_field=options.label_field if with_labels else None,
@@ -109,3 +111,16 @@ def check_output(option: str, path: Path, *inputs: Path) -> None:
 
 def _names(text: str | None) -> tuple[str, ...] | None:
     return tuple(name.strip() for name in text.split(",")) if text else None
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file. When it cannot be written to its end, as on a full disk, what was there before stays."""
+    if path.exists() and not path.is_file():
+        path.write_bytes(content)  # such as /dev/stdout, which nothing could take the place of
+        return
+    target = path.resolve()  # a link stays a link
+    # A folder of its own, so that nobody who looks for such files finds half of one.
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".cpcmon-") as private:
+        whole = Path(private, target.name)
+        whole.write_bytes(content)
+        whole.replace(target)

@@ -4,13 +4,12 @@ import argparse
 import re
 import sys
 
-from monitor.cli.inputs import check_output
-from monitor.cli.output_file import write_whole
+from monitor.cli.inputs import check_output, write_whole
 from monitor.cli.parser import as_path
-from monitor.configuration.reading import read_config
+from monitor.config.reading import read_config
 from monitor.errors import UsageError
-from monitor.schedule import cron_problem
-from monitor.sinks.alert_rules import DEFAULT_JOB, rule_file
+from monitor.evaluation.schedule import cron_problem
+from monitor.rules.rule_file import DEFAULT_JOB, rule_file
 
 
 def register(parser: argparse.ArgumentParser) -> None:

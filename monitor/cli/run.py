@@ -5,8 +5,8 @@ import logging
 import sys
 
 from monitor.cli.parser import as_path
+from monitor.daemon.logs import LEVELS, catch_strays, set_up
 from monitor.errors import CpcmonError
-from monitor.logs import LEVELS, catch_strays, set_up
 
 log = logging.getLogger("cpcmon")
 
@@ -70,9 +70,9 @@ def add_config_file(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run until told to stop."""
     # Only here: `cpcmon completion`, `help` and `demo` need the options alone, and Kafka's client is slow to import.
-    from monitor.daemon import Daemon, RunOptions, read  # noqa: PLC0415
+    from monitor.daemon.daemon import Daemon, RunOptions, read  # noqa: PLC0415
     from monitor.state.store import State  # noqa: PLC0415
-    from monitor.web.settings import WebSettings  # noqa: PLC0415
+    from monitor.web.server.web_settings import WebSettings  # noqa: PLC0415
 
     if options.check:
         config, _ = read(options.config)

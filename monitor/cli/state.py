@@ -8,14 +8,14 @@ from collections import Counter
 from pathlib import Path
 
 from monitor.cli.parser import as_path
-from monitor.cli.progress import working
+from monitor.cli.progress_bar import working
 from monitor.core.segments import name_of
-from monitor.decode.arrived import Pointer
 from monitor.errors import UsageError
-from monitor.sources.ledger import called, key_of
+from monitor.records.record_batch import Pointer
+from monitor.sources.directory.file_checkpoint import called, key_of
+from monitor.state.change import told
 from monitor.state.database import BACKUPS, NAME
-from monitor.state.folder import key_in
-from monitor.state.shard import told
+from monitor.state.state_folder import key_in
 from monitor.state.store import State
 from monitor.state.window_table import StoredWindow
 

@@ -12,27 +12,29 @@ from typing import Any
 
 from monitor.cli.inputs import add_minimum_option, check_minimum
 from monitor.cli.parser import as_path
-from monitor.cli.progress import progress_bar
-from monitor.clocks import Clock
+from monitor.cli.progress_bar import progress_bar
+from monitor.config.model_options import ModelOptions
 from monitor.core.estimate import Estimate, NoEstimate, Result, Why
 from monitor.core.intervals import Progress
 from monitor.core.segments import ALL, Segmentation, name_of
 from monitor.core.totals import WindowTotals
 from monitor.core.window import Bounds
-from monitor.decode.hints import ON_THE_COMMAND_LINE
-from monitor.decode.record_format import RecordFields, TimeUnit
-from monitor.decode.records import Kind
-from monitor.decode.stream import StreamDecoder
-from monitor.durations import seconds
+from monitor.daemon.clock import Clock
 from monitor.errors import UsageError
-from monitor.pipeline import Ingestion, Tick
-from monitor.reference_file import Reference
-from monitor.sources.apart import identity_of, would_be_read
-from monitor.sources.crash_guard import CrashGuard
-from monitor.sources.directory import DirectoryOptions, DirectorySource, OnFinish
+from monitor.ingest.ingestion import Ingestion, Tick
+from monitor.ingest.model_state import ModelState
+from monitor.records.decoder import StreamDecoder
+from monitor.records.hints import ON_THE_COMMAND_LINE
+from monitor.records.layout import OutputKind
+from monitor.records.record_schema import RecordFields, TimeUnit
+from monitor.reference.reference import Reference
+from monitor.settings.quantities import seconds
+from monitor.sources.directory.crash_guard import CrashGuard
+from monitor.sources.directory.directory_options import DirectoryOptions, OnFinish
+from monitor.sources.directory.directory_source import DirectorySource
+from monitor.sources.directory.scan import identity_of, would_be_read
 from monitor.state.rejected_file import NAME as REJECTED
 from monitor.state.store import State
-from monitor.watched_model import ModelOptions, WatchedModel
 
 _FIELDS = ("probs", "model", "version", "id", "time", "predicted")
 
@@ -83,8 +85,8 @@ def _add_input_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("how to read the records")
     group.add_argument(
         "--kind",
-        choices=[kind.value for kind in Kind],
-        default=Kind.PROBS.value,
+        choices=[kind.value for kind in OutputKind],
+        default=OutputKind.PROBS.value,
         help="what the numbers are (default: probs)",
     )
     group.add_argument(
@@ -143,7 +145,7 @@ def run(options: argparse.Namespace) -> int:
         # However it came there, by a link or a mount: what cpcmon writes it never reads as input.
         directory = replace(directory, never=(identity_of(options.state),))
         source = DirectorySource("inbox", directory, decoder, key=state.key, guard=guard)
-        watched = [WatchedModel(model) for model in models]
+        watched = [ModelState(model) for model in models]
         for one in watched:
             print(f"{one.name}: {one.windows.memory()}", file=sys.stderr)
         ingestion = Ingestion(state, watched, [source])
@@ -283,7 +285,8 @@ def _models(options: argparse.Namespace) -> list[ModelOptions]:
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise UsageError(f"--reference: expected one for each model, found two for {twice!r}")
     return [
-        ModelOptions(reference.model, reference, bounds, segmentation, Kind(options.kind)) for reference in references
+        ModelOptions(reference.model, reference, bounds, segmentation, OutputKind(options.kind))
+        for reference in references
     ]
 
 

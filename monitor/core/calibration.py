@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from monitor.core.ensemble import CONSENSUS, Failed, Measured, Ready, Variants, calibrate_all, measure, survey
+from monitor.core.ensemble import Failed, Measured, Ready, Variants, calibrate_all, measure, survey
 from monitor.core.estimate import Estimate, NoEstimate, Result, Why
+from monitor.core.estimators.consensus import CONSENSUS
 from monitor.core.estimators.difference_of_confidences import DifferenceOfConfidences
 from monitor.core.intervals import DEFAULT_LEVEL, IntervalTables, Progress, replay
-from monitor.core.labelled import LabelledOutputs
-from monitor.core.scores import Outputs, Singles, in_blocks
+from monitor.core.scores import LabelledOutputs, Outputs, Singles, in_blocks
 
 PAPER: Variants = {"doc": "absolute", "cpc_acc": "skip", "cpc_ac": "skip"}
 """The forms as the paper prints them."""

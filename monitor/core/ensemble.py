@@ -11,8 +11,7 @@ from monitor.core.estimate import Estimate, NoEstimate, Result, Why
 from monitor.core.estimators import ESTIMATORS, Estimator, Form
 from monitor.core.estimators.base import Means
 from monitor.core.estimators.consensus import CONSENSUS, VOICES, consensus, disagreement
-from monitor.core.labelled import LabelledOutputs
-from monitor.core.scores import Floats, Outputs
+from monitor.core.scores import Floats, LabelledOutputs, Outputs
 
 Failed = Callable[[str, Exception], None]
 """Told of an estimator that failed, by its name. Without it, a failure ends the whole evaluation."""

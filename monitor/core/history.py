@@ -1,10 +1,25 @@
-"""What was said of a window before now: one column for each thing that is drawn, oldest first."""
+"""The history of a model: one frame for each evaluation, folded into coarser spans.
 
+One object an evaluation and not one a point: two thousand segments over all spans stay at some forty megabytes.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
+from math import floor, nan
+from sys import intern
+from types import MappingProxyType
 
-from monitor.core.scores import Floats, Integers
-from monitor.core.window_state import WindowState
+import numpy as np
+from numpy.typing import NDArray
+
+from monitor.core.estimate import Estimate, WindowState
+from monitor.core.estimators.consensus import CONSENSUS
+from monitor.core.report import ModelReport, SegmentReport
+from monitor.core.scores import Floats, Integers, Singles
+from monitor.core.segments import ALL, name_of
 
 
 class Span(StrEnum):
@@ -42,3 +57,261 @@ class Series:
     def __len__(self) -> int:
         """Return the number of points."""
         return len(self.at)
+
+
+STATES = tuple(WindowState)
+MOST_SEGMENTS = 2_000
+"""Of a model with more, the first ones have a history: whatever is configured, it must fit."""
+_FINGERPRINT_DIGITS = 12
+_MOST_RECORDS = np.iinfo(np.uint32).max
+_ACCURACY, _LOWER, _UPPER, _DISAGREEMENT, _LOWEST = range(5)
+POINT_ROWS, STRETCH_ROWS = _LOWEST, _LOWEST + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One point of every window of a model. All columns are as long as `names`."""
+
+    at: float
+    """When it was evaluated; of a stretch, when it last was."""
+    through: int
+    """The number of that evaluation."""
+    names: tuple[str, ...]
+    """Of the segments, as people call them; frames of the same segments share it."""
+    states: NDArray[np.uint8]
+    """Their places in STATES."""
+    numbers: Singles
+    """A row each: accuracy, lower, upper, disagreement; of a stretch also the lowest accuracy. NaN: nothing to say."""
+    records: NDArray[np.uint32]
+    reference: str = ""
+    """The first digits of the fingerprint of the reference that judged; of a stretch, of the last. Empty: not known, or none."""
+
+    @property
+    def accuracy(self) -> Singles:
+        """Of the consensus."""
+        return self._row(_ACCURACY)
+
+    @property
+    def lower(self) -> Singles:
+        """The lower end of its interval."""
+        return self._row(_LOWER)
+
+    @property
+    def upper(self) -> Singles:
+        """The upper end of its interval."""
+        return self._row(_UPPER)
+
+    @property
+    def disagreement(self) -> Singles:
+        """Between the voices of the consensus."""
+        return self._row(_DISAGREEMENT)
+
+    @property
+    def lowest(self) -> Singles:
+        """The lowest accuracy in the stretch; of one evaluation, its own."""
+        return self._row(_LOWEST if len(self.numbers) == STRETCH_ROWS else _ACCURACY)
+
+    def _row(self, row: int) -> Singles:
+        found: Singles = self.numbers[row]
+        return found
+
+
+def frame_of(report: ModelReport, at: float, through: int, names: tuple[str, ...] = ()) -> Frame:
+    """Return what history keeps of a report; `names` are those of the frame before, to be shared where they are the same."""
+    segments = report.segments[:MOST_SEGMENTS]
+    found = tuple(intern(one.name) for one in segments)
+    return Frame(
+        at,
+        through,
+        names if found == names else found,
+        np.array([STATES.index(one.state) for one in segments], dtype=np.uint8),
+        np.array([_numbers(one) for one in segments], dtype=np.float32).reshape(-1, POINT_ROWS).T.copy(),
+        np.array([min(one.records, _MOST_RECORDS) for one in segments], dtype=np.uint32),
+        "" if report.reference is None else intern(report.reference.fingerprint[:_FINGERPRINT_DIGITS]),
+    )
+
+
+def _numbers(report: SegmentReport) -> tuple[float, float, float, float]:
+    result = report.results.get(CONSENSUS)
+    if not report.valid or not isinstance(result, Estimate):
+        return nan, nan, nan, nan
+    lower, upper = (nan, nan) if result.interval is None else result.interval
+    return result.accuracy, lower, upper, nan if report.disagreement is None else report.disagreement
+
+
+def folded(stretch: Frame | None, new: Frame) -> Frame:
+    """Return a stretch of time with one more frame in it, an evaluation or a shorter stretch.
+
+    Of each window the last answer stands, or, where there was none, the last state; the lowest answer beside it. What is
+    folded in twice changes nothing, and it does not matter whether shorter stretches are put together or all they hold.
+    """
+    lasting = np.concatenate([new.numbers[:POINT_ROWS], new.lowest[np.newaxis]])
+    if stretch is None:
+        return Frame(new.at, new.through, new.names, new.states, lasting, new.records, new.reference)
+    names = _together(new.names, stretch.names)
+    before, after = _placed(stretch.names, names), _placed(new.names, names)
+    numbers = np.full((STRETCH_ROWS, len(names)), np.nan, dtype=np.float32)
+    states, records = np.zeros(len(names), dtype=np.uint8), np.zeros(len(names), dtype=np.uint32)
+    kept = before >= 0
+    numbers[:, before[kept]] = stretch.numbers[:, kept]
+    states[before[kept]], records[before[kept]] = stretch.states[kept], stretch.records[kept]
+    lowest = numbers[_LOWEST].copy()
+    speaks = ~np.isnan(new.accuracy) | np.isnan(numbers[_ACCURACY, after])
+    numbers[:POINT_ROWS, after[speaks]] = new.numbers[:POINT_ROWS, speaks]
+    states[after[speaks]], records[after[speaks]] = new.states[speaks], new.records[speaks]
+    numbers[_LOWEST, after] = np.fmin(lowest[after], new.lowest)
+    return Frame(new.at, new.through, names, states, numbers, records, new.reference or stretch.reference)
+
+
+def _together(new: tuple[str, ...], old: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names of both, the new ones first and as many as fit; one of the two where that is the same."""
+    if new is old:
+        return new
+    known = set(new)
+    names = (*new, *(name for name in old if name not in known))[:MOST_SEGMENTS]
+    return new if len(names) == len(new) else old if names == old else names
+
+
+def _placed(names: tuple[str, ...], among: tuple[str, ...]) -> Integers:
+    """Return where each of the names stands among others; -1 where it does not."""
+    if names is among:
+        return np.arange(len(names))
+    places = {name: place for place, name in enumerate(among)}
+    return np.array([places.get(name, -1) for name in names], dtype=np.intp)
+
+
+CAPACITY = MappingProxyType({Span.RECENT: 360, Span.DAYS: 288, Span.MONTH: 180})
+"""How many frames of each span are kept."""
+STEP_SECONDS = MappingProxyType({Span.DAYS: 900.0, Span.MONTH: 14_400.0})
+"""How long a stretch is. The longer is made from the shorter, so it is a multiple of it."""
+_WRITE_AFTER = CAPACITY[Span.RECENT] // 2
+"""Evaluations after which a stretch is written though it goes on: what follows is made again from recent frames."""
+
+Place = tuple[Span, int]
+"""A frame, by its running number."""
+
+
+class Past:
+    """One model over time."""
+
+    def __init__(self) -> None:
+        self._rings: dict[Span, dict[int, Frame]] = {span: {} for span in Span}
+        self._evaluations = 0
+        self._written_through = 0
+
+    def note(self, report: ModelReport, at: float) -> list[Place]:
+        """Take in a report as of `at`; return which frames are to be written."""
+        last = self._newest(Span.RECENT)
+        self._evaluations += 1
+        frame = frame_of(report, at, self._evaluations, () if last is None else last.names)
+        self._put(Span.RECENT, self._evaluations, frame)
+        places: list[Place] = [(Span.RECENT, self._evaluations)]
+        for span in STEP_SECONDS:
+            before = next(reversed(self._rings[span]), None)
+            number = self._fold(span, frame)
+            if before is not None and number != before:
+                places.append((span, before))
+                if span is Span.DAYS:
+                    self._written_through = self._evaluations - 1
+            elif span is Span.DAYS and self._evaluations - self._written_through >= _WRITE_AFTER:
+                places.append((span, number))
+                self._written_through = self._evaluations
+        return places
+
+    def frame(self, place: Place) -> Frame | None:
+        """Return a frame, if it is still kept."""
+        span, number = place
+        return self._rings[span].get(number)
+
+    def restore(self, frames: Iterable[tuple[Place, Frame]]) -> list[Place]:
+        """Take over frames that were written, in any order.
+
+        Stretches that had not been written, or not to their end, are made again from shorter ones, and returned: they are
+        to be written.
+        """
+        for (span, number), frame in sorted(frames, key=lambda one: one[0][1]):
+            self._put(span, number, frame)
+            self._evaluations = max(self._evaluations, frame.through)
+        self._written_through = self._evaluations
+        made: dict[Place, None] = {}
+        for span, finer in ((Span.DAYS, Span.RECENT), (Span.MONTH, Span.DAYS)):
+            newest = self._newest(span)
+            for frame in list(self._rings[finer].values()):
+                if newest is None or frame.through > newest.through:
+                    made[span, self._fold(span, frame)] = None
+        return list(made)
+
+    def series(self, segment: str, span: Span) -> Series | None:
+        """Return a window over time; None when it is not known."""
+        found = [(frame, place) for frame, place in self._places(segment, span) if place is not None]
+        if not found and segment != name_of(ALL):
+            return None
+
+        def column(numbers: Callable[[Frame], Singles]) -> Floats:
+            return np.array([numbers(frame)[place] for frame, place in found], dtype=np.float64)
+
+        return Series(
+            np.array([frame.at for frame, _ in found], dtype=np.float64),
+            tuple(STATES[frame.states[place]] for frame, place in found),
+            column(lambda frame: frame.accuracy),
+            column(lambda frame: frame.lower),
+            column(lambda frame: frame.upper),
+            column(lambda frame: frame.lowest),
+            column(lambda frame: frame.disagreement),
+            np.array([frame.records[place] for frame, place in found], dtype=np.int64),
+            STEP_SECONDS.get(span),
+            tuple(frame.reference for frame, _ in found),
+        )
+
+    def _places(self, segment: str, span: Span) -> Iterable[tuple[Frame, int | None]]:
+        """Yield each frame of a span with where it has the segment."""
+        names: tuple[str, ...] = ()
+        place: int | None = None
+        for frame in rising(list(self._rings[span].values())):
+            if frame.names is not names:
+                names = frame.names
+                place = names.index(segment) if segment in names else None
+            yield frame, place
+
+    def _fold(self, span: Span, frame: Frame) -> int:
+        """Let a frame into the stretch that it belongs to, a new one if it is not the last; returns its number."""
+        number, last = next(reversed(self._rings[span].items()), (0, None))
+        step = STEP_SECONDS[span]
+        if last is None or floor(last.at / step) != floor(frame.at / step):
+            number, last = number + 1, None
+        self._put(span, number, folded(last, frame))
+        return number
+
+    def _put(self, span: Span, number: int, frame: Frame) -> None:
+        ring = self._rings[span]
+        ring[number] = frame
+        while ring and next(iter(ring)) <= number - CAPACITY[span]:
+            del ring[next(iter(ring))]
+
+    def _newest(self, span: Span) -> Frame | None:
+        return next(reversed(self._rings[span].values()), None)
+
+
+def rising(frames: Sequence[Frame]) -> list[Frame]:
+    """Return the most frames whose times rise and end with the newest, all of them where no clock was set back.
+
+    After a clock that was ahead was put right, what it had dated later than now is left out; after one that was behind
+    for a while, the little that it dated. Nothing is deleted for it: who knows which of the two was the wrong one.
+    """
+    if all(one.at < other.at for one, other in pairwise(frames)):
+        return list(frames)
+    newest = frames[-1]
+    ends: list[float] = []
+    last_of: list[int] = []
+    before: dict[int, int | None] = {}
+    for place, frame in enumerate(frames[:-1]):
+        if frame.at < newest.at:
+            length = bisect_left(ends, frame.at)
+            before[place] = last_of[length - 1] if length else None
+            ends[length : length + 1], last_of[length : length + 1] = [frame.at], [place]
+    found = [newest]
+    place_before = last_of[-1] if last_of else None
+    while place_before is not None:
+        found.append(frames[place_before])
+        place_before = before[place_before]
+    return found[::-1]

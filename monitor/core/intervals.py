@@ -17,10 +17,10 @@ from typing import Literal
 
 import numpy as np
 
-from monitor.core.ensemble import CONSENSUS, Ready, answer, calibrate_all, combine, with_variants
+from monitor.core.ensemble import Ready, answer, calibrate_all, combine, with_variants
 from monitor.core.estimate import Estimate, Interval, Result, clipped
-from monitor.core.labelled import LabelledOutputs
-from monitor.core.scores import Floats, Integers, Outputs
+from monitor.core.estimators.consensus import CONSENSUS
+from monitor.core.scores import Floats, Integers, LabelledOutputs, Outputs
 
 Progress = Callable[[float], None]
 """Called with the share of the work that is done."""

@@ -1,13 +1,32 @@
-"""What one evaluation of a model found out. Immutable: whoever shows it shows one evaluation, never parts of two."""
+"""The report of one evaluation, the snapshot it was made from, and accuracies from late labels."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from monitor.core.alerts import AlertStatus
-from monitor.core.estimate import Estimate, Result
+from monitor.core.estimate import Estimate, Result, WindowState
 from monitor.core.segments import Segment, name_of
-from monitor.core.window_state import WindowState
+from monitor.core.totals import WindowTotals
+
+
+@dataclass(frozen=True, slots=True)
+class Realised:
+    """How many of some records turned out right."""
+
+    at: float
+    """When the newest of them was made, in Unix seconds."""
+    segment: str
+    """As the page calls it: `all`, or `site=A`."""
+    records: int
+    """At least one."""
+    right: int
+
+    @property
+    def accuracy(self) -> float:
+        """The share of them that turned out right."""
+        return self.right / self.records
+
 
 _NONE: Mapping[str, Result] = MappingProxyType({})
 _NO_PARTS: Mapping[str, Estimate] = MappingProxyType({})
@@ -105,3 +124,34 @@ class ModelReport:
     """For each estimator that failed in this evaluation, in how many windows."""
     minimum_records: int | None = None
     """How many a window must hold before its accuracy is said; None where nothing could be said anyway."""
+
+
+@dataclass(frozen=True, slots=True)
+class WindowSnapshot:
+    """One window."""
+
+    totals: WindowTotals
+    newest_at: float | None
+    """When its newest record was made, in Unix seconds."""
+    usual_gap_seconds: float
+    """Mean time between its records; 0 when it holds fewer than two."""
+    entered: int
+    """Records that entered it since the process, or this configuration, started."""
+    came_at: float | None
+    """When the last of them came, on the steady clock; None when none has."""
+    came_before: float | None
+    """When the last record before that start came, in Unix seconds; None when there was none."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSnapshot:
+    """All windows of a model, and what is known of its input."""
+
+    windows: Mapping[Segment, WindowSnapshot]
+    input: InputFacts
+    right_version: int
+    """Records of the reference's version that ever came."""
+    other_version: int
+    """Records of another version that ever came."""
+    catching_up: bool
+    """Whether so much is unread, or so little is known of what is, that all of it is of the past."""

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from monitor.core.measuring import Measuring
 from monitor.core.scores import Floats, Singles
 from monitor.core.threshold_curve import MOST_RECORDS, Totals
-from monitor.core.totals import Gauge, WindowTotals
+from monitor.core.totals import Gauge, Measuring, WindowTotals
 
 _ORDER_BYTES = 8 + 4
 _FREE_BYTES = 4

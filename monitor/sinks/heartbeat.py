@@ -10,11 +10,10 @@ import threading
 import time
 from dataclasses import dataclass, replace
 
-from monitor.configuration.config import Heartbeat
+from monitor.config.config import Heartbeat
+from monitor.core.estimate import WindowState
 from monitor.core.report import ModelReport
-from monitor.core.window_state import WindowState
-from monitor.sinks.addresses import Resolver, Target
-from monitor.sinks.posting import Answer, Fate, Poster
+from monitor.sinks.http_sender import Answer, Fate, Poster, Resolver, Target
 
 log = logging.getLogger("cpcmon")
 

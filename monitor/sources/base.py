@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import ClassVar, Protocol
 
-from monitor.decode.arrived import Arrived
+from monitor.records.record_batch import RecordBatch
 
 NOTHING_HELD: Mapping[str, float] = MappingProxyType({})
 """Of sources without shards, nobody asks how old the records in windows are."""
@@ -28,7 +28,7 @@ class Delivery:
 
     origin: str = ""
     """Where they come from, as logs may say it: `file#3fa2c81b`. Never a file's name."""
-    arrived: Arrived = field(default_factory=Arrived)
+    arrived: RecordBatch = field(default_factory=RecordBatch)
     positions: Mapping[bytes, bytes | None] = field(default_factory=dict)
     """Keys and values to be committed with the records; None forgets a key. Only the source knows what they mean."""
     counted: Counter[str] = field(default_factory=Counter)

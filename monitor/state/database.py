@@ -15,8 +15,8 @@ from pathlib import Path
 
 from monitor.errors import StateError, StateInUse, StateLost, StatePaused, StateRefused
 from monitor.state.checksum import checksum
-from monitor.state.folder import sync_folder
 from monitor.state.schema import APPLICATION, STEPS, migrate, schema_of, schemas, version_of
+from monitor.state.state_folder import sync_folder
 
 NAME = "state.db"
 BACKUPS = ("state.db.bak", "state.db.bak.1")

@@ -12,10 +12,8 @@ from sys import intern
 import msgspec
 import numpy as np
 
-from monitor.core.frame import POINT_ROWS, STATES, STRETCH_ROWS, Frame
-from monitor.core.history import Span
-from monitor.core.past import CAPACITY, Place
-from monitor.core.window_state import WindowState
+from monitor.core.estimate import WindowState
+from monitor.core.history import CAPACITY, POINT_ROWS, STATES, STRETCH_ROWS, Frame, Place, Span
 from monitor.state.checksum import checksum
 
 _COLUMNS = "CAST(model AS BLOB), CAST(span AS BLOB), slot, at, crc, content"

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from monitor.decode.arrived import Hashes
-from monitor.state.change import Change, IdBatch
+from monitor.records.record_batch import Hashes
+from monitor.state.change import IdBatch, StateChange
 from monitor.state.checksum import checksum
 
 _BYTES_AT_ONCE = 1 << 19
@@ -26,7 +26,7 @@ def read_ids(connection: sqlite3.Connection, models: Iterable[str]) -> Iterator[
             yield IdBatch(model, number, _as_hashes(gathered))
 
 
-def write_ids(connection: sqlite3.Connection, change: Change) -> None:
+def write_ids(connection: sqlite3.Connection, change: StateChange) -> None:
     """Write what a change says of ids."""
     for batch in change.ids:
         _insert(connection, batch.model, batch.number, batch.hashes.astype("<u8").tobytes())

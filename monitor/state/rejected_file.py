@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from monitor.decode.arrived import Pointer
+from monitor.records.record_batch import Pointer
 
 NAME = "rejected.jsonl"
 MOST_BYTES = 64 << 20

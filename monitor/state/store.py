@@ -8,9 +8,9 @@ from pathlib import Path
 
 import msgspec
 
-from monitor.decode.arrived import Pointer
 from monitor.errors import StatePaused
-from monitor.state.change import Change, IdBatch, Refused, WindowName
+from monitor.records.record_batch import Pointer
+from monitor.state.change import IdBatch, Refused, StateChange, WindowName
 from monitor.state.checksum import checksum
 from monitor.state.database import (
     BACKUPS,
@@ -22,12 +22,12 @@ from monitor.state.database import (
     check_version,
     open_database,
 )
-from monitor.state.folder import StateFolder, check_folder, filesystem_of
 from monitor.state.history_table import HistoryRow, read_history, write_history
 from monitor.state.id_table import read_ids, write_ids
 from monitor.state.schema import check_sums
+from monitor.state.state_folder import StateFolder, check_folder, filesystem_of
 from monitor.state.transaction import Transaction
-from monitor.state.window_table import Committed, StoredWindow, WindowTable, check_windows
+from monitor.state.window_table import CommittedWindow, StoredWindow, WindowTable, check_windows
 
 # Which columns a checksum covers, the content last.
 _CHECKED = {
@@ -225,7 +225,7 @@ class State:
             self._write_kept({_RECOVERED: None, _KEY: _crc_of_key(self.key)})
             self._note_events(events, now)
 
-    def commit(self, change: Change, now: float) -> Committed:
+    def commit(self, change: StateChange, now: float) -> CommittedWindow:
         """Write a change, whole or not at all.
 
         StatePaused: nothing was written, and the same may succeed later. StateLost: stop.
@@ -271,7 +271,7 @@ class State:
                 crc = checksum(value, name)
                 self._connection.execute("INSERT OR REPLACE INTO kept VALUES (?, ?, ?)", (name, crc, value))
 
-    def _write_rejected(self, change: Change, now: float) -> None:
+    def _write_rejected(self, change: StateChange, now: float) -> None:
         if not change.rejected:
             return
         latest, at = change.rejected[-MOST_REJECTED:], float(now)

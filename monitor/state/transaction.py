@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from monitor.errors import StateLost
 from monitor.state.database import NAME, translated
-from monitor.state.folder import StateFolder
+from monitor.state.state_folder import StateFolder
 
 
 class Transaction:

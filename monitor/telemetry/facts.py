@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from monitor.configuration.config import Config
+from monitor.config.config import Config
 from monitor.sources.base import Lag
-from monitor.sources.kafka_lag import PartitionLag
+from monitor.sources.kafka.health import PartitionLag
 
 _NOTHING: Mapping[str, int] = MappingProxyType({})
 

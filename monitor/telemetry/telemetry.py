@@ -15,7 +15,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from monitor.core.estimators import ESTIMATORS
 from monitor.core.estimators.consensus import CONSENSUS
 from monitor.telemetry.facts import DaemonFacts
-from monitor.telemetry.facts_collector import FactsCollector
+from monitor.telemetry.families import FactsCollector
 
 log = logging.getLogger("cpcmon")
 

@@ -3,11 +3,10 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from monitor.configuration.settings import Setting
 from monitor.core.history import Series, Span
-from monitor.core.realised import Realised
-from monitor.core.report import ModelReport
-from monitor.reference_file import Reference
+from monitor.core.report import ModelReport, Realised
+from monitor.reference.reference import Reference
+from monitor.settings.kinds import Setting
 from monitor.sources.base import Lag
 
 

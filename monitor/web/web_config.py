@@ -11,12 +11,10 @@ from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
 
-from monitor.configuration.document import open_document
-from monitor.configuration.kinds import ByName, Fault, Kind, ListOf, Unfit
-from monitor.configuration.section import Section
-from monitor.configuration.settings import HIDDEN
-from monitor.configuration.text_kinds import FilePath, Flag, OneOf, Text
-from monitor.configuration.yaml_text import Node, Scalar
+from monitor.settings.kinds import HIDDEN, ByName, Fault, FilePath, Flag, ListOf, OneOf, SettingKind, Text, Unfit
+from monitor.settings.section import Section
+from monitor.settings.setting_files import open_document
+from monitor.settings.yaml_text import Node, Scalar
 
 
 class ClientAuth(StrEnum):
@@ -59,7 +57,7 @@ class WebConfig:
 
 
 _VALUE = Text("a header's value, in ASCII", re.compile(r"[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?"))
-_HEADERS: Mapping[str, Kind[str]] = {
+_HEADERS: Mapping[str, SettingKind[str]] = {
     "Content-Security-Policy": _VALUE,
     "Strict-Transport-Security": _VALUE,
     "X-Content-Type-Options": OneOf(("nosniff",)),
@@ -79,7 +77,7 @@ _NO_RATE_LIMIT = ": connections, time and password checks are bounded instead"
 
 
 @dataclass(frozen=True)
-class _Hash(Kind[str]):
+class _Hash(SettingKind[str]):
     """A password as bcrypt hashed it."""
 
     word = "bcrypt hash"

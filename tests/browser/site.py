@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from monitor.reference_file import Reference
+from monitor.reference.reference import Reference
 from tests.daemon.process import LIMIT, Process, one, running, write_records
 from tests.strategies import Integers, Singles, synthetic
 

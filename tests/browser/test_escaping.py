@@ -1,6 +1,6 @@
 """Names that are programs do nothing, wherever they come from; the browser's own guard is off, so that only ours is tried.
 
-Names of models, sources, alerts and segments cannot hold such letters at all: tests/configuration and tests/decode show it.
+Names of models, sources, alerts and segments cannot hold such letters at all: tests/config and tests/records show it.
 What is left is free: classes, versions, paths, addresses of runbooks, and whatever a client asks for.
 """
 
@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Browser, expect
 
-from monitor.reference_file import Reference
+from monitor.reference.reference import Reference
 from tests.browser.site import HEALTHY
 from tests.browser.visiting import PAGES, visiting
 from tests.daemon.process import Process, running, write_records

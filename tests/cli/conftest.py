@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from monitor.example_data import CLASSES
+from monitor.demo.example_data import CLASSES
 
 NAMES = ",".join(CLASSES)
 

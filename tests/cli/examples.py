@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 from monitor.cli import main
-from monitor.example_data import CLASSES, write_example
+from monitor.demo.example_data import CLASSES, write_example
 
 NAMES = {"validation.jsonl": "validation_labelled", "labelled.jsonl": "site_b_labelled", "outputs.jsonl": "site_b"}
 

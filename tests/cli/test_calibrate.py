@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from monitor import Reference
-from monitor.core.labelled import label_outputs
-from monitor.core.reference_summary import Concern, summarise
+from monitor.core.scores import label_outputs
+from monitor.reference.summary import Concern, summarise
 from tests.cli.conftest import NAMES, Example
 from tests.conftest import Ran
 from tests.strategies import synthetic

@@ -12,7 +12,7 @@ import pytest
 
 from monitor.cli.evaluate import rows
 from monitor.core.estimators import ESTIMATORS
-from monitor.offline import Evaluation
+from monitor.reference.offline import Evaluation
 from tests.cli.conftest import NAMES, Example
 from tests.conftest import Ran
 from tests.strategies import synthetic

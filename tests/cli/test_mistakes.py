@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from monitor.state.folder import StateFolder
+from monitor.state.state_folder import StateFolder
 from tests.cli.conftest import NAMES, Example
 from tests.conftest import Ran
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from monitor.cli.plot import check, draw
-from monitor.core.ensemble import CONSENSUS
 from monitor.core.estimators import ESTIMATORS
+from monitor.core.estimators.consensus import CONSENSUS
 from monitor.errors import UsageError
-from monitor.offline import Evaluation
+from monitor.reference.offline import Evaluation
 
 NAMES = (*(member.name for member in ESTIMATORS), CONSENSUS)
 FORMS = [form for member in ESTIMATORS for form in (member.name, f"{member.name}_ts")]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from monitor.cli import progress
+from monitor.cli import progress_bar as progress
 
 
 @contextmanager

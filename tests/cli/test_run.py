@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.configuration.conftest import BASE
+from tests.config.conftest import BASE
 
 
 def run(*words: str | Path) -> subprocess.CompletedProcess[str]:

@@ -15,7 +15,7 @@ import pytest
 
 from monitor.state.store import State
 from tests.conftest import Ran
-from tests.pipeline.lines import POOL, REFERENCE, line
+from tests.ingest.lines import POOL, REFERENCE, line
 
 
 @pytest.fixture

@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 
 from monitor.core.ensemble import answer, calibrate_all, combine, with_variants
 from monitor.core.estimate import Estimate, Result
-from monitor.core.labelled import label_outputs
-from monitor.core.scores import in_blocks
-from monitor.testing import Oracle, oracle_temperature
+from monitor.core.scores import in_blocks, label_outputs
+from monitor.testing.oracle import Oracle, oracle_temperature
 from tests.strategies import Case, cases, synthetic
 
 

@@ -18,21 +18,19 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from monitor.configuration.reading import read_config
-from monitor.core.alerts import CONSENSUS, AlertState, Facts, Kind, On, Phase, Rule, step
+from monitor.config.reading import read_config
+from monitor.core.alerts import AlertFacts, AlertPhase, AlertRule, AlertState, AlertType, On, step
 from monitor.core.calibration import Calibration, calibrate
 from monitor.core.ensemble import Ready
-from monitor.core.estimate import Estimate
+from monitor.core.estimate import Estimate, WindowState
 from monitor.core.estimators.average_thresholded_confidence import ThresholdedConfidence, ThresholdedEntropy
 from monitor.core.estimators.calibrated_confidence import CalibratedConfidence
 from monitor.core.estimators.conformal import AnchoredAtAccuracy, AnchoredAtConfidence
-from monitor.core.estimators.consensus import VOICES
+from monitor.core.estimators.consensus import CONSENSUS, VOICES
 from monitor.core.estimators.difference_of_confidences import DifferenceOfConfidences
-from monitor.core.labelled import label_outputs
-from monitor.core.scores import Floats, Integers, Outputs, Singles, outputs
+from monitor.core.scores import Floats, Integers, Outputs, Singles, label_outputs, outputs
 from monitor.core.totals import Gauge, totals_of
-from monitor.core.window_state import WindowState
-from monitor.example_data import PREVALENCE, Discriminant, Patients
+from monitor.demo.example_data import PREVALENCE, Discriminant, Patients
 from tests.strategies import accepted
 
 SMALL, LARGE = 500, 5000
@@ -47,17 +45,17 @@ SEGMENTS = 50
 SEED = 22
 """A reference that had no part in choosing the rules; of four such, the one with most alerts of near rules in health."""
 
-FAR = Rule("accuracy_low", drop=0.05)
+FAR = AlertRule("accuracy_low", drop=0.05)
 """Even the upper bound is five points under the reference, for half an hour: for paging."""
 
-EARLY = Rule("accuracy_falling", drop=0.02, on=On.VALUE, for_seconds=3600.0)
+EARLY = AlertRule("accuracy_falling", drop=0.02, on=On.VALUE, for_seconds=3600.0)
 """The value is two points under the reference, for an hour. For windows of thousands of records."""
 
 PATIENT = replace(EARLY, for_seconds=5 * 3600.0)
 """The same for windows of hundreds: until the window was filled anew more than twice."""
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "config.example.yaml"
-(APART,) = (rule for rule in read_config(EXAMPLE).models[0].alerts if rule.kind is Kind.DISAGREEMENT)
+(APART,) = (rule for rule in read_config(EXAMPLE).models[0].alerts if rule.kind is AlertType.DISAGREEMENT)
 """The rule of the example on disagreement, which has the defaults of its type."""
 
 DISAGREEMENT = "disagreement"
@@ -195,11 +193,11 @@ def wandering_mix(place: Clinic, random: np.random.Generator, batches: int, batc
     return rows
 
 
-def facts(place: Pool, window: int, values: Mapping[str, float]) -> Facts:
+def facts(place: Pool, window: int, values: Mapping[str, float]) -> AlertFacts:
     """Return the facts of one look among many."""
     interval = place.calibration.intervals.interval
     estimates = {name: value for name, value in values.items() if name != DISAGREEMENT}
-    return Facts(
+    return AlertFacts(
         state=WindowState.OK,
         records=window,
         new_records=window // BATCHES,
@@ -212,23 +210,23 @@ def facts(place: Pool, window: int, values: Mapping[str, float]) -> Facts:
     )
 
 
-def fired(rules: Sequence[Rule], place: Pool, rows: Integers, window: int) -> list[list[int]]:
+def fired(rules: Sequence[AlertRule], place: Pool, rows: Integers, window: int) -> list[list[int]]:
     """Return for each rule at which looks an alert began to fire while these rows came."""
     states, begun = [AlertState()] * len(rules), [list[int]() for _ in rules]
     said = place.looks(rows, window)
-    names = sorted({rule.estimator if rule.kind is Kind.ACCURACY else DISAGREEMENT for rule in rules})
+    names = sorted({rule.estimator if rule.kind is AlertType.ACCURACY else DISAGREEMENT for rule in rules})
     for look, values in enumerate(zip(*(said[name].tolist() for name in names), strict=True)):
         known = facts(place, window, dict(zip(names, values, strict=True)))
         for index, rule in enumerate(rules):
             before = states[index]
             states[index] = step(rule, before, known, look * LOOK_SECONDS)
-            if states[index].phase is Phase.FIRING and before.phase is Phase.PENDING:
+            if states[index].phase is AlertPhase.FIRING and before.phase is AlertPhase.PENDING:
                 begun[index].append(look)
     return begun
 
 
 def alerts_in(
-    rules: Sequence[Rule], weeks: int, seed: int, window: int, draw: Draw = independent, segments: int = SEGMENTS
+    rules: Sequence[AlertRule], weeks: int, seed: int, window: int, draw: Draw = independent, segments: int = SEGMENTS
 ) -> list[int]:
     """Return for each rule how many alerts fired in all the healthy segments together."""
     place, alerts = clinic(seed), [0] * len(rules)
@@ -241,7 +239,7 @@ def alerts_in(
 
 
 def looks_to_fire(
-    rules: Sequence[Rule], seed: int, window: int, draw: Draw = independent, segments: int = SEGMENTS
+    rules: Sequence[AlertRule], seed: int, window: int, draw: Draw = independent, segments: int = SEGMENTS
 ) -> list[Floats]:
     """Return for each rule and segment at how many looks after the drop it fired; infinity if not within four windows."""
     place, healthy = clinic(seed), BATCHES + 72
@@ -256,7 +254,7 @@ def looks_to_fire(
     return list(found)
 
 
-def limit_in_looks(rule: Rule) -> float:
+def limit_in_looks(rule: AlertRule) -> float:
     """Return half a window plus what the rule waits, in looks."""
     return BATCHES / 2 + max(rule.for_seconds / LOOK_SECONDS, rule.new_records * BATCHES)
 
@@ -282,7 +280,7 @@ def test_the_short_way_to_an_estimate_is_the_long_one(window: int) -> None:
 
 
 @pytest.mark.parametrize(("window", "early"), [(LARGE, EARLY), (SMALL, PATIENT)])
-def test_e3_fifty_healthy_segments_in_four_weeks_give_at_most_two_alerts(window: int, early: Rule) -> None:
+def test_e3_fifty_healthy_segments_in_four_weeks_give_at_most_two_alerts(window: int, early: AlertRule) -> None:
     """403,200 looks at overlapping windows."""
     for alerts in alerts_in([FAR, early, APART], 4, SEED, window):
         assert alerts <= 2
@@ -290,7 +288,7 @@ def test_e3_fifty_healthy_segments_in_four_weeks_give_at_most_two_alerts(window:
 
 @pytest.mark.parametrize(("window", "early", "share"), [(LARGE, EARLY, 0.95), (SMALL, PATIENT, 0.90)])
 def test_e4_a_true_drop_of_ten_points_fires_within_half_a_window_plus_for(
-    window: int, early: Rule, share: float
+    window: int, early: AlertRule, share: float
 ) -> None:
     """The early rule does, in nearly every segment; the far one is later, and soon enough only in the large window."""
     place = clinic(SEED)
@@ -307,7 +305,7 @@ def test_e3_in_a_small_window_the_early_rule_alarms() -> None:
 
 def test_the_simulation_has_the_noise_that_makes_careless_rules_alarm() -> None:
     """A near threshold without a wait, on the value: were this quiet, the silence of the other rules would mean nothing."""
-    careless = Rule("careless", drop=0.01, on=On.VALUE, for_seconds=0.0, new_records=0.0, hysteresis=0.0)
+    careless = AlertRule("careless", drop=0.01, on=On.VALUE, for_seconds=0.0, new_records=0.0, hysteresis=0.0)
     assert alerts_in([careless], 1, SEED, SMALL, segments=5)[0] > 50
 
 

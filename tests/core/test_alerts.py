@@ -10,30 +10,29 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from monitor.core.alert_rules import CHANCE_MARGIN
 from monitor.core.alerts import (
-    CONSENSUS,
+    CHANCE_MARGIN,
+    AlertFacts,
+    AlertPhase,
+    AlertRule,
     AlertState,
     AlertStatus,
-    Facts,
-    Kind,
+    AlertType,
     On,
-    Phase,
-    Rule,
     Severity,
     status,
     step,
 )
-from monitor.core.estimate import Estimate, Interval, NoEstimate, Result, Why
-from monitor.core.window_state import WindowState
+from monitor.core.estimate import Estimate, Interval, NoEstimate, Result, Why, WindowState
+from monitor.core.estimators.consensus import CONSENSUS
 
 HALF_AN_HOUR = 1800.0
-LOW = Rule("accuracy_low", below=0.80, for_seconds=HALF_AN_HOUR)
-SILENT = Rule("silent", kind=Kind.SILENT, after_seconds=7200.0, for_seconds=0.0)
-DEGRADED = Rule("degraded", kind=Kind.DEGRADED_INPUT, for_seconds=600.0)
-UNSURE = Rule("unsure", kind=Kind.DISAGREEMENT)
+LOW = AlertRule("accuracy_low", below=0.80, for_seconds=HALF_AN_HOUR)
+SILENT = AlertRule("silent", kind=AlertType.SILENT, after_seconds=7200.0, for_seconds=0.0)
+DEGRADED = AlertRule("degraded", kind=AlertType.DEGRADED_INPUT, for_seconds=600.0)
+UNSURE = AlertRule("unsure", kind=AlertType.DISAGREEMENT)
 
-LOOK = Facts(
+LOOK = AlertFacts(
     state=WindowState.OK,
     records=500,
     new_records=20,
@@ -47,7 +46,7 @@ LOOK = Facts(
 """One look in many: five minutes and 20 records after the one before."""
 
 
-def saying(upper: float, look: Facts = LOOK, *, estimator: str = CONSENSUS) -> Facts:
+def saying(upper: float, look: AlertFacts = LOOK, *, estimator: str = CONSENSUS) -> AlertFacts:
     """Return a look at which an estimator's upper bound is this."""
     results: dict[str, Result] = {estimator: Estimate(upper - 0.03, look.records, Interval(upper - 0.06, upper))}
     return replace(look, results=results)
@@ -56,7 +55,9 @@ def saying(upper: float, look: Facts = LOOK, *, estimator: str = CONSENSUS) -> F
 GOOD, BETWEEN, POOR = saying(0.90), saying(0.805), saying(0.70)
 
 
-def run(rule: Rule, looks: list[Facts], state: AlertState | None = None, *, begin: float = 1000.0) -> list[AlertState]:
+def run(
+    rule: AlertRule, looks: list[AlertFacts], state: AlertState | None = None, *, begin: float = 1000.0
+) -> list[AlertState]:
     """Return the states after each look, five minutes apart by the wall clock."""
     states = [state or AlertState()]
     for index, look in enumerate(looks):
@@ -64,16 +65,17 @@ def run(rule: Rule, looks: list[Facts], state: AlertState | None = None, *, begi
     return states[1:]
 
 
-def phases(rule: Rule, looks: list[Facts], state: AlertState | None = None) -> list[Phase]:
+def phases(rule: AlertRule, looks: list[AlertFacts], state: AlertState | None = None) -> list[AlertPhase]:
     """Return the phases after each look."""
     return [after.phase for after in run(rule, looks, state)]
 
 
-def episodes(rule: Rule, looks: list[Facts]) -> int:
+def episodes(rule: AlertRule, looks: list[AlertFacts]) -> int:
     """Return how often an alert began to fire."""
-    seen = [Phase.OK, *phases(rule, looks)]
+    seen = [AlertPhase.OK, *phases(rule, looks)]
     return sum(
-        after is Phase.FIRING and before in {Phase.OK, Phase.PENDING} for before, after in itertools.pairwise(seen)
+        after is AlertPhase.FIRING and before in {AlertPhase.OK, AlertPhase.PENDING}
+        for before, after in itertools.pairwise(seen)
     )
 
 
@@ -88,22 +90,24 @@ RECOVERING = run(LOW, [*[POOR] * 7, *[GOOD] * 3])[-1]
 @pytest.mark.parametrize(
     ("looks", "phase"),
     [
-        pytest.param([], Phase.OK, id="never looked"),
-        pytest.param([GOOD], Phase.OK, id="one good look"),
-        pytest.param([POOR], Phase.PENDING, id="one poor look"),
-        pytest.param([POOR] * 6, Phase.PENDING, id="one look short"),
-        pytest.param([POOR] * 7, Phase.FIRING, id="half an hour after it became pending"),
-        pytest.param([*[POOR] * 6, GOOD, POOR], Phase.PENDING, id="one good look restarts the wait"),
-        pytest.param([*[POOR] * 6, BETWEEN], Phase.OK, id="hysteresis is for recovery only"),
-        pytest.param([*[POOR] * 7, BETWEEN], Phase.FIRING, id="above the threshold, not beyond hysteresis"),
-        pytest.param([*[POOR] * 7, GOOD], Phase.RECOVERING, id="one good look after firing"),
-        pytest.param([*[POOR] * 7, *[GOOD] * 6], Phase.RECOVERING, id="recovery one look short"),
-        pytest.param([*[POOR] * 7, *[GOOD] * 7], Phase.OK, id="recovered"),
-        pytest.param([*[POOR] * 7, *[GOOD] * 6, BETWEEN], Phase.FIRING, id="recovery that did not last"),
-        pytest.param([*[POOR] * 7, *[GOOD] * 6, BETWEEN, *[GOOD] * 6], Phase.RECOVERING, id="recovery starts anew"),
+        pytest.param([], AlertPhase.OK, id="never looked"),
+        pytest.param([GOOD], AlertPhase.OK, id="one good look"),
+        pytest.param([POOR], AlertPhase.PENDING, id="one poor look"),
+        pytest.param([POOR] * 6, AlertPhase.PENDING, id="one look short"),
+        pytest.param([POOR] * 7, AlertPhase.FIRING, id="half an hour after it became pending"),
+        pytest.param([*[POOR] * 6, GOOD, POOR], AlertPhase.PENDING, id="one good look restarts the wait"),
+        pytest.param([*[POOR] * 6, BETWEEN], AlertPhase.OK, id="hysteresis is for recovery only"),
+        pytest.param([*[POOR] * 7, BETWEEN], AlertPhase.FIRING, id="above the threshold, not beyond hysteresis"),
+        pytest.param([*[POOR] * 7, GOOD], AlertPhase.RECOVERING, id="one good look after firing"),
+        pytest.param([*[POOR] * 7, *[GOOD] * 6], AlertPhase.RECOVERING, id="recovery one look short"),
+        pytest.param([*[POOR] * 7, *[GOOD] * 7], AlertPhase.OK, id="recovered"),
+        pytest.param([*[POOR] * 7, *[GOOD] * 6, BETWEEN], AlertPhase.FIRING, id="recovery that did not last"),
+        pytest.param(
+            [*[POOR] * 7, *[GOOD] * 6, BETWEEN, *[GOOD] * 6], AlertPhase.RECOVERING, id="recovery starts anew"
+        ),
     ],
 )
-def test_an_alert_after(looks: list[Facts], phase: Phase) -> None:
+def test_an_alert_after(looks: list[AlertFacts], phase: AlertPhase) -> None:
     """Half an hour of poor looks fires, half an hour of good ones ends it."""
     state = run(LOW, looks)[-1] if looks else AlertState()
     assert state.phase is phase
@@ -116,78 +120,78 @@ def test_a_window_needs_a_fifth_of_new_records_and_at_least_one(records: int) ->
     slow = saying(0.7, replace(LOOK, records=records, new_records=0, elapsed_seconds=86_400.0))
     last = replace(slow, new_records=1)
     begun = run(LOW, [slow] * 3)[-1]
-    assert begun.phase is Phase.PENDING
+    assert begun.phase is AlertPhase.PENDING
     assert [after.phase for after in run(LOW, [last] * needed, begun)] == [
-        *[Phase.PENDING] * (needed - 1),
-        Phase.FIRING,
+        *[AlertPhase.PENDING] * (needed - 1),
+        AlertPhase.FIRING,
     ]
 
 
 def test_records_alone_never_fire() -> None:
     """A burst that fills the window many times over still waits for its time."""
     burst = saying(0.7, replace(LOOK, new_records=10_000, elapsed_seconds=1.0))
-    assert phases(LOW, [burst] * 1800)[-1] is Phase.PENDING
-    assert phases(LOW, [burst] * 1801)[-1] is Phase.FIRING
+    assert phases(LOW, [burst] * 1800)[-1] is AlertPhase.PENDING
+    assert phases(LOW, [burst] * 1801)[-1] is AlertPhase.FIRING
 
 
 def test_an_accuracy_alert_needs_two_looks_even_without_a_wait() -> None:
     """What made it pending cannot also confirm it."""
     at_once = replace(LOW, for_seconds=0.0, new_records=0.0)
-    assert phases(at_once, [POOR, POOR]) == [Phase.PENDING, Phase.FIRING]
-    assert phases(at_once, [POOR, replace(POOR, new_records=0)]) == [Phase.PENDING] * 2
+    assert phases(at_once, [POOR, POOR]) == [AlertPhase.PENDING, AlertPhase.FIRING]
+    assert phases(at_once, [POOR, replace(POOR, new_records=0)]) == [AlertPhase.PENDING] * 2
 
 
 @pytest.mark.parametrize(
     ("rule", "bad", "between", "well"),
     [
-        pytest.param(Rule("r", below=0.8), 0.799, 0.80, 0.81, id="below, upper bound"),
+        pytest.param(AlertRule("r", below=0.8), 0.799, 0.80, 0.81, id="below, upper bound"),
         pytest.param(
-            Rule("r", below=0.8, on=On.VALUE), 0.829, 0.83, 0.84, id="below, value 0.03 under the upper bound"
+            AlertRule("r", below=0.8, on=On.VALUE), 0.829, 0.83, 0.84, id="below, value 0.03 under the upper bound"
         ),
         pytest.param(
-            Rule("r", below=0.8, on=On.LOWER), 0.859, 0.86, 0.87, id="below, lower bound 0.06 under the upper"
+            AlertRule("r", below=0.8, on=On.LOWER), 0.859, 0.86, 0.87, id="below, lower bound 0.06 under the upper"
         ),
-        pytest.param(Rule("r", drop=0.05), 0.849, 0.85, 0.86, id="drop under the reference's 0.90"),
-        pytest.param(Rule("r", drop=0.0), 0.899, 0.90, 0.91, id="drop of nothing"),
-        pytest.param(Rule("r", above=0.9), 0.901, 0.90, 0.89, id="above, upper bound"),
-        pytest.param(Rule("r", above=0.9, on=On.LOWER), 0.961, 0.96, 0.95, id="above, lower bound"),
-        pytest.param(Rule("r", below=0.998), 0.997, 0.998, 0.999, id="hysteresis ends half way to 1"),
-        pytest.param(Rule("r", below=0.8, hysteresis=0.0), 0.799, None, 0.80, id="no hysteresis"),
-        pytest.param(Rule("r", below=0.8, estimator="doc_ts"), 0.799, 0.80, 0.81, id="another estimator"),
+        pytest.param(AlertRule("r", drop=0.05), 0.849, 0.85, 0.86, id="drop under the reference's 0.90"),
+        pytest.param(AlertRule("r", drop=0.0), 0.899, 0.90, 0.91, id="drop of nothing"),
+        pytest.param(AlertRule("r", above=0.9), 0.901, 0.90, 0.89, id="above, upper bound"),
+        pytest.param(AlertRule("r", above=0.9, on=On.LOWER), 0.961, 0.96, 0.95, id="above, lower bound"),
+        pytest.param(AlertRule("r", below=0.998), 0.997, 0.998, 0.999, id="hysteresis ends half way to 1"),
+        pytest.param(AlertRule("r", below=0.8, hysteresis=0.0), 0.799, None, 0.80, id="no hysteresis"),
+        pytest.param(AlertRule("r", below=0.8, estimator="doc_ts"), 0.799, 0.80, 0.81, id="another estimator"),
     ],
 )
-def test_what_is_compared(rule: Rule, bad: float, between: float | None, well: float) -> None:
+def test_what_is_compared(rule: AlertRule, bad: float, between: float | None, well: float) -> None:
     """The chosen end of the rule's own estimator meets the threshold; in between nothing changes."""
-    firing = AlertState(Phase.FIRING, 5.0, rule=rule.fingerprint)
+    firing = AlertState(AlertPhase.FIRING, 5.0, rule=rule.fingerprint)
 
-    def seen(upper: float) -> Facts:
+    def seen(upper: float) -> AlertFacts:
         # Away from rounding: half a hair towards the side that the table means.
         return saying(upper + (1e-9 if (rule.above is None) else -1e-9), estimator=rule.estimator)
 
-    assert step(rule, AlertState(), seen(bad), 1.0).phase is Phase.PENDING
+    assert step(rule, AlertState(), seen(bad), 1.0).phase is AlertPhase.PENDING
     assert step(rule, firing, seen(bad), 1.0) == firing
-    assert step(rule, firing, seen(well), 1.0).phase is Phase.RECOVERING
-    assert step(rule, AlertState(), seen(well), 1.0).phase is Phase.OK
+    assert step(rule, firing, seen(well), 1.0).phase is AlertPhase.RECOVERING
+    assert step(rule, AlertState(), seen(well), 1.0).phase is AlertPhase.OK
     if between is not None:
-        assert step(rule, AlertState(), seen(between), 1.0).phase is Phase.OK
+        assert step(rule, AlertState(), seen(between), 1.0).phase is AlertPhase.OK
         assert step(rule, firing, seen(between), 1.0) == firing
 
 
 @pytest.mark.parametrize(
     ("rule", "at", "recovered"),
     [
-        pytest.param(Rule("r", below=0.75, hysteresis=0.125, on=On.VALUE), 0.75, 0.875, id="below"),
-        pytest.param(Rule("r", above=0.75, hysteresis=0.125, on=On.VALUE), 0.75, 0.625, id="above"),
+        pytest.param(AlertRule("r", below=0.75, hysteresis=0.125, on=On.VALUE), 0.75, 0.875, id="below"),
+        pytest.param(AlertRule("r", above=0.75, hysteresis=0.125, on=On.VALUE), 0.75, 0.625, id="above"),
     ],
 )
-def test_exactly_at_the_threshold_is_not_beyond_it(rule: Rule, at: float, recovered: float) -> None:
+def test_exactly_at_the_threshold_is_not_beyond_it(rule: AlertRule, at: float, recovered: float) -> None:
     """Neither does it fire at the threshold, nor is the last hair of the hysteresis asked for."""
-    firing = AlertState(Phase.FIRING, 5.0, rule=rule.fingerprint)
+    firing = AlertState(AlertPhase.FIRING, 5.0, rule=rule.fingerprint)
     exactly = replace(LOOK, results={CONSENSUS: Estimate(at, 500)})
-    assert step(rule, AlertState(), exactly, 1.0).phase is Phase.OK
-    assert step(rule, firing, exactly, 1.0).phase is Phase.FIRING
+    assert step(rule, AlertState(), exactly, 1.0).phase is AlertPhase.OK
+    assert step(rule, firing, exactly, 1.0).phase is AlertPhase.FIRING
     back = replace(LOOK, results={CONSENSUS: Estimate(recovered, 500)})
-    assert step(rule, firing, back, 1.0).phase is Phase.RECOVERING
+    assert step(rule, firing, back, 1.0).phase is AlertPhase.RECOVERING
 
 
 def test_a_share_of_the_window_is_not_rounded_up_by_its_last_digit() -> None:
@@ -200,30 +204,30 @@ def test_a_share_of_the_window_is_not_rounded_up_by_its_last_digit() -> None:
 def test_without_an_interval_the_value_is_compared() -> None:
     """An estimate without bounds is still judged."""
     poor = replace(LOOK, results={CONSENSUS: Estimate(0.79, 500)})
-    assert step(LOW, AlertState(), poor, 1.0).phase is Phase.PENDING
+    assert step(LOW, AlertState(), poor, 1.0).phase is AlertPhase.PENDING
     assert status(LOW, AlertState(), poor).value == 0.79
 
 
 @pytest.mark.parametrize(
     ("rule", "disagreement", "phase"),
     [
-        pytest.param(UNSURE, 0.061, Phase.PENDING, id="far over chance"),
-        pytest.param(UNSURE, 0.059, Phase.OK, id="little over chance"),
-        pytest.param(replace(UNSURE, above=0.1), 0.09, Phase.OK, id="over chance, under its own threshold"),
-        pytest.param(replace(UNSURE, above=0.1), 0.11, Phase.PENDING, id="over its own threshold"),
+        pytest.param(UNSURE, 0.061, AlertPhase.PENDING, id="far over chance"),
+        pytest.param(UNSURE, 0.059, AlertPhase.OK, id="little over chance"),
+        pytest.param(replace(UNSURE, above=0.1), 0.09, AlertPhase.OK, id="over chance, under its own threshold"),
+        pytest.param(replace(UNSURE, above=0.1), 0.11, AlertPhase.PENDING, id="over its own threshold"),
     ],
 )
-def test_disagreement(rule: Rule, disagreement: float, phase: Phase) -> None:
+def test_disagreement(rule: AlertRule, disagreement: float, phase: AlertPhase) -> None:
     """Disagreement is compared with a threshold, or with one and a half times what chance gives."""
     assert step(rule, AlertState(), replace(LOOK, disagreement=disagreement), 1.0).phase is phase
 
 
 def test_a_disagreement_near_zero_can_recover() -> None:
     """Where the threshold is less than the hysteresis, half of it is enough."""
-    firing = AlertState(Phase.FIRING, 5.0, rule=UNSURE.fingerprint)
+    firing = AlertState(AlertPhase.FIRING, 5.0, rule=UNSURE.fingerprint)
     tight = replace(LOOK, chance_disagreement=0.008)
-    assert step(UNSURE, firing, replace(tight, disagreement=0.0061), 1.0).phase is Phase.FIRING
-    assert step(UNSURE, firing, replace(tight, disagreement=0.0059), 1.0).phase is Phase.RECOVERING
+    assert step(UNSURE, firing, replace(tight, disagreement=0.0061), 1.0).phase is AlertPhase.FIRING
+    assert step(UNSURE, firing, replace(tight, disagreement=0.0059), 1.0).phase is AlertPhase.RECOVERING
 
 
 # What cannot be judged is held
@@ -238,7 +242,7 @@ _NOT_JUDGED = [
     pytest.param(LOW, replace(LOOK, results={CONSENSUS: NoEstimate(Why.TOO_FEW_RECORDS, 3)}), id="no estimate"),
     pytest.param(LOW, replace(LOOK, results={CONSENSUS: Estimate(math.nan, 500)}), id="not a number"),
     pytest.param(LOW, replace(saying(0.7, estimator="doc_ts"), state=WindowState.ERROR), id="only another estimator"),
-    pytest.param(Rule("r", drop=0.1), replace(POOR, reference_accuracy=None), id="drop without a reference"),
+    pytest.param(AlertRule("r", drop=0.1), replace(POOR, reference_accuracy=None), id="drop without a reference"),
     pytest.param(UNSURE, replace(LOOK, disagreement=None), id="no disagreement"),
     pytest.param(UNSURE, replace(LOOK, disagreement=0.5, chance_disagreement=None), id="chance unknown"),
     pytest.param(UNSURE, replace(LOOK, disagreement=0.5, state=WindowState.STALE), id="disagreement while stale"),
@@ -247,9 +251,9 @@ _NOT_JUDGED = [
 ]
 
 
-@pytest.mark.parametrize("phase", list(Phase))
+@pytest.mark.parametrize("phase", list(AlertPhase))
 @pytest.mark.parametrize(("rule", "look"), _NOT_JUDGED)
-def test_what_cannot_be_judged_changes_nothing(rule: Rule, look: Facts, phase: Phase) -> None:
+def test_what_cannot_be_judged_changes_nothing(rule: AlertRule, look: AlertFacts, phase: AlertPhase) -> None:
     """Neither phase nor dwell moves, even under a changed rule, and it is shown as held without a value."""
     for fingerprint in (rule.fingerprint, "another rule"):
         before = AlertState(phase, 5.0, 600.0, 40, fingerprint)
@@ -260,20 +264,20 @@ def test_what_cannot_be_judged_changes_nothing(rule: Rule, look: Facts, phase: P
 
 def test_an_error_of_one_estimator_does_not_silence_the_rules_on_others() -> None:
     """The window's state is `error`, and the consensus has an answer: it is judged."""
-    assert phases(LOW, [replace(POOR, state=WindowState.ERROR)] * 7)[-1] is Phase.FIRING
+    assert phases(LOW, [replace(POOR, state=WindowState.ERROR)] * 7)[-1] is AlertPhase.FIRING
 
 
 def test_dwell_goes_on_after_it_was_held() -> None:
     """What had passed before counts, what passed meanwhile does not."""
     stale = replace(POOR, state=WindowState.STALE)
-    assert phases(LOW, [*[POOR] * 4, *[stale] * 50, *[POOR] * 2])[-1] is Phase.PENDING
-    assert phases(LOW, [*[POOR] * 4, *[stale] * 50, *[POOR] * 3])[-1] is Phase.FIRING
+    assert phases(LOW, [*[POOR] * 4, *[stale] * 50, *[POOR] * 2])[-1] is AlertPhase.PENDING
+    assert phases(LOW, [*[POOR] * 4, *[stale] * 50, *[POOR] * 3])[-1] is AlertPhase.FIRING
 
 
 # Silence and degraded input
 
 
-def quiet(seconds: float, new: int = 0) -> Facts:
+def quiet(seconds: float, new: int = 0) -> AlertFacts:
     """Return a look at a window to which no record came for so long."""
     return replace(LOOK, state=WindowState.STALE, quiet_seconds=seconds, new_records=new)
 
@@ -281,28 +285,32 @@ def quiet(seconds: float, new: int = 0) -> Facts:
 def test_silence_fires_when_its_time_is_over_and_ends_with_a_record() -> None:
     """Without a wait of its own it fires at the first look past its time."""
     looks = [quiet(7200.0), quiet(7201.0), quiet(9000.0), quiet(10.0, new=1)]
-    assert phases(SILENT, looks) == [Phase.OK, Phase.FIRING, Phase.FIRING, Phase.OK]
+    assert phases(SILENT, looks) == [AlertPhase.OK, AlertPhase.FIRING, AlertPhase.FIRING, AlertPhase.OK]
 
 
 def test_records_that_came_while_a_silence_was_held_end_it() -> None:
     """They are no new records any more at the first look that can judge."""
     held = replace(quiet(0.0, new=400), state=WindowState.CATCHING_UP)
-    assert phases(SILENT, [quiet(8000.0), held, quiet(60.0)]) == [Phase.FIRING, Phase.FIRING, Phase.OK]
+    assert phases(SILENT, [quiet(8000.0), held, quiet(60.0)]) == [AlertPhase.FIRING, AlertPhase.FIRING, AlertPhase.OK]
 
 
 def test_silence_with_a_wait_waits_to_fire_and_not_to_end() -> None:
     """Its `for` counts running time only."""
     rule = replace(SILENT, for_seconds=600.0)
     looks = [quiet(7300.0), quiet(7600.0), quiet(7900.0), quiet(10.0, new=1)]
-    assert phases(rule, looks) == [Phase.PENDING, Phase.PENDING, Phase.FIRING, Phase.OK]
+    assert phases(rule, looks) == [AlertPhase.PENDING, AlertPhase.PENDING, AlertPhase.FIRING, AlertPhase.OK]
 
 
 def test_degraded_input_dwells_in_time_only() -> None:
     """Where everything is refused, no new record will ever confirm it."""
     bad = replace(LOOK, degraded=True, new_records=0)
     fine = replace(bad, degraded=False)
-    assert phases(DEGRADED, [bad] * 3) == [Phase.PENDING, Phase.PENDING, Phase.FIRING]
-    assert phases(DEGRADED, [*[bad] * 3, *[fine] * 3])[3:] == [Phase.RECOVERING, Phase.RECOVERING, Phase.OK]
+    assert phases(DEGRADED, [bad] * 3) == [AlertPhase.PENDING, AlertPhase.PENDING, AlertPhase.FIRING]
+    assert phases(DEGRADED, [*[bad] * 3, *[fine] * 3])[3:] == [
+        AlertPhase.RECOVERING,
+        AlertPhase.RECOVERING,
+        AlertPhase.OK,
+    ]
 
 
 # What is shown
@@ -312,26 +320,26 @@ def test_since_tells_when_the_phase_began_and_recovering_keeps_when_it_fired() -
     """Times are the wall clock's at the look that changed the phase."""
     states = run(LOW, [GOOD, *[POOR] * 8, *[GOOD] * 8], begin=0.0)
     assert states[0].since == 0.0
-    assert {state.since for state in states if state.phase is Phase.PENDING} == {300.0}
-    assert {state.since for state in states if state.phase in {Phase.FIRING, Phase.RECOVERING}} == {2100.0}
-    assert states[-1] == AlertState(Phase.OK, 4500.0, rule=LOW.fingerprint)
+    assert {state.since for state in states if state.phase is AlertPhase.PENDING} == {300.0}
+    assert {state.since for state in states if state.phase in {AlertPhase.FIRING, AlertPhase.RECOVERING}} == {2100.0}
+    assert states[-1] == AlertState(AlertPhase.OK, 4500.0, rule=LOW.fingerprint)
 
 
-@pytest.mark.parametrize("phase", list(Phase))
-def test_firing_and_recovering_are_firing(phase: Phase) -> None:
+@pytest.mark.parametrize("phase", list(AlertPhase))
+def test_firing_and_recovering_are_firing(phase: AlertPhase) -> None:
     """An alert that recovers has not recovered."""
-    assert status(LOW, AlertState(phase), GOOD).firing is (phase in {Phase.FIRING, Phase.RECOVERING})
+    assert status(LOW, AlertState(phase), GOOD).firing is (phase in {AlertPhase.FIRING, AlertPhase.RECOVERING})
 
 
 def test_status_shows_what_was_compared() -> None:
     """The estimator, the threshold as a number, and the end of the estimate."""
-    rule = Rule("fell", drop=0.05, severity=Severity.CRITICAL, estimator="doc_ts")
-    shown = status(rule, AlertState(Phase.FIRING, 7.0), saying(0.7, estimator="doc_ts"))
+    rule = AlertRule("fell", drop=0.05, severity=Severity.CRITICAL, estimator="doc_ts")
+    shown = status(rule, AlertState(AlertPhase.FIRING, 7.0), saying(0.7, estimator="doc_ts"))
     assert shown == AlertStatus(
         "fell",
-        Kind.ACCURACY,
+        AlertType.ACCURACY,
         Severity.CRITICAL,
-        Phase.FIRING,
+        AlertPhase.FIRING,
         7.0,
         held=False,
         estimator="doc_ts",
@@ -340,7 +348,7 @@ def test_status_shows_what_was_compared() -> None:
     )
     assert status(UNSURE, AlertState(), LOOK).threshold == pytest.approx(0.06)
     assert status(UNSURE, AlertState(), LOOK).upward
-    assert status(Rule("rose", above=0.99), AlertState(), LOOK).upward
+    assert status(AlertRule("rose", above=0.99), AlertState(), LOOK).upward
     for rule in (SILENT, DEGRADED):
         assert (status(rule, AlertState(), LOOK).threshold, status(rule, AlertState(), LOOK).estimator) == (None, None)
 
@@ -366,7 +374,7 @@ class Glance:
     new: int
 
 
-def slow_machine(glances: list[Glance], rule: Rule, records: int) -> tuple[Phase, float, float, int]:
+def slow_machine(glances: list[Glance], rule: AlertRule, records: int) -> tuple[AlertPhase, float, float, int]:
     """Return phase, since (as the number of the look, -1 for never), and dwell after a whole history.
 
     Turns are found one after the other: the first stretch of looks, all bad (or, when it fires, all well), that lasts
@@ -390,36 +398,36 @@ def slow_machine(glances: list[Glance], rule: Rule, records: int) -> tuple[Phase
                 break
             if seen[last][1].mood is wanted:
                 left_off = (
-                    (Phase.RECOVERING, since, seconds, new)
+                    (AlertPhase.RECOVERING, since, seconds, new)
                     if firing
-                    else (Phase.PENDING, float(seen[first][0]), seconds, new)
+                    else (AlertPhase.PENDING, float(seen[first][0]), seconds, new)
                 )
             else:
-                left_off = (Phase.FIRING if firing else Phase.OK, since, 0.0, 0)
+                left_off = (AlertPhase.FIRING if firing else AlertPhase.OK, since, 0.0, 0)
                 if not firing and last > position and seen[last - 1][1].mood is wanted:
                     since = float(seen[last][0])
-                    left_off = (Phase.OK, since, 0.0, 0)
+                    left_off = (AlertPhase.OK, since, 0.0, 0)
         if turn is None:
-            return left_off if position < len(seen) else (Phase.FIRING if firing else Phase.OK, since, 0.0, 0)
+            return left_off if position < len(seen) else (AlertPhase.FIRING if firing else AlertPhase.OK, since, 0.0, 0)
         firing, position, since = not firing, turn + 1, float(seen[turn][0])
 
 
 _RULES = [
-    Rule("r", below=0.8, hysteresis=0.02),
-    Rule("r", drop=0.1, hysteresis=0.02),
-    Rule("r", above=0.8, on=On.LOWER, hysteresis=0.02),
-    Rule("r", kind=Kind.DISAGREEMENT, above=0.1, hysteresis=0.02),
-    Rule("r", kind=Kind.DISAGREEMENT, hysteresis=0.02),
+    AlertRule("r", below=0.8, hysteresis=0.02),
+    AlertRule("r", drop=0.1, hysteresis=0.02),
+    AlertRule("r", above=0.8, on=On.LOWER, hysteresis=0.02),
+    AlertRule("r", kind=AlertType.DISAGREEMENT, above=0.1, hysteresis=0.02),
+    AlertRule("r", kind=AlertType.DISAGREEMENT, hysteresis=0.02),
 ]
 
 
-def look_of(glance: Glance, rule: Rule, records: int) -> Facts:
+def look_of(glance: Glance, rule: AlertRule, records: int) -> AlertFacts:
     """Return facts that are of a mood to a rule."""
     away = {Mood.BAD: -0.01, Mood.BETWEEN: 0.01, Mood.WELL: 0.03, Mood.HELD: -0.01}[glance.mood]
     state = WindowState.STALE if glance.mood is Mood.HELD else WindowState.OK
-    upward = rule.above is not None or rule.kind is Kind.DISAGREEMENT
+    upward = rule.above is not None or rule.kind is AlertType.DISAGREEMENT
     compared = 0.8 - away if upward else 0.8 + away
-    return Facts(
+    return AlertFacts(
         state=state,
         records=records,
         new_records=glance.new,
@@ -447,7 +455,7 @@ _GLANCES = st.lists(
     records=st.sampled_from([0, 1, 2, 100]),
 )
 def test_any_history_ends_as_the_slow_machine_says(
-    glances: list[Glance], rule: Rule, wait: float, share: float, records: int
+    glances: list[Glance], rule: AlertRule, wait: float, share: float, records: int
 ) -> None:
     """One step at a time gives what a search over the whole history finds."""
     rule = replace(rule, for_seconds=wait, new_records=share)
@@ -472,7 +480,7 @@ def test_e8_any_history_survives_a_restart_at_any_look(glances: list[Glance], cu
 def stored(state: AlertState) -> AlertState:
     """Return a state as it comes back from where plain values are kept."""
     values = json.loads(json.dumps(asdict(state)))
-    return AlertState(**{**values, "phase": Phase(values["phase"])})
+    return AlertState(**{**values, "phase": AlertPhase(values["phase"])})
 
 
 # Scenarios of reliability.md, group E, as far as they concern the machine alone
@@ -481,7 +489,7 @@ def stored(state: AlertState) -> AlertState:
 def test_e1_ten_poor_records_are_no_alert() -> None:
     """A window that warms up is not judged, however poor and however long."""
     warming = saying(0.1, replace(LOOK, state=WindowState.WARMING, records=10, new_records=10))
-    assert set(phases(LOW, [warming] * 100)) == {Phase.OK}
+    assert set(phases(LOW, [warming] * 100)) == {AlertPhase.OK}
 
 
 def test_e2_an_empty_window_is_no_alert() -> None:
@@ -510,7 +518,7 @@ def test_e6_a_silent_source_raises_its_own_alert_and_leaves_the_accuracy_alert(b
     """Silence neither fires nor resolves the accuracy alert."""
     hours = [replace(POOR, state=WindowState.STALE, new_records=0, quiet_seconds=300.0 * look) for look in range(100)]
     assert set(run(LOW, hours, before)) == {before}
-    assert phases(SILENT, hours)[-1] is Phase.FIRING
+    assert phases(SILENT, hours)[-1] is AlertPhase.FIRING
 
 
 def test_e7_silence_while_pending_does_not_fire_from_age_alone() -> None:
@@ -519,16 +527,16 @@ def test_e7_silence_while_pending_does_not_fire_from_age_alone() -> None:
     enough = run(LOW, [POOR] * 6)[-1]
     assert enough.dwell_records >= LOW.new_records_of(POOR.records)
     for before in (PENDING, enough):
-        assert set(phases(LOW, [fresh_but_quiet] * 500, before)) == {Phase.PENDING}
-    assert phases(LOW, [*[fresh_but_quiet] * 500, replace(POOR, new_records=1)], enough)[-1] is Phase.FIRING
+        assert set(phases(LOW, [fresh_but_quiet] * 500, before)) == {AlertPhase.PENDING}
+    assert phases(LOW, [*[fresh_but_quiet] * 500, replace(POOR, new_records=1)], enough)[-1] is AlertPhase.FIRING
 
 
 def test_e7_silence_while_recovering_does_not_end_an_alert_from_age_alone() -> None:
     """An all-clear needs a new record too."""
     fresh_but_quiet = replace(GOOD, new_records=0)
     enough = run(LOW, [*[POOR] * 7, *[GOOD] * 6])[-1]
-    assert set(phases(LOW, [fresh_but_quiet] * 500, enough)) == {Phase.RECOVERING}
-    assert phases(LOW, [*[fresh_but_quiet] * 500, replace(GOOD, new_records=1)], enough)[-1] is Phase.OK
+    assert set(phases(LOW, [fresh_but_quiet] * 500, enough)) == {AlertPhase.RECOVERING}
+    assert phases(LOW, [*[fresh_but_quiet] * 500, replace(GOOD, new_records=1)], enough)[-1] is AlertPhase.OK
 
 
 @pytest.mark.parametrize(
@@ -541,7 +549,7 @@ def test_e7_silence_while_recovering_does_not_end_an_alert_from_age_alone() -> N
         pytest.param(SILENT, run(SILENT, [quiet(8000.0)])[-1], quiet(8000.0), id="silent, whose quiet time is kept"),
     ],
 )
-def test_e8_a_restart_brings_no_new_notification(rule: Rule, before: AlertState, look: Facts) -> None:
+def test_e8_a_restart_brings_no_new_notification(rule: AlertRule, before: AlertState, look: AlertFacts) -> None:
     """The first look after a start, at which no time has passed, leaves everything as it was, dwell included."""
     first = replace(look, elapsed_seconds=0.0, new_records=0)
     assert step(rule, stored(before), first, 9e9) == before
@@ -551,19 +559,19 @@ def test_e9_a_restart_without_state_fires_nothing() -> None:
     """The window warms up; when it is judged again, the wait begins at its beginning."""
     warming = replace(POOR, state=WindowState.WARMING)
     first = replace(warming, elapsed_seconds=0.0)
-    assert set(phases(LOW, [first, *[warming] * 50])) == {Phase.OK}
-    assert phases(LOW, [first, *[warming] * 50, POOR])[-1] is Phase.PENDING
-    assert phases(LOW, [replace(POOR, elapsed_seconds=0.0)])[-1] is Phase.PENDING
+    assert set(phases(LOW, [first, *[warming] * 50])) == {AlertPhase.OK}
+    assert phases(LOW, [first, *[warming] * 50, POOR])[-1] is AlertPhase.PENDING
+    assert phases(LOW, [replace(POOR, elapsed_seconds=0.0)])[-1] is AlertPhase.PENDING
 
 
 @pytest.mark.parametrize("rule", [LOW, UNSURE, SILENT, DEGRADED], ids=lambda rule: rule.kind)
-def test_e10_a_backlog_of_bad_records_freezes_alerts_and_the_newest_records_decide(rule: Rule) -> None:
+def test_e10_a_backlog_of_bad_records_freezes_alerts_and_the_newest_records_decide(rule: AlertRule) -> None:
     """While it catches up nothing moves; afterwards what is there then is judged."""
     backlog = replace(
         POOR, state=WindowState.CATCHING_UP, new_records=50_000, degraded=True, disagreement=0.5, quiet_seconds=9e9
     )
     assert set(run(rule, [backlog] * 100)) == {AlertState()}
-    assert set(phases(rule, [*[backlog] * 100, *[GOOD] * 10])) == {Phase.OK}
+    assert set(phases(rule, [*[backlog] * 100, *[GOOD] * 10])) == {AlertPhase.OK}
 
 
 @pytest.mark.parametrize("jump", [86_400.0, -86_400.0])
@@ -582,14 +590,14 @@ def test_e12_two_hours_of_suspension_are_one_stale_look() -> None:
     """Running time stands still meanwhile: a pending alert goes on where it was, and silence does not fire."""
     woken = replace(POOR, state=WindowState.STALE, new_records=0, elapsed_seconds=301.0, quiet_seconds=301.0)
     assert run(LOW, [woken], PENDING) == [PENDING]
-    assert phases(SILENT, [woken, GOOD]) == [Phase.OK, Phase.OK]
-    assert phases(LOW, [woken, POOR], PENDING) == [Phase.PENDING] * 2
+    assert phases(SILENT, [woken, GOOD]) == [AlertPhase.OK, AlertPhase.OK]
+    assert phases(LOW, [woken, POOR], PENDING) == [AlertPhase.PENDING] * 2
 
 
 def test_e17_a_segment_that_comes_back_starts_from_nothing() -> None:
     """Who forgets a segment forgets its state: the new one warms up and fires nothing that the old one had in store."""
     back = [replace(POOR, state=WindowState.WARMING, records=10 * look) for look in range(20)]
-    assert set(phases(LOW, back)) == {Phase.OK}
+    assert set(phases(LOW, back)) == {AlertPhase.OK}
     assert status(LOW, AlertState(), back[0]).firing is False
 
 
@@ -598,32 +606,34 @@ def test_e18_a_lowered_threshold_takes_effect_and_starts_the_wait_anew() -> None
     lowered = replace(LOW, below=0.75)
     # Just over the new threshold, and well over it.
     for between in (saying(0.755), saying(0.77)):
-        assert step(lowered, FIRING, between, 50.0) == AlertState(Phase.OK, 50.0, rule=lowered.fingerprint)
-        assert step(lowered, RECOVERING, between, 50.0).phase is Phase.OK
-        assert step(lowered, PENDING, between, 50.0).phase is Phase.OK
-    assert step(lowered, PENDING, POOR, 50.0) == AlertState(Phase.PENDING, 50.0, rule=lowered.fingerprint)
-    assert phases(lowered, [POOR] * 7, PENDING) == [*[Phase.PENDING] * 6, Phase.FIRING]
+        assert step(lowered, FIRING, between, 50.0) == AlertState(AlertPhase.OK, 50.0, rule=lowered.fingerprint)
+        assert step(lowered, RECOVERING, between, 50.0).phase is AlertPhase.OK
+        assert step(lowered, PENDING, between, 50.0).phase is AlertPhase.OK
+    assert step(lowered, PENDING, POOR, 50.0) == AlertState(AlertPhase.PENDING, 50.0, rule=lowered.fingerprint)
+    assert phases(lowered, [POOR] * 7, PENDING) == [*[AlertPhase.PENDING] * 6, AlertPhase.FIRING]
 
 
 def test_e18_what_fires_under_both_rules_goes_on_firing() -> None:
     """No notification is repeated: it keeps since when it fires."""
     lowered = replace(LOW, below=0.75)
     for before in (FIRING, RECOVERING):
-        assert step(lowered, before, POOR, 50.0) == AlertState(Phase.FIRING, FIRING.since, rule=lowered.fingerprint)
+        assert step(lowered, before, POOR, 50.0) == AlertState(
+            AlertPhase.FIRING, FIRING.since, rule=lowered.fingerprint
+        )
 
 
 def test_e18_a_raised_threshold_waits_before_it_fires() -> None:
     """A reload by itself never fires."""
     before = run(LOW, [GOOD])[-1]
     raised = replace(LOW, below=0.95)
-    assert phases(raised, [GOOD] * 7, before) == [*[Phase.PENDING] * 6, Phase.FIRING]
+    assert phases(raised, [GOOD] * 7, before) == [*[AlertPhase.PENDING] * 6, AlertPhase.FIRING]
 
 
 def test_e20_refused_records_raise_the_input_alert_and_not_the_accuracy_alert() -> None:
     """While too many records are refused, the others cannot speak for them."""
     degraded = replace(POOR, state=WindowState.DEGRADED_INPUT, degraded=True)
-    assert phases(DEGRADED, [degraded] * 10)[-1] is Phase.FIRING
-    assert set(phases(LOW, [degraded] * 10)) == {Phase.OK}
+    assert phases(DEGRADED, [degraded] * 10)[-1] is AlertPhase.FIRING
+    assert set(phases(LOW, [degraded] * 10)) == {AlertPhase.OK}
 
 
 # Rules
@@ -650,37 +660,41 @@ def test_e20_refused_records_raise_the_input_alert_and_not_the_accuracy_alert() 
         pytest.param({"below": 0.8, "segments": ()}, "segments: expected names", id="no segments"),
         pytest.param({"below": 0.8, "segments": ("",)}, "segments: expected names", id="empty segment"),
         pytest.param({"below": 0.8, "estimator": ""}, "expected a name and an estimator", id="no estimator"),
-        pytest.param({"kind": Kind.SILENT}, "after_seconds: expected more than 0", id="silence without a time"),
-        pytest.param({"kind": Kind.SILENT, "after_seconds": math.inf}, "after_seconds: expected", id="endless silence"),
+        pytest.param({"kind": AlertType.SILENT}, "after_seconds: expected more than 0", id="silence without a time"),
         pytest.param(
-            {"kind": Kind.SILENT, "after_seconds": 9.0, "below": 0.8}, "no threshold for silent", id="silence below"
+            {"kind": AlertType.SILENT, "after_seconds": math.inf}, "after_seconds: expected", id="endless silence"
         ),
-        pytest.param({"kind": Kind.DISAGREEMENT, "below": 0.8}, "expected above for disagreement", id="agreement"),
         pytest.param(
-            {"kind": Kind.DEGRADED_INPUT, "above": 0.1}, "no threshold for degraded_input", id="degraded above"
+            {"kind": AlertType.SILENT, "after_seconds": 9.0, "below": 0.8},
+            "no threshold for silent",
+            id="silence below",
+        ),
+        pytest.param({"kind": AlertType.DISAGREEMENT, "below": 0.8}, "expected above for disagreement", id="agreement"),
+        pytest.param(
+            {"kind": AlertType.DEGRADED_INPUT, "above": 0.1}, "no threshold for degraded_input", id="degraded above"
         ),
     ],
 )
 def test_rules_that_make_no_sense_are_refused(words: dict[str, object], message: str) -> None:
     """A rule that could never fire would be an all-clear for ever."""
     with pytest.raises(ValueError, match=message):
-        Rule("odd", **words)  # type: ignore[arg-type]
+        AlertRule("odd", **words)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("rule", "accuracy", "threshold"),
     [
-        pytest.param(Rule("r", below=0.8), None, 0.8, id="below"),
-        pytest.param(Rule("r", above=0.97), 0.9, 0.97, id="above"),
-        pytest.param(Rule("r", drop=0.05), 0.9, 0.85, id="drop"),
-        pytest.param(Rule("r", drop=0.05), None, None, id="drop, no reference"),
-        pytest.param(Rule("r", drop=0.5), 0.3, 0.0, id="drop to the bottom"),
-        pytest.param(Rule("r", kind=Kind.DISAGREEMENT, above=0.1), 0.9, 0.1, id="disagreement"),
+        pytest.param(AlertRule("r", below=0.8), None, 0.8, id="below"),
+        pytest.param(AlertRule("r", above=0.97), 0.9, 0.97, id="above"),
+        pytest.param(AlertRule("r", drop=0.05), 0.9, 0.85, id="drop"),
+        pytest.param(AlertRule("r", drop=0.05), None, None, id="drop, no reference"),
+        pytest.param(AlertRule("r", drop=0.5), 0.3, 0.0, id="drop to the bottom"),
+        pytest.param(AlertRule("r", kind=AlertType.DISAGREEMENT, above=0.1), 0.9, 0.1, id="disagreement"),
         pytest.param(UNSURE, 0.9, None, id="disagreement by chance"),
         pytest.param(SILENT, 0.9, None, id="silence"),
     ],
 )
-def test_threshold(rule: Rule, accuracy: float | None, threshold: float | None) -> None:
+def test_threshold(rule: AlertRule, accuracy: float | None, threshold: float | None) -> None:
     """The ratio that stands on the page."""
     assert rule.threshold(accuracy) == (None if threshold is None else pytest.approx(threshold))
 

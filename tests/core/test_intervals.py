@@ -6,9 +6,8 @@ from hypothesis import given, settings
 from scipy.special import betaincinv
 
 from monitor.core.calibration import Calibration, calibrate
-from monitor.core.estimate import Estimate, Interval
-from monitor.core.labelled import label_outputs
-from monitor.core.share import share_interval
+from monitor.core.estimate import Estimate, Interval, share_interval
+from monitor.core.scores import label_outputs
 from tests.strategies import Case, accepted, cases, synthetic
 
 

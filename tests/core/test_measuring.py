@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from monitor.core import measuring
+from monitor.core import totals as measuring
 from monitor.core.calibration import calibrate
-from monitor.core.labelled import label_outputs
+from monitor.core.scores import label_outputs
 from monitor.core.threshold_curve import Totals
 from monitor.core.totals import Gauge, totals_of
 from monitor.core.window import Bounds, SlidingWindow

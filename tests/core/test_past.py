@@ -9,14 +9,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from monitor.core.estimate import Estimate, Interval
+from monitor.core.estimate import Estimate, Interval, WindowState
 from monitor.core.estimators.consensus import CONSENSUS
-from monitor.core.frame import MOST_SEGMENTS, Frame, frame_of
-from monitor.core.history import Series, Span
-from monitor.core.past import CAPACITY, STEP_SECONDS, Past, Place, rising
+from monitor.core.history import (
+    CAPACITY,
+    MOST_SEGMENTS,
+    STEP_SECONDS,
+    Frame,
+    Past,
+    Place,
+    Series,
+    Span,
+    frame_of,
+    rising,
+)
 from monitor.core.report import ModelReport, ReferenceFacts, SegmentReport
 from monitor.core.segments import ALL, Segment
-from monitor.core.window_state import WindowState
 
 START = 1_760_000_000.0 // 14_400 * 14_400
 """Where stretches of all lengths begin."""

@@ -11,9 +11,8 @@ from monitor.core.calibration import calibrate
 from monitor.core.ensemble import answer, calibrate_all, combine
 from monitor.core.estimate import Estimate, NoEstimate, PredictionSets, Why
 from monitor.core.estimators import ESTIMATORS, Member
-from monitor.core.labelled import label_outputs
-from monitor.core.scores import in_blocks, outputs, scale, softmax
-from monitor.testing import check_estimator
+from monitor.core.scores import in_blocks, label_outputs, outputs, scale, softmax
+from monitor.testing.oracle import check_estimator
 from tests.strategies import Case, cases, synthetic
 
 

@@ -8,8 +8,7 @@ import pytest
 
 from monitor.core.ensemble import answer, calibrate_all, combine, with_variants
 from monitor.core.estimate import Estimate
-from monitor.core.labelled import label_outputs
-from monitor.core.scores import in_blocks
+from monitor.core.scores import in_blocks, label_outputs
 from tests.strategies import accepted
 
 SETS = (

@@ -3,8 +3,8 @@
 import pytest
 from hypothesis import given
 
-from monitor.core.labelled import LabelledOutputs, label_outputs
-from monitor.core.reference_summary import ReliabilityBin, summarise
+from monitor.core.scores import LabelledOutputs, label_outputs
+from monitor.reference.summary import ReliabilityBin, summarise
 from tests.strategies import Case, cases
 
 

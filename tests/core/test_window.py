@@ -7,7 +7,7 @@ import pytest
 
 from monitor.core.calibration import calibrate
 from monitor.core.estimate import Estimate, NoEstimate
-from monitor.core.labelled import label_outputs
+from monitor.core.scores import label_outputs
 from monitor.core.totals import Gauge, WindowTotals, totals_of
 from monitor.core.window import Added, Bounds, SlidingWindow, bytes_per_window
 from tests.strategies import Singles, synthetic

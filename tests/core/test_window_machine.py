@@ -10,10 +10,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from monitor.core.calibration import Calibration, calibrate
 from monitor.core.estimate import Estimate
-from monitor.core.labelled import label_outputs
+from monitor.core.scores import label_outputs
 from monitor.core.totals import Gauge, WindowTotals, totals_of
 from monitor.core.window import Bounds, SlidingWindow, rebuilt
-from monitor.testing import Oracle
+from monitor.testing.oracle import Oracle
 from tests.strategies import Integers, Singles, synthetic
 
 

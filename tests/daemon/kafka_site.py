@@ -10,7 +10,7 @@ from itertools import cycle, islice
 import numpy as np
 import pytest
 
-from monitor.testing import Oracle
+from monitor.testing.oracle import Oracle
 from tests.daemon.conftest import Site
 from tests.daemon.process import LIMIT, Process, one
 from tests.kafka.producing import Truth, Writer

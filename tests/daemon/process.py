@@ -15,7 +15,7 @@ from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
-from monitor.reference_file import Reference
+from monitor.reference.reference import Reference
 from tests.strategies import Integers, Singles, synthetic
 
 CLASSES = ("cat", "dog", "owl")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from monitor.daemon import Daemon, RunOptions
+from monitor.daemon.daemon import Daemon, RunOptions
 from tests.daemon.conftest import Site
 from tests.daemon.process import Process, running
 

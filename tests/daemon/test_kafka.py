@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from itertools import pairwise
 
-from monitor.sources.kafka_internals import keep_join
+from monitor.sources.kafka.internals import keep_join
 from tests.conftest import Ran
 from tests.daemon.conftest import Site
 from tests.daemon.kafka_site import (

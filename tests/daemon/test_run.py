@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from monitor.reference_file import Reference
-from monitor.testing import Oracle
+from monitor.reference.reference import Reference
+from monitor.testing.oracle import Oracle
 from tests.daemon.conftest import Site
 from tests.daemon.process import LIMIT, Process, one, running, write_records, write_reference
 from tests.servers import real_server

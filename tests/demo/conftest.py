@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from monitor.demo.folder import Folder
-from monitor.reference_file import Reference
+from monitor.demo.demo_folder import Folder
+from monitor.reference.reference import Reference
 from tests.kafka.conftest import kafka, real_kafka, run_folder, secured_kafka
 from tests.made_once import made_once
 

@@ -6,16 +6,14 @@ from pathlib import Path
 
 import numpy as np
 
-from monitor.configuration.config import Every, ModelConfig
-from monitor.configuration.reading import read_config
-from monitor.core.alerts import AlertState, Facts, Phase, Rule, step
-from monitor.core.estimate import Estimate
-from monitor.core.window_state import WindowState
-from monitor.demo.exams import Exams
-from monitor.demo.folder import Folder
+from monitor.config.config import Every, ModelConfig
+from monitor.config.reading import read_config
+from monitor.core.alerts import AlertFacts, AlertPhase, AlertRule, AlertState, step
+from monitor.core.estimate import Estimate, WindowState
+from monitor.demo.demo_folder import Folder
 from monitor.demo.play import Wishes
-from monitor.demo.story import LENGTH, SEGMENTS
-from monitor.reference_file import Reference
+from monitor.demo.story import LENGTH, SEGMENTS, Exams
+from monitor.reference.reference import Reference
 
 
 @dataclass
@@ -36,7 +34,7 @@ class Played:
     looks: dict[str, list[Look]] = field(default_factory=lambda: {name: [] for name in SEGMENTS})
 
 
-def settings(folder: Path) -> tuple[ModelConfig, Rule]:
+def settings(folder: Path) -> tuple[ModelConfig, AlertRule]:
     """Return the model that the demo's configuration describes, and its rule on accuracy."""
     (folder / "arriving").mkdir(parents=True)
     Folder(folder).configure(None, "none", 1.0)
@@ -44,7 +42,7 @@ def settings(folder: Path) -> tuple[ModelConfig, Rule]:
     return model, next(rule for rule in model.alerts if rule.name == "accuracy_low")
 
 
-def played(seed: int, reference: Reference, model: ModelConfig, rule: Rule) -> Played:
+def played(seed: int, reference: Reference, model: ModelConfig, rule: AlertRule) -> Played:
     """Play a story once."""
     assert isinstance(model.evaluate, Every)
     assert model.bounds.records is not None
@@ -65,14 +63,14 @@ def played(seed: int, reference: Reference, model: ModelConfig, rule: Rule) -> P
             if len(said[name]) < model.minimum_records:
                 continue
             results = reference.calibration.estimate(np.array(said[name])).estimators
-            facts = Facts(
+            facts = AlertFacts(
                 WindowState.OK, len(said[name]), new[name], 0.0, every, results,
                 reference_accuracy=reference.calibration.accuracy,
             )  # fmt: skip
             before, states[name] = states[name], step(rule, states[name], facts, at)
-            if states[name].phase is Phase.FIRING and before.phase is Phase.PENDING:
+            if states[name].phase is AlertPhase.FIRING and before.phase is AlertPhase.PENDING:
                 found.fired.setdefault(name, []).append(at)
-            if states[name].phase is Phase.OK and before.phase is Phase.RECOVERING:
+            if states[name].phase is AlertPhase.OK and before.phase is AlertPhase.RECOVERING:
                 found.ended.setdefault(name, []).append(at)
             consensus = results["consensus"]
             assert isinstance(consensus, Estimate)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from monitor.demo.feed import TOPIC
+from monitor.demo.demo_folder import TOPIC
 from monitor.demo.story import SHIFTED
 from tests.demo.process import LIMIT, demo
 from tests.kafka.consuming import consumer

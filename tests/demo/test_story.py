@@ -3,9 +3,20 @@
 import numpy as np
 import pytest
 
-from monitor.demo.exams import Exams, records
-from monitor.demo.story import EVENTS, LENGTH, MENDED_AT, REPLACED, REPLACED_AT, SCANNERS, SHIFTED, contrast, events
-from monitor.reference_file import Reference
+from monitor.demo.story import (
+    EVENTS,
+    LENGTH,
+    MENDED_AT,
+    REPLACED,
+    REPLACED_AT,
+    SCANNERS,
+    SHIFTED,
+    Exams,
+    contrast,
+    events,
+    records,
+)
+from monitor.reference.reference import Reference
 from tests.demo.simulated import Played, played, settings
 
 SEEDS = (1, 2, 3)

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from monitor.cli import plot, tour
+from monitor.cli import demo as tour
+from monitor.cli import plot
 from tests.conftest import Ran
 
 

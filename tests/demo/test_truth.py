@@ -3,9 +3,7 @@
 import json
 from pathlib import Path
 
-from monitor.demo.exams import Exams
-from monitor.demo.story import SCANNERS, SEGMENTS
-from monitor.demo.truth import KEPT_SECONDS, Truth
+from monitor.demo.story import KEPT_SECONDS, SCANNERS, SEGMENTS, Exams, Truth
 
 
 def test_nothing_is_said_of_a_window_with_too_few_records(tmp_path: Path) -> None:

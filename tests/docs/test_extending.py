@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from monitor.reference_file import Reference
+from monitor.reference.reference import Reference
 from tests.conftest import ROOT
 from tests.daemon.process import running
 from tests.docs.markdown import PAGES
@@ -54,10 +54,10 @@ def test_the_source_passes_the_checks_by_the_test_on_the_page(tree: Path, tmp_pa
     (test,) = re.findall(r"^```python\n(def test_.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     script = "\n".join([
         "from pathlib import Path",
-        "from monitor.decode.messages import MessageDecoder",
-        "from monitor.decode.record_format import ModelFormat",
+        "from monitor.records.messages.message_decoder import MessageDecoder",
+        "from monitor.records.record_schema import ModelFormat",
         "from monitor.sources.journal import JournalOptions, JournalSource",
-        "from monitor.testing_sources import check_source",
+        "from monitor.testing.source_checks import check_source",
         test,
         f"test_the_journal_keeps_the_contract(Path({str(tmp_path)!r}))",
         "import monitor; print(monitor.__file__)",

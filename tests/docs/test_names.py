@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from monitor.configuration.reading import read_config
+from monitor.config.reading import read_config
 from tests.docs.markdown import PAGES
 
 _SERIES = re.compile(r"(?<![\w/.:-])cpcmon_[a-z0-9_]+(?![\w*…])")

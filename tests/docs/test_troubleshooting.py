@@ -2,7 +2,7 @@
 
 import re
 
-from monitor.core.window_state import WindowState
+from monitor.core.estimate import WindowState
 from tests.docs.markdown import PAGES
 
 PAGE = PAGES["docs/troubleshooting.md"]

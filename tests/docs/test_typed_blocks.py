@@ -22,12 +22,12 @@ _CHECKED = "not run: it would change this machine; its files are checked by "
 
 # page -> how a block of it begins -> by whom it is run; blocks that begin alike stand for each other.
 RUN_BY = {
-    "README.md": {"": "tests/test_readme.py"},
+    "README.md": {"": "tests/package/test_readme.py"},
     "docs/api.md": {"curl": HERE},
     "docs/commands.md": {"": "tests/docs/test_commands_page.py"},
     "docs/configuration.md": {"cpcmon check-config": HERE},
     "docs/deployment.md": {"": "tests/systemd/test_deployment_page.py"},
-    "docs/directory.md": {"cp result.jsonl": "tests/sources/test_directory_page.py"},
+    "docs/directory.md": {"cp result.jsonl": "tests/sources/directory/test_directory_page.py"},
     "docs/grafana.md": {
         "sed": "tests/grafana/test_grafana_page.py",
         "install": _CHECKED + "tests/grafana/test_grafana_page.py",

@@ -7,19 +7,19 @@ from pathlib import Path
 
 import numpy as np
 
-from monitor.configuration.config import ModelConfig
-from monitor.configuration.references import model_options
-from monitor.core.alerts import AlertStatus, Phase, Rule
+from monitor.config.config import IngestOptions, ModelConfig
+from monitor.config.references import model_options
+from monitor.core.alerts import AlertPhase, AlertRule, AlertStatus
 from monitor.core.report import ModelReport, SegmentReport
 from monitor.core.segments import Segmentation
 from monitor.core.window import Bounds
-from monitor.decode.stream import StreamDecoder
-from monitor.evaluation import Evaluator, key_of
-from monitor.pipeline import Ingestion, IngestOptions
-from monitor.reference_file import Reference
+from monitor.evaluation.evaluator import Evaluator, key_of
+from monitor.ingest.ingestion import Ingestion
+from monitor.ingest.model_state import ModelState
+from monitor.records.decoder import StreamDecoder
+from monitor.reference.reference import Reference
 from monitor.state.store import State
-from monitor.watched_model import WatchedModel
-from tests.pipeline.lines import LinesSource
+from tests.ingest.lines import LinesSource
 from tests.strategies import Singles, synthetic
 
 CLASSES = ("cat", "dog", "owl")
@@ -30,7 +30,7 @@ HEALTHY: Singles = synthetic(6000, 3, seed=2, sharpness=2.6)[0]
 POOR: Singles = synthetic(6000, 3, seed=3, sharpness=0.9)[0]
 """A model that has become unsure, and is right as seldom as it says."""
 
-LOW = Rule("accuracy_low", drop=0.05, for_seconds=1800.0)
+LOW = AlertRule("accuracy_low", drop=0.05, for_seconds=1800.0)
 START = 1_760_000_000.0
 PERIOD = 60.0
 
@@ -41,7 +41,7 @@ class Monitor:
     def __init__(
         self,
         folder: Path,
-        *rules: Rule,
+        *rules: AlertRule,
         minimum: int = 200,
         window: int = 500,
         split: bool = False,
@@ -70,7 +70,7 @@ class Monitor:
         """Start, or start again."""
         assert self._reference is not None
         self.state = State.open(self._folder)
-        model = WatchedModel(model_options(self.config, self._reference))
+        model = ModelState(model_options(self.config, self._reference))
         decoder = StreamDecoder([model.options.format], hash_key=self.state.key)
         self.source = LinesSource(self.lines, decoder, at_once=50)
         self.ingestion = Ingestion(self.state, [model], [self.source], self._options)
@@ -147,7 +147,7 @@ def alert(report: ModelReport, segment: str = "all") -> AlertStatus:
     return only
 
 
-def phase(report: ModelReport, segment: str = "all") -> Phase:
+def phase(report: ModelReport, segment: str = "all") -> AlertPhase:
     """Return where the only alert of a segment stands."""
     return alert(report, segment).phase
 

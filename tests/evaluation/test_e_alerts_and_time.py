@@ -7,22 +7,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from monitor.clocks import Moment, Surprise, surprise
-from monitor.core.alerts import Kind, Phase, Rule
-from monitor.core.estimate import Estimate, NoEstimate
+from monitor.config.config import IngestOptions
+from monitor.core.alerts import AlertPhase, AlertRule, AlertType
+from monitor.core.estimate import Estimate, NoEstimate, WindowState
 from monitor.core.estimators.average_confidence import AverageConfidence
 from monitor.core.estimators.difference_of_confidences import DifferenceOfConfidences
-from monitor.core.window_state import WindowState
+from monitor.daemon.clock import Moment, Surprise, surprise
 from monitor.errors import StatePaused
-from monitor.pipeline import IngestOptions
 from monitor.sources.base import Delivery
-from monitor.state.window_table import Committed
+from monitor.state.window_table import CommittedWindow
 from tests.evaluation.driver import HEALTHY, LOW, POOR, REFERENCE, Monitor, alert, named, phase, whole
 from tests.strategies import synthetic
 
 HOUR = 3600.0
-SILENT = Rule("silent", kind=Kind.SILENT, after_seconds=2 * HOUR, for_seconds=0.0)
-DEGRADED = Rule("degraded", kind=Kind.DEGRADED_INPUT, for_seconds=600.0)
+SILENT = AlertRule("silent", kind=AlertType.SILENT, after_seconds=2 * HOUR, for_seconds=0.0)
+DEGRADED = AlertRule("degraded", kind=AlertType.DEGRADED_INPUT, for_seconds=600.0)
 
 
 @pytest.fixture
@@ -37,7 +36,7 @@ def test_e1_ten_poor_records_warm_the_window_and_fire_nothing(monitor: Monitor) 
         report = monitor.step()
         assert whole(report).state is WindowState.WARMING
         assert whole(report).results == {}
-        assert phase(report) is Phase.OK
+        assert phase(report) is AlertPhase.OK
 
 
 def test_e2_an_empty_window_says_nothing(monitor: Monitor) -> None:
@@ -64,24 +63,24 @@ def test_a_window_that_once_held_enough_has_too_few_records_and_is_not_warming(t
 
 
 def test_a_drop_fires_after_its_dwell_and_recovers_after_as_long(monitor: Monitor) -> None:
-    assert phase(monitor.run(2 * HOUR)) is Phase.OK
-    assert phase(monitor.run(25 * 60, POOR)) is Phase.PENDING
+    assert phase(monitor.run(2 * HOUR)) is AlertPhase.OK
+    assert phase(monitor.run(25 * 60, POOR)) is AlertPhase.PENDING
     report = monitor.run(25 * 60, POOR)
-    assert phase(report) is Phase.FIRING
+    assert phase(report) is AlertPhase.FIRING
     assert alert(report).threshold == pytest.approx(monitor.evaluator.reference.calibration.accuracy - 0.05)  # type: ignore[union-attr]
     monitor.run(HOUR, HEALTHY)
-    assert phase(monitor.run(HOUR, HEALTHY)) is Phase.OK
+    assert phase(monitor.run(HOUR, HEALTHY)) is AlertPhase.OK
 
 
 def test_e6_silence_makes_the_window_stale_and_leaves_the_accuracy_alert_as_it_is(tmp_path: Path) -> None:
     monitor = Monitor(tmp_path / "state", LOW, SILENT)
     monitor.run(2 * HOUR)
     before = monitor.run(2 * HOUR, POOR)
-    assert [one.phase for one in whole(before).alerts] == [Phase.FIRING, Phase.OK]
+    assert [one.phase for one in whole(before).alerts] == [AlertPhase.FIRING, AlertPhase.OK]
     for minute in range(4 * 60):
         report = monitor.step()
         low, silent = whole(report).alerts
-        assert (low.phase, low.since) == (Phase.FIRING, whole(before).alerts[0].since)
+        assert (low.phase, low.since) == (AlertPhase.FIRING, whole(before).alerts[0].since)
         assert silent.firing == (minute + 1 > 120)
         if minute >= 60:
             assert whole(report).state is WindowState.STALE
@@ -95,20 +94,20 @@ def test_e6_silence_makes_the_window_stale_and_leaves_the_accuracy_alert_as_it_i
 
 def test_e7_silence_while_pending_never_fires(monitor: Monitor) -> None:
     monitor.run(2 * HOUR)
-    assert phase(monitor.run(25 * 60, POOR)) is Phase.PENDING
+    assert phase(monitor.run(25 * 60, POOR)) is AlertPhase.PENDING
     for _ in range(6 * 60):
-        assert phase(monitor.step()) is Phase.PENDING
+        assert phase(monitor.step()) is AlertPhase.PENDING
 
 
 @pytest.mark.parametrize(
     ("minutes", "expected"),
     [
-        pytest.param(0, Phase.OK, id="ok"),
-        pytest.param(25, Phase.PENDING, id="pending"),
-        pytest.param(100, Phase.FIRING, id="firing"),
+        pytest.param(0, AlertPhase.OK, id="ok"),
+        pytest.param(25, AlertPhase.PENDING, id="pending"),
+        pytest.param(100, AlertPhase.FIRING, id="firing"),
     ],
 )
-def test_e8_a_kill_changes_nothing(tmp_path: Path, minutes: int, expected: Phase) -> None:
+def test_e8_a_kill_changes_nothing(tmp_path: Path, minutes: int, expected: AlertPhase) -> None:
     """The twin that was never killed says the same, minute by minute: the dwell goes on where it was."""
     killed, twin = (Monitor(tmp_path / name, LOW) for name in ("killed", "twin"))
     for one in (killed, twin):
@@ -119,7 +118,7 @@ def test_e8_a_kill_changes_nothing(tmp_path: Path, minutes: int, expected: Phase
     first, twins = killed.step(), twin.step()
     assert phase(first) is phase(twins) is expected
     assert alert(first).since == alert(twins).since
-    fired = [[phase(one.run(60, POOR)) for _ in range(90)].index(Phase.FIRING) for one in (killed, twin)]
+    fired = [[phase(one.run(60, POOR)) for _ in range(90)].index(AlertPhase.FIRING) for one in (killed, twin)]
     # Of the dwell only the time between the last evaluation and the first after the start is not counted.
     assert 0 <= fired[0] - fired[1] <= 1
 
@@ -130,7 +129,7 @@ def test_e8_being_away_for_a_day_fires_nothing(tmp_path: Path) -> None:
     monitor.run(25 * 60, POOR)
     monitor.restart(away=86_400.0)
     first = whole(monitor.step())
-    assert [one.phase for one in first.alerts] == [Phase.PENDING, Phase.OK]
+    assert [one.phase for one in first.alerts] == [AlertPhase.PENDING, AlertPhase.OK]
     assert first.state is WindowState.STALE
 
 
@@ -151,12 +150,12 @@ def test_e10_a_backlog_of_old_bad_records_freezes_alerts_and_the_newest_decide(t
         report = monitor.step()
         assert whole(report).state is WindowState.CATCHING_UP
         assert whole(report).estimates() == {}
-        assert (phase(report), alert(report).held) == (Phase.OK, True)
+        assert (phase(report), alert(report).held) == (AlertPhase.OK, True)
     monitor.send(500, HEALTHY)
     monitor.source.lag = lag  # type: ignore[method-assign]
     report = monitor.step()
     assert whole(report).valid
-    assert phase(report) is Phase.OK
+    assert phase(report) is AlertPhase.OK
 
 
 def test_e10_nothing_is_judged_before_the_first_look_at_what_is_unread(monitor: Monitor) -> None:
@@ -181,7 +180,7 @@ def test_e11_a_clock_that_is_set_by_a_day_evicts_and_fires_nothing(tmp_path: Pat
         report = monitor.step()
         assert [one.records for one in report.segments] == [500, 500]
         assert whole(report).valid
-        assert not any(one.phase is not Phase.OK for segment in report.segments for one in segment.alerts)
+        assert not any(one.phase is not AlertPhase.OK for segment in report.segments for one in segment.alerts)
 
 
 def test_e12_after_a_suspension_nothing_is_judged_before_what_is_unread_was_read(tmp_path: Path) -> None:
@@ -206,10 +205,10 @@ def test_e12_sleep_is_no_time_that_alerts_waited(tmp_path: Path) -> None:
     """Even when intake was quicker than the first evaluation, so that nothing is held."""
     monitor = Monitor(tmp_path / "state", LOW, SILENT)
     monitor.run(2 * HOUR)
-    assert whole(monitor.run(22 * 60, POOR)).alerts[0].phase is Phase.PENDING
+    assert whole(monitor.run(22 * 60, POOR)).alerts[0].phase is AlertPhase.PENDING
     monitor.sleep(3 * HOUR)
     low, silent = whole(monitor.run(60, POOR, a_minute=200)).alerts
-    assert (low.phase, silent.phase) == (Phase.PENDING, Phase.OK)
+    assert (low.phase, silent.phase) == (AlertPhase.PENDING, AlertPhase.OK)
     monitor.sleep(3 * HOUR)
     for minute in range(150):
         _, silent = whole(monitor.step()).alerts
@@ -241,7 +240,7 @@ def test_while_intake_is_paused_its_silence_is_not_taken_for_the_sources(
     monitor.run(2 * HOUR)
     commit = monitor.state.commit
 
-    def full(*_: object) -> Committed:
+    def full(*_: object) -> CommittedWindow:
         raise StatePaused("as if")
 
     monkeypatch.setattr(monitor.state, "commit", full)
@@ -311,8 +310,8 @@ def test_e15_without_one_of_its_voices_the_consensus_is_an_error_and_the_others_
     assert whole(report).state is WindowState.ERROR
     assert set(whole(report).results) - set(whole(report).estimates()) == {"doc", "doc_ts", "consensus"}
     on_consensus, on_atc = whole(report).alerts
-    assert (on_consensus.phase, on_consensus.held) == (Phase.PENDING, True)
-    assert (on_atc.phase, on_atc.held) == (Phase.FIRING, False)
+    assert (on_consensus.phase, on_consensus.held) == (AlertPhase.PENDING, True)
+    assert (on_atc.phase, on_atc.held) == (AlertPhase.FIRING, False)
 
 
 def test_e17_a_segment_that_vanished_is_forgotten_with_its_alerts(tmp_path: Path) -> None:
@@ -320,25 +319,25 @@ def test_e17_a_segment_that_vanished_is_forgotten_with_its_alerts(tmp_path: Path
     monitor.run(2 * HOUR, site="A")
     report = monitor.run(2 * HOUR, POOR, site="B")
     assert [one.name for one in report.segments] == ["all", "site=A", "site=B"]
-    assert phase(report, "site=B") is Phase.FIRING
+    assert phase(report, "site=B") is AlertPhase.FIRING
     monitor.run(5 * HOUR, site="A")
     report = monitor.run(2 * HOUR, site="A")
     assert [one.name for one in report.segments] == ["all", "site=A"]
     monitor.restart()
     report = monitor.run(60, site="A")
     assert [one.name for one in report.segments] == ["all", "site=A"]
-    assert phase(monitor.run(60, site="B"), "site=B") is Phase.OK
+    assert phase(monitor.run(60, site="B"), "site=B") is AlertPhase.OK
 
 
 def test_e18_a_lowered_threshold_takes_effect_and_the_dwell_begins_anew(monitor: Monitor) -> None:
     monitor.run(2 * HOUR)
-    assert phase(monitor.run(25 * 60, POOR)) is Phase.PENDING
+    assert phase(monitor.run(25 * 60, POOR)) is AlertPhase.PENDING
     monitor.restart(away=0.0, alerts=(replace(LOW, drop=0.04),))
     for _ in range(30):
-        assert phase(monitor.run(60, POOR)) is Phase.PENDING
-    assert phase(monitor.run(5 * 60, POOR)) is Phase.FIRING
+        assert phase(monitor.run(60, POOR)) is AlertPhase.PENDING
+    assert phase(monitor.run(5 * 60, POOR)) is AlertPhase.FIRING
     monitor.restart(away=0.0, alerts=(replace(LOW, drop=None, below=0.1),))
-    assert phase(monitor.step()) is Phase.OK
+    assert phase(monitor.step()) is AlertPhase.OK
 
 
 def test_e20_refused_records_raise_their_own_alert_and_none_on_accuracy(tmp_path: Path) -> None:
@@ -352,7 +351,7 @@ def test_e20_refused_records_raise_their_own_alert_and_none_on_accuracy(tmp_path
     assert report.input.rejected_share == pytest.approx(0.06)
     assert whole(report).state is WindowState.DEGRADED_INPUT
     assert whole(report).estimates() == {}
-    assert low.phase is not Phase.FIRING
+    assert low.phase is not AlertPhase.FIRING
     assert low.held
     assert degraded.firing
 
@@ -397,12 +396,12 @@ def test_records_that_are_too_old_for_the_window_confirm_and_refresh_nothing(tmp
     monitor = Monitor(tmp_path / "state", LOW, SILENT)
     monitor.run(2 * HOUR)
     before = monitor.run(25 * 60, POOR)
-    assert whole(before).alerts[0].phase is Phase.PENDING
+    assert whole(before).alerts[0].phase is AlertPhase.PENDING
     for minute in range(3 * 60):
         monitor.send(10, at=monitor.now - 40 * 86_400.0)
         report = monitor.step()
         low, silent = whole(report).alerts
-        assert low.phase is Phase.PENDING
+        assert low.phase is AlertPhase.PENDING
         assert silent.firing == (minute + 1 > 120)
         assert whole(report).valid == (minute + 1 <= 60)
     assert whole(monitor.run(60)).valid

@@ -6,25 +6,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from monitor.configuration.config import ModelConfig
-from monitor.core.alerts import Phase, Rule
-from monitor.core.estimate import Estimate
+from monitor.config.config import ModelConfig
+from monitor.core.alerts import AlertPhase, AlertRule
+from monitor.core.estimate import Estimate, WindowState
 from monitor.core.estimators.consensus import CONSENSUS
 from monitor.core.report import ModelReport
 from monitor.core.segments import Segmentation
 from monitor.core.totals import Gauge, WindowTotals, totals_of
 from monitor.core.window import Bounds
-from monitor.core.window_state import WindowState
-from monitor.evaluation import Evaluator
-from monitor.reference_file import Reference
+from monitor.evaluation.evaluator import Evaluator
+from monitor.reference.reference import Reference
 from tests.evaluation.driver import named, whole
-from tests.pipeline.lines import NOW, REFERENCE, line
-from tests.pipeline.shards import Log, Replica
+from tests.ingest.lines import NOW, REFERENCE, line
+from tests.ingest.shards import Log, Replica
 from tests.strategies import synthetic
 
 P, Q = "predictions/0", "predictions/1"
 SITE_A, SITE_B = "site=A", "site=B"
-ALWAYS = Rule("accuracy_low", below=1.0, on="value", for_seconds=0.0, new_records=0.0, hysteresis=0.0)  # type: ignore[arg-type]  # its word
+ALWAYS = AlertRule("accuracy_low", below=1.0, on="value", for_seconds=0.0, new_records=0.0, hysteresis=0.0)  # type: ignore[arg-type]  # its word
 SPLIT = (("site",),)
 HOUR = 3600.0
 
@@ -73,7 +72,7 @@ def fired(member: Member, log: Log) -> None:
     member.replica.tick()
     report = member.evaluate()
     assert {one.name: one.alerts[0].phase for one in report.segments} == dict.fromkeys(
-        ("all", SITE_A, SITE_B), Phase.FIRING
+        ("all", SITE_A, SITE_B), AlertPhase.FIRING
     )
 
 
@@ -86,10 +85,14 @@ def test_an_alert_of_a_segment_whose_partition_is_on_its_way_is_held(tmp_path: P
     report = member.evaluate()
     for site in (SITE_A, SITE_B):
         (alert,) = named(report, site).alerts
-        assert (named(report, site).state, alert.phase, alert.held) == (WindowState.CATCHING_UP, Phase.FIRING, True)
+        assert (named(report, site).state, alert.phase, alert.held) == (
+            WindowState.CATCHING_UP,
+            AlertPhase.FIRING,
+            True,
+        )
     member.waits(None)
     member.replica.own(P, Q)
-    assert named(member.evaluate(), SITE_A).alerts[0].phase is Phase.FIRING
+    assert named(member.evaluate(), SITE_A).alerts[0].phase is AlertPhase.FIRING
 
 
 def test_an_alert_of_a_segment_that_went_to_another_process_is_dropped(tmp_path: Path, log: Log) -> None:
@@ -100,7 +103,7 @@ def test_an_alert_of_a_segment_that_went_to_another_process_is_dropped(tmp_path:
     report = member.evaluate()
     assert {one.name for one in report.segments} == {"all", SITE_B}
     member.replica.own(P, Q)
-    assert named(member.evaluate(), SITE_A).alerts[0].phase is not Phase.FIRING
+    assert named(member.evaluate(), SITE_A).alerts[0].phase is not AlertPhase.FIRING
 
 
 def test_a_restart_before_the_group_gives_partitions_forgets_no_firing_alert(tmp_path: Path, log: Log) -> None:
@@ -121,7 +124,7 @@ def test_a_restart_before_the_group_gives_partitions_forgets_no_firing_alert(tmp
     member.waits(None)
     member.replica.own(P, Q)
     report = member.evaluate()
-    assert [named(report, site).alerts[0].phase for site in (SITE_A, SITE_B)] == [Phase.FIRING] * 2
+    assert [named(report, site).alerts[0].phase for site in (SITE_A, SITE_B)] == [AlertPhase.FIRING] * 2
 
 
 def test_what_was_remembered_and_does_not_come_is_dropped_once_it_is_known(tmp_path: Path, log: Log) -> None:

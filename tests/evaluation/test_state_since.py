@@ -6,9 +6,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from monitor.core.estimate import WindowState
 from monitor.core.segments import ALL
-from monitor.core.window_state import WindowState
-from monitor.remembered import Memory, Remembered, Versions
+from monitor.evaluation.alert_state import AlertMemory, ModelAlertState, Versions
 from tests.evaluation.driver import START, Monitor, whole
 
 
@@ -67,10 +67,10 @@ def test_it_is_never_a_time_that_is_still_to_come(monitor: Monitor) -> None:
 
 def test_what_an_older_cpcmon_remembered_is_understood() -> None:
     """Its windows have five values, and say nothing of a state."""
-    now = Memory(Versions(), (Remembered(ALL, 7.0, True, 5.0, {}, "ok", 3.0),))
+    now = AlertMemory(Versions(), (ModelAlertState(ALL, 7.0, True, 5.0, {}, "ok", 3.0),))
     content = msgspec.json.decode(now.to_bytes())
     content["windows"] = [window[:5] for window in content["windows"]]
-    memory = Memory.from_bytes(msgspec.json.encode(content))
+    memory = AlertMemory.from_bytes(msgspec.json.encode(content))
     assert memory is not None
-    assert memory.windows == (Remembered(ALL, 7.0, True, 5.0),)
-    assert Memory.from_bytes(now.to_bytes()) == now
+    assert memory.windows == (ModelAlertState(ALL, 7.0, True, 5.0),)
+    assert AlertMemory.from_bytes(now.to_bytes()) == now

@@ -10,7 +10,7 @@ import numpy as np
 
 from monitor.core.estimate import Estimate
 from monitor.core.estimators.consensus import CONSENSUS
-from monitor.reference_file import Reference
+from monitor.reference.reference import Reference
 from tests.daemon.process import CLASSES, Process, running, write_records
 from tests.strategies import Singles, synthetic
 

@@ -21,8 +21,8 @@ from tests.grafana.dashboard import (
     variable_queries,
     with_values,
 )
-from tests.prometheus.golden import page
-from tests.prometheus.pages import families
+from tests.sinks.golden import page
+from tests.sinks.pages import families
 
 _ROOT = Path(__file__).resolve().parents[2]
 _QUERIES = list(queries(*all_panels()))

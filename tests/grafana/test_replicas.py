@@ -4,7 +4,7 @@ import json
 from contextlib import ExitStack
 from pathlib import Path
 
-from monitor.reference_file import Reference
+from monitor.reference.reference import Reference
 from tests.daemon.process import CLASSES, running
 from tests.grafana.asking import prometheus, wait_until_nothing_is_missing
 from tests.grafana.dashboard import collapsed_panels, open_panels, queries

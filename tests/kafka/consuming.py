@@ -13,7 +13,7 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 from kafka.net.compat import KafkaNetClient
 
-from monitor.sources.kafka_internals import keep_join
+from monitor.sources.kafka.internals import keep_join
 from tests.kafka.producing import Truth
 
 _LIMIT_SECONDS = 60.0

@@ -11,7 +11,7 @@ from kafka import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, T
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.errors import KafkaTimeoutError
 
-from monitor.sources.kafka_internals import keep_join
+from monitor.sources.kafka.internals import keep_join
 from tests.kafka.broker import Cluster
 from tests.kafka.consuming import consumer, partitions, read, refusal
 from tests.kafka.node import BrokerFailed

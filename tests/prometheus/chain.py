@@ -14,7 +14,7 @@ from urllib.error import HTTPError
 from tests.conftest import ROOT
 from tests.prometheus.receiver import LIMIT_SECONDS
 from tests.prometheus.running import free_port, running
-from tests.prometheus.shipped_rules import GENERIC
+from tests.rules.shipped_rules import GENERIC
 from tests.servers import real_server
 
 _SHORTER = {"s": "ms", "m": "s", "h": "m", "d": "h"}

@@ -5,7 +5,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from monitor.example_data import write_example
+from monitor.demo.example_data import write_example
 
 _PERIOD_SECONDS = 0.25
 _AT_ONCE = 25

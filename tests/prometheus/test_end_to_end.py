@@ -7,13 +7,13 @@ from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from monitor.core.alerts import Phase
-from monitor.sinks.alert_rules import rule_file
-from monitor.sinks.prometheus import PrometheusSink
-from tests.prometheus import reports
+from monitor.core.alerts import AlertPhase
+from monitor.rules.rule_file import rule_file
+from monitor.sinks.prometheus_page import PrometheusSink
 from tests.prometheus.receiver import Receiver
 from tests.prometheus.running import free_port, running
 from tests.servers import real_server
+from tests.sinks import reports
 
 _PROMETHEUS = """
 global: {{scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}}
@@ -80,11 +80,11 @@ def test_e16_a_drop_fires_a_recovery_resolves_and_a_dead_exporter_is_noticed(tmp
     (tmp_path / "alertmanager.yml").write_text(_ALERTMANAGER.format(**ports))
     site = (("site", "A"),)
 
-    def publish(phase: Phase, accuracy: float) -> None:
+    def publish(phase: AlertPhase, accuracy: float) -> None:
         one = reports.window(site, accuracy=accuracy, alerts=(reports.accuracy_low(phase),))
         exporter.sink.publish(reports.report(reports.window(), one, at=time.time()))
 
-    publish(Phase.OK, 0.9)
+    publish(AlertPhase.OK, 0.9)
     exporter.start()
     with ExitStack() as stack:
         stack.callback(receiver.close)
@@ -105,10 +105,10 @@ def test_e16_a_drop_fires_a_recovery_resolves_and_a_dead_exporter_is_noticed(tmp
             )
         )  # fmt: skip
         receiver.wait_for("CpcmonWatchdog", "", "firing")
-        publish(Phase.FIRING, 0.74)
+        publish(AlertPhase.FIRING, 0.74)
         receiver.wait_for("CpcmonAccuracyLow", "site=A", "firing")
-        publish(Phase.RECOVERING, 0.82)
-        publish(Phase.OK, 0.9)
+        publish(AlertPhase.RECOVERING, 0.82)
+        publish(AlertPhase.OK, 0.9)
         receiver.wait_for("CpcmonAccuracyLow", "site=A", "resolved")
         exporter.stop()
         receiver.wait_for("CpcmonDown", "", "firing")

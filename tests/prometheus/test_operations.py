@@ -10,8 +10,8 @@ from tests.daemon.process import running as running_cpcmon
 from tests.prometheus.chain import Chain, chain
 from tests.prometheus.feed import Feed
 from tests.prometheus.receiver import Receiver
-from tests.prometheus.runbooks import RUNBOOKS
 from tests.prometheus.running import free_port
+from tests.rules.runbooks import RUNBOOKS
 
 CONFIG = """\
 storage: {path: state}

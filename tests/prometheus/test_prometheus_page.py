@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from monitor.sinks.alert_rules import rule_file
+from monitor.rules.rule_file import rule_file
 from tests.conftest import ROOT
-from tests.prometheus import reports
-from tests.prometheus.shipped_rules import GENERIC
+from tests.rules.shipped_rules import GENERIC
 from tests.servers import real_server
+from tests.sinks import reports
 
 PAGE = (ROOT / "docs" / "prometheus.md").read_text()
 PROMETHEUS = ROOT / "deploy" / "prometheus" / "prometheus.yml"

@@ -14,7 +14,7 @@ import pytest
 
 from monitor.core.estimate import Estimate
 from monitor.core.estimators.consensus import CONSENSUS, VOICES, consensus
-from monitor.reference_file import Reference
+from monitor.reference.reference import Reference
 from tests.daemon.process import CLASSES, Process
 from tests.daemon.process import running as replica_running
 from tests.kafka.producing import Writer

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
-from monitor.core.alerts import AlertStatus, Kind, Phase, Severity
+from monitor.core.alerts import AlertPhase, AlertStatus, AlertType, Severity
+from monitor.core.estimate import WindowState
 from monitor.core.report import ModelReport, SegmentReport
 from monitor.core.segments import ALL, Segment
-from monitor.core.window_state import WindowState
 
 AT = 1794834000.0
 """2026-11-16T13:00:00Z."""
@@ -125,11 +125,11 @@ def eventually(holds: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
-def alert(name: str = "accuracy_low", phase: Phase = Phase.FIRING, value: float | None = 0.71) -> AlertStatus:
+def alert(name: str = "accuracy_low", phase: AlertPhase = AlertPhase.FIRING, value: float | None = 0.71) -> AlertStatus:
     """Return an alert as a report shows it."""
     return AlertStatus(
         alert=name,
-        kind=Kind.ACCURACY,
+        kind=AlertType.ACCURACY,
         severity=Severity.CRITICAL,
         phase=phase,
         since=AT - 60.0,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from monitor.errors import UsageError
-from monitor.sinks.addresses import Target, is_refused, places_of
+from monitor.sinks.http_sender import Target, is_refused, places_of
 
 CANARY = "s3cr3t"
 

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from monitor.sinks.addresses import Target
-from monitor.sinks.posting import MOST_READ, Fate, Poster
+from monitor.sinks.http_sender import MOST_READ, Fate, Poster, Target
 from tests.servers import real_server
 from tests.sinks.receiver import Behaviour, Receiver, status
 

@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 
-from monitor.configuration.config import Webhook
-from monitor.core.alerts import Phase
+from monitor.config.config import Webhook
+from monitor.core.alerts import AlertPhase
 from monitor.errors import UsageError
-from monitor.sinks.outbox import Patience
-from monitor.sinks.webhook import WebhookCounters, WebhookSink
+from monitor.sinks.webhook import Patience, WebhookCounters, WebhookSink
 from tests.sinks.receiver import Receiver, alert, eventually, report, segment, status
 
 Open = Callable[..., WebhookSink]
@@ -22,7 +21,7 @@ Open = Callable[..., WebhookSink]
 SITE = (("site", "A"),)
 QUICK = Patience(attempts=5, first_wait_seconds=0.01, most_wait_seconds=0.05)
 FIRING = alert()
-OK = alert(phase=Phase.OK, value=0.86)
+OK = alert(phase=AlertPhase.OK, value=0.86)
 
 
 @pytest.fixture
@@ -70,11 +69,20 @@ def test_a_message_says_what_fires_where_since_when_and_by_how_much(to: Open) ->
 
 def test_an_episode_is_two_messages_however_many_reports(to: Open) -> None:
     """Pending is no news, recovering still fires, held changes nothing."""
-    phases = [Phase.OK, Phase.PENDING, Phase.FIRING, Phase.FIRING, Phase.RECOVERING, Phase.FIRING, Phase.OK, Phase.OK]
+    phases = [
+        AlertPhase.OK,
+        AlertPhase.PENDING,
+        AlertPhase.FIRING,
+        AlertPhase.FIRING,
+        AlertPhase.RECOVERING,
+        AlertPhase.FIRING,
+        AlertPhase.OK,
+        AlertPhase.OK,
+    ]
     with Receiver() as receiver:
         sink = to(receiver.url())
         for phase in phases:
-            sink.publish(report(segment(replace(FIRING, phase=phase, held=phase is Phase.RECOVERING))))
+            sink.publish(report(segment(replace(FIRING, phase=phase, held=phase is AlertPhase.RECOVERING))))
         bodies = [receiver.get().json for _ in range(2)]
         sink.publish(report(segment(replace(FIRING, since=FIRING.since + 7200))))
         bodies.append(receiver.get().json)
@@ -151,9 +159,9 @@ def test_e8_a_restart_tells_nothing_that_was_told_before(to: Open) -> None:
     already = [("density", "all", "accuracy_low"), ("density", "site=A", "accuracy_low")]
     with Receiver() as receiver:
         sink = to(receiver.url(), already)
-        sink.publish(report(segment(FIRING, alert("silent", Phase.PENDING)), segment(FIRING, of=SITE)))
+        sink.publish(report(segment(FIRING, alert("silent", AlertPhase.PENDING)), segment(FIRING, of=SITE)))
         sink.publish(report(segment(OK), model="other"))
-        sink.publish(report(segment(FIRING, alert("silent", Phase.PENDING)), segment(OK, of=SITE)))
+        sink.publish(report(segment(FIRING, alert("silent", AlertPhase.PENDING)), segment(OK, of=SITE)))
         body = receiver.get().json
         eventually(lambda: sink.counters().sent == 1)
         assert receiver.received.empty()

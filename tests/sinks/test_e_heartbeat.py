@@ -5,8 +5,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from monitor.configuration.config import Heartbeat
-from monitor.core.window_state import WindowState
+from monitor.config.config import Heartbeat
+from monitor.core.estimate import WindowState
 from monitor.sinks.heartbeat import HeartbeatCounters, HeartbeatSink, Pulse
 from tests.sinks.receiver import Receiver, eventually, report, segment, status
 

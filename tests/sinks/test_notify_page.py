@@ -3,7 +3,7 @@
 import json
 import re
 
-from monitor.configuration.config import Webhook
+from monitor.config.config import Webhook
 from monitor.sinks.webhook import WebhookSink
 from tests.conftest import ROOT
 from tests.sinks.receiver import Receiver, alert, report, segment

@@ -1,6 +1,6 @@
 """Messages that wait: bounded, in order for each alert, tried again for a while. No thread, no clock."""
 
-from monitor.sinks.outbox import Key, Outbox, Patience
+from monitor.sinks.webhook import Key, Outbox, Patience
 
 LOW: Key = ("density", "all", "accuracy_low")
 SILENT: Key = ("density", "all", "silent")

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from monitor.decode.record_format import ModelFormat
-from monitor.decode.stream import StreamDecoder
+from monitor.records.decoder import StreamDecoder
+from monitor.records.record_schema import ModelFormat
 from monitor.sources.base import Delivery, Source
-from monitor.sources.directory import DirectorySource
-from monitor.sources.options import DirectoryOptions
-from monitor.testing_sources import check_source
+from monitor.sources.directory.directory_options import DirectoryOptions
+from monitor.sources.directory.directory_source import DirectorySource
+from monitor.testing.source_checks import check_source
 
 KEY = b"0123456789abcdef"
 PRIVATE = "ZZPATIENT"

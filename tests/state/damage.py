@@ -20,19 +20,20 @@ from unittest.mock import patch
 
 import msgspec
 
+from monitor.config.model_options import ModelOptions
 from monitor.core.history import Series, Span
 from monitor.core.segments import Segmentation
 from monitor.core.window import Bounds
-from monitor.decode.stream import StreamDecoder
 from monitor.errors import StateLost
-from monitor.history import History
-from monitor.pipeline import Ingestion
-from monitor.state import window_log
-from monitor.state.change import Change
+from monitor.ingest.ingestion import Ingestion
+from monitor.ingest.model_state import ModelState
+from monitor.records.decoder import StreamDecoder
+from monitor.state import window_table as window_log
+from monitor.state.change import StateChange
+from monitor.state.evaluation_history import History
 from monitor.state.store import State
-from monitor.watched_model import ModelOptions, WatchedModel
 from tests.core.test_past import START, report
-from tests.pipeline.lines import NOW, REFERENCE, LinesSource, line
+from tests.ingest.lines import NOW, REFERENCE, LinesSource, line
 
 PAGE = 4096
 _SMALL = 24
@@ -117,7 +118,7 @@ class Life:
             self.history = History()
             self.history.restore(self.state.history())
             self.logged = self.state.past_events()
-            self.model = WatchedModel(OPTIONS)
+            self.model = ModelState(OPTIONS)
             decoder = StreamDecoder([OPTIONS.format], hash_key=self.state.key)
             source = LinesSource(lines, decoder, at_once=at_once)
             self.ingestion = Ingestion(self.state, [self.model], [source], history=self.history)
@@ -180,7 +181,7 @@ def make(folder: Path) -> Good:
             for turn in range(12):
                 life.history.note(report((turn + number) / 32, 0.5, reference=f"{number:012x}"), START + 3600.0 * turn)
             life.ingestion.keep(f"alert:{number}", bytes(range(number, number + 40)))
-            life.state.commit(Change(events=[f"event {turn} of life {number}" for turn in range(20)]), NOW)
+            life.state.commit(StateChange(events=[f"event {turn} of life {number}" for turn in range(20)]), NOW)
             life.tick()
             if number == 1:
                 # With another commit before it: counters of evicted records are on disk one commit later.

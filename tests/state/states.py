@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from monitor.core.segments import ALL, Segment
-from monitor.state.change import Change, Chunk
+from monitor.state.change import Chunk, StateChange
 from monitor.state.store import State
 from tests.servers import needs_root, real_server
 
@@ -23,9 +23,9 @@ def chunk(first: int, records: int = 10, *, model: str = "density", segment: Seg
     return Chunk((model, segment), float(first), at, vectors)
 
 
-def change(first: int, records: int = 10) -> Change:
+def change(first: int, records: int = 10) -> StateChange:
     """Return a change that brings these records and says so in the position."""
-    return Change(chunks=[chunk(first, records)], positions={"inbox": {b"file": str(first + records).encode()}})
+    return StateChange(chunks=[chunk(first, records)], positions={"inbox": {b"file": str(first + records).encode()}})
 
 
 def held(state: State) -> list[float]:

@@ -16,8 +16,8 @@ import pytest
 from monitor.core.segments import ALL
 from monitor.errors import StateInUse, StateLost, StatePaused, StateRefused
 from monitor.state import database, schema
-from monitor.state.change import Change, IdBatch
-from monitor.state.folder import StateFolder, filesystem_of
+from monitor.state.change import IdBatch, StateChange
+from monitor.state.state_folder import StateFolder, filesystem_of
 from monitor.state.store import State
 from tests.conftest import Ran
 from tests.state.states import SITE, change, chunk, fill, held, mount_again, need_strace, remount, small_disk
@@ -100,7 +100,7 @@ def test_b6_flipped_bytes_elsewhere_are_damage_of_the_whole(folder: Path, table:
     """A position that cannot be trusted would lose records or count them twice: only a whole backup agrees with itself."""
     state = State.open(folder)
     hashes = IdBatch("density", 0, np.array([1, 2, 3], dtype=np.uint64))
-    state.commit(Change(ids=[hashes], kept={"alert": b"firing"}), 4.0)
+    state.commit(StateChange(ids=[hashes], kept={"alert": b"firing"}), 4.0)
     state.close()
     connection = sqlite3.connect(folder / "state.db")
     column = "content" if table == "ids" else "value"
@@ -414,8 +414,8 @@ def test_a_change_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
 def test_what_is_kept_comes_back_and_can_be_forgotten(tmp_path: Path) -> None:
     """Alert state and the like, in the same transaction as the records."""
     state = State.open(tmp_path / "state")
-    state.commit(Change(kept={"alert:a": b"firing", "alert:b": b"ok"}), 1.0)
-    state.commit(Change(kept={"alert:b": None}, forgotten=[("density", ALL)]), 2.0)
+    state.commit(StateChange(kept={"alert:a": b"firing", "alert:b": b"ok"}), 1.0)
+    state.commit(StateChange(kept={"alert:b": None}, forgotten=[("density", ALL)]), 2.0)
     state.close()
     state = State.open(tmp_path / "state")
     assert state.kept() == {"alert:a": b"firing"}
@@ -474,11 +474,11 @@ def test_a_vector_that_was_dropped_is_overwritten_in_the_database_and_gone_after
     path = tmp_path / "state"
     state = State.open(path)
     few, many = chunk(1_000_001), chunk(2_000_001, 2000)
-    committed = state.commit(Change(chunks=[few, many]), 1.0)
+    committed = state.commit(StateChange(chunks=[few, many]), 1.0)
     state.back_up()
     vectors = [one.vectors[-1].tobytes() for one in (few, many)]
     assert all(vector in (path / "state.db.bak").read_bytes() for vector in vectors)
-    state.commit(Change(chunks=[chunk(0)], dropped=committed.chunks), 2.0)
+    state.commit(StateChange(chunks=[chunk(0)], dropped=committed.chunks), 2.0)
     state.back_up()
     state.back_up()
     state.close()

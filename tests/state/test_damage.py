@@ -12,10 +12,10 @@ from monitor.core.segments import ALL
 from monitor.core.totals import totals_of
 from monitor.core.window import Bounds
 from monitor.errors import StateLost
-from monitor.state import window_log
+from monitor.state import window_table as window_log
 from monitor.state.database import BACKUPS, NAME
 from monitor.state.store import State
-from tests.pipeline.lines import Process, expected, line
+from tests.ingest.lines import Process, expected, line
 from tests.state.damage import WAL, Outcome, make, tried
 from tests.state.states import SITE, change, chunk, held
 

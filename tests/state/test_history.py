@@ -11,15 +11,14 @@ import msgspec
 import numpy as np
 import pytest
 
-from monitor.core.history import Series, Span
-from monitor.core.past import CAPACITY
-from monitor.decode.arrived import Pointer
-from monitor.decode.rejections import Reason
+from monitor.core.history import CAPACITY, Series, Span
 from monitor.errors import StatePaused
-from monitor.history import History
-from monitor.state.change import Change
+from monitor.records.record_batch import Pointer
+from monitor.records.rejections import Reason
+from monitor.state.change import StateChange
 from monitor.state.checksum import checksum
 from monitor.state.database import BACKUPS, NAME, open_database
+from monitor.state.evaluation_history import History
 from monitor.state.schema import STEPS
 from monitor.state.store import State
 from tests.core.test_past import START, report
@@ -32,7 +31,7 @@ def write(state: State, history: History, most: int = 1_000) -> int:
         unwritten = history.unwritten()
         if not unwritten:
             return turn
-        state.commit(Change(history=unwritten), START)
+        state.commit(StateChange(history=unwritten), START)
         history.written(unwritten)
     raise AssertionError("there is always something left")
 
@@ -180,7 +179,7 @@ def test_a_commit_that_is_under_way_while_a_model_comes_back_costs_it_nothing(tm
     history.note(report(0.25), START + 1.0)
     under_way = history.unwritten()
     history.configured(["density", "other"])
-    state.commit(Change(history=under_way), START)
+    state.commit(StateChange(history=under_way), START)
     history.written(under_way)
     write(state, history)
     state.close()
@@ -195,7 +194,7 @@ def test_many_models_are_written_as_fast_as_they_are_evaluated(tmp_path: Path) -
         for model in models:
             history.note(replace(report(0.5), model=model), START + turn)
         change_now = history.unwritten()
-        state.commit(Change(history=change_now), START)
+        state.commit(StateChange(history=change_now), START)
         history.written(change_now)
     state.close()
     again = restored(tmp_path)
@@ -418,7 +417,7 @@ def test_a_stretch_that_goes_on_while_it_is_written_is_written_again(tmp_path: P
         history.note(report(0.5), START + number)
     change_ = history.unwritten()
     history.note(report(0.25), START + 200.0)
-    state.commit(Change(history=change_), START)
+    state.commit(StateChange(history=change_), START)
     history.written(change_)
     write(state, history)
     state.close()

@@ -9,7 +9,7 @@ from shutil import which
 
 import pytest
 
-from monitor.example_data import write_example
+from monitor.demo.example_data import write_example
 from tests.kafka.jars import locked
 from tests.systemd.bundle import make_bundle
 from tests.systemd.machine import CannotBoot, Machine, booted

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from monitor.systemd import Notifier
+from monitor.daemon.watchdog import Notifier
 
 
 @pytest.fixture(params=["path", "abstract"])

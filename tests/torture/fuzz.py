@@ -17,11 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from monitor.decode.arrived import Arrived
-from monitor.decode.pieces import Format, TextPiece
-from monitor.decode.record_format import ModelFormat
-from monitor.decode.rejections import RefusedFile
-from monitor.decode.stream import StreamDecoder
+from monitor.records.decoder import Format, StreamDecoder, TextPiece
+from monitor.records.record_batch import RecordBatch
+from monitor.records.record_schema import ModelFormat
+from monitor.records.rejections import RefusedFile
 from tests.torture.records import CLASSES, gzip_of, line_of, npz_of, seeded
 
 MOST_MEMORY = 2 << 30
@@ -83,7 +82,7 @@ def check(format_: Format, data: bytes) -> None:
             assert arrived.rows == lines.count(b"\n"), (arrived.rows, lines.count(b"\n"))
 
 
-def _check_sum(arrived: Arrived) -> None:
+def _check_sum(arrived: RecordBatch) -> None:
     counted = arrived.accepted + arrived.rejected.total() + arrived.ignored
     assert counted == arrived.rows, (arrived.accepted, arrived.rejected, arrived.ignored, arrived.rows)
     for one in arrived.models.values():

@@ -21,12 +21,13 @@ from pathlib import Path
 import numpy as np
 
 from monitor.cli import main
+from monitor.config.model_options import ModelOptions
 from monitor.core.segments import Segmentation, name_of
 from monitor.core.window import Bounds
-from monitor.reference_file import Reference
-from monitor.restore import restore
+from monitor.ingest.model_state import ModelState
+from monitor.ingest.restore import restore
+from monitor.reference.reference import Reference
 from monitor.state.store import State
-from monitor.watched_model import ModelOptions, WatchedModel
 from tests.strategies import synthetic
 from tests.torture.oracle import Found, Verdict, judge, judge_on_the_way
 from tests.torture.records import CLASSES, Book, number_at
@@ -188,7 +189,7 @@ class Site:
     def found(self, state: Path | None = None) -> Found:
         """Open the state and rebuild everything in it, as a start does."""
         options = ModelOptions("density", reference(), Bounds(records=self.most), Segmentation((("site",),)))
-        model = WatchedModel(options)
+        model = ModelState(options)
         opened = State.open(state or self.state)
         try:
             restore(opened, {"density": model}, time.time())

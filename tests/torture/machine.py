@@ -17,16 +17,18 @@ from unittest.mock import patch
 import hypothesis.strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from monitor.config.model_options import ModelOptions
 from monitor.core.segments import Segmentation, name_of
 from monitor.core.window import Bounds
-from monitor.decode.stream import StreamDecoder
 from monitor.errors import StatePaused
-from monitor.pipeline import Ingestion
-from monitor.sources.crash_guard import CrashGuard
-from monitor.sources.directory import DirectoryOptions, DirectorySource
-from monitor.sources.system import System
+from monitor.ingest.ingestion import Ingestion
+from monitor.ingest.model_state import ModelState
+from monitor.records.decoder import StreamDecoder
+from monitor.sources.directory.crash_guard import CrashGuard
+from monitor.sources.directory.directory_options import DirectoryOptions
+from monitor.sources.directory.directory_source import DirectorySource
+from monitor.sources.directory.system_calls import System
 from monitor.state.store import State
-from monitor.watched_model import ModelOptions, WatchedModel
 from tests.torture.harness import reference
 from tests.torture.oracle import Found, judge
 from tests.torture.records import BASE, Book, gzip_of, line_of, npz_of
@@ -102,7 +104,7 @@ class Life:
     def __init__(self, inbox: Path, state: Path, most: int, monotonic: Callable[[], float], now: float) -> None:
         options = ModelOptions("density", reference(), Bounds(records=most), Segmentation((("site",),)))
         self.state = State.open(state)
-        self.model = WatchedModel(options)
+        self.model = ModelState(options)
         self.system = Meddler()
         decoder = StreamDecoder([options.format], hash_key=self.state.key)
         directory = DirectoryOptions(inbox, poll_seconds=0.2, settle_seconds=1.0, restat_seconds=0.6)

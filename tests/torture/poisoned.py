@@ -8,20 +8,19 @@ from importlib import import_module
 from typing import Any, BinaryIO
 
 from monitor.cli import main
-from monitor.decode.arrived import Arrived
-from monitor.decode.pieces import Format, TextPiece
-from monitor.decode.stream import StreamDecoder
+from monitor.records.decoder import Format, StreamDecoder, TextPiece
+from monitor.records.record_batch import RecordBatch
 
 POISON = b"poison"
 SLOW = b"slow"
 
 
 class _Poisoned(StreamDecoder):
-    def text(self, piece: TextPiece) -> Arrived:
+    def text(self, piece: TextPiece) -> RecordBatch:
         _taste(piece.data)
         return super().text(piece)
 
-    def settled(self, where: str, file: BinaryIO, format_: Format, *, skip: int = 0) -> Iterator[Arrived]:
+    def settled(self, where: str, file: BinaryIO, format_: Format, *, skip: int = 0) -> Iterator[RecordBatch]:
         _taste(file.read())
         file.seek(0)
         yield from super().settled(where, file, format_, skip=skip)

@@ -9,8 +9,8 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from monitor.web.counts import Closed
-from monitor.web.server import WebServer
+from monitor.web.server.limits import Closed
+from monitor.web.server.web_server import WebServer
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from monitor.configuration.settings import HIDDEN, Setting
-from monitor.core.realised import Realised
-from monitor.reference_file import Reference
-from monitor.web.limits import WebLimits
-from monitor.web.messages import HTML, Page, Pages, Request, Response
-from monitor.web.server import WebServer
+from monitor.core.report import Realised
+from monitor.reference.reference import Reference
+from monitor.settings.kinds import HIDDEN, Setting
+from monitor.web.server.limits import WebLimits
+from monitor.web.server.request import HTML, Page, Pages, Request, Response
+from monitor.web.server.web_server import WebServer
 from monitor.web.site import Site
 from tests.strategies import synthetic
 from tests.web.certificates import Authority, Pair

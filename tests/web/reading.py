@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 from typing import Any
 
 from monitor.core.report import ModelReport
-from monitor.web.messages import Response
+from monitor.web.server.request import Response
 from monitor.web.site import Site
 from tests.web.sample_reports import NOW
 

@@ -1,9 +1,8 @@
 """Reports of three models in many states, as an evaluation would make them."""
 
-from monitor.core.alerts import AlertStatus, Kind, Phase, Severity
-from monitor.core.estimate import Estimate, Interval, NoEstimate, Result, Why
+from monitor.core.alerts import AlertPhase, AlertStatus, AlertType, Severity
+from monitor.core.estimate import Estimate, Interval, NoEstimate, Result, Why, WindowState
 from monitor.core.report import InputFacts, ModelReport, ReferenceFacts, SegmentReport
-from monitor.core.window_state import WindowState
 
 NOW = 1_763_300_000.0
 HOUR = 3600.0
@@ -14,20 +13,22 @@ def estimated(value: float, half: float = 0.02) -> dict[str, Result]:
     return {"consensus": Estimate(value, 5000, Interval(value - half, min(1.0, value + half)))}
 
 
-def low(phase: Phase, value: float | None = None, *, held: bool = False) -> AlertStatus:
+def low(phase: AlertPhase, value: float | None = None, *, held: bool = False) -> AlertStatus:
     """An alert on low accuracy."""
-    kind, severity = Kind.ACCURACY, Severity.CRITICAL
+    kind, severity = AlertType.ACCURACY, Severity.CRITICAL
     return AlertStatus("accuracy_low", kind, severity, phase, NOW - 5400.0, held, "consensus", 0.80, value)
 
 
-def silent(phase: Phase) -> AlertStatus:
+def silent(phase: AlertPhase) -> AlertStatus:
     """An alert on silence."""
-    return AlertStatus("silent", Kind.SILENT, Severity.WARNING, phase, NOW - 2 * HOUR, held=False)
+    return AlertStatus("silent", AlertType.SILENT, Severity.WARNING, phase, NOW - 2 * HOUR, held=False)
 
 
-def apart(phase: Phase) -> AlertStatus:
+def apart(phase: AlertPhase) -> AlertStatus:
     """An alert on disagreement, for information."""
-    return AlertStatus("no_agreement", Kind.DISAGREEMENT, Severity.INFO, phase, NOW - 5400.0, False, None, 0.03, 0.04)
+    return AlertStatus(
+        "no_agreement", AlertType.DISAGREEMENT, Severity.INFO, phase, NOW - 5400.0, False, None, 0.03, 0.04
+    )
 
 
 def segment(
@@ -58,14 +59,14 @@ def three_models() -> dict[str, ModelReport]:
         0.04,
         reference(0.871),
         (
-            segment(None, WindowState.OK, estimated(0.846), low(Phase.OK, 0.866), silent(Phase.OK)),
-            segment("Aachen", WindowState.OK, estimated(0.869, 0.03), low(Phase.OK, 0.899)),
-            segment("Bonn", WindowState.OK, estimated(0.742, 0.03), low(Phase.FIRING, 0.772), records=1800),
-            segment("Celle", WindowState.OK, estimated(0.775, 0.02), low(Phase.PENDING, 0.795), records=3100),
-            segment("Dresden", WindowState.STALE, None, low(Phase.OK), silent(Phase.FIRING), quiet=5 * HOUR),
-            segment("Essen", WindowState.WARMING, None, low(Phase.OK, held=True), records=88),
-            segment("Fulda", WindowState.DEGRADED_INPUT, None, low(Phase.FIRING, 0.77, held=True)),
-            segment("Gera", WindowState.OK, {"consensus": NoEstimate(Why.ALL_SETS_EMPTY, 900)}, low(Phase.OK)),
+            segment(None, WindowState.OK, estimated(0.846), low(AlertPhase.OK, 0.866), silent(AlertPhase.OK)),
+            segment("Aachen", WindowState.OK, estimated(0.869, 0.03), low(AlertPhase.OK, 0.899)),
+            segment("Bonn", WindowState.OK, estimated(0.742, 0.03), low(AlertPhase.FIRING, 0.772), records=1800),
+            segment("Celle", WindowState.OK, estimated(0.775, 0.02), low(AlertPhase.PENDING, 0.795), records=3100),
+            segment("Dresden", WindowState.STALE, None, low(AlertPhase.OK), silent(AlertPhase.FIRING), quiet=5 * HOUR),
+            segment("Essen", WindowState.WARMING, None, low(AlertPhase.OK, held=True), records=88),
+            segment("Fulda", WindowState.DEGRADED_INPUT, None, low(AlertPhase.FIRING, 0.77, held=True)),
+            segment("Gera", WindowState.OK, {"consensus": NoEstimate(Why.ALL_SETS_EMPTY, 900)}, low(AlertPhase.OK)),
         ),
         InputFacts(rejected_share=0.031, hints=("many records look like percentages",)),
     )

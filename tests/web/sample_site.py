@@ -6,16 +6,14 @@ from functools import cache
 
 import numpy as np
 
-from monitor.core.alerts import AlertStatus, Kind, Phase, Severity
-from monitor.core.estimate import Estimate, NoEstimate, Result, Why
+from monitor.core.alerts import AlertPhase, AlertStatus, AlertType, Severity
+from monitor.core.estimate import Estimate, NoEstimate, Result, Why, WindowState
 from monitor.core.history import Series, Span
-from monitor.core.realised import Realised
-from monitor.core.reference_summary import ReliabilityBin
-from monitor.core.report import InputFacts, ModelReport, ReferenceFacts, SegmentReport
+from monitor.core.report import InputFacts, ModelReport, Realised, ReferenceFacts, SegmentReport
 from monitor.core.scores import Floats
 from monitor.core.segments import Segment
-from monitor.core.window_state import WindowState
-from monitor.reference_file import Reference
+from monitor.reference.reference import Reference
+from monitor.reference.summary import ReliabilityBin
 from monitor.web.site import Site
 from tests.web.sample_reports import HOUR, NOW, three_models
 
@@ -109,9 +107,9 @@ def _window(segment: Segment, reference: Reference, seed: int) -> SegmentReport:
     threshold = reference.calibration.accuracy - 0.05
     low = AlertStatus(
         "accuracy_low",
-        Kind.ACCURACY,
+        AlertType.ACCURACY,
         Severity.CRITICAL,
-        Phase.FIRING if shifted else Phase.OK,
+        AlertPhase.FIRING if shifted else AlertPhase.OK,
         NOW - 2100.0 if shifted else 0.0,
         held=False,
         estimator="consensus",
@@ -119,10 +117,10 @@ def _window(segment: Segment, reference: Reference, seed: int) -> SegmentReport:
         value=upper,
     )
     apart = AlertStatus(
-        "estimators_disagree", Kind.DISAGREEMENT, Severity.INFO, Phase.PENDING if shifted else Phase.OK,
+        "estimators_disagree", AlertType.DISAGREEMENT, Severity.INFO, AlertPhase.PENDING if shifted else AlertPhase.OK,
         NOW - 900.0 if shifted else 0.0, held=False, threshold=found.chance_disagreement, value=found.disagreement,
     )  # fmt: skip
-    silent = AlertStatus("silent", Kind.SILENT, Severity.WARNING, Phase.OK, 0.0, held=False)
+    silent = AlertStatus("silent", AlertType.SILENT, Severity.WARNING, AlertPhase.OK, 0.0, held=False)
     return SegmentReport(
         segment,
         2000,

@@ -6,8 +6,8 @@ import socket
 import pytest
 
 from monitor.errors import CpcmonError, UsageError
-from monitor.web.address import Address, listen
-from monitor.web.server import WebServer, parse_address, problem_of
+from monitor.web.server.listen_address import Address, listen, parse_address, problem_of
+from monitor.web.server.web_server import WebServer
 from tests.web.conftest import PAGES
 
 

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from monitor.core.estimate import WindowState
 from monitor.core.history import Series, Span
-from monitor.core.realised import Realised
-from monitor.core.window_state import WindowState
-from monitor.web import api_history, api_rejects
-from monitor.web.pages import standard_pages
+from monitor.core.report import Realised
+from monitor.web import api as api_history
+from monitor.web import api as api_rejects
+from monitor.web.pages.routes import standard_pages
 from monitor.web.site import RefusedRecord, Rejects, Site
 from tests.web.conftest import Serve
 
@@ -53,7 +54,7 @@ def site() -> Site:
 
 def asked(**query: str) -> dict[str, Any]:
     """Return a history."""
-    content = api_history.document(site(), query)
+    content = api_history.history_document(site(), query)
     assert content is not None
     document: dict[str, Any] = json.loads(content)
     return document
@@ -77,7 +78,7 @@ def test_each_point_has_its_reference_and_null_where_it_is_not_known() -> None:
 
 
 def test_every_key_of_the_rejects_is_documented_and_no_other() -> None:
-    content = api_rejects.document(site(), {})
+    content = api_rejects.rejects_document(site(), {})
     assert content is not None
     document = json.loads(content)
     assert set(document) == listed("the rejects")
@@ -123,7 +124,7 @@ def test_both_are_served_as_json(serve: Serve) -> None:
 
 def test_before_anything_is_known_there_are_no_rejects() -> None:
     empty = Site(reports=dict, healthy=list, ready=list, now=lambda: 4.0, version="1")
-    content = api_rejects.document(empty, {})
+    content = api_rejects.rejects_document(empty, {})
     assert content is not None
     assert json.loads(content) == {"version": 1, "counts": [], "latest": []}
-    assert api_history.document(empty, {"model": NAME}) is None
+    assert api_history.history_document(empty, {"model": NAME}) is None

@@ -6,11 +6,13 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from monitor.configuration.settings import HIDDEN, Setting
-from monitor.core.share import share_interval
-from monitor.reference_file import Reference
-from monitor.web import api_configuration, api_realised, api_reference
-from monitor.web.pages import standard_pages
+from monitor.core.estimate import share_interval
+from monitor.reference.reference import Reference
+from monitor.settings.kinds import HIDDEN, Setting
+from monitor.web import api as api_configuration
+from monitor.web import api as api_realised
+from monitor.web import api as api_reference
+from monitor.web.pages.routes import standard_pages
 from monitor.web.site import Site
 from tests.web.conftest import Serve
 from tests.web.sample_reports import NOW, three_models
@@ -29,7 +31,7 @@ def read(document: Document, site: Site, **query: str) -> dict[str, object]:
 
 def test_the_configuration_is_a_list_of_settings(site: Site) -> None:
     """What is hidden has no value; a default has no line."""
-    assert read(api_configuration.document, site) == {
+    assert read(api_configuration.configuration_document, site) == {
         "settings": [
             {"path": "storage.path", "value": "state", "hidden": False, "line": 3},
             {"path": "a.url", "value": None, "hidden": True, "line": None},
@@ -42,14 +44,14 @@ def test_a_text_that_reads_like_hidden_is_not_taken_for_it() -> None:
     site = Site(
         three_models, lambda: (), lambda: (), lambda: NOW, "1", settings=lambda: (Setting("a", f'"{HIDDEN}"', 1),)
     )
-    assert read(api_configuration.document, site)["settings"] == [
+    assert read(api_configuration.configuration_document, site)["settings"] == [
         {"path": "a", "value": '"(hidden)"', "hidden": False, "line": 1}
     ]
 
 
 def test_a_reference_is_told_in_numbers(site: Site, reference: Reference) -> None:
     """Classes, accuracy with its exact interval, calibration, warnings, estimators."""
-    found = read(api_reference.document, site, model="density")
+    found = read(api_reference.reference_document, site, model="density")
     numbers, summary = reference.calibration, reference.summary
     interval = share_interval(numbers.right, 300, 0.95)
     assert found["classes"] == [
@@ -89,7 +91,7 @@ def test_reliability_has_bounds_and_no_number_where_there_are_no_records(
     site: Site, reference: Reference, name: str
 ) -> None:
     """Fifteen bins from 0 to 1; three classes leave the lowest empty."""
-    bins = read(api_reference.document, site, model="density")[name]
+    bins = read(api_reference.reference_document, site, model="density")[name]
     assert isinstance(bins, list)
     assert [one["records"] for one in bins] == [one.records for one in getattr(reference.summary, name)]
     assert (bins[0]["from"], bins[-1]["to"], len(bins)) == (0.0, 1.0, 15)
@@ -104,12 +106,12 @@ def test_reliability_has_bounds_and_no_number_where_there_are_no_records(
 def test_realised_accuracies_are_told_with_the_remark(site: Site) -> None:
     """Of a model that has some; another has none."""
     name, other, *_ = three_models()
-    assert read(api_realised.document, site, model=name) == {
+    assert read(api_realised.realised_document, site, model=name) == {
         "model": name,
         "remark": "realised: 2 lines could not be understood",
         "realised": [{"at": 1.0, "segment": "all", "records": 1000, "right": 873, "accuracy": 0.873}],
     }
-    assert read(api_realised.document, site, model=other) == {"model": other, "remark": None, "realised": []}
+    assert read(api_realised.realised_document, site, model=other) == {"model": other, "remark": None, "realised": []}
 
 
 @pytest.mark.parametrize("path", ["/api/v1/reference", "/api/v1/realised"])

@@ -7,9 +7,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from monitor.core.realised import Realised
-from monitor.realised_file import RealisedFile
-from monitor.web import api_configuration, api_realised, api_reference
+from monitor.core.report import Realised
+from monitor.daemon.realised_file import RealisedFile
+from monitor.web import api as api_configuration
+from monitor.web import api as api_realised
+from monitor.web import api as api_reference
 from monitor.web.site import Site
 from tests.conftest import ROOT
 from tests.web.sample_reports import three_models
@@ -30,9 +32,9 @@ def _document(found: bytes | None) -> Any:
 
 def test_every_key_is_documented(site: Site) -> None:
     """And none is documented that there is not."""
-    configuration = _document(api_configuration.document(site, {}))
-    reference = _document(api_reference.document(site, {"model": "density"}))
-    realised = _document(api_realised.document(site, {"model": next(iter(three_models()))}))
+    configuration = _document(api_configuration.configuration_document(site, {}))
+    reference = _document(api_reference.reference_document(site, {"model": "density"}))
+    realised = _document(api_realised.realised_document(site, {"model": next(iter(three_models()))}))
     for title, one in {
         "the configuration": configuration,
         "a setting": configuration["settings"][0],

@@ -13,18 +13,27 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from monitor.core.estimate import Estimate, Interval
+from monitor.core.estimate import Estimate, Interval, WindowState
 from monitor.core.history import Series, Span
-from monitor.core.realised import Realised
-from monitor.core.reference_summary import ReliabilityBin
-from monitor.core.window_state import WindowState
-from monitor.web.charts.axes import share_range, share_ticks, time_ticks
-from monitor.web.charts.class_mix import MOST_CLASSES, class_shares, moved_most, pair_of_bars
-from monitor.web.charts.forest import Common
-from monitor.web.charts.over_time import BRIEFLY, NARROW, WIDE, Mark, OverTime, Size, over_time
+from monitor.core.report import Realised
+from monitor.reference.summary import ReliabilityBin
+from monitor.web.charts.bars import MOST_CLASSES, Common, class_shares, moved_most, pair_of_bars
+from monitor.web.charts.over_time import (
+    BRIEFLY,
+    NARROW,
+    WIDE,
+    ChartSize,
+    Mark,
+    OverTime,
+    over_time,
+    points_of,
+    replaced,
+    step_of,
+    unbroken,
+    unjudged,
+)
 from monitor.web.charts.reliability import BOX, reliability
-from monitor.web.charts.stretches import points_of, replaced, step_of, unbroken, unjudged
-from monitor.web.charts.svg import Linear, number
+from monitor.web.charts.svg import Linear, number, share_range, share_ticks, time_ticks
 from tests.web.sample_reports import NOW
 from tests.web.sample_site import sample_realised, sample_reference, sample_series
 
@@ -129,7 +138,7 @@ _SIZES = st.sampled_from([WIDE, NARROW])
 def test_whatever_was_measured_the_chart_stays_inside_its_frame_without_nan(
     steps: list[tuple[float, float | None]],
     step: float | None,
-    size: Size,
+    size: ChartSize,
     reference: float | None,
     thresholds: list[float],
     told: list[tuple[float, int]],
@@ -237,7 +246,7 @@ def judged_by(references: Sequence[str], without: Sequence[int] = ()) -> Series:
 )
 @pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "phone"])
 def test_another_reference_is_marked_and_no_line_goes_over_it(
-    references: str, without: tuple[int, ...], changed: list[int], lines: int, size: Size
+    references: str, without: tuple[int, ...], changed: list[int], lines: int, size: ChartSize
 ) -> None:
     """A space is a point of which nobody knows the reference: it ends no line, and no change is made up from it."""
     series = judged_by([one.strip() for one in references], without)
@@ -259,7 +268,7 @@ def test_another_reference_is_marked_and_no_line_goes_over_it(
 
 @pytest.mark.parametrize("place", [1, 30, 58, 59])
 @pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "phone"])
-def test_the_words_at_another_reference_stay_in_the_plot(place: int, size: Size) -> None:
+def test_the_words_at_another_reference_stay_in_the_plot(place: int, size: ChartSize) -> None:
     series = judged_by(["a"] * place + ["b"] * (60 - place))
     root = drawn(over_time(OverTime(series, NOW + 30.0 * 59), size))
     (said,) = [one for one in of_kind(root, "why") if one.text == "other reference"]

@@ -2,8 +2,8 @@
 
 import re
 
-from monitor.configuration.settings import HIDDEN, Setting
-from monitor.web.configuration_page import MOST_SETTINGS, configuration_page
+from monitor.settings.kinds import HIDDEN, Setting
+from monitor.web.pages.configuration import MOST_SETTINGS, configuration_page
 from tests.web.reading import Reader, site_of, text_of
 
 SETTINGS = [

@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 
-from monitor.web.assets import STYLE
+from monitor.web.pages.page_frame import STYLE
 
 _BLOCKS = re.findall(r":root \{(.*?)\}", STYLE.decode(), flags=re.DOTALL)
 THEMES = {

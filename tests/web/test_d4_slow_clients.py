@@ -10,12 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from monitor.web.connection import Connection
-from monitor.web.counts import Closed, Counting
-from monitor.web.limits import WebLimits
-from monitor.web.messages import Page, Response
-from monitor.web.settings import WebSettings
-from monitor.web.unsent import Unsent
+from monitor.web.server.http_connection import HttpConnection
+from monitor.web.server.limits import Closed, Counting, Unsent, WebLimits
+from monitor.web.server.request import Page, Response
+from monitor.web.server.web_settings import WebSettings
 from tests.web.clients import everything, still_open
 from tests.web.conftest import TLS, Serve
 
@@ -231,7 +229,7 @@ def test_d4_many_requests_in_one_go_let_others_have_their_turn() -> None:
             clients.append(there)
             counting = Counting()
             unsent = Unsent(1 << 20, counting)
-            connections.append(Connection(here, "127.0.0.1", Noting(), counting, unsent, WebLimits()))  # type: ignore[arg-type]
+            connections.append(HttpConnection(here, "127.0.0.1", Noting(), counting, unsent, WebLimits()))  # type: ignore[arg-type]
         await asyncio.gather(*(one.serve(WebSettings(None).current) for one in connections))
         for client in clients:
             client.close()

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from monitor.errors import ConfigError
-from monitor.web.counts import Closed
-from monitor.web.server import WebServer
+from monitor.web.server.limits import Closed
+from monitor.web.server.web_server import WebServer
 from tests.servers import real_server
 from tests.web.certificates import Authority, Pair
 from tests.web.clients import Client

@@ -12,7 +12,7 @@ from pathlib import Path
 import bcrypt
 import pytest
 
-from monitor.web.passwords import credentials_in
+from monitor.web.auth import credentials_in
 from tests.web.clients import Client, basic
 from tests.web.conftest import Serve
 

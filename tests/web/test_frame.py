@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from monitor.configuration.settings import Setting
-from monitor.web.assets import ICON, MARK, SCRIPT, STYLE
-from monitor.web.frame import CSP, framed, not_found
-from monitor.web.messages import Request
-from monitor.web.pages import standard_pages
+from monitor.settings.kinds import Setting
+from monitor.web.pages.page_frame import CSP, ICON, MARK, SCRIPT, STYLE, framed, not_found
+from monitor.web.pages.routes import standard_pages
+from monitor.web.server.request import Request
 from monitor.web.site import Site
 from tests.web.conftest import Serve
 from tests.web.reading import Reader, site_of

@@ -4,14 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from monitor.configuration.settings import Setting
-from monitor.core.alerts import Phase
-from monitor.core.realised import Realised
-from monitor.core.report import InputFacts
-from monitor.core.window_state import WindowState
-from monitor.web.assets import MARK
-from monitor.web.messages import HTML, Request
-from monitor.web.pages import standard_pages
+from monitor.core.alerts import AlertPhase
+from monitor.core.estimate import WindowState
+from monitor.core.report import InputFacts, Realised
+from monitor.settings.kinds import Setting
+from monitor.web.pages.page_frame import MARK
+from monitor.web.pages.routes import standard_pages
+from monitor.web.server.request import HTML, Request
 from monitor.web.site import RefusedRecord, Rejects, Site, SourceView
 from tests.web.reading import Reader, site_of
 from tests.web.sample_reports import NOW, estimated, low, segment, three_models
@@ -35,8 +34,8 @@ def _site(evil: str) -> Site:
         model=evil,
         reference=names,
         segments=(
-            segment(evil, WindowState.OK, estimated(0.7), replace(low(Phase.FIRING, 0.72), alert=evil)),
-            segment(f"{evil}2", WindowState.STALE, None, replace(low(Phase.PENDING), alert=evil)),
+            segment(evil, WindowState.OK, estimated(0.7), replace(low(AlertPhase.FIRING, 0.72), alert=evil)),
+            segment(f"{evil}2", WindowState.STALE, None, replace(low(AlertPhase.PENDING), alert=evil)),
         ),
         input=InputFacts(hints=(evil,)),
         errors={evil: 3},

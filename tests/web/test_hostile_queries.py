@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from monitor.history import History
-from monitor.web.pages import standard_pages
+from monitor.state.evaluation_history import History
+from monitor.web.pages.routes import standard_pages
 from monitor.web.site import Site
 from tests.web.conftest import Serve
 from tests.web.sample_reports import NOW

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from monitor.core.report import ModelReport
-from monitor.web.kept import MOST_KEPT, SECONDS, Kept
-from monitor.web.messages import Response
+from monitor.web.pages.routes import MOST_KEPT, SECONDS, Kept
+from monitor.web.server.request import Response
 from monitor.web.site import Site
 from tests.web.reading import site_of
 from tests.web.sample_reports import three_models

@@ -8,24 +8,20 @@ from http import HTTPStatus
 
 import pytest
 
-from monitor.core.alerts import AlertStatus, Kind, Phase, Severity
-from monitor.core.estimate import Estimate, NoEstimate, Why
+from monitor.core.alerts import AlertPhase, AlertStatus, AlertType, Severity
+from monitor.core.estimate import Estimate, NoEstimate, Why, WindowState
 from monitor.core.estimators import ESTIMATORS
 from monitor.core.history import Series, Span
-from monitor.core.realised import Realised
-from monitor.core.report import InputFacts, ModelReport, ReferenceFacts, SegmentReport
-from monitor.core.window_state import WindowState
-from monitor.web.families import FAMILIES, families_of
-from monitor.web.kept import Framed
-from monitor.web.meaning import MEANINGS, Shown
-from monitor.web.messages import Request
-from monitor.web.model_chart import MOST_ROWS
-from monitor.web.model_estimators import REASONS
-from monitor.web.model_page import MOST_VISIBLE, model_page
-from monitor.web.overview_page import overview_page
-from monitor.web.pages import standard_pages
-from monitor.web.reference_page import reference_page
-from monitor.web.words import STATES, clock
+from monitor.core.report import InputFacts, ModelReport, Realised, ReferenceFacts, SegmentReport
+from monitor.web.pages.explanations import FAMILIES, MEANINGS, Shown, families_of
+from monitor.web.pages.model import MOST_VISIBLE, model_page
+from monitor.web.pages.model_history import MOST_ROWS
+from monitor.web.pages.model_sections import REASONS
+from monitor.web.pages.overview import overview_page
+from monitor.web.pages.reference_page import reference_page
+from monitor.web.pages.routes import Framed, standard_pages
+from monitor.web.pages.wording import STATES, clock
+from monitor.web.server.request import Request
 from tests.web.reading import Reader, site_of, text_of
 from tests.web.sample_reports import NOW, estimated, low, segment, three_models
 from tests.web.sample_site import SHIFTED, sample_report, sample_series, sample_site
@@ -179,8 +175,8 @@ def test_segments_are_linked_worst_first_and_keep_the_span() -> None:
 
 
 def test_of_many_segments_the_less_urgent_are_a_click_away() -> None:
-    many = [segment(f"S{index:03}", WindowState.OK, estimated(0.9), low(Phase.OK, 0.9)) for index in range(120)]
-    many.append(segment("Worst", WindowState.OK, estimated(0.5), low(Phase.FIRING, 0.5)))
+    many = [segment(f"S{index:03}", WindowState.OK, estimated(0.9), low(AlertPhase.OK, 0.9)) for index in range(120)]
+    many.append(segment("Worst", WindowState.OK, estimated(0.5), low(AlertPhase.FIRING, 0.5)))
     report = replace(three_models()["triage"], segments=(segment(None, WindowState.OK, estimated(0.9)), *many))
     text = text_of(model_page, site_of({"triage": report}), name="triage")
     seen, hidden = re.findall(r'<ul class="choices segments">(.*?)</ul>', text)
@@ -284,7 +280,7 @@ def test_quiet_alerts_are_listed_too_with_their_runbook() -> None:
 @pytest.mark.parametrize(("page", "places"), [(model_page, 2), (overview_page, 1)])
 def test_a_runbook_is_linked_where_a_browser_can_follow(page: Framed, places: int, *, upward: bool) -> None:
     """Too low and too high an accuracy have one each, whatever their thresholds; elsewhere the path is told."""
-    alert = replace(low(Phase.FIRING, 0.7), upward=upward)
+    alert = replace(low(AlertPhase.FIRING, 0.7), upward=upward)
     report = replace(sample_report(), segments=(segment(None, WindowState.OK, estimated(0.7), alert),))
     name = "accuracy_high.md" if upward else "accuracy.md"
 
@@ -343,7 +339,9 @@ def test_what_no_estimator_can_see_is_said_on_every_page(query: dict[str, str]) 
 
 
 def test_hostile_names_are_only_text() -> None:
-    alert = AlertStatus(HOSTILE, Kind.ACCURACY, Severity.CRITICAL, Phase.FIRING, NOW - 60.0, False, HOSTILE, 0.8, 0.7)
+    alert = AlertStatus(
+        HOSTILE, AlertType.ACCURACY, Severity.CRITICAL, AlertPhase.FIRING, NOW - 60.0, False, HOSTILE, 0.8, 0.7
+    )
     window = SegmentReport(
         ((HOSTILE, HOSTILE),),
         500,

@@ -6,17 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from monitor.core.alerts import Phase, Severity
-from monitor.core.realised import Realised
-from monitor.core.report import InputFacts, ModelReport
-from monitor.core.window_state import WindowState
+from monitor.core.alerts import AlertPhase, Severity
+from monitor.core.estimate import WindowState
+from monitor.core.report import InputFacts, ModelReport, Realised
 from monitor.sources.base import Lag
-from monitor.web.alert_list import MOST_ALERTS
-from monitor.web.assets import MARK
-from monitor.web.overview_page import LEAST_ROWS, MOST_ROWS, MOST_ROWS_IN_ALL, overview_page
-from monitor.web.ranking import ranked
+from monitor.web.pages.overview import LEAST_ROWS, MOST_ALERTS, MOST_ROWS, MOST_ROWS_IN_ALL, overview_page
+from monitor.web.pages.page_frame import MARK
+from monitor.web.pages.verdict import ranked
+from monitor.web.pages.wording import HEADINGS, SIGNS, STATES, Mood, ago, alert_words, moment, mood_of, worst_severity
 from monitor.web.site import SourceView
-from monitor.web.words import HEADINGS, SIGNS, STATES, Mood, ago, alert_words, moment, mood_of, worst_severity
 from tests.web.reading import Reader, site_of, text_of
 from tests.web.sample_reports import NOW, apart, estimated, low, segment, three_models
 
@@ -27,7 +25,7 @@ def _read(**changes: object) -> tuple[str, Reader]:
 
 
 def _quiet_report() -> ModelReport:
-    one = segment(None, WindowState.OK, estimated(0.93), low(Phase.OK))
+    one = segment(None, WindowState.OK, estimated(0.93), low(AlertPhase.OK))
     return replace(three_models()["triage"], segments=(one,))
 
 
@@ -46,12 +44,12 @@ def test_what_somebody_should_look_at_comes_first() -> None:
     assert "<title>▲ 3 firing – Overview – cpcmon</title>" in text
 
 
-@pytest.mark.parametrize("phase", [Phase.PENDING, Phase.FIRING, Phase.RECOVERING])
-def test_an_alert_for_information_does_not_look_like_an_emergency(phase: Phase) -> None:
+@pytest.mark.parametrize("phase", [AlertPhase.PENDING, AlertPhase.FIRING, AlertPhase.RECOVERING])
+def test_an_alert_for_information_does_not_look_like_an_emergency(phase: AlertPhase) -> None:
     """Not in the title and the badge, the headline, the counts, the list, nor the row; and it is there in the last three."""
-    told = segment("A", WindowState.OK, estimated(0.93), low(Phase.OK), apart(phase))
+    told = segment("A", WindowState.OK, estimated(0.93), low(AlertPhase.OK), apart(phase))
     report = replace(
-        three_models()["triage"], segments=(segment(None, WindowState.OK, estimated(0.93), low(Phase.OK)), told)
+        three_models()["triage"], segments=(segment(None, WindowState.OK, estimated(0.93), low(AlertPhase.OK)), told)
     )
     text = text_of(overview_page, site_of({"triage": report}))
     assert "<title>Overview – cpcmon</title>" in text
@@ -63,7 +61,7 @@ def test_an_alert_for_information_does_not_look_like_an_emergency(phase: Phase) 
 
 
 def test_an_alert_for_information_is_listed_after_one_that_is_about_to_warn() -> None:
-    both = segment("A", WindowState.OK, estimated(0.78), apart(Phase.FIRING), low(Phase.PENDING, 0.79))
+    both = segment("A", WindowState.OK, estimated(0.78), apart(AlertPhase.FIRING), low(AlertPhase.PENDING, 0.79))
     text = text_of(overview_page, site_of({"triage": replace(three_models()["triage"], segments=(both,))}))
     assert re.findall(r'<li class="(\w+)"><b class="mood">', text) == ["pending", "info"]
 
@@ -72,7 +70,8 @@ def test_among_equally_urgent_segments_the_one_furthest_under_its_threshold_come
     """And without a threshold the one furthest under the reference."""
     density = three_models()["density"]
     fired = [
-        segment(name, WindowState.OK, estimated(at), low(Phase.FIRING, at)) for name, at in (("A", 0.76), ("B", 0.7))
+        segment(name, WindowState.OK, estimated(at), low(AlertPhase.FIRING, at))
+        for name, at in (("A", 0.76), ("B", 0.7))
     ]
     watched = [segment(name, WindowState.OK, estimated(at)) for name, at in (("C", 0.86), ("D", 0.81))]
     report = replace(density, segments=(*watched, *fired))
@@ -109,7 +108,7 @@ def test_alerts_stand_in_a_list_of_their_own_firing_before_pending() -> None:
 
 def test_an_alert_that_recovers_says_what_it_still_waits_for() -> None:
     """Else it reads as if it fired over its threshold."""
-    said = alert_words(low(Phase.RECOVERING, 0.9), None, NOW)
+    said = alert_words(low(AlertPhase.RECOVERING, 0.9), None, NOW)
     assert said.endswith(
         "is over the threshold of 80.0%; firing since 2025-11-16 12:03 UTC (90 minutes ago); ends when this has lasted"
     )
@@ -118,8 +117,8 @@ def test_an_alert_that_recovers_says_what_it_still_waits_for() -> None:
 def test_without_a_loud_alert_the_list_says_no_more_than_is_known() -> None:
     """None configured, or some that cannot be judged, is no all-clear."""
     triage = three_models()["triage"]
-    quiet = segment("A", WindowState.OK, estimated(0.93), low(Phase.OK))
-    unknown = segment("B", WindowState.STALE, None, low(Phase.OK))
+    quiet = segment("A", WindowState.OK, estimated(0.93), low(AlertPhase.OK))
+    unknown = segment("B", WindowState.STALE, None, low(AlertPhase.OK))
     for segments, said in (
         (triage.segments, "No alert is configured"),
         ((quiet, unknown), "1 window cannot be judged now: this is no all-clear"),
@@ -130,9 +129,9 @@ def test_without_a_loud_alert_the_list_says_no_more_than_is_known() -> None:
 
 def test_very_many_alerts_are_cut_after_the_most_urgent_ones() -> None:
     """And what was left out is counted."""
-    lesser = replace(low(Phase.FIRING, 0.77), severity=Severity.WARNING)
+    lesser = replace(low(AlertPhase.FIRING, 0.77), severity=Severity.WARNING)
     crowd = [segment(f"S{number}", WindowState.OK, estimated(0.7), lesser) for number in range(MOST_ALERTS)]
-    worst = segment("worst", WindowState.OK, estimated(0.7), low(Phase.FIRING, 0.72))
+    worst = segment("worst", WindowState.OK, estimated(0.7), low(AlertPhase.FIRING, 0.72))
     text = text_of(overview_page, site_of({"m": replace(three_models()["triage"], segments=(*crowd, worst))}))
     assert text.count('<li class="alert"><b class="mood">') == MOST_ALERTS
     assert text.index("alert triage site=worst") < text.index("alert triage site=S0 ")
@@ -208,7 +207,7 @@ def test_estimators_that_disagree_more_than_chance_are_pointed_out() -> None:
 def test_where_nothing_can_be_said_there_is_no_all_clear_and_no_number(state: WindowState) -> None:
     """Even if results were left in the report; why is said in words."""
     report = three_models()["triage"]
-    unknown = segment("X", state, estimated(0.99), low(Phase.OK))
+    unknown = segment("X", state, estimated(0.99), low(AlertPhase.OK))
     text = text_of(overview_page, site_of({"m": replace(report, segments=(unknown,))}))
     row = Reader(text).rows[1]
     assert mood_of(unknown) is Mood.UNKNOWN
@@ -229,7 +228,7 @@ def test_everything_that_comes_from_outside_is_escaped() -> None:
         report,
         model=evil,
         reference=replace(report.reference, version=evil),
-        segments=(segment(evil, WindowState.OK, estimated(0.7), replace(low(Phase.FIRING), alert=evil)),),
+        segments=(segment(evil, WindowState.OK, estimated(0.7), replace(low(AlertPhase.FIRING), alert=evil)),),
         input=InputFacts(hints=(evil,)),
         errors={evil: 3},
     )
@@ -242,8 +241,8 @@ def test_everything_that_comes_from_outside_is_escaped() -> None:
 def test_very_many_segments_are_cut_after_the_urgent_ones() -> None:
     """And what was left out is counted."""
     report = three_models()["density"]
-    fine = tuple(segment(f"s{number}", WindowState.OK, estimated(0.87), low(Phase.OK)) for number in range(1000))
-    loud = segment("loud", WindowState.OK, estimated(0.7), low(Phase.FIRING, 0.72))
+    fine = tuple(segment(f"s{number}", WindowState.OK, estimated(0.87), low(AlertPhase.OK)) for number in range(1000))
+    loud = segment("loud", WindowState.OK, estimated(0.7), low(AlertPhase.FIRING, 0.72))
     text = text_of(overview_page, site_of({"m": replace(report, segments=(*fine, loud))}))
     rows = Reader(text).rows
     assert len(rows) == MOST_ROWS + 1
@@ -253,7 +252,7 @@ def test_very_many_segments_are_cut_after_the_urgent_ones() -> None:
 
 def test_with_very_many_models_each_keeps_its_most_urgent_rows() -> None:
     """The page stays small enough to be asked for every few seconds."""
-    fine = tuple(segment(f"s{number}", WindowState.OK, estimated(0.87), low(Phase.OK)) for number in range(300))
+    fine = tuple(segment(f"s{number}", WindowState.OK, estimated(0.87), low(AlertPhase.OK)) for number in range(300))
     reports = {f"m{one:02}": replace(three_models()["density"], model=f"m{one:02}", segments=fine) for one in range(20)}
     tags = Reader(text_of(overview_page, site_of(reports))).tags
     rows = Counter(tag["data-model"] for name, tag in tags if name == "tr" and "data-model" in tag)
@@ -285,9 +284,9 @@ def test_an_impossible_time_breaks_nothing() -> None:
 
 def test_critical_alerts_come_before_informative_ones() -> None:
     """Or one site that fails would stand behind two hundred on which the estimators merely disagree."""
-    info = replace(low(Phase.FIRING, 0.77), alert="unsure", severity=Severity.INFO)
+    info = replace(low(AlertPhase.FIRING, 0.77), alert="unsure", severity=Severity.INFO)
     crowd = [segment(f"S{number:03}", WindowState.OK, estimated(0.86), info) for number in range(MOST_ROWS)]
-    failing = segment("Zwolle", WindowState.OK, estimated(0.75), info, low(Phase.FIRING, 0.77))
+    failing = segment("Zwolle", WindowState.OK, estimated(0.75), info, low(AlertPhase.FIRING, 0.77))
     density = replace(three_models()["density"], segments=(*crowd, failing))
     name, said, *_ = Reader(text_of(overview_page, site_of({"density": density}))).rows[1]
     assert name == "site Zwolle"
@@ -296,6 +295,6 @@ def test_critical_alerts_come_before_informative_ones() -> None:
 
 def test_a_critical_alert_that_waits_does_not_pass_for_one_that_fires() -> None:
     """The severity beside the heading is of what fires."""
-    info = replace(low(Phase.FIRING, 0.77), alert="unsure", severity=Severity.INFO)
-    mixed = segment("A", WindowState.OK, estimated(0.86), low(Phase.PENDING, 0.79), info)
+    info = replace(low(AlertPhase.FIRING, 0.77), alert="unsure", severity=Severity.INFO)
+    mixed = segment("A", WindowState.OK, estimated(0.86), low(AlertPhase.PENDING, 0.79), info)
     assert worst_severity(mixed) is Severity.INFO

@@ -2,9 +2,9 @@
 
 import pytest
 
-from monitor.web.frame import CSP
-from monitor.web.messages import Pages
-from monitor.web.pages import standard_pages
+from monitor.web.pages.page_frame import CSP
+from monitor.web.pages.routes import standard_pages
+from monitor.web.server.request import Pages
 from monitor.web.site import Site
 from tests.web.conftest import Serve
 from tests.web.sample_reports import NOW, three_models

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from monitor.core.share import share_interval
-from monitor.reference_file import Reference
-from monitor.web.reference_page import MOST_CLASSES, reference_page, temperature_words
+from monitor.core.estimate import share_interval
+from monitor.reference.reference import Reference
+from monitor.web.pages.reference_page import MOST_CLASSES, reference_page, temperature_words
 from tests.web.reading import Reader, text_of
 from tests.web.sample_site import CLASSES, sample_reference, sample_site
 

@@ -2,9 +2,8 @@
 
 import pytest
 
-from monitor.decode.rejections import Reason
-from monitor.web.reasons import REASONS, explained
-from monitor.web.rejects_page import MOST_POINTERS, rejects_page
+from monitor.records.rejections import Reason
+from monitor.web.pages.rejects import MOST_POINTERS, REASONS, explained, rejects_page
 from monitor.web.site import RefusedRecord, Rejects
 from tests.web.reading import Reader, site_of, text_of
 from tests.web.sample_reports import NOW

@@ -4,19 +4,19 @@ from dataclasses import replace
 
 import pytest
 
-from monitor.core.alerts import Phase
+from monitor.core.alerts import AlertPhase
+from monitor.core.estimate import WindowState
 from monitor.core.report import ModelReport, SegmentReport
-from monitor.core.window_state import WindowState
-from monitor.web.verdict import Standing, Verdict, verdict
-from monitor.web.words import Mood
+from monitor.web.pages.verdict import OverallStatus, Verdict, verdict
+from monitor.web.pages.wording import Mood
 from tests.web.sample_reports import apart, estimated, low, segment, three_models
 
-FINE = segment("A", WindowState.OK, estimated(0.93), low(Phase.OK))
-LOUD = segment("B", WindowState.OK, estimated(0.70), low(Phase.FIRING, 0.72))
-SOON = segment("C", WindowState.OK, estimated(0.70), low(Phase.PENDING, 0.72))
-INFO = segment("F", WindowState.OK, estimated(0.93), low(Phase.OK), apart(Phase.FIRING))
-SILENT_INFO = segment("G", WindowState.STALE, None, apart(Phase.FIRING))
-UNKNOWN = segment("D", WindowState.STALE, None, low(Phase.OK))
+FINE = segment("A", WindowState.OK, estimated(0.93), low(AlertPhase.OK))
+LOUD = segment("B", WindowState.OK, estimated(0.70), low(AlertPhase.FIRING, 0.72))
+SOON = segment("C", WindowState.OK, estimated(0.70), low(AlertPhase.PENDING, 0.72))
+INFO = segment("F", WindowState.OK, estimated(0.93), low(AlertPhase.OK), apart(AlertPhase.FIRING))
+SILENT_INFO = segment("G", WindowState.STALE, None, apart(AlertPhase.FIRING))
+UNKNOWN = segment("D", WindowState.STALE, None, low(AlertPhase.OK))
 UNWATCHED = segment("E", WindowState.OK, estimated(0.93))
 
 
@@ -25,7 +25,7 @@ def _report(*segments: SegmentReport) -> dict[str, ModelReport]:
 
 
 def _verdict(*segments: SegmentReport, unwell: tuple[str, ...] = (), waits: tuple[str, ...] = ()) -> Verdict:
-    return verdict(Standing(_report(*segments), unwell, waits))
+    return verdict(OverallStatus(_report(*segments), unwell, waits))
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_how_things_are_is_one_sentence(
 
 def test_many_that_alert_are_counted_and_the_most_urgent_named() -> None:
     """A title of two hundred names is read by nobody."""
-    loud = [segment(f"B{number}", WindowState.OK, estimated(0.7), low(Phase.FIRING, 0.72)) for number in range(5)]
+    loud = [segment(f"B{number}", WindowState.OK, estimated(0.7), low(AlertPhase.FIRING, 0.72)) for number in range(5)]
     said = _verdict(*loud, FINE).sentence
     assert said == "5 of 6 windows alert: density, site B0; density, site B1; density, site B2; and 2 more."
 
@@ -81,4 +81,4 @@ def test_when_cpcmon_itself_is_not_well_that_comes_first() -> None:
 
 def test_before_any_evaluation_nothing_is_fine() -> None:
     """Right after the start."""
-    assert verdict(Standing({}, (), ())) == Verdict(Mood.UNKNOWN, "No model has been evaluated yet.", "")
+    assert verdict(OverallStatus({}, (), ())) == Verdict(Mood.UNKNOWN, "No model has been evaluated yet.", "")

@@ -5,23 +5,21 @@ from dataclasses import replace
 
 import pytest
 
-from monitor.core.alerts import Phase
-from monitor.core.realised import Realised
-from monitor.core.report import ModelReport, SegmentReport
+from monitor.core.alerts import AlertPhase
+from monitor.core.estimate import WindowState
+from monitor.core.report import ModelReport, Realised, SegmentReport
 from monitor.core.segments import Segment
-from monitor.core.window_state import WindowState
-from monitor.web.model_page import model_page
-from monitor.web.overview_page import overview_page
-from monitor.web.within import MOST_NAMED, within
-from monitor.web.words import HEADINGS, Mood
+from monitor.web.pages.model import MOST_NAMED, model_page, within
+from monitor.web.pages.overview import overview_page
+from monitor.web.pages.wording import HEADINGS, Mood
 from tests.web.reading import Reader, site_of, text_of
 from tests.web.sample_reports import NOW, estimated, low, segment, three_models
 
-FINE = segment(None, WindowState.OK, estimated(0.93), low(Phase.OK))
+FINE = segment(None, WindowState.OK, estimated(0.93), low(AlertPhase.OK))
 KINDS = {
-    Mood.ALERT: segment(None, WindowState.OK, estimated(0.7), low(Phase.FIRING, 0.72)),
-    Mood.PENDING: segment(None, WindowState.OK, estimated(0.7), low(Phase.PENDING, 0.72)),
-    Mood.UNKNOWN: segment(None, WindowState.STALE, None, low(Phase.OK)),
+    Mood.ALERT: segment(None, WindowState.OK, estimated(0.7), low(AlertPhase.FIRING, 0.72)),
+    Mood.PENDING: segment(None, WindowState.OK, estimated(0.7), low(AlertPhase.PENDING, 0.72)),
+    Mood.UNKNOWN: segment(None, WindowState.STALE, None, low(AlertPhase.OK)),
     Mood.FINE: FINE,
 }
 SITE: Segment = (("site", "<A>"),)
@@ -90,7 +88,9 @@ def test_a_window_that_is_not_well_itself_keeps_its_own_words(own: Mood) -> None
 
 def test_the_worst_part_is_named_first() -> None:
     """The one furthest under its threshold, as in every other list."""
-    worse = replace(segment(None, WindowState.OK, estimated(0.5), low(Phase.FIRING, 0.52)), segment=(("site", "Z"),))
+    worse = replace(
+        segment(None, WindowState.OK, estimated(0.5), low(AlertPhase.FIRING, 0.52)), segment=(("site", "Z"),)
+    )
     found = within(_report(Mood.ALERT, worse))["all"]
     assert [one.name for one in found.notable] == ["site=Z", "site=<A>,scanner=1"]
 

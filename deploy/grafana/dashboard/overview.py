@@ -10,7 +10,7 @@ from grafana_foundation_sdk.models import common, dashboard
 
 from deploy.grafana.dashboard import panels as p
 from deploy.grafana.dashboard import queries as q
-from monitor.core.window_state import WindowState
+from monitor.core.estimate import WindowState
 
 TITLE = "How are the models?"
 

@@ -7,7 +7,7 @@ Jobs may have models of the same name, and all jobs are shown at first. Where on
 of them: the best would hide that a model is not well.
 """
 
-from monitor.core.window_state import WindowState
+from monitor.core.estimate import WindowState
 
 JOB = 'job=~"$job"'
 INSTANCE = 'instance=~"$instance"'

@@ -5,8 +5,7 @@ from typing import ClassVar, Self
 
 from monitor.core.estimate import Estimate
 from monitor.core.estimators.base import Means
-from monitor.core.labelled import LabelledOutputs
-from monitor.core.scores import Floats, Scores
+from monitor.core.scores import Floats, LabelledOutputs, Scores
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,7 @@ import numpy as np
 
 from monitor.core.estimate import Estimate, brought_within
 from monitor.core.estimators.base import Means
-from monitor.core.labelled import LabelledOutputs
-from monitor.core.scores import Floats, Scores
+from monitor.core.scores import Floats, LabelledOutputs, Scores
 
 _OUT_OF_REACH = 2.0
 """No confidence exceeds 1, no negative entropy 0."""

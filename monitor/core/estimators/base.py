@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from typing import ClassVar, Protocol, Self
 
 from monitor.core.estimate import Result
-from monitor.core.labelled import LabelledOutputs
-from monitor.core.scores import Floats, Scores
+from monitor.core.scores import Floats, LabelledOutputs, Scores
 
 Means = Sequence[float]
 """Means of an estimator's contributions over a window. Plain floats: a handful of numbers is quickest without numpy."""

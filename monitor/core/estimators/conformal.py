@@ -19,8 +19,7 @@ import numpy as np
 
 from monitor.core.estimate import Estimate, NoEstimate, PredictionSets, Result, Why, brought_within
 from monitor.core.estimators.base import Means
-from monitor.core.labelled import LabelledOutputs
-from monitor.core.scores import Floats, Scores, Singles
+from monitor.core.scores import Floats, LabelledOutputs, Scores, Singles
 from monitor.core.threshold_curve import mean_scores_at
 
 

@@ -1,17 +1,154 @@
-"""The estimate over time: line, interval, reference, thresholds, accuracies that became known, and what could not be judged."""
+"""The estimate over time: line, interval, reference, thresholds, realised accuracies, gaps."""
 
-from collections.abc import Iterable, Sequence
+import math
+import statistics
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from monitor.core.estimate import WindowState
 from monitor.core.history import Series
-from monitor.core.realised import Realised
-from monitor.core.window_state import WindowState
-from monitor.web.charts.axes import possible, share_range, share_ticks, time_ticks
-from monitor.web.charts.other_reference import OTHER_REFERENCE, other_reference
-from monitor.web.charts.stretches import Point, points_of, replaced, step_of, unbroken, unjudged
-from monitor.web.charts.svg import Box, Linear, diamond, line, number, path, rectangle, shortened, triangle, words
-from monitor.web.words import STATES, clock, per_cent
+from monitor.core.report import Realised
+from monitor.web.charts.svg import (
+    Box,
+    Linear,
+    diamond,
+    line,
+    number,
+    path,
+    possible,
+    rectangle,
+    share_range,
+    share_ticks,
+    shortened,
+    time_ticks,
+    triangle,
+    words,
+)
+from monitor.web.pages.wording import STATES, clock, per_cent
+
+GAP_STEPS = 3.0
+"""No line is drawn over a pause longer than this many steps: cpcmon was not running, and nobody knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One evaluation, or the last of a stretch of them; None where nothing could be said."""
+
+    at: float
+    state: WindowState
+    accuracy: float | None
+    lower: float | None
+    upper: float | None
+    lowest: float | None
+    disagreement: float | None
+    records: int
+    reference: str = ""
+    """Which one judged; empty where that is not known."""
+
+
+def points_of(series: Series | None) -> list[Point]:
+    """Return a series row by row, without NaN and without times that cannot be."""
+    if series is None:
+        return []
+    columns = (series.accuracy, series.lower, series.upper, series.lowest, series.disagreement)
+    rows = zip(
+        series.at.tolist(),
+        series.states,
+        *(column.tolist() for column in columns),
+        series.records.tolist(),
+        series.references or [""] * len(series),
+        strict=True,
+    )
+    found = []
+    for at, state, *shares, records, reference in rows:
+        if possible(at):
+            # A state without an answer has no number, whatever stands in its columns.
+            known = state is WindowState.OK
+            told = [share if known and math.isfinite(share) else None for share in shares]
+            accuracy, lower, upper, lowest, disagreement = told
+            found.append(Point(at, state, accuracy, lower, upper, lowest, disagreement, int(records), reference))
+    return sorted(found, key=lambda point: point.at)
+
+
+def step_of(points: list[Point], step_seconds: float | None) -> float:
+    """Return how far points usually are from each other, in seconds; more than 0."""
+    apart = [later.at - earlier.at for earlier, later in pairwise(points) if later.at > earlier.at]
+    usual = statistics.median(apart) if apart else 30.0
+    return max(usual, step_seconds or 0.0)
+
+
+def replaced(points: list[Point]) -> list[Point]:
+    """Return the points that are the first of another reference than the one known before."""
+    found: list[Point] = []
+    before = ""
+    for point in points:
+        if before and point.reference and point.reference != before:
+            found.append(point)
+        before = point.reference or before
+    return found
+
+
+def unbroken(points: list[Point], step: float) -> Iterator[list[Point]]:
+    """Yield runs of points with an answer, between which no line may be drawn."""
+    run: list[Point] = []
+    first = {id(point) for point in replaced(points)}
+    for point in points:
+        apart = run and point.at - run[-1].at > GAP_STEPS * step
+        if run and (apart or point.accuracy is None or id(point) in first):
+            yield run
+            run = []
+        if point.accuracy is not None:
+            run.append(point)
+    if run:
+        yield run
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A time over which one state held and nothing could be said."""
+
+    start: float
+    end: float
+    state: WindowState
+
+
+def unjudged(points: list[Point], step: float) -> list[Stretch]:
+    """Return the stretches without an answer; of `ok` that the estimators had none."""
+    found: list[Stretch] = []
+    for point in points:
+        if point.accuracy is not None:
+            continue
+        start, end = point.at - step / 2.0, point.at + step / 2.0
+        before = found[-1] if found else None
+        if before is not None and before.state is point.state and start - before.end <= GAP_STEPS * step:
+            between = any(one.accuracy is not None for one in points if before.end < one.at < start)
+            if not between:
+                found[-1] = Stretch(before.start, end, point.state)
+                continue
+        found.append(Stretch(start, end, point.state))
+    return found
+
+
+OTHER_REFERENCE = "other reference"
+_WIDE = 7.0 * len(OTHER_REFERENCE)
+"""How wide the words are, about."""
+
+
+def other_reference(places: Sequence[float], box: Box) -> Iterable[str]:
+    """Draw the marks, with words where no other mark is in the way; legend and table have them all."""
+    taken = box.left
+    for index, at in enumerate(places):
+        yield line("replaced", at, box.top, at, box.bottom)
+        after = places[index + 1] if index + 1 < len(places) else box.right
+        if at + 5 + _WIDE <= after:
+            yield words("why", at + 5, box.top + 13, OTHER_REFERENCE)
+            taken = at + 5 + _WIDE
+        else:
+            if at - 5 - _WIDE >= taken:
+                yield words("why", at - 5, box.top + 13, OTHER_REFERENCE, "end")
+            taken = at
+
 
 _LETTER, _BOLD = 7.0, 8.1
 """How wide a letter is, about."""
@@ -34,7 +171,7 @@ BRIEFLY = {
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
+class ChartSize:
     """How large a chart is drawn. A phone gets a drawing of its own, since text in a shrunken one could not be read."""
 
     box: Box
@@ -44,8 +181,8 @@ class Size:
     """Whether there is room for names beside the lines."""
 
 
-WIDE = Size(Box(960, 340, 46, 790, 34, 290), 8, 7, named=True)
-NARROW = Size(Box(330, 290, 38, 280, 30, 244), 4, 6, named=False)
+WIDE = ChartSize(Box(960, 340, 46, 790, 34, 290), 8, 7, named=True)
+NARROW = ChartSize(Box(330, 290, 38, 280, 30, 244), 4, 6, named=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +206,7 @@ class OverTime:
     """Those that are not quiet, with when they came into their phase."""
 
 
-def over_time(data: OverTime, size: Size = WIDE, *, pointed: bool = True) -> str:
+def over_time(data: OverTime, size: ChartSize = WIDE, *, pointed: bool = True) -> str:
     """Return the chart; with `pointed` each evaluation says its numbers to whoever points at it."""
     points = points_of(data.series)
     step = step_of(points, None if data.series is None else data.series.step_seconds)
@@ -115,7 +252,7 @@ def _shares(points: Iterable[Point], data: OverTime, realised: Iterable[Realised
         yield data.reference
 
 
-def _grid(size: Size, x: Linear, y: Linear) -> Iterable[str]:
+def _grid(size: ChartSize, x: Linear, y: Linear) -> Iterable[str]:
     box = size.box
     ticks = share_ticks(y.least, y.most)
     for share in ticks if len(ticks) <= size.share_labels else ticks[::2]:
@@ -163,7 +300,7 @@ def _estimates(points: list[Point], step: float, x: Linear, y: Linear) -> Iterab
             yield f'<circle class="value" cx="{number(at)}" cy="{number(height)}" r="3.5"/>'
 
 
-def _levels(data: OverTime, size: Size, y: Linear, start: float) -> Iterable[str]:
+def _levels(data: OverTime, size: ChartSize, y: Linear, start: float) -> Iterable[str]:
     """Draw what the estimate is compared with, from where it holds; labels that would cover each other move apart."""
     box = size.box
     levels = [("threshold", mark.name, mark.value) for mark in data.thresholds]
@@ -183,7 +320,7 @@ def _levels(data: OverTime, size: Size, y: Linear, start: float) -> Iterable[str
             yield words(f"level {kind}-label", box.right + 6, at - over, text)
 
 
-def _begun(data: OverTime, size: Size, x: Linear, start: float, end: float) -> Iterable[str]:
+def _begun(data: OverTime, size: ChartSize, x: Linear, start: float, end: float) -> Iterable[str]:
     """Draw when alerts began, with their names where no neighbour is in the way; the table names all of them."""
     box = size.box
     marks = sorted((mark for mark in data.alerts if start <= mark.value <= end), key=lambda mark: mark.value)

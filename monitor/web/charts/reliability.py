@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Sequence
 
-from monitor.core.reference_summary import ReliabilityBin
+from monitor.reference.summary import ReliabilityBin
 from monitor.web.charts.svg import Box, Linear, diamond, line, number, path, rectangle, words
-from monitor.web.words import per_cent
+from monitor.web.pages.wording import per_cent
 
 BOX = Box(340, 420, 40, 328, 14, 302)
 _BARS = (316.0, 372.0)

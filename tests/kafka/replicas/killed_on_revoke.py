@@ -6,7 +6,7 @@ import sys
 from unittest.mock import patch
 
 from monitor.cli import main
-from monitor.sources.kafka_ownership import Ownership
+from monitor.sources.kafka.partitions import Ownership
 
 if __name__ == "__main__":
     # kafka-python calls it after the SyncGroup response with the smaller assignment, and rejoins afterwards.

@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from monitor.config.model_options import ModelOptions
 from monitor.core.segments import Segmentation, name_of
 from monitor.core.window import Bounds
-from monitor.reference_file import Reference
-from monitor.restore import restore_shard
-from monitor.sources.kafka_position import decoded, partition_of
+from monitor.ingest.model_state import ModelState
+from monitor.ingest.restore import restore_shard
+from monitor.reference.reference import Reference
+from monitor.sources.kafka.partition_checkpoint import decoded, partition_of
 from monitor.state.store import State
-from monitor.watched_model import ModelOptions, WatchedModel
 from tests.daemon.process import Process, one
 from tests.kafka.replicas.oracle import Held
 
@@ -153,7 +154,7 @@ class Replica:
         options = ModelOptions(
             MODEL, Reference.load(self._setting.reference), Bounds(self._setting.most), Segmentation((("site",),))
         )
-        common = WatchedModel(options)
+        common = ModelState(options)
         state = State.open(self.state)
         try:
             for key, value in state.positions(SOURCE).items():

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from monitor.sources.kafka import KafkaOptions
-from monitor.sources.kafka_options import Start
+from monitor.sources.kafka.kafka_options import KafkaOptions, Start
 from tests.kafka.conftest import (
     cluster_of_three,
     collected_sockets,

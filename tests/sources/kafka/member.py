@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from monitor.decode.messages import MessageDecoder
-from monitor.decode.record_format import ModelFormat
+from monitor.records.messages.message_decoder import MessageDecoder
+from monitor.records.record_schema import ModelFormat
 from monitor.sources.base import Delivery
-from monitor.sources.kafka import KafkaOptions, KafkaSource
+from monitor.sources.kafka.kafka_options import KafkaOptions
+from monitor.sources.kafka.kafka_source import KafkaSource
 
 EPOCH = 1_760_000_000
 LIMIT_SECONDS = 60.0

@@ -2,9 +2,9 @@
 
 import json
 
-from monitor.sources.kafka import KafkaSource
-from monitor.sources.kafka_options import KafkaOptions, Start
-from monitor.testing_sources import check_source
+from monitor.sources.kafka.kafka_options import KafkaOptions, Start
+from monitor.sources.kafka.kafka_source import KafkaSource
+from monitor.testing.source_checks import check_source
 from tests.kafka.producing import Writer
 from tests.kafka.topics import Topics, unique
 from tests.sources.kafka.member import decoder

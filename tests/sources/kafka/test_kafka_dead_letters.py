@@ -6,10 +6,9 @@ from typing import Any
 
 from confluent_kafka import Consumer
 
-from monitor.sources.kafka_dead_letters import MOST_WAITING, DeadLetters, Letter
-from monitor.sources.kafka_options import KafkaOptions
-from monitor.sources.kafka_producer import Done
-from monitor.sources.kafka_trouble import Kind, Trouble
+from monitor.sources.kafka.dead_letters import MOST_WAITING, DeadLetters, Done, Letter
+from monitor.sources.kafka.failures import FailureKind, KafkaFailure
+from monitor.sources.kafka.kafka_options import KafkaOptions
 from tests.kafka.producing import Writer
 from tests.kafka.topics import Topics, unique
 from tests.sources.kafka.conftest import Join
@@ -86,12 +85,12 @@ def test_a_topic_that_takes_nothing_keeps_nobody_waiting_and_what_is_too_much_is
 
 def test_a_cluster_that_takes_no_letters_is_told() -> None:
     def refuse(_: KafkaOptions) -> Any:
-        raise Trouble(Kind.AUTHORIZATION, "a refusal", topics=["letters"])
+        raise KafkaFailure(FailureKind.AUTHORIZATION, "a refusal", topics=["letters"])
 
     letters = DeadLetters(OPTIONS, connect=refuse)
     letters.put(LETTER)
     letters.close()
     counted, trouble = letters.take_counted()
     assert trouble is not None
-    assert trouble.kind is Kind.AUTHORIZATION
+    assert trouble.kind is FailureKind.AUTHORIZATION
     assert counted["dead_letters_dropped"] == 1

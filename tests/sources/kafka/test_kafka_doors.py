@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from monitor.sources.kafka_options import Mechanism, SaslOptions, TlsOptions
+from monitor.sources.kafka.kafka_options import Mechanism, SaslOptions, TlsOptions
 from tests.kafka.producing import Writer
 from tests.kafka.shared import SecuredBroker
 from tests.sources.kafka.conftest import Join
@@ -73,7 +73,7 @@ def test_a_wrong_password_is_told_without_it_and_the_right_one_is_taken_up(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("monitor.sources.kafka_connecting.LONGEST_WAIT", 0.5)
+    monkeypatch.setattr("monitor.sources.kafka.connection.LONGEST_WAIT", 0.5)
     caplog.set_level(logging.DEBUG, logger="kafka")
     topic = secured_kafka.create_topic()
     Writer(secured_kafka.bootstrap, topic).write(payloads(range(5)))
@@ -120,8 +120,8 @@ def _free_port() -> int:
 def test_an_absent_broker_is_told_and_waited_for_without_leaving_threads(
     join: Join, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("monitor.sources.kafka_client.BOOTSTRAP_SECONDS", 0.2)
-    monkeypatch.setattr("monitor.sources.kafka_connecting.LONGEST_WAIT", 0.1)
+    monkeypatch.setattr("monitor.sources.kafka.client.BOOTSTRAP_SECONDS", 0.2)
+    monkeypatch.setattr("monitor.sources.kafka.connection.LONGEST_WAIT", 0.1)
     before = threading.active_count()
     member = join(f"127.0.0.1:{_free_port()}", "outputs")
     assert "has not been reached yet" in (member.source.ready() or "")
@@ -134,7 +134,7 @@ def test_an_absent_broker_is_told_and_waited_for_without_leaving_threads(
 
 
 def test_a_name_without_an_address_is_told(join: Join, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("monitor.sources.kafka_client.BOOTSTRAP_SECONDS", 0.2)
+    monkeypatch.setattr("monitor.sources.kafka.client.BOOTSTRAP_SECONDS", 0.2)
     member = join("no-such-host.invalid:9092", "outputs")
     member.until(lambda: bool(member.warnings), "a warning")
     assert "found no address for host no-such-host.invalid" in member.warnings[0]

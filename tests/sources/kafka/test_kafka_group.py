@@ -11,8 +11,8 @@ import pytest
 from kafka import KafkaConsumer
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 
-from monitor.sources import kafka_internals as internals
-from monitor.sources.kafka_options import Assignor
+from monitor.sources.kafka import internals
+from monitor.sources.kafka.kafka_options import Assignor
 from tests.kafka.consuming import consumer
 from tests.kafka.producing import Writer
 from tests.kafka.topics import Topics, unique

@@ -8,15 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.errors import UsageError
-from monitor.sources.kafka_lag import LagMeter
-from monitor.sources.kafka_options import Isolation, KafkaOptions, Mechanism, SaslOptions, Start, TlsOptions
-from monitor.sources.kafka_ownership import Ownership
-from monitor.sources.kafka_partition import Partition, Progress
-from monitor.sources.kafka_position import StoredPositions, decoded, encoded, partition_of, position_at
-from monitor.sources.kafka_rewind import MOST_ENTRIES, RewindIndex, understood, written
-from monitor.sources.kafka_skipping import FETCHED_AGAIN, Skipped, Skipping
-from monitor.sources.kafka_stall import StallWatch
-from monitor.sources.kafka_trouble import Kind, Trouble, sentence
+from monitor.sources.kafka.failures import FailureKind, KafkaFailure, sentence
+from monitor.sources.kafka.health import PartitionLagMeter, StallWatch
+from monitor.sources.kafka.kafka_options import Isolation, KafkaOptions, Mechanism, SaslOptions, Start, TlsOptions
+from monitor.sources.kafka.message_reader import FETCHED_AGAIN, Skipped, Skipping
+from monitor.sources.kafka.partition import Partition, PartitionProgress
+from monitor.sources.kafka.partition_checkpoint import StoredPositions, decoded, encoded, partition_of, position_at
+from monitor.sources.kafka.partitions import Ownership
+from monitor.sources.kafka.rewind_index import MOST_ENTRIES, RewindIndex, understood, written
 
 P = Partition("outputs", 3)
 GOOD: dict[str, Any] = {"brokers": ("kafka:9092",), "group": "cpcmon", "topics": ("outputs",)}
@@ -139,24 +138,24 @@ def test_only_what_stands_still_for_too_long_is_suspected() -> None:
 
 def test_lag_counts_from_when_a_quiet_partition_was_last_caught_up() -> None:
     """Its newest record is of yesterday; one that came a moment ago makes it late by a moment, not by a day."""
-    meter = LagMeter()
+    meter = PartitionLagMeter()
     meter.placed(P, 10, now=86_400.0)
     meter.read(P, 100.0, now=86_400.0)
-    meter.measure({P: Progress(10, 10)}, {}, 86_400.0)
+    meter.measure({P: PartitionProgress(10, 10)}, {}, 86_400.0)
     assert meter.lag.oldest_unread is None
-    meter.measure({P: Progress(10, 11)}, {}, 86_403.0)
+    meter.measure({P: PartitionProgress(10, 11)}, {}, 86_403.0)
     assert meter.lags[P.shard].records == 1
     assert meter.lags[P.shard].seconds == 3.0
     assert meter.lag.oldest_unread == 86_400.0
 
 
 def test_an_open_transaction_is_no_lag_once_the_cluster_was_asked() -> None:
-    meter = LagMeter()
+    meter = PartitionLagMeter()
     meter.placed(P, 10, now=0.0)
-    meter.measure({P: Progress(10, 15)}, {}, 1.0)
+    meter.measure({P: PartitionProgress(10, 15)}, {}, 1.0)
     assert meter.behind(P, 10) == 5
     meter.found_ends({P: 10})
-    meter.measure({P: Progress(10, 15)}, {}, 2.0)
+    meter.measure({P: PartitionProgress(10, 15)}, {}, 2.0)
     assert meter.lags[P.shard].records == 0
 
 
@@ -213,10 +212,10 @@ def test_half_a_secret_is_refused(make: Any, said: str) -> None:
         make()
 
 
-@pytest.mark.parametrize("kind", Kind)
-def test_every_kind_of_trouble_is_counted_and_told(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", FailureKind)
+def test_every_kind_of_trouble_is_counted_and_told(kind: FailureKind) -> None:
     options = KafkaOptions(**GOOD, sasl=SaslOptions(Mechanism.PLAIN, "monitor", Path("/run/secret")))
-    said = sentence(Trouble(kind, "FOUND"), options)
+    said = sentence(KafkaFailure(kind, "FOUND"), options)
     assert said.startswith("kafka kafka:9092: expected ")
     assert "found FOUND" in said
     assert "{" not in said
@@ -224,7 +223,7 @@ def test_every_kind_of_trouble_is_counted_and_told(kind: Kind) -> None:
 
 
 def test_a_group_that_is_forbidden_is_told_by_name() -> None:
-    said = sentence(Trouble(Kind.AUTHORIZATION, "a refusal", group=True), KafkaOptions(**GOOD))
+    said = sentence(KafkaFailure(FailureKind.AUTHORIZATION, "a refusal", group=True), KafkaOptions(**GOOD))
     assert said == (
         "kafka kafka:9092: expected to be allowed to use group cpcmon, found a refusal; "
         "grant Read on the group to an unnamed user"

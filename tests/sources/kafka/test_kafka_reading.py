@@ -7,10 +7,10 @@ from itertools import islice
 
 import pytest
 
-from monitor.decode.arrived import Arrived
-from monitor.decode.messages import Messages
+from monitor.records.messages.message_decoder import Messages
+from monitor.records.record_batch import RecordBatch
 from monitor.sources.base import Delivery
-from monitor.sources.kafka_options import Start
+from monitor.sources.kafka.kafka_options import Start
 from tests.kafka.producing import Writer
 from tests.kafka.topics import Topics, unique
 from tests.sources.kafka.conftest import Join
@@ -130,7 +130,7 @@ class _Fails:
     def __init__(self) -> None:
         self._inner = decoder()
 
-    def decode(self, where: str, messages: Messages) -> Arrived:
+    def decode(self, where: str, messages: Messages) -> RecordBatch:
         if payload(13) in messages.values:
             raise ZeroDivisionError
         return self._inner.decode(where, messages)

@@ -2,9 +2,9 @@
 
 import time
 
-from monitor.sources.kafka_options import Start
-from monitor.sources.kafka_partition import Committed
-from monitor.sources.kafka_rewind import understood
+from monitor.sources.kafka.kafka_options import Start
+from monitor.sources.kafka.partition import CommittedOffset
+from monitor.sources.kafka.rewind_index import understood
 from tests.kafka.producing import Writer
 from tests.kafka.topics import Topics, unique
 from tests.sources.kafka.conftest import Join
@@ -227,7 +227,7 @@ def test_a_leader_epoch_that_the_broker_does_not_know_is_another_log(kafka: Topi
     assert consumer is not None
     (partition,) = consumer.progress()
     first.until(lambda: _committed(first, topic)[0] == 10, "the group to know")
-    consumer.commit_now({partition: Committed(7, "", leader_epoch=99)}, 10.0)
+    consumer.commit_now({partition: CommittedOffset(7, "", leader_epoch=99)}, 10.0)
     first.kill()
     second = join(kafka.bootstrap, topic, group)
     second.until_rows(f"{topic}/0", range(10))

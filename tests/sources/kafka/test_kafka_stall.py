@@ -4,10 +4,10 @@
 
 from collections.abc import Callable, Iterable, Mapping
 
-from monitor.sources.kafka_consumer import Standing
-from monitor.sources.kafka_options import KafkaOptions, Start
-from monitor.sources.kafka_ownership import Ownership
-from monitor.sources.kafka_partition import Committed, Fetched, Partition, Progress
+from monitor.sources.kafka.consumer import GroupMembership
+from monitor.sources.kafka.kafka_options import KafkaOptions, Start
+from monitor.sources.kafka.partition import CommittedOffset, Fetched, Partition, PartitionProgress
+from monitor.sources.kafka.partitions import Ownership
 from tests.sources.kafka.member import Member, payloads
 
 P = Partition("outputs", 0)
@@ -55,8 +55,8 @@ class FakeConsumer:
     def resume(self, partition: Partition) -> None:
         del partition
 
-    def progress(self) -> Mapping[Partition, Progress]:
-        return {P: Progress(self._at, 10)} if self._assigned else {}
+    def progress(self) -> Mapping[Partition, PartitionProgress]:
+        return {P: PartitionProgress(self._at, 10)} if self._assigned else {}
 
     def topic_id(self, topic: str) -> str:
         return f"id of {topic}"
@@ -73,19 +73,19 @@ class FakeConsumer:
         del partition, time, timeout_seconds
         return None
 
-    def committed(self, partition: Partition, timeout_seconds: float) -> Committed | None:
+    def committed(self, partition: Partition, timeout_seconds: float) -> CommittedOffset | None:
         del partition, timeout_seconds
         return None
 
-    def commit(self, offsets: Mapping[Partition, Committed], done: Callable[[bool], None]) -> None:
+    def commit(self, offsets: Mapping[Partition, CommittedOffset], done: Callable[[bool], None]) -> None:
         del offsets
         done(True)
 
-    def commit_now(self, offsets: Mapping[Partition, Committed], timeout_seconds: float) -> None:
+    def commit_now(self, offsets: Mapping[Partition, CommittedOffset], timeout_seconds: float) -> None:
         del offsets, timeout_seconds
 
-    def standing(self) -> Standing:
-        return Standing()
+    def standing(self) -> GroupMembership:
+        return GroupMembership()
 
     def ask_for_group(self) -> None:
         pass

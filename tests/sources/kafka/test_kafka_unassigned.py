@@ -2,18 +2,18 @@
 
 from typing import cast
 
-from monitor.sources.kafka_consumer import Consumer, Group
-from monitor.sources.kafka_notes import Notes
-from monitor.sources.kafka_options import KafkaOptions
-from monitor.sources.kafka_partition import Partition
-from monitor.sources.kafka_trouble import Kind, Trouble
-from monitor.sources.kafka_unassigned import CHECK_SECONDS, UnassignedCheck
+from monitor.sources.kafka.consumer import Consumer, ConsumerGroup
+from monitor.sources.kafka.events import Notes
+from monitor.sources.kafka.failures import FailureKind, KafkaFailure
+from monitor.sources.kafka.health import GROUP_CHECK_SECONDS, UnassignedCheck
+from monitor.sources.kafka.kafka_options import KafkaOptions
+from monitor.sources.kafka.partition import Partition
 
 OPTIONS = KafkaOptions(("kafka:9092",), "cpcmon", topics=("outputs",))
 ALL = frozenset(Partition("outputs", number) for number in range(6))
 HALF = frozenset(Partition("outputs", number) for number in range(3))
 NONE: frozenset[Partition] = frozenset()
-SHARED, MISSING = Group(1, ALL, ALL, NONE), Group(1, ALL, HALF, NONE)
+SHARED, MISSING = ConsumerGroup(1, ALL, ALL, NONE), ConsumerGroup(1, ALL, HALF, NONE)
 
 
 class Asked:
@@ -22,15 +22,15 @@ class Asked:
     def __init__(self) -> None:
         self.rejoins = 0
         self._at = 0.0
-        self._answer: Group | Trouble | None = None
+        self._answer: ConsumerGroup | KafkaFailure | None = None
         self.notes = Notes()
         self.check = UnassignedCheck(OPTIONS, self.notes, lambda: self._at)
 
-    def answered(self, *answers: Group | Trouble | None) -> list[int]:
+    def answered(self, *answers: ConsumerGroup | KafkaFailure | None) -> list[int]:
         """Give these answers, and return after each how often the group has been rejoined."""
         rejoins = []
         for self._answer in answers:
-            self._at += CHECK_SECONDS
+            self._at += GROUP_CHECK_SECONDS
             self.check.check(cast("Consumer", self))
             rejoins.append(self.rejoins)
         return rejoins
@@ -42,10 +42,10 @@ class Asked:
     def ask_for_group(self) -> None:
         """Ask."""
 
-    def group(self) -> Group | None:
+    def group(self) -> ConsumerGroup | None:
         """Answer."""
         answer, self._answer = self._answer, None
-        if isinstance(answer, Trouble):
+        if isinstance(answer, KafkaFailure):
             raise answer
         return answer
 
@@ -71,7 +71,7 @@ def test_partitions_without_a_member_at_two_checks_are_told_and_the_group_is_rej
 def test_partitions_that_a_member_has_yet_to_give_up_are_told_and_left_to_it() -> None:
     """It may be dead, and a rebalance would wait for it until its session ends."""
     asked = Asked()
-    asked.answered(*[Group(1, ALL, HALF, ALL - HALF)] * 9)
+    asked.answered(*[ConsumerGroup(1, ALL, HALF, ALL - HALF)] * 9)
     assert asked.rejoins == 0
     assert "found 3 that no member reads" in (asked.told()[1] or "")
 
@@ -83,7 +83,7 @@ def test_rebalances_that_do_not_help_are_asked_for_ever_more_rarely() -> None:
     for generation in range(1, 10):
         before, checks = asked.rejoins, 0
         while asked.rejoins == before:
-            asked.answered(Group(generation, ALL, HALF, NONE))
+            asked.answered(ConsumerGroup(generation, ALL, HALF, NONE))
             checks += 1
         rejoined_after.append(checks)
     assert rejoined_after == [2, 2, 4, 8, 16, 32, 64, 64, 64]
@@ -95,7 +95,7 @@ def test_without_an_answer_nothing_is_known() -> None:
     assert asked.told() == (None, None)
     asked.answered(SHARED, None)
     assert asked.told() == (0, None), "the group is being rebalanced, and had all a moment ago"
-    refusal = Trouble(Kind.AUTHORIZATION, "a refusal", group=True)
+    refusal = KafkaFailure(FailureKind.AUTHORIZATION, "a refusal", group=True)
     asked.answered(*[refusal] * 6)
     assert asked.told() == (None, None)
     (said,) = asked.notes.warnings

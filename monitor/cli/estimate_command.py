@@ -1,0 +1,207 @@
+"""`cpcmon estimate`: unlabelled outputs and a reference become estimates with intervals."""
+
+import argparse
+import csv
+import io
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from monitor.cli.inputs import add_input_options, add_minimum_option, check_minimum, read_batch
+from monitor.cli.parser import as_path
+from monitor.cli.progress_bar import working
+from monitor.core.calibration import WindowEstimate
+from monitor.core.estimate import Estimate, PredictionSets, Result
+from monitor.core.estimators import ESTIMATORS, EmptySets
+from monitor.core.estimators.consensus import CONSENSUS
+from monitor.errors import UsageError
+from monitor.reference.offline import estimate_windows, variants
+from monitor.reference.reference import Reference
+
+
+def register(parser: argparse.ArgumentParser) -> None:
+    """Add what the command takes."""
+    parser.description = (
+        "Estimate the accuracy in a file of unlabelled outputs, by every estimator, with intervals, and print it as"
+        " a table, JSON or CSV. `consensus` is the number to look at; an estimator that cannot say gives its reason."
+    )
+    parser.epilog = """\
+examples:
+  cpcmon estimate --reference density.ref --input site_b.jsonl
+  cpcmon estimate --reference density.ref --input site_b.jsonl --window 1000 --output csv
+"""
+    parser.add_argument("--reference", type=as_path, required=True, metavar="FILE", help="made by `cpcmon calibrate`")
+    parser.add_argument("--input", type=as_path, required=True, metavar="OUTPUTS", help="unlabelled outputs")
+    parser.add_argument(
+        "--window", type=int, metavar="N", help="estimate for each N successive records (default: all in one)"
+    )
+    add_minimum_option(parser)
+    parser.add_argument("--output", choices=["table", "json", "csv"], default="table", help="form (default: table)")
+    add_variant_options(parser)
+    add_input_options(parser, labels=False)
+    parser.set_defaults(run=run)
+
+
+def add_variant_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that choose other forms of an estimator."""
+    group = parser.add_argument_group("forms of the estimators")
+    group.add_argument("--doc-absolute", action="store_true", help="DOC as the paper prints it; cannot see a drop")
+    group.add_argument(
+        "--empty-sets",
+        choices=[policy.value for policy in EmptySets],
+        default=EmptySets.TOP.value,
+        help="what an empty conformal set counts for in cpc_acc and cpc_ac (default: top, its confidence)",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Read, estimate, print."""
+    if options.window is not None and options.window < 1:
+        raise UsageError(f"--window: expected a number of records above 0, found {options.window}")
+    check_minimum(options, "--window", options.window)
+    reference = Reference.load(options.reference)
+    for sentence in reference.summary.warnings().values():
+        print(f"{options.reference}: warning: {sentence}", file=sys.stderr)
+    batch = read_batch(options, options.input, reference.classes)
+    chosen = variants(doc_absolute=options.doc_absolute, empty_sets=options.empty_sets)
+    with working(f"estimating from {len(batch.probabilities):,} records"):
+        windows = list(
+            estimate_windows(reference, batch.probabilities, options.window, chosen, options.minimum_records)
+        )
+    if options.output == "json":
+        level = reference.calibration.intervals.level
+        objects = [as_object(window, level, options.minimum_records) for window in windows]
+        document = objects[0] if options.window is None else {"windows": objects}
+        print(json.dumps(document, indent=1, allow_nan=False))
+    elif options.output == "csv":
+        print(as_csv(windows), end="")
+    elif options.window is None:
+        print("\n".join(as_table(reference, windows[0], options.minimum_records)))
+    else:
+        print("\n".join(as_series(reference, windows)))
+    return 0
+
+
+def as_object(window: WindowEstimate, level: float, minimum: int) -> dict[str, Any]:
+    """Return the documented JSON shape of one window."""
+    return {
+        "records": window.records,
+        "minimum_records": minimum,
+        "level": level,
+        "estimators": {name: _answer_object(result) for name, result in window.estimators.items()},
+        "disagreement": window.disagreement,
+        "chance_disagreement": window.chance_disagreement,
+    }
+
+
+def _answer_object(result: Result) -> dict[str, Any]:
+    answer: dict[str, Any] = {"value": None, "lower": None, "upper": None}
+    if not isinstance(result, Estimate):
+        answer["reason"] = result.why.value
+    else:
+        answer["value"] = result.accuracy
+        if result.interval is not None:
+            answer |= {"lower": result.interval.lower, "upper": result.interval.upper}
+    if result.prediction_sets is not None:
+        answer |= {"set_size": result.prediction_sets.mean_size, "empty_share": result.prediction_sets.empty_share}
+    return answer
+
+
+def as_csv(windows: Sequence[WindowEstimate]) -> str:
+    """Return one line for each window and estimator."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["window", "records", "estimator", "value", "lower", "upper", "set_size", "empty_share", "reason"])
+    keys = ("value", "lower", "upper", "set_size", "empty_share", "reason")
+    for number, window in enumerate(windows, 1):
+        for name, result in window.estimators.items():
+            answer = _answer_object(result)
+            writer.writerow([number, window.records, name, *("" if answer.get(k) is None else answer[k] for k in keys)])
+        for name, value in (
+            ("disagreement", window.disagreement),
+            ("chance_disagreement", window.chance_disagreement),
+        ):
+            writer.writerow([number, window.records, name, "" if value is None else value])
+    return text.getvalue()
+
+
+def as_table(reference: Reference, window: WindowEstimate, minimum: int) -> list[str]:
+    """Return all estimators of one window, for reading."""
+    numbers = reference.calibration
+    level = f"{100 * numbers.intervals.level:g}% interval"
+    heading = (
+        f"{window.records:,} records, judged against {reference.title}:"
+        f" {numbers.records:,} labelled records, accuracy {numbers.accuracy:.3f}"
+    )
+    if window.records < minimum:
+        return [heading, f"{window[CONSENSUS]}; --minimum-records lowers the minimum"]
+    lines = [heading, "", f"{'estimator':<22} {'raw':>6}  {level:<15} {'scaled':>6}  {level:<15}"]
+    for member in ESTIMATORS:
+        raw, scaled = window[member.name], window[f"{member.name}_ts"]
+        lines.append(f"{member.name:<22} {_cells(raw)} {_cells(scaled)}".rstrip())
+    lines += [f"{CONSENSUS:<22} {_cells(window[CONSENSUS])}".rstrip(), ""]
+    if window.disagreement is not None and window.chance_disagreement is not None:
+        unusual = window.disagreement > window.chance_disagreement
+        lines.append(
+            f"disagreement {window.disagreement:.3f}; chance alone stays below {window.chance_disagreement:.3f}"
+            + (": the estimators tell different stories, so get labels for this window" if unusual else "")
+        )
+    lines += ["", f"{'conformal sets':<22} {'size':>6}  {'empty':<15} {'scaled':>6}  {'empty':<15}".rstrip()]
+    for member in ESTIMATORS:
+        sets, scaled_sets = (window[name].prediction_sets for name in (member.name, f"{member.name}_ts"))
+        if sets is not None and scaled_sets is not None:
+            lines.append(f"{member.name:<22} {_set_cells(sets)} {_set_cells(scaled_sets)}".rstrip())
+    return [
+        *lines,
+        "",
+        "Intervals are about chance, not about shift: they say where the accuracy lies if this window is like the reference.",
+        "No estimator sees confident mistakes. Where value and interval disagree, the estimator is biased on its own reference.",
+    ]
+
+
+def as_series(reference: Reference, windows: Sequence[WindowEstimate]) -> list[str]:
+    """Return the consensus of each window, drawn beside its number."""
+    numbers, width = reference.calibration, 40
+    lines = [
+        f"consensus for each window; reference accuracy {numbers.accuracy:.3f} ({reference.title})",
+        "",
+        (
+            f"{'window':>6} {'records':>8} {'value':>6}  {f'{100 * numbers.intervals.level:g}% interval':<15} {'disagr.':>7}  "
+            f"0{'':{width - 2}}1"
+        ),
+    ]
+    for number, window in enumerate(windows, 1):
+        result = window[CONSENSUS]
+        disagreement = "      –" if window.disagreement is None else f"{window.disagreement:7.3f}"
+        drawn = _drawn(result, numbers.accuracy, width)
+        lines.append(f"{number:>6} {window.records:>8,} {_cells(result)} {disagreement}  {drawn}".rstrip())
+    return [*lines, "", "= interval, o value, | reference accuracy. All estimators: --output csv or json."]
+
+
+def _cells(result: Result) -> str:
+    if not isinstance(result, Estimate):
+        return f"{'–':>6}  {result.why.value:<15}"
+    interval = result.interval
+    span = "" if interval is None else f"{interval.lower:.3f} – {interval.upper:.3f}"
+    return f"{result.accuracy:6.3f}  {span:<15}"
+
+
+def _set_cells(sets: PredictionSets) -> str:
+    return f"{sets.mean_size:6.2f}  {f'{sets.empty_share:.1%}':<15}"
+
+
+def _drawn(result: Result, accuracy: float, width: int) -> str:
+    if not isinstance(result, Estimate):
+        return ""
+    cells = [" "] * width
+
+    def place(share: float) -> int:
+        return min(width - 1, int(share * width))
+
+    if result.interval is not None:
+        for cell in range(place(result.interval.lower), place(result.interval.upper) + 1):
+            cells[cell] = "="
+    cells[place(accuracy)] = "|"
+    cells[place(result.accuracy)] = "o"
+    return "".join(cells)

@@ -1,0 +1,263 @@
+"""The list `models` and the alerts of each model."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from monitor.config.config import Cron, Every, ModelConfig
+from monitor.core.alerts import AlertRule, AlertType, On, Severity
+from monitor.core.ensemble import Variants
+from monitor.core.estimators import ESTIMATORS
+from monitor.core.estimators.consensus import CONSENSUS
+from monitor.core.segments import ALL, Segmentation, name_of
+from monitor.core.threshold_curve import MOST_RECORDS
+from monitor.core.window import Bounds
+from monitor.records.layout import OutputKind
+from monitor.settings.kinds import Choice, Fault, FilePath, Flag, ListOf, OneOf, SettingKind, Text, Unfit, unfit
+from monitor.settings.quantities import Duration, Integer, Number
+from monitor.settings.section import Section
+from monitor.settings.yaml_text import Items, Node
+
+_NAME = Text("a name of letters, digits and _, at most 64, no digit first", re.compile(r"[a-zA-Z_][a-zA-Z0-9_]{0,63}"))
+_LONGEST_HOLD = 366 * 86400.0
+_DEFAULT = AlertRule("default", AlertType.DEGRADED_INPUT)
+_HOLD = {
+    AlertType.ACCURACY: 1800.0,
+    AlertType.DISAGREEMENT: 1800.0,
+    AlertType.SILENT: 0.0,
+    AlertType.DEGRADED_INPUT: 600.0,
+}
+"""How long a condition holds before the alert fires, unless told otherwise."""
+_NEW_RECORDS = {AlertType.ACCURACY: 0.2, AlertType.DISAGREEMENT: 1.0}
+"""Which share of the window must be new before the alert fires."""
+
+_OWN_SETTINGS: Mapping[AlertType, tuple[str, ...]] = {
+    AlertType.ACCURACY: ("estimator", "below", "drop", "above", "on", "hysteresis", "new_records"),
+    AlertType.DISAGREEMENT: ("above", "hysteresis", "new_records"),
+    AlertType.SILENT: ("after",),
+    AlertType.DEGRADED_INPUT: (),
+}
+"""Beside name, type, for, segments and severity, which every alert has."""
+
+NAMES = (CONSENSUS, *dict.fromkeys(form.name for member in ESTIMATORS for form in member.forms()))
+"""The estimators that an alert may look at."""
+
+
+def read_alert(section: Section, segmentation: Segmentation | None) -> AlertRule | None:
+    """Return one rule; None after a mistake. Without a segmentation, nothing is said of its segments."""
+    name = section.get("name", _NAME)
+    kind = section.get("type", Choice(AlertType), AlertType.SILENT if section.has("after") else AlertType.ACCURACY)
+    severity = section.get("severity", Choice(Severity), _DEFAULT.severity)
+    hold = section.get("for", Duration(0.0, _LONGEST_HOLD), _HOLD[kind])
+    segments = section.get("segments", ListOf(Text(), "a list of names such as all and site=*", 1), _DEFAULT.segments)
+    if segmentation is not None:
+        _check_segments(section, segments, segmentation)
+    own = _OWN_SETTINGS[kind]
+    for key in dict.fromkeys(key for keys in _OWN_SETTINGS.values() for key in keys):
+        if key not in own:
+            section.refuse(key, f" for an alert of type {kind}")
+    thresholds: dict[str, float | None] = {
+        key: section.get(key, Number(), None) for key in ("below", "drop", "above") if key in own
+    }
+    on, estimator = _DEFAULT.on, _DEFAULT.estimator
+    if kind is AlertType.ACCURACY:
+        on = section.get("on", Choice(On), On.LOWER if section.has("above") else On.UPPER)
+        estimator = section.get("estimator", OneOf(NAMES), estimator)
+        _check_thresholds(section, thresholds)
+    hysteresis, new_records = _DEFAULT.hysteresis, _DEFAULT.new_records
+    if kind in _NEW_RECORDS:
+        hysteresis = section.get("hysteresis", Number(0.0, 0.5), hysteresis)
+        new_records = section.get("new_records", Number(0.0, 10.0), _NEW_RECORDS[kind])
+    after = section.get("after", Duration(1.0, _LONGEST_HOLD)) if kind is AlertType.SILENT else 0.0
+    if not section.clean:
+        return None
+    return AlertRule(
+        name=name,
+        kind=kind,
+        severity=severity,
+        estimator=estimator,
+        below=thresholds.get("below"),
+        drop=thresholds.get("drop"),
+        above=thresholds.get("above"),
+        on=on,
+        for_seconds=hold,
+        hysteresis=hysteresis,
+        new_records=new_records,
+        after_seconds=after,
+        segments=segments,
+    )
+
+
+def _check_thresholds(section: Section, thresholds: Mapping[str, float | None]) -> None:
+    """Note that there is not exactly one threshold, or one at an end of the scale, where it could never fire."""
+    given = [key for key in thresholds if section.has(key)]
+    if len(given) != 1:
+        section.tell_all("exactly one of below, drop and above", " and ".join(given) or "none of them")
+    elif given == ["below"] and thresholds["below"] == 0.0:
+        section.tell("below", "a number above 0", "0, under which no accuracy is")
+    elif given != ["below"] and thresholds[given[0]] == 1.0:
+        section.tell(given[0], "a number below 1", "1, with which it could never fire")
+
+
+def _check_segments(section: Section, patterns: tuple[str, ...], segmentation: Segmentation) -> None:
+    """Note patterns that no segment of the model can ever match: such an alert would be silent for ever."""
+    for pattern in patterns:
+        if AlertRule("any", AlertType.SILENT, after_seconds=1.0, segments=(pattern,)).applies_to(name_of(ALL)):
+            continue
+        fields = [part.partition("=")[0] for part in pattern.split(",")]
+        if any(
+            len(names) == len(fields)
+            and all("*" in one or one == name for one, name in zip(fields, names, strict=True))
+            for names in segmentation.split_by
+        ):
+            continue
+        known = ["all", *(",".join(f"{name}=*" for name in names) for names in segmentation.split_by)]
+        section.tell("segments", f"segments such as {' or '.join(known)}", repr(pattern[:80]))
+
+
+CronProblem = Callable[[str], str | None]
+"""Says what is wrong with a crontab line; None when nothing is."""
+
+NAME = Text("a name of letters, digits and . _ -, at most 64", re.compile(r"[A-Za-z0-9_.-]{1,64}"))
+_LONGEST = 3660 * 86400.0
+_FORGET_SECONDS = 30 * 86400.0
+_MOST_ALERTS = 100
+_CRON = re.compile(r"[0-9A-Za-z*,/-]+(?: +[0-9A-Za-z*,/-]+){4}")
+
+
+@dataclass(frozen=True)
+class _FieldSets(SettingKind[tuple[tuple[str, ...], ...]]):
+    """Sets of fields that split records: `[[site], [site, scanner]]`, or `[site]` for a single field."""
+
+    word = "list of fields, or of lists of fields"
+    expected = "a list of fields, or of lists of fields, such as [[site], [site, scanner]]"
+    stand_in = ()
+
+    def read(self, node: Node) -> tuple[tuple[str, ...], ...]:
+        """Return the sets."""
+        if not isinstance(node, Items):
+            raise unfit(node, self.expected)
+        sets, faults = [], list[Fault]()
+        for place, item in enumerate(node.nodes):
+            parts = item.nodes if isinstance(item, Items) else (item,)
+            names = []
+            for part in parts:
+                try:
+                    names.append(NAME.read(part))
+                except Unfit as error:
+                    faults.extend(fault.under(f"[{place}]") for fault in error.faults)
+            sets.append(tuple(names))
+        if faults:
+            raise Unfit(*faults)
+        return tuple(sets)
+
+    def show(self, value: tuple[tuple[str, ...], ...]) -> str:
+        """Return the sets in brackets."""
+        sets = (f"[{', '.join(NAME.show(name) for name in names)}]" for names in value)
+        return f"[{', '.join(sets)}]"
+
+
+def read_model(section: Section, folder: Path, cron_problem: CronProblem | None) -> ModelConfig | None:
+    """Return one model; None after a mistake."""
+    default = ModelConfig("", None)
+    name = section.get("name", NAME)
+    version = section.get("version", Text('a text such as "2.1"'), None)
+    reference = section.get("reference", FilePath(folder, "the path of a reference file"), None)
+    realised = section.get("realised", FilePath(folder, "the path of a file of accuracies"), None)
+    kind = section.get("kind", Choice(OutputKind), default.kind)
+    bounds = _bounds(section.section("window"))
+    segmentation = _segmentation(section)
+    evaluate = _evaluate(section.section("evaluate"), cron_problem)
+    minimum = section.get("minimum_records", Integer(1, MOST_RECORDS), default.minimum_records)
+    if bounds is not None and evaluate is not None:
+        _check_together(section, bounds, evaluate)
+    model = ModelConfig(
+        name=name,
+        reference=reference,
+        version=version,
+        kind=kind,
+        bounds=bounds or default.bounds,
+        segmentation=segmentation or default.segmentation,
+        versions_alike=section.get("any_version", Flag(), default.versions_alike),
+        most_ids=section.get("remember_ids", Integer(1, 100_000_000), default.most_ids),
+        evaluate=evaluate or default.evaluate,
+        minimum_records=minimum,
+        stale_after_seconds=section.get("stale_after", Duration(1.0, _LONGEST), None),
+        variants=_variants(section.section("estimators")),
+        alerts=_alerts(section, segmentation),
+        realised=realised,
+    )
+    return model if section.clean else None
+
+
+def _bounds(window: Section) -> Bounds | None:
+    age = window.get("age", Duration(1.0, _LONGEST), None)
+    default = Bounds(records=ModelConfig("", None).bounds.records)
+    records = window.get("records", Integer(1, MOST_RECORDS), default.records if age is None else None)
+    tolerance = window.get("tolerance", Duration(0.0, 366 * 86400.0), default.tolerance_seconds)
+    most = window.get("most_records", Integer(1, MOST_RECORDS), default.most_records)
+    if not window.clean:
+        return None
+    return Bounds(records, age, tolerance, most)
+
+
+def _segmentation(section: Section) -> Segmentation | None:
+    split_by = section.get("segment_by", _FieldSets(), ())
+    segments = section.section("segments")
+    limit = segments.get("limit", Integer(0, 100_000), Segmentation().most_segments)
+    forget = segments.get("forget_after", Duration(60.0, _LONGEST), _FORGET_SECONDS)
+    try:
+        return Segmentation(split_by, limit, forget)
+    except ValueError:
+        section.tell("segment_by", "sets of different fields, each set once", _FieldSets().show(split_by))
+        return None
+
+
+def _evaluate(section: Section, cron_problem: CronProblem | None) -> Every | Cron | None:
+    cron = section.get("cron", Text('a crontab line such as "*/5 * * * *"'), None)
+    every = section.get("every", Duration(1.0, 7 * 86400.0), Every().seconds if cron is None else None)
+    if cron is None:
+        return None if every is None else Every(every)
+    if section.has("every"):
+        section.tell("cron", "either every or cron", "both")
+        return None
+    wrong = (cron_problem or _cron_problem)(cron)
+    if wrong is not None:
+        section.tell("cron", 'a crontab line such as "*/5 * * * *"', f"{cron[:80]!r}: {wrong}")
+        return None
+    return Cron(cron)
+
+
+def _cron_problem(line: str) -> str | None:
+    """Look at the form alone; who schedules knows more."""
+    return None if _CRON.fullmatch(line) else "it has no five fields of digits, names and * , - /"
+
+
+def _variants(section: Section) -> Variants:
+    found = {
+        member.name: section.get(member.name, OneOf(tuple(member.variants)), None)
+        for member in ESTIMATORS
+        if member.variants
+    }
+    return {name: variant for name, variant in found.items() if variant is not None}
+
+
+def _alerts(section: Section, segmentation: Segmentation | None) -> tuple[AlertRule, ...]:
+    rules, lines = [], dict[str, int]()
+    for one in section.sections("alerts", most=_MOST_ALERTS):
+        rule = read_alert(one, segmentation)
+        if rule is None:
+            continue
+        if rule.name in lines:
+            one.tell("name", "each name once in a model", f"{rule.name!r} again, after line {lines[rule.name]}")
+        lines.setdefault(rule.name, one.line("name"))
+        rules.append(rule)
+    return tuple(rules)
+
+
+def _check_together(section: Section, bounds: Bounds, evaluate: Every | Cron) -> None:
+    if bounds.age_seconds is not None and isinstance(evaluate, Every) and bounds.age_seconds < evaluate.seconds:
+        show = Duration(0.0, _LONGEST).show
+        expected = f"evaluate.every of at most window.age, {show(bounds.age_seconds)}: records would go unseen"
+        section.tell("evaluate" if section.has("evaluate") else "window", expected, show(evaluate.seconds))

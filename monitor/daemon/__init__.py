@@ -1,0 +1,1 @@
+"""Builds the parts, runs, reloads and stops them; status, watchdog, systemd, logging, clock."""

@@ -1,0 +1,1 @@
+"""Snapshot, estimators, alerts, report, on a schedule."""

@@ -1,0 +1,1 @@
+"""The ingestion loop: poll, deduplicate, commit, update windows, acknowledge; restore; backlog."""

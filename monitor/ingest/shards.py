@@ -1,0 +1,106 @@
+"""Whose windows are in memory: those that plain sources share, and those of each shard that is ours.
+
+A source with shards may lose some of them to another process at any time, and be given others. So each has windows and
+ids of its own, that come and go together. What is told of a model is the sum over its shards. Totals add up exactly, so
+the sum over all processes does not depend on which of them holds which shard.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import reduce
+from operator import add
+
+from monitor.core.segments import ALL, Segment
+from monitor.core.totals import WindowTotals
+from monitor.core.window import SlidingWindow
+from monitor.ingest.model_state import ModelState
+from monitor.state.change import COMMON, Shard
+
+Models = Mapping[str, ModelState]
+"""By the name of the model."""
+
+
+class Shards:
+    """The models of each shard that is held. Not safe for two threads at once; its owner holds a lock."""
+
+    def __init__(self, common: Models) -> None:
+        self._shards: dict[Shard, Models] = {COMMON: common}
+
+    def __getitem__(self, shard: Shard) -> Models:
+        """Return the models of a shard."""
+        return self._shards[shard]
+
+    def __iter__(self) -> Iterator[ModelState]:
+        """Yield every model of every shard."""
+        for models in self._shards.values():
+            yield from models.values()
+
+    def of(self, model: str) -> list[ModelState]:
+        """Return a model in all its shards, the common one first."""
+        return [models[model] for models in self._shards.values()]
+
+    def shards_of(self, source: str) -> set[str]:
+        """Return the shards of a source that are held."""
+        return {name for owner, name in self._shards if owner == source and name}
+
+    def empty(self, shard: Shard) -> Models:
+        """Return the models for a shard, without any record; they are not held yet."""
+        return {name: model.in_shard(shard) for name, model in self._shards[COMMON].items()}
+
+    def hold(self, shard: Shard, models: Models) -> None:
+        """Hold a shard from now on, with what is known of it."""
+        self._shards[shard] = models
+
+    def let_go(self, shard: Shard) -> None:
+        """Forget a shard."""
+        del self._shards[shard]
+
+    def oldest(self, source: str) -> dict[str, float]:
+        """Return for each shard of a source the time of the oldest record that a window holds; infinity for none."""
+        return {
+            name: min((_oldest(window) for model in models.values() for window in _windows(model)), default=math.inf)
+            for (owner, name), models in self._shards.items()
+            if owner == source and name
+        }
+
+    def expire(self, model: str) -> None:
+        """Let go of records that are too old by the clock of another shard: one that is silent has none of its own."""
+        held = self.of(model)
+        if len(held) == 1 or held[0].options.bounds.age_seconds is None:
+            return
+        for segment in {segment for one in held for segment in one.windows}:
+            windows = [one.windows[segment] for one in held if segment in one.windows]
+            clock = max(window.clock for window in windows)
+            for window in windows:
+                window.expire(clock)
+
+
+def by_segment(held: Sequence[ModelState]) -> dict[Segment, list[ModelState]]:
+    """Return which shards of a model have a window of each segment, the whole first.
+
+    Each shard keeps to the cap on segments. Where together they have more, those with the latest records remain.
+    """
+    found: dict[Segment, list[ModelState]] = {ALL: []}
+    for model in held:
+        for segment in model.windows:
+            found.setdefault(segment, []).append(model)
+    most = held[0].options.segmentation.most_segments
+    if len(found) <= most + 1:
+        return found
+    latest = {segment: max(one.windows[segment].clock for one in some) for segment, some in found.items()}
+    latest[ALL] = math.inf
+    kept = sorted(found, key=lambda segment: latest[segment], reverse=True)[: most + 1]
+    return {segment: found[segment] for segment in kept}
+
+
+def together(windows: Iterable[SlidingWindow]) -> WindowTotals:
+    """Return the totals of the records of several windows of one reference."""
+    return reduce(add, (window.totals() for window in windows))
+
+
+def _windows(model: ModelState) -> Iterator[SlidingWindow]:
+    return (model.windows[segment] for segment in model.windows)
+
+
+def _oldest(window: SlidingWindow) -> float:
+    return float(window.times[0]) if len(window) else math.inf

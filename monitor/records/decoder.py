@@ -1,0 +1,239 @@
+"""The decoder of files: lines of a tailed file, or a whole file, into record batches."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import BinaryIO, Protocol
+
+from monitor.records.batch_builder import ModelRules
+from monitor.records.block_builder import BlockBuilder
+from monitor.records.formats.arrays import ArrayFiles
+from monitor.records.formats.arrow_files import ArrowFiles
+from monitor.records.formats.csv_lines import CsvLines
+from monitor.records.formats.jsonl import JsonLines
+from monitor.records.formats.line_blocks import line_blocks
+from monitor.records.formats.text import GzipText, Readable, read_fully, without_mark
+from monitor.records.hints import IN_A_FILE_OF_SETTINGS, Wording
+from monitor.records.pointers import LinePointers, RecordShape
+from monitor.records.record_batch import RecordBatch
+from monitor.records.record_schema import ModelFormat, RecordFields, check_formats
+from monitor.records.rejections import Reason, RefusedFile
+from monitor.records.times import TimeRules
+
+
+class Format(StrEnum):
+    """How a file holds records. Chosen by its name, never by looking inside."""
+
+    JSONL = "jsonl"
+    CSV = "csv"
+    JSONL_GZ = "jsonl.gz"
+    CSV_GZ = "csv.gz"
+    NPY = "npy"
+    NPZ = "npz"
+    PARQUET = "parquet"
+    ARROW = "arrow"
+
+    @property
+    def grows(self) -> bool:
+        """Whether a file may be read while it is written, up to its last newline."""
+        return self in {Format.JSONL, Format.CSV}
+
+
+SUFFIXES = {
+    ".jsonl": Format.JSONL,
+    ".ndjson": Format.JSONL,
+    ".csv": Format.CSV,
+    ".jsonl.gz": Format.JSONL_GZ,
+    ".ndjson.gz": Format.JSONL_GZ,
+    ".csv.gz": Format.CSV_GZ,
+    ".npy": Format.NPY,
+    ".npz": Format.NPZ,
+    ".parquet": Format.PARQUET,
+    ".pq": Format.PARQUET,
+    ".arrow": Format.ARROW,
+    ".feather": Format.ARROW,
+    ".ipc": Format.ARROW,
+}
+"""How the names of files of each format end."""
+
+
+def format_of(name: str) -> Format | None:
+    """Return the format that a file's name promises, or None."""
+    lower = name.lower()
+    return next((format_ for suffix, format_ in SUFFIXES.items() if lower.endswith(suffix)), None)
+
+
+@dataclass(frozen=True, slots=True)
+class TextPiece:
+    """Whole lines of a text that may still grow."""
+
+    where: str
+    """What messages call the file."""
+    format: Format
+    """JSONL or CSV."""
+    data: bytes
+    """The lines, each with its newline."""
+    offset: int = 0
+    """Where they start in the file, in bytes."""
+    line: int = 1
+    """The number of the first of them."""
+    head: bytes = b""
+    """For CSV, the first bytes of the file, which hold its header line."""
+    continues: bool = False
+    """Whether the first line is the end of one that was too long to be kept."""
+    unproven: int | None = 0
+    """Lines of the file before these that were no JSON, as long as none was; None once one was. See `Arrived`."""
+
+
+class Decoder(Protocol):
+    """Turns what a source read into columns. `RefusedFile` means that a file as a whole cannot be used."""
+
+    def text(self, piece: TextPiece) -> RecordBatch:
+        """Decode whole lines."""
+
+    def settled(self, where: str, file: BinaryIO, format_: Format, *, skip: int = 0) -> Iterator[RecordBatch]:
+        """Decode a file that is complete, in pieces of bounded size, leaving out its first `skip` rows or lines.
+
+        A file that turns out to be damaged raises before its first piece is yielded.
+        """
+
+
+PIECE_BYTES = 1 << 20
+
+MAX_LINE_BYTES = 1 << 20
+"""What a line may have; a longer one is skipped to its newline, and never held as a whole."""
+
+
+def text_pieces(where: str, text: Readable, format_: Format, skip: int) -> Iterator[TextPiece]:
+    """Yield the lines of a text from after its first `skip` ones; the last one needs no newline."""
+    head = b""
+    held = b""
+    offset, line = 0, 1
+    continues = False
+    while True:
+        more = read_fully(text, PIECE_BYTES)
+        data = held + more
+        if format_ is Format.CSV and not offset:
+            head = data
+        end = data.rfind(b"\n") + 1 if more else len(data)
+        if end:
+            first, start, tail = line, 0, continues
+            if line <= skip:
+                start, lines = _after_lines(data, end, skip + 1 - line)
+                first, tail = line + lines, False if start else continues
+            if start < end:
+                # Whether the file is JSON Lines was settled by the lines that are left out.
+                unproven = 0 if first == 1 else None
+                yield TextPiece(where, format_, data[start:end], offset + start, first, head, tail, unproven)
+            line += data.count(b"\n", 0, end)
+            offset, continues = offset + end, False
+        held = data[end:]
+        if len(held) > MAX_LINE_BYTES:
+            offset, held, continues = offset + len(held), b"", True
+        if not more:
+            if continues:
+                yield TextPiece(where, format_, b"\n", offset, line, head, continues)
+            return
+
+
+def _after_lines(data: bytes, end: int, lines: int) -> tuple[int, int]:
+    """Return where the text after some lines starts, and how many of these lines there were."""
+    start = 0
+    for count in range(lines):
+        if start >= end:
+            return end, count
+        start = data.find(b"\n", start, end) + 1 or end
+    return start, lines
+
+
+class StreamDecoder:
+    """Decodes the records of some models; remembers nothing but how the latest of them looked. Not shared by threads.
+
+    The key hashes ids and refused lines; it has 16 bytes, and the same ids are known again only under the same key.
+    The wording of hints is that of a file of settings, unless another is given.
+    """
+
+    def __init__(
+        self,
+        models: Sequence[ModelFormat],
+        fields: RecordFields | None = None,
+        *,
+        hash_key: bytes,
+        keep_raw: bool = False,
+        wording: Wording = IN_A_FILE_OF_SETTINGS,
+    ) -> None:
+        fields = RecordFields() if fields is None else fields
+        check_formats(models, fields)
+        times = TimeRules(fields.time_unit, fields.zone())
+        self._rules = {model.name: ModelRules(model, times, hash_key, wording) for model in models}
+        self._json = JsonLines(models, fields)
+        self._csv = CsvLines(models, fields, wording)
+        self._arrays = ArrayFiles(models, fields, self._rules)
+        self._arrow = ArrowFiles(models, fields, self._rules)
+        self._shape = RecordShape(models, fields)
+        self._hash_key = hash_key
+        self._keep_raw = keep_raw
+
+    def text(self, piece: TextPiece) -> RecordBatch:
+        """Decode whole lines."""
+        if not piece.data:
+            return RecordBatch(unproven=piece.unproven)
+        header = None
+        if piece.format is Format.CSV:
+            header = self._csv.header(piece.head if piece.offset else piece.data, piece.where)
+            if header is None:
+                rows = piece.data.count(b"\n")
+                return RecordBatch(ignored=rows, rows=rows)
+        data = piece.data if piece.offset else without_mark(piece.data, piece.where)
+        gathering = BlockBuilder(piece.where, self._rules, piece.line, is_ascii=data.isascii())
+        unproven, rows = piece.unproven, 0
+        if piece.continues:
+            gathering.refuse("", 0, Reason.LINE_TOO_LONG)
+            rows = 1
+        for block in line_blocks(data, skip_first=piece.continues):
+            if header is None:
+                unproven = self._json.take(block, gathering, unproven)
+            else:
+                self._csv.take(block, gathering, header)
+            gathering.end_block(block)
+            rows += len(block)
+        offset = piece.offset + len(piece.data) - len(data)
+        shape = self._shape if header is None else None
+        pointers = LinePointers(data, offset, self._hash_key, self._keep_raw, shape)
+        return gathering.finish(rows, pointers, unproven)
+
+    def settled(self, where: str, file: BinaryIO, format_: Format, *, skip: int = 0) -> Iterator[RecordBatch]:
+        """Decode a file that is complete, in pieces of bounded size, leaving out its first `skip` rows or lines.
+
+        A file that is damaged or too large raises `RefusedFile` before its first piece.
+        """
+        try:
+            yield from self._settled(where, file, format_, skip)
+        except RefusedFile as refused:
+            reason, message = refused.reason, str(refused)
+        else:
+            return
+        # Anew, without what other libraries said: they may quote the file, and a traceback would quote them.
+        raise RefusedFile(reason, message)
+
+    def _settled(self, where: str, file: BinaryIO, format_: Format, skip: int) -> Iterator[RecordBatch]:
+        match format_:
+            case Format.NPY:
+                yield from self._arrays.npy(where, file, skip)
+            case Format.NPZ:
+                yield from self._arrays.npz(where, file, skip)
+            case Format.PARQUET:
+                yield from self._arrow.parquet(where, file, skip)
+            case Format.ARROW:
+                yield from self._arrow.ipc(where, file, skip)
+            case Format.JSONL_GZ | Format.CSV_GZ:
+                inside = Format.JSONL if format_ is Format.JSONL_GZ else Format.CSV
+                yield from self._texts(where, GzipText(where, file), inside, skip)
+            case Format.JSONL | Format.CSV:
+                yield from self._texts(where, file, format_, skip)
+
+    def _texts(self, where: str, text: Readable, format_: Format, skip: int) -> Iterator[RecordBatch]:
+        arrived = None
+        for piece in text_pieces(where, text, format_, skip):
+            arrived = self.text(piece if arrived is None else replace(piece, unproven=arrived.unproven))
+            yield arrived

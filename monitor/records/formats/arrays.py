@@ -1,0 +1,398 @@
+"""NumPy files of a stream: outputs alone (NPY), or columns by name (NPZ). Nothing is unpickled."""
+
+import os
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from monitor.records.batch_builder import Candidates, ModelRules
+from monitor.records.block_builder import BlockBuilder
+from monitor.records.columns import Values, shortest
+from monitor.records.formats.text import HARMLESS_BYTES, SUSPECT_RATIO
+from monitor.records.labels import Indices
+from monitor.records.layout import MAX_CLASSES, Layout, OutputKind
+from monitor.records.offline.npy_file import (
+    DAMAGED,
+    Archive,
+    Description,
+    check_directory,
+    class_names,
+    order_in,
+    read_description,
+)
+from monitor.records.record_batch import RecordBatch
+from monitor.records.record_schema import ModelFormat, RecordFields, reason_of_length, strange_classes
+from monitor.records.rejections import Reason, RefusedFile, RejectionProblem, listed, said
+from monitor.records.routing import Routes
+from monitor.records.stream_rejections import bare_pointer
+from monitor.records.vectors import Booleans, Floats
+
+PIECE_ROWS = 8_192
+_PIECE_NUMBERS = 1 << 19
+"""Numbers of all rows of a piece: 4 MiB of floats."""
+
+
+def rows_a_piece(width: int) -> int:
+    """Return how many rows of so many numbers are read together."""
+    return max(1, min(PIECE_ROWS, _PIECE_NUMBERS // max(1, width)))
+
+
+@dataclass(frozen=True, slots=True)
+class Vectors:
+    """The outputs of some rows, one after the other."""
+
+    flat: Floats
+    lengths: Indices
+    wrong: Booleans | None = None
+    """Which rows hold something that is no number."""
+
+    @classmethod
+    def of(cls, matrix: Floats) -> "Vectors":
+        """Return the rows of a matrix."""
+        return cls(matrix.reshape(-1), np.full(len(matrix), matrix.shape[1], dtype=np.int64))
+
+    def taken(self, rows: Indices, width: int) -> Floats:
+        """Return some rows, all of which have this length."""
+        if len(rows) == len(self.lengths):
+            return self.flat.reshape(len(rows), width)
+        starts = np.cumsum(self.lengths) - self.lengths
+        some: Floats = self.flat[starts[rows][:, np.newaxis] + np.arange(width)]
+        return some
+
+
+@dataclass(frozen=True, slots=True)
+class RowColumns:
+    """The columns of some rows; a column that is None is absent."""
+
+    count: int
+    outputs: Mapping[str, Vectors]
+    """By model; one that is not there has no outputs in the file."""
+    models: Values | None = None
+    times: Values | None = None
+    ids: Values | None = None
+    versions: Values | None = None
+    predicted: Values | None = None
+    segments: Mapping[str, Values | None] = field(default_factory=dict)
+    """By the name of the field."""
+
+
+class RowFiles:
+    """Hands the rows of files over to the rules."""
+
+    def __init__(self, models: Sequence[ModelFormat], rules: Mapping[str, ModelRules]) -> None:
+        self._routes = Routes(models)
+        self._rules = rules
+
+    def arrived(self, where: str, first: int, columns: RowColumns) -> RecordBatch:
+        """Return what some rows hold, of which the first has this number in the file, counting from 1."""
+        piece = BlockBuilder(where, self._rules, first)
+        for model, rows in self._routes.split(columns.models, columns.count):
+            if isinstance(model, ModelFormat) and model.name not in columns.outputs:
+                _refuse(piece, model.name, rows, Reason.MISSING_FIELD)
+            elif isinstance(model, Reason):
+                _refuse(piece, "", rows, model)
+            else:
+                _hand_over(model, rows, columns, piece)
+        piece.end_block()
+        return piece.finish(columns.count, bare_pointer)
+
+
+def _refuse(piece: BlockBuilder, model: str, rows: Indices, reason: Reason) -> None:
+    for row in rows.tolist():
+        piece.refuse(model, row, reason)
+
+
+def _hand_over(model: ModelFormat, rows: Indices, columns: RowColumns, piece: BlockBuilder) -> None:
+    vectors = columns.outputs[model.name]
+    if vectors.wrong is not None:
+        _refuse(piece, model.name, rows[vectors.wrong[rows]], Reason.WRONG_TYPE)
+        rows = rows[~vectors.wrong[rows]]
+    for length in np.unique(vectors.lengths[rows]).tolist():
+        if (reason := reason_of_length(length, model)) is not None:
+            _refuse(piece, model.name, rows[vectors.lengths[rows] == length], reason)
+    rows = rows[vectors.lengths[rows] == model.width]
+    if not len(rows):
+        return
+    places = rows.tolist()
+
+    def some(values: Values | None) -> Values | None:
+        return values if values is None or len(places) == columns.count else [values[place] for place in places]
+
+    piece.add(
+        model.name,
+        Candidates(
+            rows,
+            vectors.taken(rows, model.width),
+            some(columns.times),
+            some(columns.ids),
+            some(columns.versions),
+            some(columns.predicted),
+            tuple(some(columns.segments.get(name)) for name in model.segment_fields),
+        ),
+    )
+
+
+MAX_NPY_BYTES = 1 << 30
+"""Read in slices, so that it takes little memory; but somebody has to wait for it."""
+
+MAX_WHOLE_BYTES = 256 << 20
+"""What is read as a whole: arrays column by column, and those in NPZ files."""
+
+MAX_TEXT_BYTES = 4 << 10
+"""What each text of an array may take: all of them take as much as the longest."""
+
+
+class ArrayFiles:
+    """Decodes NumPy files in pieces."""
+
+    def __init__(self, models: Sequence[ModelFormat], fields: RecordFields, rules: Mapping[str, ModelRules]) -> None:
+        self._models = models
+        self._fields = fields
+        self._rows = RowFiles(models, rules)
+
+    def npy(self, where: str, file: BinaryIO, skip: int) -> Iterator[RecordBatch]:
+        """Decode an array of outputs, which has no place for anything else."""
+        if len(self._models) > 1:
+            raise RejectionProblem(Reason.MISSING_FIELD, "a file that names the model", "an .npy file").of_file(where)
+        if self._fields.class_columns is not None:
+            found = f"the class columns {listed(self._fields.class_columns)}"
+            raise RejectionProblem(
+                Reason.BAD_HEADER, "no names of columns, since an .npy file has none", found
+            ).of_file(where)
+        with _without_quotes(where):
+            described = self._describe(where, file)
+        width = described.shape[1] if len(described.shape) == 2 else 1
+        (model,) = self._models
+        for start, rows in _slices(file, described, skip, rows_a_piece(width), where):
+            matrix = np.asarray(rows, dtype=np.float64).reshape(len(rows), width)
+            outputs = {model.name: Vectors.of(matrix)}
+            yield self._rows.arrived(where, start + 1, RowColumns(len(matrix), outputs))
+
+    def _describe(self, where: str, file: BinaryIO) -> Description:
+        described = read_description(file, _size_of(file), where)
+        if (problem := _problem_of_size(described) or _problem_of_shape(described, self._models[0])) is not None:
+            raise problem.of_file(where)
+        return described
+
+    def npz(self, where: str, file: BinaryIO, skip: int) -> Iterator[RecordBatch]:
+        """Decode arrays by the names of fields."""
+        with _without_quotes(where):
+            columns = self._read_npz(where, file)
+        step = rows_a_piece(columns.width)
+        for start in range(skip, columns.count, step):
+            yield self._rows.arrived(where, start + 1, columns.rows(start, min(start + step, columns.count)))
+
+    def _read_npz(self, where: str, file: BinaryIO) -> "_Columns":
+        try:
+            check_directory(where, file)
+            with zipfile.ZipFile(file) as opened:
+                archive = Archive(where, opened, MAX_WHOLE_BYTES)
+                if archive.total > max(HARMLESS_BYTES, SUSPECT_RATIO * _size_of(file)):
+                    expected = f"arrays at most {SUSPECT_RATIO} times larger than packed"
+                    raise RejectionProblem(Reason.TOO_LARGE, expected, "larger ones").of_file(where)
+                return _Columns(archive, self._models, self._fields)
+        except DAMAGED as error:
+            raise RejectionProblem(Reason.BAD_FILE, "an .npz file", f"a damaged one: {said(error)}").of_file(
+                where
+            ) from error
+
+
+class _Columns:
+    """All arrays of an NPZ file that are wanted."""
+
+    def __init__(self, archive: Archive, models: Sequence[ModelFormat], fields: RecordFields) -> None:
+        self._archive = archive
+        self._outputs = {}
+        wanted = [fields.model, fields.version, fields.id, fields.time, fields.predicted or "", "classes"]
+        wanted += [name for model in models for name in fields.outputs(model)]
+        wanted += [fields.segment(name) for model in models for name in model.segment_fields]
+        if (problem := strange_classes(models, fields.prefix, archive.names, wanted)) is not None:
+            raise problem.of_file(archive.path)
+        for model in models:
+            names = fields.outputs(model)
+            if set(names) <= set(archive.names):
+                self._outputs[model.name] = self._read_outputs(names, model, fields)
+        if not self._outputs:
+            archive.array(next(name for name in fields.outputs(models[0]) if name not in archive.names))
+        if len(models) > 1 and fields.model not in archive.names:
+            archive.array(fields.model)
+        lengths = {len(matrix) for matrix in self._outputs.values()}
+        self.count = min(lengths)
+        self.width = max(matrix.shape[1] for matrix in self._outputs.values())
+        if len(lengths) > 1:
+            raise RejectionProblem(Reason.BAD_HEADER, "outputs of one length", f"{sorted(lengths)}").of_file(
+                archive.path
+            )
+        self._models = self._read(fields.model, Reason.UNKNOWN_MODEL)
+        self._times = self._read(fields.time, Reason.BAD_TIMESTAMP)
+        self._ids = self._read(fields.id, Reason.WRONG_TYPE)
+        self._versions = self._read(fields.version, Reason.WRONG_TYPE)
+        self._predicted = None if fields.predicted is None else self._read(fields.predicted, Reason.WRONG_TYPE)
+        self._segments = {
+            name: self._read(fields.segment(name), Reason.BAD_SEGMENT)
+            for model in models
+            for name in model.segment_fields
+        }
+
+    def rows(self, start: int, end: int) -> RowColumns:
+        """Return the columns of some rows."""
+        outputs = {
+            name: Vectors.of(np.asarray(matrix[start:end], dtype=np.float64)) for name, matrix in self._outputs.items()
+        }
+        return RowColumns(
+            end - start,
+            outputs,
+            _values(self._models, start, end),
+            _values(self._times, start, end, as_texts=False),
+            _values(self._ids, start, end),
+            _values(self._versions, start, end),
+            _values(self._predicted, start, end),
+            {name: _values(array, start, end) for name, array in self._segments.items()},
+        )
+
+    def _read_outputs(self, names: tuple[str, ...], model: ModelFormat, fields: RecordFields) -> NDArray[Any]:
+        archive = self._archive
+        arrays = [archive.array(name) for name in names]
+        if fields.class_columns is not None:
+            if len({array.shape for array in arrays}) > 1 or arrays[0].ndim != 1:
+                sizes = listed([str(array.shape) for array in arrays])
+                expected = "class columns of one length"
+                raise RejectionProblem(Reason.BAD_HEADER, expected, f"shapes {sizes}").of_file(archive.path)
+            return np.column_stack(arrays)
+        (matrix,) = arrays
+        described = Description(matrix.dtype, matrix.shape, fortran=False)
+        if (problem := _problem_of_shape(described, model)) is not None:
+            raise problem.of_file(archive.path)
+        found = class_names(archive, names)
+        if found is not None:
+            order = order_in(found, matrix, Layout(model.kind, classes=model.classes))
+            if isinstance(order, RejectionProblem):
+                raise order.of_file(archive.path)
+            matrix = matrix if model.kind is OutputKind.SCORE else matrix[:, list(order)]
+        return matrix[:, np.newaxis] if matrix.ndim == 1 else matrix
+
+    def _read(self, name: str, reason: Reason) -> NDArray[Any] | None:
+        """Read a column, or a single value that stands for all rows."""
+        if name not in self._archive.names:
+            return None
+        array = self._archive.array(name, of_labels=True)
+        if array.shape not in {(), (self.count,)}:
+            expected = f"an array {name} of {self.count:,} values, or a single one"
+            raise RejectionProblem(reason, expected, f"shape {array.shape}").of_file(self._archive.path)
+        if (problem := _problem_of_texts(array)) is not None:
+            raise problem.of_file(self._archive.path)
+        return array
+
+
+@contextmanager
+def _without_quotes(where: str) -> Iterator[None]:
+    """Say of a refused file what it is refused for, but nothing that it holds: names of arrays, classes or types."""
+    try:
+        yield
+    except RefusedFile as refused:
+        reason, message = refused.reason, str(refused)
+    else:
+        return
+    if reason in _WORDS:
+        raise RejectionProblem(reason, *_WORDS[reason]).of_file(where)
+    raise RefusedFile(reason, message)
+
+
+# Messages for other reasons tell sizes, shapes, and names from the configuration.
+_WORDS = {
+    Reason.BAD_FILE: ("an .npz file", "a damaged one"),
+    Reason.BAD_HEADER: ("headers that fit the file and one another", "others"),
+    Reason.MISSING_FIELD: ("an array for each field that is needed", "none for one of them"),
+    Reason.UNKNOWN_CLASS: ("the classes of the reference", "others"),
+    Reason.WRONG_TYPE: ("numbers, or texts where they belong", "arrays of another type"),
+}
+
+
+def _problem_of_texts(array: NDArray[Any]) -> RejectionProblem | None:
+    if array.dtype.kind not in "US":
+        return None
+    if array.dtype.itemsize > MAX_TEXT_BYTES:
+        found = f"{array.dtype.itemsize >> 10:,} KiB"
+        return RejectionProblem(Reason.TOO_LARGE, f"texts of at most {MAX_TEXT_BYTES >> 10} KiB", found)
+    try:
+        # A few at a time; and a number that stands for no letter is found only when letters are made of it.
+        for start in range(0, array.size, PIECE_ROWS):
+            for text in array.reshape(-1)[start : start + PIECE_ROWS].tolist():
+                text.decode() if isinstance(text, bytes) else text.encode()
+    except ValueError:
+        return RejectionProblem(Reason.BAD_ENCODING, "texts in UTF-8", "others")
+    return None
+
+
+def _values(array: NDArray[Any] | None, start: int, end: int, *, as_texts: bool = True) -> Values | None:
+    if array is None:
+        return None
+    # A single value is made once, and not once for each row.
+    some = array.reshape(1) if not array.shape else array[start:end]
+    values: list[object] = some.tolist()
+    if array.dtype.kind == "S":
+        values = [one.decode() for one in some.tolist()]
+    elif as_texts and array.dtype.kind == "f" and array.dtype.itemsize < 8:
+        values = [shortest(one) for one in some]
+    return values if array.shape else values * (end - start)
+
+
+def _slices(
+    file: BinaryIO, described: Description, skip: int, step: int, where: str
+) -> Iterator[tuple[int, NDArray[Any]]]:
+    """Yield rows of an array, with the place of the first of them."""
+    count = described.shape[0]
+    if described.fortran:
+        whole = np.frombuffer(_read(file, described.size, where), described.dtype).reshape(described.shape, order="F")
+        for start in range(skip, count, step):
+            yield start, whole[start : start + step]
+        return
+    row = described.size // count if count else 0
+    file.seek(min(skip, count) * row, os.SEEK_CUR)
+    for start in range(skip, count, step):
+        rows = min(step, count - start)
+        shape = (rows, *described.shape[1:])
+        yield start, np.frombuffer(_read(file, rows * row, where), described.dtype).reshape(shape)
+
+
+def _read(file: BinaryIO, size: int, where: str) -> bytes:
+    data = file.read(size)
+    if len(data) != size:
+        raise RejectionProblem(Reason.BAD_FILE, f"{size:,} bytes", f"{len(data):,}").of_file(where)
+    return data
+
+
+def _size_of(file: BinaryIO) -> int:
+    place = file.tell()
+    size = file.seek(0, os.SEEK_END)
+    file.seek(place)
+    return size
+
+
+def _problem_of_size(described: Description) -> RejectionProblem | None:
+    most = MAX_WHOLE_BYTES if described.fortran else MAX_NPY_BYTES
+    if described.size <= most:
+        return None
+    order = "column by column" if described.fortran else "row by row"
+    return RejectionProblem(Reason.TOO_LARGE, f"at most {most >> 20:,} MiB {order}", f"{described.size >> 20:,} MiB")
+
+
+def _problem_of_shape(described: Description, model: ModelFormat) -> RejectionProblem | None:
+    shape = described.shape
+    found = f"an array of shape {shape}"
+    if model.kind is OutputKind.SCORE:
+        fits = len(shape) == 1 or (len(shape) == 2 and shape[1] == 1)
+        return None if fits else RejectionProblem(Reason.NOT_A_VECTOR, "one score a row", found)
+    if len(shape) != 2:
+        return RejectionProblem(Reason.NOT_A_VECTOR, "a row a record and a column a class", found)
+    # Rows of nothing take no bytes, so a small file might promise any number of them.
+    if not shape[1]:
+        return RejectionProblem(Reason.EMPTY, "one number a class", found)
+    if shape[1] > MAX_CLASSES:
+        return RejectionProblem(Reason.TOO_LARGE, f"at most {MAX_CLASSES:,} classes", found)
+    return None

@@ -1,0 +1,255 @@
+"""Why a JSON text is no record: the slow, careful look at what the fast decoder refused."""
+
+import json
+from collections.abc import Mapping, Sequence
+from math import isfinite
+from typing import NamedTuple
+
+import msgspec
+
+from monitor.records.columns import text_of
+from monitor.records.formats.json_vectors import arrange
+from monitor.records.layout import Layout, OutputKind
+from monitor.records.record_schema import FieldPath, ModelFormat, RecordFields, reason_of_length
+from monitor.records.rejections import Reason, RejectionProblem, listed, shown
+from monitor.records.routing import Routes
+
+
+class _HugeInteger:
+    """Stands for an integer of more digits than any count or probability has."""
+
+    def __repr__(self) -> str:
+        return "a huge integer"
+
+
+HUGE = _HugeInteger()
+
+
+def load(text: str, expected: str) -> object | RejectionProblem:
+    """Read JSON, also with the NaN and Infinity that Python writes, so that what is wrong can be named."""
+    try:
+        value: object = _DECODER.decode(text)
+        # A lone surrogate is JSON by the letter, but no text that could ever be written out again. Only escapes name one.
+        if "\\" in text:
+            json.dumps(value, ensure_ascii=False, default=repr).encode()
+    except RecursionError:
+        return RejectionProblem(Reason.TOO_DEEP, "a flat record", "JSON nested too deep")
+    except UnicodeEncodeError:
+        return RejectionProblem(Reason.BAD_ENCODING, "text in UTF-8", "half a surrogate pair")
+    except json.JSONDecodeError as error:
+        # Where it goes wrong, and not what stands there: a record may name a patient.
+        return RejectionProblem(Reason.BAD_JSON, expected, f"text that goes wrong at character {error.pos + 1}")
+    except ValueError:
+        return RejectionProblem(Reason.BAD_JSON, expected, "text that is no JSON")
+    return value
+
+
+def problem_of_output(value: object, kind: OutputKind) -> RejectionProblem | None:
+    """Say why a value is not the vector, or the score, of a record; None when it is."""
+    if kind is OutputKind.SCORE:
+        return problem_of_number(value)
+    match value:
+        case list():
+            items = value
+        case dict():
+            items = list(value.values())
+        case None | bool() | str():
+            return RejectionProblem(Reason.WRONG_TYPE, "a vector of numbers", shown_json(value))
+        case _:
+            return RejectionProblem(Reason.NOT_A_VECTOR, "a vector of numbers", shown_json(value))
+    for item in items:
+        if isinstance(item, list | dict):
+            return RejectionProblem(Reason.NOT_A_VECTOR, "a vector of numbers", f"{shown(item)} inside it")
+        if (problem := problem_of_number(item)) is not None:
+            return problem
+    return None
+
+
+def problem_of_number(value: object) -> RejectionProblem | None:
+    """Say why a value is no number."""
+    if isinstance(value, _HugeInteger):
+        return RejectionProblem(Reason.OUT_OF_RANGE, "a number", "a huge integer")
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return RejectionProblem(Reason.WRONG_TYPE, "a number", shown_json(value))
+    if not isfinite(value):
+        return RejectionProblem(Reason.NOT_FINITE, "finite numbers", shown(value))
+    return None
+
+
+def problem_of_label(value: object) -> RejectionProblem | None:
+    """Say why a value is no label of any class."""
+    if isinstance(value, _HugeInteger):
+        return RejectionProblem(Reason.OUT_OF_RANGE, "a class name or index", "a huge integer")
+    usable = isinstance(value, str | int) or (isinstance(value, float) and isfinite(value))
+    if isinstance(value, bool) or not usable:
+        return RejectionProblem(Reason.WRONG_TYPE, "a class name or index", shown_json(value))
+    return None
+
+
+def problem_of_record(value: object, layout: Layout, columns: tuple[str, ...] | None) -> RejectionProblem | None:
+    """Say why a JSON value is no record; None when nothing is wrong with it."""
+    if not isinstance(value, dict):
+        return RejectionProblem(Reason.WRONG_TYPE, "a JSON object", shown_json(value))
+    for name in (layout.field,) if columns is None else columns:
+        if name not in value:
+            return RejectionProblem(Reason.MISSING_FIELD, f"a field {name!r}", _fields(value))
+        problem = problem_of_output(value[name], layout.kind) if columns is None else problem_of_number(value[name])
+        if problem is not None:
+            return problem
+    if layout.label_field is None:
+        return None
+    if layout.label_field not in value:
+        return RejectionProblem(Reason.MISSING_FIELD, f"a field {layout.label_field!r}", _fields(value))
+    return problem_of_label(value[layout.label_field])
+
+
+def shown_json(value: object) -> str:
+    """Return a value as messages show it, in the words of JSON; a text is not shown, since it may name a patient."""
+    if isinstance(value, str):
+        return f"a text of {len(value)} characters"
+    return json.dumps(value) if value is None or isinstance(value, bool) else shown(value)
+
+
+def _fields(record: dict[str, object]) -> str:
+    # Field names are the user's own words, but a record is patient data: a name, never a value.
+    return f"the fields {listed(tuple(record))}" if record else "no fields"
+
+
+def _bounded_integer(digits: str) -> int | _HugeInteger:
+    return int(digits) if len(digits) <= 19 else HUGE
+
+
+_DECODER = json.JSONDecoder(parse_int=_bounded_integer)
+
+
+_ABSENT = object()
+
+_decode = msgspec.json.Decoder().decode
+
+
+class LineVerdict(NamedTuple):
+    """What a careful look at a line finds."""
+
+    model: str
+    """Empty where it could not be told."""
+    reason: Reason
+    is_object: bool
+    """Whether the line is a JSON object at all."""
+
+
+class CarefulLook:
+    """Finds out what is wrong with lines."""
+
+    def __init__(self, models: Sequence[ModelFormat], routes: Routes, fields: RecordFields) -> None:
+        self._routes = routes
+        self._fields = fields
+        self._model = fields.path("model")
+        self._outputs = {model.name: fields.output_paths(model) for model in models}
+        self._segments = {model.name: tuple(map(fields.segment_path, model.segment_fields)) for model in models}
+        self._time, self._id, self._version = map(fields.path, ("time", "id", "version"))
+
+    def verdict(self, line: bytes) -> LineVerdict:
+        """Say why a line is refused."""
+        return self._quick_verdict(line) or self._slow_verdict(line)
+
+    def _quick_verdict(self, line: bytes) -> LineVerdict | None:
+        """Say of an object that lacks what is needed that it does; None where that is not so plain."""
+        if b"\\" in line:
+            return None
+        try:
+            value = _decode(line)
+        except (ValueError, RecursionError, OverflowError):
+            return None
+        if not isinstance(value, dict):
+            return None
+        model = self._routes.find(_optional(find(value, self._model)))
+        if isinstance(model, Reason):
+            return LineVerdict("", model, is_object=True)
+        # Fields come in the order in which the slow look takes them.
+        if is_absent(find(value, self._outputs[model.name][0])):
+            return LineVerdict(model.name, Reason.MISSING_FIELD, is_object=True)
+        return None
+
+    def _slow_verdict(self, line: bytes) -> LineVerdict:
+        value = read_line(line)
+        if isinstance(value, RejectionProblem):
+            return LineVerdict("", value.reason, is_object=False)
+        if not isinstance(value, dict):
+            return LineVerdict("", Reason.WRONG_TYPE, is_object=False)
+        model = self._routes.find(_optional(find(value, self._model)))
+        if isinstance(model, Reason):
+            return LineVerdict("", model, is_object=True)
+        return LineVerdict(model.name, self._reason(value, model), is_object=True)
+
+    def _reason(self, record: dict[str, object], model: ModelFormat) -> Reason:
+        if (wrong := self._reason_of_output(record, model)) is not None:
+            return wrong
+        time = _optional(find(record, self._time))
+        if time is not None and not _may_be_time(time):
+            return Reason.BAD_TIMESTAMP
+        for path in self._segments[model.name]:
+            if text_of(_optional(find(record, path))) is None:
+                return Reason.BAD_SEGMENT
+        for path, floats in ((self._id, False), (self._version, True)):
+            value = _optional(find(record, path))
+            if text_of(value, floats=floats) is None:
+                return Reason.OUT_OF_RANGE if value is HUGE else Reason.WRONG_TYPE
+        # The typed decoder is stricter in places: a NaN or Infinity in a field that nobody asked for.
+        return Reason.BAD_JSON
+
+    def _reason_of_output(self, record: dict[str, object], model: ModelFormat) -> Reason | None:
+        for path in self._outputs[model.name]:
+            value = find(record, path)
+            if value is _ABSENT:
+                return Reason.MISSING_FIELD
+            if self._fields.class_columns is None:
+                return _reason_of_vector(value, model)
+            if (problem := problem_of_number(value)) is not None:
+                return problem.reason
+        return None
+
+
+def _reason_of_vector(value: object, model: ModelFormat) -> Reason | None:
+    if (problem := problem_of_output(value, model.kind)) is not None:
+        return problem.reason
+    if isinstance(value, dict):
+        arranged = arrange(value, model.classes)
+        return arranged.reason if isinstance(arranged, RejectionProblem) else None
+    return reason_of_length(len(value), model) if isinstance(value, list) else None
+
+
+def read_line(line: bytes) -> object | RejectionProblem:
+    """Return the JSON value of a line, or why it has none."""
+    if b"\0" in line:
+        return RejectionProblem(Reason.NUL_BYTES, "text", "zero bytes")
+    try:
+        text = line.decode()
+    except UnicodeDecodeError:
+        return RejectionProblem(Reason.BAD_ENCODING, "text in UTF-8", "bytes that are not")
+    try:
+        return load(text, "a JSON object")
+    except OverflowError:
+        return RejectionProblem(Reason.OUT_OF_RANGE, "a record", "one that fits no memory")
+
+
+def find(record: Mapping[str, object], path: FieldPath) -> object:
+    """Return the value at a path, or a mark that is none of JSON's values when there is nothing."""
+    value: object = record
+    for name in path:
+        if not isinstance(value, dict) or name not in value:
+            return _ABSENT
+        value = value[name]
+    return value
+
+
+def is_absent(value: object) -> bool:
+    """Tell whether nothing was found at a path."""
+    return value is _ABSENT
+
+
+def _optional(value: object) -> object:
+    return None if value is _ABSENT else value
+
+
+def _may_be_time(value: object) -> bool:
+    return isinstance(value, str) or (type(value) in {int, float} and isfinite(value))  # type: ignore[arg-type]

@@ -1,0 +1,219 @@
+"""The typed JSON decoder of a schema: it reads the wanted fields, nested ones too, and learns texts that repeat.
+
+A text that is known is not made anew for each record, and two of them are told apart without looking at their letters. That
+saves about a tenth of all decoding. Nothing depends on it: what is not known is decoded by the general decoder.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import or_
+from typing import Any, Literal
+
+import msgspec
+
+from monitor.records.columns import is_segment
+from monitor.records.formats.json_vectors import Vector
+from monitor.records.layout import OutputKind
+from monitor.records.record_schema import FieldPath, ModelFormat, RecordFields
+
+TEXT = str | int | float | None
+NUMBER_OR_TEXT = float | str | None
+TEXT_OR_INTEGER = str | int | None
+
+_MOST_IN_A_TUPLE = 1_000
+
+Columns = Mapping[FieldPath, Sequence[Any]]
+"""By path, the values of some records: None where an optional field is absent, UNSET where an output is."""
+
+
+@dataclass(slots=True)
+class _Node:
+    """A field that is read as a value, or for the fields inside it."""
+
+    types: list[Any] = field(default_factory=list)
+    required: bool = False
+    inside: dict[str, "_Node"] = field(default_factory=dict)
+
+
+class JsonStruct:
+    """The typed decoder of one stream's records, and what takes its records apart.
+
+    Fields whose values are known are decoded to these very values, and others in their place are refused.
+    """
+
+    def __init__(
+        self,
+        models: Sequence[ModelFormat],
+        fields: RecordFields,
+        known: Mapping[FieldPath, Sequence[str]] | None = None,
+    ) -> None:
+        root = _tree(models, fields)
+        self.texts = tuple(path for path, node in _leaves((), root) if node.types and set(node.types) == {TEXT})
+        """Paths to texts that are nothing else."""
+        for path, values in (known or {}).items():
+            _narrow(root, path, values)
+        self._root = _Level(root)
+        decoder = msgspec.json.Decoder[Any](self._root.struct)
+        self.decode = decoder.decode
+        self.decode_lines = decoder.decode_lines
+
+    def columns(self, records: Sequence[Any]) -> Columns:
+        """Return the values of records by path."""
+        found: dict[FieldPath, Sequence[Any]] = {}
+        self._root.take_apart((), records, found)
+        return found
+
+
+class _Level:
+    """The struct for one level of nesting."""
+
+    def __init__(self, node: _Node) -> None:
+        self._below = {name: _Level(child) for name, child in node.inside.items() if child.inside}
+        fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
+        renamed = {}
+        # Required ones first, as in any signature.
+        self._names = tuple(sorted(node.inside, key=lambda name: not node.inside[name].required))
+        for place, name in enumerate(self._names):
+            child = node.inside[name]
+            own = f"field_{place}"
+            renamed[own] = name
+            kind = self._below[name].struct if name in self._below else reduce(or_, child.types)
+            if child.required:
+                fields.append((own, kind))
+            elif name in self._below:
+                fields.append((own, kind | None, None))
+            else:
+                is_output = msgspec.UnsetType in child.types
+                fields.append((own, kind, msgspec.UNSET if is_output else None))
+        self.struct: type[Any] = msgspec.defstruct("Record", fields, rename=renamed, gc=False)
+
+    def take_apart(self, path: FieldPath, records: Sequence[Any], found: dict[FieldPath, Sequence[Any]]) -> None:
+        """Add the values of records to those found."""
+        columns = zip(*map(msgspec.structs.astuple, records), strict=True)
+        for name, column in zip(self._names, columns, strict=True):
+            here = (*path, name)
+            if name not in self._below:
+                found[here] = column
+                continue
+            below = self._below[name]
+            absent = None if None not in column else below.struct()
+            below.take_apart(here, [absent if one is None else one for one in column], found)
+
+
+def _tree(models: Sequence[ModelFormat], fields: RecordFields) -> _Node:
+    root = _Node()
+    for name, kind in (("model", TEXT), ("version", TEXT), ("id", TEXT_OR_INTEGER), ("time", NUMBER_OR_TEXT)):
+        _place(root, fields.path(name), kind, required=False)
+    if fields.predicted is not None:
+        # Whatever it holds, it only ever disagrees.
+        _place(root, fields.path("predicted"), Any, required=False)
+    for model in models:
+        for segment in model.segment_fields:
+            _place(root, fields.segment_path(segment), TEXT, required=False)
+    # What not every model has cannot be asked of every record.
+    required = len({fields.output_paths(model) for model in models}) == 1
+    for model in models:
+        kind = _output_type(model, models, fields)
+        for path in fields.output_paths(model):
+            _place(root, path, kind if required else kind | msgspec.UnsetType, required=required)
+            if not required:
+                _place(root, path, msgspec.UnsetType, required=False)
+    return root
+
+
+def _output_type(model: ModelFormat, models: Sequence[ModelFormat], fields: RecordFields) -> Any:  # noqa: ANN401 - a type
+    if model.kind is OutputKind.SCORE or fields.class_columns is not None:
+        return float
+    # A tuple of known length is decoded faster than a list. But two such lengths cannot stand for one field.
+    if len(models) == 1 and model.width <= _MOST_IN_A_TUPLE:
+        return tuple.__class_getitem__((float,) * model.width) | dict[str, float]
+    return Vector
+
+
+def _place(root: _Node, path: FieldPath, kind: Any, *, required: bool) -> None:  # noqa: ANN401 - a type, or a union of some
+    node = root
+    for name in path:
+        node = node.inside.setdefault(name, _Node())
+        node.required |= required
+    node.types.append(kind)
+
+
+def _leaves(path: FieldPath, node: _Node) -> Iterator[tuple[FieldPath, _Node]]:
+    for name, child in node.inside.items():
+        yield (*path, name), child
+        yield from _leaves((*path, name), child)
+
+
+def _narrow(root: _Node, path: FieldPath, values: Sequence[str]) -> None:
+    node = root
+    for name in path:
+        node = node.inside[name]
+    literal: Any = Literal.__getitem__(tuple(values))
+    node.types = [literal | None]
+
+
+MOST_KNOWN = 32
+"""Texts of one field that are learned; a field with more of them is not worth it."""
+
+_MOST_LESSONS = 64
+_CREDIT = 16.0
+_EARNED = 0.25
+"""What a success counts for, when a failure counts for one."""
+
+# What a typed decoder may raise: its own errors and bad UTF-8, which are ValueErrors, nesting, and huge numbers.
+# Not a shortage of memory, which says nothing of the record.
+REFUSED = (ValueError, RecursionError, OverflowError)
+
+
+class LearnedStruct:
+    """The general decoder of a stream's records, and a faster one for the texts that have come so far."""
+
+    def __init__(self, models: Sequence[ModelFormat], fields: RecordFields) -> None:
+        self._models = models
+        self._fields = fields
+        self._general = JsonStruct(models, fields)
+        self._known: dict[FieldPath, list[str]] = {path: [] for path in self._general.texts}
+        self._fast: JsonStruct | None = None
+        self._lessons = 0
+        self._credit = _CREDIT
+        self.decode = self._general.decode
+        self.columns = self._general.columns
+
+    def decode_lines(self, text: memoryview) -> list[Any]:
+        """Return the records of some lines, or raise one of those that mean that a line is none."""
+        if self._fast is not None:
+            try:
+                records: list[Any] = self._fast.decode_lines(text)
+            except REFUSED:
+                self._lose_credit()
+            else:
+                self._credit = min(_CREDIT, self._credit + _EARNED)
+                return records
+        records = self._general.decode_lines(text)
+        if self._lessons < _MOST_LESSONS and records:
+            self._learn(self._general.columns(records))
+        return records
+
+    def _lose_credit(self) -> None:
+        # New texts all the time, or a bad line in every other piece: then trying twice costs more than it saves.
+        self._credit -= 1.0
+        if self._credit <= 0.0:
+            self._fast = None
+            self._lessons = _MOST_LESSONS
+
+    def _learn(self, columns: Columns) -> None:
+        changed = False
+        for path, known in list(self._known.items()):
+            new = set(columns[path]) - {None, *known}
+            if len(known) + len(new) > MOST_KNOWN or not all(isinstance(one, str) and is_segment(one) for one in new):
+                del self._known[path]
+                changed = True
+            elif new:
+                known.extend(sorted(new))
+                changed = True
+        # Counted also when nothing was learned: where records hold nothing but a vector, looking for ever would be in vain.
+        self._lessons += 1
+        if changed:
+            useful = {path: known for path, known in self._known.items() if known}
+            self._fast = JsonStruct(self._models, self._fields, useful) if useful else None

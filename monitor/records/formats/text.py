@@ -1,0 +1,174 @@
+"""Lines of text files, plain or gzip, read in blocks: bounded memory, no line lost or misnumbered."""
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+from monitor.records.rejections import Reason, RejectionProblem
+
+MAX_LINE_BYTES = 16 << 20
+PIECE_BYTES = 2 << 20
+
+_UTF8_MARK = b"\xef\xbb\xbf"
+_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+
+TOO_LONG = RejectionProblem(Reason.LINE_TOO_LONG, f"a line of at most {MAX_LINE_BYTES >> 20} MiB", "a longer one")
+NOT_UTF8 = RejectionProblem(Reason.BAD_ENCODING, "text in UTF-8", "bytes that are not")
+NUL_BYTES = RejectionProblem(Reason.NUL_BYTES, "text", "zero bytes")
+
+
+class Readable(Protocol):
+    """What text is read from."""
+
+    def read(self, size: int, /) -> bytes:
+        """Return at most so many bytes, and none only at the end."""
+
+
+def read_fully(file: Readable, size: int) -> bytes:
+    """Return so many bytes, or fewer only at the end."""
+    parts = []
+    while size and (part := file.read(size)):
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class TextLines:
+    """Consecutive lines of a file, without their newlines."""
+
+    first: int
+    """The number of the first of them; a file starts with line 1."""
+    lines: list[bytes]
+    too_long: tuple[int, ...] = ()
+    """Numbers of lines that were not kept: an empty one stands in their place."""
+
+
+def read_lines(path: Path) -> Iterator[TextLines]:
+    """Read a file piece by piece; the last line needs no newline."""
+    with path.open("rb") as file:
+        is_packed = path.suffix.lower() == ".gz"
+        yield from _pieces(path, GzipText(str(path), file) if is_packed else file)
+
+
+def without_mark(data: bytes, where: Path | str) -> bytes:
+    """Return the start of a text without its byte-order mark; refuse UTF-16 and UTF-32."""
+    _refuse_utf16(where, data[:4])
+    return data.removeprefix(_UTF8_MARK)
+
+
+def _refuse_utf16(path: Path | str, start: bytes) -> None:
+    # Text whose second, or first and third, bytes are zero is UTF-16 or UTF-32 without a mark.
+    if start.startswith(_UTF16_MARKS) or (len(start) == 4 and start.count(0) in {2, 3}):
+        raise RejectionProblem(Reason.BAD_ENCODING, "a text file in UTF-8", "UTF-16 or UTF-32").of_file(path)
+
+
+def _pieces(path: Path, file: Readable) -> Iterator[TextLines]:
+    number = 1
+    parts: list[bytes] = []
+    held = 0
+    skipping = False
+    # However little is read at once, the start of a file is looked at as a whole.
+    start = without_mark(read_fully(file, max(4, PIECE_BYTES)), path)
+    while piece := start or file.read(PIECE_BYTES):
+        start = b""
+        whole, newline, rest = piece.rpartition(b"\n")
+        if newline:
+            lines = whole.split(b"\n")
+            lines[0] = b"".join([*parts, lines[0]])
+            too_long: tuple[int, ...] = ()
+            if skipping or len(lines[0]) > MAX_LINE_BYTES:
+                lines[0], too_long = b"", (number,)
+            yield TextLines(number, lines, too_long)
+            number += len(lines)
+            parts, held, skipping = [], 0, False
+        if not skipping:
+            parts.append(rest)
+            held += len(rest)
+        if held > MAX_LINE_BYTES:
+            parts, held, skipping = [], 0, True
+    if skipping:
+        yield TextLines(number, [b""], (number,))
+    elif held:
+        yield TextLines(number, [b"".join(parts)])
+
+
+MAX_EXPANDED_BYTES = 1 << 30
+"""What a file may hold once unpacked."""
+
+SUSPECT_RATIO = 200
+"""How many times larger than packed no honest records are."""
+
+HARMLESS_BYTES = 16 << 20
+"""What may be unpacked before the ratio is looked at: blank lines and constant records pack very well too."""
+
+_READ_BYTES = 1 << 16
+_GZIP = 16 + zlib.MAX_WBITS
+
+_CUT_SHORT = RejectionProblem(Reason.BAD_FILE, "a whole gzip file", "one that is cut short")
+_DAMAGED = RejectionProblem(Reason.BAD_FILE, "a gzip file", "a damaged one")
+
+
+class GzipText:
+    """What a gzip file holds; checks the whole file when it is made, and raises `RefusedFile` then."""
+
+    def __init__(self, where: str, file: BinaryIO) -> None:
+        self._where = where
+        self._file = file
+        self._start()
+        while self.read(_READ_BYTES):
+            pass
+        self._start()
+
+    def _start(self) -> None:
+        self._file.seek(0)
+        self._inflate = zlib.decompressobj(_GZIP)
+        self._packed = b""
+        self._taken = 0
+        self._given = 0
+        # A file of no bytes at all is no gzip file.
+        self._inside = True
+
+    def read(self, size: int) -> bytes:
+        """Return at most so many bytes of the text, and none only at its end."""
+        while True:
+            if not self._packed and not self._inflate.unconsumed_tail:
+                self._packed = self._file.read(_READ_BYTES)
+                self._taken += len(self._packed)
+            given = self._inflate.unconsumed_tail or self._packed
+            if not given and not self._inside:
+                return b""
+            self._packed = b""
+            try:
+                text = self._inflate.decompress(given, size)
+            except zlib.error as error:
+                raise _DAMAGED.of_file(self._where) from error
+            if not given and not text:
+                raise _CUT_SHORT.of_file(self._where)
+            self._inside = True
+            if self._inflate.eof:
+                self._next_member()
+            if text:
+                self._count(text)
+                return text
+
+    def _next_member(self) -> None:
+        # Files may be joined end to end, and filled up with zeros.
+        rest = self._inflate.unused_data
+        while rest and not rest.strip(b"\0"):
+            rest = self._file.read(_READ_BYTES)
+            self._taken += len(rest)
+        self._packed = rest.lstrip(b"\0")
+        self._inflate = zlib.decompressobj(_GZIP)
+        self._inside = False
+
+    def _count(self, text: bytes) -> None:
+        self._given += len(text)
+        if self._given > MAX_EXPANDED_BYTES:
+            expected = f"at most {MAX_EXPANDED_BYTES >> 30} GiB once unpacked"
+            raise RejectionProblem(Reason.TOO_LARGE, expected, "more").of_file(self._where)
+        if self._given > HARMLESS_BYTES and self._given > SUSPECT_RATIO * self._taken:
+            expected = f"text at most {SUSPECT_RATIO} times larger than packed"
+            raise RejectionProblem(Reason.TOO_LARGE, expected, "more").of_file(self._where)

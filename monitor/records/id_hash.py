@@ -1,0 +1,206 @@
+"""Ids of records as keyed 64-bit numbers, so that repeated ones are known again and none is kept.
+
+Keyed, because an id may be a patient number: there are so few of those that a plain hash could be undone by trying all.
+SipHash-2-4, because it is made for short secrets and all its steps are additions, rotations and exclusive ors of 64-bit
+words, which numpy does for thousands of ids at once. Aumasson and Bernstein, "SipHash: a fast short-input PRF", 2012.
+"""
+
+from collections.abc import Sequence
+from hashlib import blake2b
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from monitor.records.record_batch import NO_ID, Hashes
+
+KEY_BYTES = 16
+
+LONGEST = 256
+"""Bytes of an id in UTF-8 up to which SipHash is used, and keyed blake2b beyond."""
+
+# As many as stay in a core's cache; also what bounds memory, together with LONGEST.
+_TOGETHER = 1 << 12
+
+_MOST_WORDS = np.uint8(LONGEST >> 3)
+
+# Up to this many, one by one is faster than side by side.
+_FEW = 16
+_WORD = (1 << 64) - 1
+
+_Integers = NDArray[np.int64]
+
+# Keeps the first 0 to 7 bytes of a little-endian word.
+_MASKS = np.array([(1 << 8 * count) - 1 for count in range(8)], dtype=np.uint64)
+
+
+def hash_ids(ids: Sequence[str], key: bytes) -> Hashes:
+    """Return the hash of each id under a key of 16 bytes; never NO_ID.
+
+    Depends on the id's own text and on the key alone, never on its neighbours: SipHash-2-4 of its UTF-8 bytes, or, where
+    these are more than LONGEST, their keyed blake2b of 8 bytes, read as a little-endian number. Lone surrogates are
+    encoded as if they were characters.
+    """
+    if len(key) != KEY_BYTES:
+        raise ValueError(f"key: expected {KEY_BYTES} bytes, found {len(key)}")
+    hashes = np.empty(len(ids), dtype=np.uint64)
+    if len(ids) <= _FEW:
+        hashes[:] = [_hash_one(one, key) for one in ids]
+        return hashes
+    for start in range(0, len(ids), _TOGETHER):
+        some = ids[start : start + _TOGETHER]
+        hashes[start : start + len(some)] = _hash_some(some, key)
+    hashes[hashes == NO_ID] = 1
+    return hashes
+
+
+def _hash_one(text: str, key: bytes) -> int:
+    """Return the hash of one id. Many files hold one record each, and numpy takes long to begin."""
+    encoded = text.encode("utf-8", "surrogatepass")
+    if len(encoded) > LONGEST:
+        return _long_hash(encoded, key) or 1
+    a, b, c, d = _starts(key)
+    words = len(encoded) >> 3
+    padded = encoded + bytes(7 - (len(encoded) & 7)) + bytes([len(encoded) & 0xFF])
+    for place in range(0, 8 * words + 8, 8):
+        word = int.from_bytes(padded[place : place + 8], "little")
+        a, b, c, d = _stirred(a, b, c, d ^ word, rounds=2)
+        a ^= word
+    a, b, c, d = _stirred(a, b, c ^ 0xFF, d, rounds=4)
+    return a ^ b ^ c ^ d or 1
+
+
+def _stirred(a: int, b: int, c: int, d: int, rounds: int) -> tuple[int, int, int, int]:
+    for _ in range(rounds):
+        a = (a + b) & _WORD
+        b = ((b << 13 | b >> 51) & _WORD) ^ a
+        a = (a << 32 | a >> 32) & _WORD
+        c = (c + d) & _WORD
+        d = ((d << 16 | d >> 48) & _WORD) ^ c
+        a = (a + d) & _WORD
+        d = ((d << 21 | d >> 43) & _WORD) ^ a
+        c = (c + b) & _WORD
+        b = ((b << 17 | b >> 47) & _WORD) ^ c
+        c = (c << 32 | c >> 32) & _WORD
+    return a, b, c, d
+
+
+def _starts(key: bytes) -> tuple[int, int, int, int]:
+    low, high = int.from_bytes(key[:8], "little"), int.from_bytes(key[8:], "little")
+    # "somepseudorandomlygeneratedbytes": the paper's own start.
+    return low ^ 0x736F6D6570736575, high ^ 0x646F72616E646F6D, low ^ 0x6C7967656E657261, high ^ 0x7465646279746573
+
+
+def _long_hash(encoded: bytes, key: bytes) -> int:
+    return int.from_bytes(blake2b(encoded, digest_size=8, key=key).digest(), "little")
+
+
+def _hash_some(ids: Sequence[str], key: bytes) -> Hashes:
+    lengths = _lengths(ids)
+    if lengths.max(initial=0) > LONGEST:
+        return _hash_apart(ids, key)
+    text = "".join(ids)
+    if text.isascii():
+        # The usual case: encoded all at once, a byte a character.
+        return _siphash(text.encode(), lengths, key)
+    encoded = [one.encode("utf-8", "surrogatepass") for one in ids]
+    lengths = _lengths(encoded)
+    if lengths.max() > LONGEST:
+        return _hash_apart(ids, key)
+    return _siphash(b"".join(encoded), lengths, key)
+
+
+def _hash_apart(ids: Sequence[str], key: bytes) -> Hashes:
+    """Return the hashes of ids, some of which are long."""
+    hashes = np.empty(len(ids), dtype=np.uint64)
+    short: list[bytes] = []
+    places: list[int] = []
+    for place, one in enumerate(ids):
+        encoded = one.encode("utf-8", "surrogatepass")
+        if len(encoded) > LONGEST:
+            # Done with before the next one: each may be of a mebibyte.
+            hashes[place] = _long_hash(encoded, key)
+        else:
+            short.append(encoded)
+            places.append(place)
+    hashes[places] = _siphash(b"".join(short), _lengths(short), key)
+    return hashes
+
+
+def _lengths(texts: Sequence[str] | Sequence[bytes]) -> _Integers:
+    return np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
+
+
+def _siphash(joined: bytes, lengths: _Integers, key: bytes) -> Hashes:
+    """Return the SipHash-2-4 of each of some texts that stand one after the other."""
+    # Those with most words first, so that the ones that still have a word to give are always the first few.
+    words_before_last = (lengths >> 3).astype(np.uint8)
+    order = np.argsort(_MOST_WORDS - words_before_last, kind="stable")
+    sizes, starts = lengths[order], (np.cumsum(lengths) - lengths)[order]
+    # How many have a word at each step, and none after it: those between this step's number and the next one's end here.
+    having = len(lengths) - np.cumsum(np.bincount(words_before_last, minlength=1)[:-1], dtype=np.int64)
+    words = _words_anywhere(joined)
+    state = _State(len(lengths), key)
+    for step, (active, going_on) in enumerate(pairwise([len(lengths), *having.tolist(), 0])):
+        message = words[starts[:active] + 8 * step].astype(np.uint64, copy=False)
+        # The last word holds the 0 to 7 bytes that are left and, on top, the length.
+        ending = sizes[going_on:active]
+        message[going_on:] &= _MASKS[ending & 7]
+        message[going_on:] |= ending.astype(np.uint64) << np.uint64(56)
+        state.compress(message)
+    hashes = np.empty(len(lengths), dtype=np.uint64)
+    hashes[order] = state.finish()
+    return hashes
+
+
+def _words_anywhere(joined: bytes) -> Hashes:
+    """Return a view of bytes as the little-endian words that start at each of them, and at their end."""
+    padded = joined + bytes(8)
+    return np.ndarray((len(joined) + 1,), dtype="<u8", buffer=padded, strides=(1,))
+
+
+class _State:
+    """The four words that SipHash stirs, for many texts side by side."""
+
+    def __init__(self, texts: int, key: bytes) -> None:
+        self._words = list(np.repeat(np.array(_starts(key), dtype=np.uint64), texts).reshape(4, texts))
+        self._spare = np.empty(texts, dtype=np.uint64)
+
+    def compress(self, message: Hashes) -> None:
+        """Take in one word of each of the first few texts."""
+        some = [word[: len(message)] for word in self._words]
+        some[3] ^= message
+        self._stir(some, rounds=2)
+        some[0] ^= message
+
+    def finish(self) -> Hashes:
+        """Return the hashes of all."""
+        a, b, c, d = self._words
+        c ^= np.uint64(0xFF)
+        self._stir(self._words, rounds=4)
+        return a ^ b ^ c ^ d
+
+    def _stir(self, words: list[Hashes], rounds: int) -> None:
+        a, b, c, d = words
+        spare = self._spare[: len(a)]
+        for _ in range(rounds):
+            a += b
+            _rotate(b, 13, spare)
+            b ^= a
+            _rotate(a, 32, spare)
+            c += d
+            _rotate(d, 16, spare)
+            d ^= c
+            a += d
+            _rotate(d, 21, spare)
+            d ^= a
+            c += b
+            _rotate(b, 17, spare)
+            b ^= c
+            _rotate(c, 32, spare)
+
+
+def _rotate(words: Hashes, bits: int, spare: Hashes) -> None:
+    np.left_shift(words, np.uint64(bits), out=spare)
+    np.right_shift(words, np.uint64(64 - bits), out=words)
+    np.bitwise_or(words, spare, out=words)

@@ -1,0 +1,1 @@
+"""Readers of whole files for the offline commands."""

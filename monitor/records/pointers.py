@@ -1,0 +1,149 @@
+"""Pointers to rejected records: where one is, never its content."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+
+import numpy as np
+
+from monitor.records.formats.json_problems import find, is_absent, read_line
+from monitor.records.labels import Indices
+from monitor.records.messages.message_forms import Text
+from monitor.records.record_batch import Pointer
+from monitor.records.record_schema import FieldPath, ModelFormat, RecordFields
+from monitor.records.rejections import Reason, RejectionProblem
+from monitor.records.stream_rejections import RejectedRecord
+
+_DIGEST_BYTES = 8
+_RAW_BYTES = 4 << 10
+
+_MOST_SHAPED_BYTES = 64 << 10
+"""Lines beyond which no shape is told: to parse them again would take longer than it is worth."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinePointers:
+    """Makes pointers to the refused lines of one piece."""
+
+    data: bytes
+    offset: int
+    hash_key: bytes
+    keep_raw: bool
+    shape: "RecordShape | None"
+
+    def __call__(self, refused: RejectedRecord) -> Pointer:
+        """Return where a line stands."""
+        if refused.start < 0:
+            return Pointer(refused.reason, refused.number)
+        line = self.data[refused.start : refused.end]
+        return Pointer(
+            refused.reason,
+            refused.number,
+            self.offset + refused.start,
+            len(line),
+            blake2b(line, digest_size=_DIGEST_BYTES, key=self.hash_key).hexdigest(),
+            None if self.shape is None or len(line) > _MOST_SHAPED_BYTES else self.shape.of(line),
+            line[:_RAW_BYTES] if self.keep_raw else None,
+        )
+
+
+class RecordShape:
+    """Tells types and lengths of the fields that were asked for, by the names that the configuration gives them."""
+
+    def __init__(self, models: Sequence[ModelFormat], fields: RecordFields) -> None:
+        paths: dict[str, FieldPath] = {}
+        for model in models:
+            outputs = zip(fields.outputs(model), fields.output_paths(model), strict=True)
+            paths |= dict(list(outputs)[:_MOST_OUTPUTS])
+        paths |= {getattr(fields, name): fields.path(name) for name in ("model", "version", "id", "time")}
+        for model in models:
+            paths |= {fields.segment(name): fields.segment_path(name) for name in model.segment_fields}
+        self._paths = paths
+
+    def of(self, line: bytes) -> str | None:
+        """Return the shape of a line of JSON; None when it is no object."""
+        value = read_line(line)
+        if isinstance(value, RejectionProblem) or not isinstance(value, dict):
+            return None
+        found = {name: find(value, path) for name, path in self._paths.items()}
+        return ", ".join(f"{name}: {_type_of(one)}" for name, one in found.items() if not is_absent(one))
+
+
+_MOST_OUTPUTS = 5
+
+
+def _type_of(value: object) -> str:
+    name = _TYPES.get(type(value), "int")
+    return f"{name}[{len(value)}]" if isinstance(value, str | list | dict) else name
+
+
+_TYPES: dict[type, str] = {
+    type(None): "null",
+    bool: "bool",
+    float: "float",
+    str: "str",
+    list: "list",
+    dict: "object",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PointerRules:
+    """What pointers may tell."""
+
+    hash_key: bytes
+    keep_raw: bool
+    shape: RecordShape
+
+    def of_message(self, message: bytes, offset: int) -> Pointer:
+        """Return a pointer to a message as a whole."""
+        return LinePointers(message, offset, self.hash_key, False, None)(_all_of(message))
+
+    def of_record(self, text: bytes) -> Pointer:
+        """Return a pointer that tells how a record looks."""
+        return LinePointers(text, 0, self.hash_key, self.keep_raw, self.shape)(_all_of(text))
+
+
+class MessagePointers:
+    """Makes pointers to refused records. These come in order, so that each message is looked at once."""
+
+    def __init__(
+        self,
+        rules: PointerRules,
+        values: Sequence[bytes],
+        offsets: Sequence[int],
+        ends: Indices,
+        texts_of: Callable[[bytes], Sequence[Text] | Reason],
+    ) -> None:
+        self._rules = rules
+        self._values = values
+        self._offsets = offsets
+        self._ends = ends
+        self._texts_of = texts_of
+        self._message = -1
+        self._first = 0
+        self._whole = Pointer(Reason.EMPTY, 0)
+        self._texts: Sequence[Text] = ()
+
+    def __call__(self, refused: RejectedRecord) -> Pointer:
+        """Return where a record stands: offset, length and digest of its message, and its place there, counting from 1."""
+        message = int(np.searchsorted(self._ends, refused.number, side="right"))
+        if message != self._message:
+            self._turn_to(message)
+        place = refused.number - self._first
+        looks = self._rules.of_record(bytes(self._texts[place]) if self._texts else self._values[message])
+        return replace(self._whole, reason=refused.reason, number=place + 1, shape=looks.shape, raw=looks.raw)
+
+    def _turn_to(self, message: int) -> None:
+        value = self._values[message]
+        self._message = message
+        self._first = int(self._ends[message - 1]) if message else 0
+        self._whole = self._rules.of_message(value, self._offsets[message])
+        texts = self._texts_of(value)
+        # A message that is refused as a whole has no texts; and many packed records share one.
+        count = int(self._ends[message]) - self._first
+        self._texts = () if isinstance(texts, Reason) or len(texts) != count else texts
+
+
+def _all_of(text: bytes) -> RejectedRecord:
+    return RejectedRecord(0, Reason.EMPTY, 0, len(text))

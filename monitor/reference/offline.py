@@ -1,0 +1,98 @@
+"""What the offline commands compute, for Python users too: an estimate for a window, errors for a labelled pair."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from monitor.core.calibration import WindowEstimate
+from monitor.core.ensemble import Variants, calibrate_all, measure, survey
+from monitor.core.estimate import MINIMUM_RECORDS, Estimate, Result
+from monitor.core.estimators import EmptySets
+from monitor.core.estimators.consensus import CONSENSUS
+from monitor.core.scores import Singles, in_blocks, label_outputs
+from monitor.errors import InvalidInput, UsageError
+from monitor.records.layout import Layout, OutputKind
+from monitor.records.offline.batch import Batch
+from monitor.records.offline.intake import accept_array, as_kind
+from monitor.reference.reference import Reference
+
+
+def variants(*, doc_absolute: bool = False, empty_sets: str = EmptySets.TOP) -> Variants:
+    """Return which variant of each estimator these options mean."""
+    if empty_sets not in list(EmptySets):
+        raise UsageError(f"empty_sets: expected one of {', '.join(EmptySets)}, found {empty_sets!r}")
+    policy = EmptySets(empty_sets)
+    chosen = {} if policy is EmptySets.TOP else {"cpc_acc": policy.value, "cpc_ac": policy.value}
+    return chosen | ({"doc": "absolute"} if doc_absolute else {})
+
+
+def estimate(
+    reference: Reference,
+    outputs: ArrayLike,
+    *,
+    kind: str = OutputKind.PROBS,
+    doc_absolute: bool = False,
+    empty_sets: str = EmptySets.TOP,
+    minimum_records: int = MINIMUM_RECORDS,
+) -> WindowEstimate:
+    """Estimate the accuracy in a window of unlabelled outputs, an array of shape (records, classes).
+
+    Raises InvalidInput when a vector breaks the rules; `kind` says what the numbers are, as on the command line. From fewer
+    than `minimum_records` there is no estimate: each answer is a NoEstimate with the reason.
+    """
+    if minimum_records < 1:
+        raise UsageError(f"minimum_records: expected a number of records above 0, found {minimum_records}")
+    batch = accept_array(outputs, Layout(kind=as_kind(kind), classes=reference.classes))
+    chosen = variants(doc_absolute=doc_absolute, empty_sets=empty_sets)
+    return reference.calibration.estimate(batch.probabilities, chosen, minimum_records)
+
+
+def estimate_windows(
+    reference: Reference, probabilities: Singles, window: int | None, chosen: Variants, minimum_records: int
+) -> Iterator[WindowEstimate]:
+    """Estimate for all records at once, or for each successive window; the last may be short."""
+    step = window or max(1, len(probabilities))
+    for start in range(0, max(1, len(probabilities)), step):
+        yield reference.calibration.estimate(probabilities[start : start + step], chosen, minimum_records)
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """Estimates for a target whose labels are known, from a labelled source."""
+
+    source_accuracy: float
+    target_accuracy: float
+    temperature: float
+    estimates: Mapping[str, float | None]
+    disagreement: float | None
+
+    def error(self, name: str) -> float | None:
+        """Return the absolute error of an estimator, or None if it had no answer."""
+        value = self.estimates.get(name)
+        return None if value is None else abs(value - self.target_accuracy)
+
+
+def evaluate(source: Batch, target: Batch, chosen: Variants) -> Evaluation:
+    """Estimate the target's accuracy as if its labels were unknown, and compare."""
+    if source.labels is None or target.labels is None:
+        raise InvalidInput("evaluate: expected labels in source and target, found none")
+    if len(source.probabilities) == 0 or len(target.probabilities) == 0:
+        raise InvalidInput("evaluate: expected at least one record in source and target, found none")
+    labelled = label_outputs(source.probabilities, source.labels)
+    ready = calibrate_all(labelled)
+    found = survey(ready, chosen, measure(ready, lambda: in_blocks(target.probabilities, labelled.temperature)))
+    estimates = {name: _accuracy(result) for name, result in found.answers.items()}
+    realised = np.argmax(target.probabilities, axis=1) == target.labels
+    return Evaluation(
+        source_accuracy=labelled.accuracy,
+        target_accuracy=float(np.mean(realised)),
+        temperature=labelled.temperature,
+        estimates={**estimates, CONSENSUS: _accuracy(found.consensus)},
+        disagreement=found.disagreement,
+    )
+
+
+def _accuracy(result: Result) -> float | None:
+    return result.accuracy if isinstance(result, Estimate) else None

@@ -1,0 +1,252 @@
+"""The reference artefact: what a labelled set fixed, in one file that holds no record and is checked when read."""
+
+import dataclasses
+import os
+import tempfile
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version as installed_version
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from monitor.core.calibration import Calibration, calibrate
+from monitor.core.ensemble import Ready
+from monitor.core.estimators import ESTIMATORS
+from monitor.core.estimators.consensus import CONSENSUS
+from monitor.core.intervals import DEFAULT_LEVEL, LEVELS, ErrorQuantiles, IntervalTables, Progress
+from monitor.core.scores import Integers, Singles, label_outputs
+from monitor.errors import InvalidReference
+from monitor.records.layout import Layout, OutputKind
+from monitor.records.offline.intake import accept_array, as_kind
+from monitor.records.rejections import listed
+from monitor.reference.file_format import (
+    FORMAT,
+    MAX_BYTES,
+    Array,
+    Intervals,
+    Quantiles,
+    ReferenceDocument,
+    check_reliability,
+    from_bytes,
+    pack,
+    to_bytes,
+    unpack,
+)
+from monitor.reference.summary import ReferenceSummary, summarise
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Reference:
+    """A model's labelled reference, ready to judge its unlabelled outputs. Equal to another of the same fingerprint."""
+
+    model: str
+    version: str
+    created: str
+    classes: tuple[str, ...]
+    calibration: Calibration
+    summary: ReferenceSummary
+    fingerprint: str = ""
+
+    @property
+    def title(self) -> str:
+        """Return the model's name and, where known, its version."""
+        return f"{self.model} {self.version}".rstrip()
+
+    def __repr__(self) -> str:
+        """Return what tells references apart, on one line: the numbers behind it are many thousands of characters."""
+        numbers = self.calibration
+        return (
+            f"Reference(model={self.model!r}, version={self.version!r}, classes=({listed(self.classes)}),"
+            f" records={numbers.records}, accuracy={numbers.accuracy:.4f})"
+        )
+
+    def __eq__(self, other: object) -> bool:
+        """Compare fingerprints."""
+        return isinstance(other, Reference) and self.fingerprint == other.fingerprint
+
+    def __hash__(self) -> int:
+        """Hash the fingerprint."""
+        return hash(self.fingerprint)
+
+    @classmethod
+    def calibrate(
+        cls,
+        probabilities: ArrayLike,
+        labels: ArrayLike,
+        *,
+        model: str,
+        version: str = "",
+        classes: Sequence[str] | None = None,
+        kind: str = OutputKind.PROBS,
+        level: float = DEFAULT_LEVEL,
+    ) -> Self:
+        """Make a reference from outputs of shape (records, classes) and their true classes (names or indices)."""
+        named = None if classes is None else tuple(str(name) for name in classes)
+        batch = accept_array(probabilities, Layout(kind=as_kind(kind), classes=named), labels)
+        assert batch.labels is not None  # noqa: S101  labels were given, so they came back
+        return cls.from_accepted(
+            batch.probabilities, batch.labels, model=model, version=version, classes=batch.classes, level=level
+        )
+
+    @classmethod
+    def from_accepted(
+        cls,
+        probabilities: Singles,
+        labels: Integers,
+        *,
+        model: str,
+        version: str = "",
+        classes: tuple[str, ...],
+        level: float = DEFAULT_LEVEL,
+        progress: Progress | None = None,
+    ) -> Self:
+        """Make a reference from columns that the decoder has accepted."""
+        if len(probabilities) == 0:
+            raise InvalidReference("reference: expected at least one labelled record, found none")
+        if not str(model or "").strip():
+            raise InvalidReference(f"model: expected a name, found {model!r}")
+        if not LEVELS[0] <= level <= LEVELS[1]:
+            raise InvalidReference(f"level: expected a number from {LEVELS[0]} to {LEVELS[1]}, found {level!r}")
+        labelled = label_outputs(probabilities, labels)
+        reference = cls(
+            model=str(model),
+            version=str(version),
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            classes=classes,
+            calibration=calibrate(labelled, level=level, progress=progress),
+            summary=summarise(labelled),
+        )
+        return dataclasses.replace(reference, fingerprint=to_bytes(_document(reference))[1])
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the reference, whole or not at all."""
+        content, _ = to_bytes(_document(self))
+        target = Path(path)
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            # mkstemp is private to its owner; a reference is no secret, and the daemon runs as another user.
+            Path(temporary).chmod(0o644)
+            Path(temporary).replace(target)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a reference and verify it."""
+        where = os.fspath(path)
+        try:
+            with Path(path).open("rb") as file:
+                # Reading "at most so much" would ask for the memory of all of it first.
+                raw = file.read(min(os.fstat(file.fileno()).st_size, MAX_BYTES) + 1)
+        except OSError as error:
+            raise InvalidReference(f"{where}: expected a reference file, found {error.strerror or error}") from error
+        document, fingerprint = from_bytes(where, raw)
+        try:
+            return _reference(cls, document, fingerprint)
+        except (TypeError, ValueError, IndexError, AttributeError) as error:
+            raise InvalidReference(f"{where}: expected a reference of format {FORMAT}, found {error}") from error
+
+
+_R = TypeVar("_R", bound=Reference)
+
+
+def _document(reference: Reference) -> ReferenceDocument:
+    numbers, tables = reference.calibration, reference.calibration.intervals
+    return ReferenceDocument(
+        written_by=f"cpcmon {installed_version('cpcmon')}",
+        model=reference.model,
+        version=reference.version,
+        created=reference.created,
+        classes=reference.classes,
+        records=numbers.records,
+        right=numbers.right,
+        accuracy=numbers.accuracy,
+        temperature=numbers.temperature,
+        summary=reference.summary,
+        intervals=Intervals(
+            level=tables.level,
+            sizes=pack(tables.sizes),
+            disagreement=pack(tables.disagreement),
+            errors={name: Quantiles(e.bias, pack(e.low), pack(e.high)) for name, e in tables.errors.items()},
+        ),
+        estimators={one.form.name: _state(one.estimator) for one in numbers.estimators},
+    )
+
+
+def _reference(cls: type[_R], document: ReferenceDocument, fingerprint: str) -> _R:
+    if not 0 <= document.right <= document.records or document.records == 0 or not document.temperature > 0.0:
+        raise ValueError("impossible counts or temperature")
+    if not len(document.classes) == len(document.summary.class_records) >= 2:
+        raise ValueError("classes and their counts do not match")
+    check_reliability(document)
+    tables = document.intervals
+    if not LEVELS[0] <= tables.level <= LEVELS[1]:
+        raise ValueError(f"a level of {tables.level}")
+    intervals = IntervalTables(
+        level=tables.level,
+        reference_records=document.records,
+        sizes=unpack(tables.sizes),
+        errors={n: ErrorQuantiles(e.bias, unpack(e.low), unpack(e.high)) for n, e in tables.errors.items()},
+        disagreement=unpack(tables.disagreement),
+    )
+    _check_intervals(intervals)
+    calibration = Calibration(
+        records=document.records,
+        right=document.right,
+        classes=len(document.classes),
+        temperature=document.temperature,
+        estimators=_estimators(document.estimators),
+        intervals=intervals,
+    )
+    # Whoever edits a file by hand may leave numbers that only an estimate trips over: let it trip here.
+    calibration.estimate(np.eye(len(document.classes), dtype=np.float32))
+    return cls(
+        model=document.model,
+        version=document.version,
+        created=document.created,
+        classes=document.classes,
+        calibration=calibration,
+        summary=document.summary,
+        fingerprint=fingerprint,
+    )
+
+
+def _check_intervals(tables: IntervalTables) -> None:
+    forms = {form.full_name for member in ESTIMATORS for form in member.forms()} | {CONSENSUS}
+    if odd := forms ^ set(tables.errors):
+        raise ValueError(f"intervals for a different list of estimators ({', '.join(sorted(odd))}): calibrate again")
+    columns = [tables.disagreement, *(column for error in tables.errors.values() for column in (error.low, error.high))]
+    if any(len(column) != len(tables.sizes) for column in columns):
+        raise ValueError("interval tables of unequal length")
+
+
+def _estimators(states: dict[str, dict[str, float | Array]]) -> tuple[Ready, ...]:
+    forms = [form for member in ESTIMATORS for form in member.forms() if form.variant is None]
+    if odd := {form.name for form in forms} ^ set(states):
+        raise ValueError(f"a different list of estimators ({', '.join(sorted(odd))}): calibrate again")
+    ready = []
+    for form in forms:
+        sizes = {len(unpack(value)) for value in states[form.name].values() if isinstance(value, Array)}
+        if 0 in sizes or len(sizes) > 1:
+            raise ValueError(f"arrays of unequal length for {form.name}")
+        fields: dict[str, Any] = {n: unpack(v) if isinstance(v, Array) else v for n, v in states[form.name].items()}
+        ready.append(Ready(form, form.member.family(**fields)))
+    return tuple(ready)
+
+
+def _state(estimator: Any) -> dict[str, float | Array]:  # noqa: ANN401  any member of the list
+    """Fields of a calibrated estimator. Those with a default are options, chosen at each use and not kept."""
+    state: dict[str, float | Array] = {}
+    for field in dataclasses.fields(estimator):
+        if field.default is dataclasses.MISSING:
+            value = getattr(estimator, field.name)
+            state[field.name] = pack(value) if isinstance(value, np.ndarray) else float(value)
+    return state

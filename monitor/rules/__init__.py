@@ -1,0 +1,1 @@
+"""Prometheus rule files for a configuration."""

@@ -1,0 +1,1 @@
+"""The settings toolkit: typed YAML, every problem at once, with line numbers."""

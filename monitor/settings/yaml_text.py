@@ -1,0 +1,215 @@
+"""YAML into a tree of plain texts with line numbers, and the problems found in it. The only module that imports PyYAML.
+
+YAML's own idea of types is left out: in it `no` is false, `12:30` is 750, `010` is 8 and `1e3` a text. Here a scalar is
+what is written, and the setting that is read decides what it must be. Anchors, aliases and tags are refused: a few
+hundred bytes of aliases unfold into gigabytes.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from operator import attrgetter
+from pathlib import Path
+from typing import NoReturn, TypeAlias
+
+import yaml
+
+from monitor.errors import ConfigError
+
+_MOST_TOLD = 100
+"""A file that is something else altogether would otherwise fill the terminal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One mistake."""
+
+    line: int
+    path: str
+    """Which setting, as `models[0].window.records`; empty for the file as a whole."""
+    expected: str
+    found: str
+
+    def told(self, file: Path) -> str:
+        """Return the sentence for the operator."""
+        where = f"{file}:{self.line}: {self.path}" if self.path else f"{file}:{self.line}"
+        return f"{where}: expected {self.expected}, found {self.found}"
+
+
+def raise_problems(file: Path, problems: Iterable[Problem]) -> NoReturn:
+    """Raise one error that tells all mistakes, in the order of the file."""
+    ranked = sorted(set(problems), key=attrgetter("line", "path", "expected", "found"))
+    sentences = [problem.told(file) for problem in ranked[:_MOST_TOLD]]
+    if len(ranked) > _MOST_TOLD:
+        sentences.append(f"{file}: and {len(ranked) - _MOST_TOLD:,} more")
+    sentences.append(f"{file}: {len(ranked):,} {'mistake' if len(ranked) == 1 else 'mistakes'}")
+    raise ConfigError("\n".join(sentences))
+
+
+MOST_BYTES = 1 << 20
+MOST_DEPTH = 50
+_MOST_NODES = 200_000
+
+# The same parser in C, fifty times faster; a PyYAML that was built without it has only the other one.
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A single value as it is written."""
+
+    text: str
+    plain: bool
+    """Whether it stands without quotes."""
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """A list."""
+
+    nodes: "tuple[Node, ...]"
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A key with what stands under it."""
+
+    line: int
+    node: "Node"
+
+
+@dataclass(frozen=True, slots=True)
+class YamlSettings:
+    """Keys and what stands under them, in the order of the file."""
+
+    entries: dict[str, Entry]
+    line: int
+
+
+Node: TypeAlias = Scalar | Items | YamlSettings
+
+
+class InvalidYaml(Exception):
+    """A text with which reading cannot go on."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.expected)
+        self.problem = problem
+
+
+def compose(raw: bytes, problems: list[Problem]) -> Node | None:
+    """Return the tree of a text, None for one that holds nothing.
+
+    Mistakes that leave the rest readable are added to the problems; raises Unreadable for the others.
+    """
+    if len(raw) > MOST_BYTES:
+        line = raw[:MOST_BYTES].count(b"\n") + 1
+        raise InvalidYaml(Problem(line, "", f"a file of at most {MOST_BYTES >> 20} MiB", "more"))
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw[: error.start].count(b"\n") + 1
+        raise InvalidYaml(Problem(line, "", "UTF-8", f"the byte {raw[error.start]:#04x}")) from error
+    try:
+        return _Composer(yaml.parse(text, Loader=_LOADER), problems).document()
+    except yaml.reader.ReaderError as error:
+        line = text.encode()[: error.position].count(b"\n") + 1
+        raise InvalidYaml(Problem(line, "", "text", "a control character")) from error
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = 1 if mark is None else mark.line + 1
+        raise InvalidYaml(Problem(line, "", "YAML", f"an error in it: {error.problem or error.context}")) from error
+
+
+class _Composer:
+    """Builds the tree from the parser's events, and refuses at the event what is not wanted."""
+
+    def __init__(self, events: Iterator[yaml.Event], problems: list[Problem]) -> None:
+        self._events = events
+        self._problems = problems
+        self._nodes = 0
+
+    def document(self) -> Node | None:
+        """Return the only document."""
+        root: Node | None = None
+        documents = 0
+        for event in self._events:
+            if isinstance(event, yaml.DocumentStartEvent):
+                documents += 1
+                if documents > 1:
+                    raise InvalidYaml(Problem(_line(event), "", "one document", "another one after ---"))
+            elif isinstance(event, yaml.NodeEvent):
+                root = self._node(event, "", 1)
+        return None if isinstance(root, Scalar) and root.plain and not root.text else root
+
+    def _node(self, event: yaml.Event, path: str, depth: int) -> Node:
+        line = _line(event)
+        self._nodes += 1
+        if self._nodes > _MOST_NODES:
+            raise InvalidYaml(Problem(line, "", f"at most {_MOST_NODES:,} values", "more"))
+        if depth > MOST_DEPTH:
+            raise InvalidYaml(Problem(line, "", f"at most {MOST_DEPTH} levels", "more"))
+        if isinstance(event, yaml.AliasEvent):
+            raise InvalidYaml(Problem(line, path, "no alias (*name): write the value out", "one"))
+        if getattr(event, "anchor", None) is not None:
+            raise InvalidYaml(Problem(line, path, "no anchor (&name): write the value out where it is needed", "one"))
+        if getattr(event, "tag", None) is not None:
+            self._problems.append(Problem(line, path, "no tag (!name)", "one"))
+        if isinstance(event, yaml.MappingStartEvent):
+            return YamlSettings(self._entries(path, depth), line)
+        if isinstance(event, yaml.SequenceStartEvent):
+            return Items(tuple(self._items(path, depth)), line)
+        assert isinstance(event, yaml.ScalarEvent)  # noqa: S101  nothing else is left
+        return Scalar(event.value, not event.style, line)
+
+    def _items(self, path: str, depth: int) -> Iterator[Node]:
+        for place, event in enumerate(self._events):
+            if isinstance(event, yaml.SequenceEndEvent):
+                return
+            yield self._node(event, f"{path}[{place}]", depth + 1)
+
+    def _entries(self, path: str, depth: int) -> dict[str, Entry]:
+        entries: dict[str, Entry] = {}
+        for event in self._events:
+            if isinstance(event, yaml.MappingEndEvent):
+                break
+            line = _line(event)
+            key = self._node(event, path, depth + 1)
+            name = key.text if isinstance(key, Scalar) else ""
+            below = f"{path}.{name}".removeprefix(".") if name.isprintable() else path
+            node = self._node(next(self._events), below, depth + 1)
+            if not isinstance(key, Scalar) or not _is_name(key):
+                self._problems.append(Problem(line, path, "a text as key", shown(key)))
+            elif name in entries:
+                found = f"{shown(key)} again, after line {entries[name].line}"
+                self._problems.append(Problem(line, path, "each key once", found))
+            else:
+                entries[name] = Entry(line, node)
+        return entries
+
+
+def shown(node: Node) -> str:
+    """Return what a message says of a value: numbers as they are, texts in quotes, and of the rest only what it is."""
+    if isinstance(node, Items):
+        return "a list"
+    if isinstance(node, YamlSettings):
+        return "a group of settings"
+    if node.plain and node.text.lower() in {"", "~", "null"}:
+        return "nothing"
+    if node.plain and node.text.replace(".", "", 1).removeprefix("-").isdecimal() and len(node.text) <= 40:
+        return node.text
+    return repr(node.text if len(node.text) <= 40 else f"{node.text[:40]}…")
+
+
+def kept_back(node: Node) -> str:
+    """Say what stands in place of a group, without showing it: it may be a secret that belongs one level lower."""
+    return "a single value" if isinstance(node, Scalar) and shown(node) != "nothing" else shown(node)
+
+
+def _is_name(key: Scalar) -> bool:
+    return key.text != "" and key.text.isprintable() and (not key.plain or not key.text[0].isdecimal())
+
+
+def _line(event: yaml.Event) -> int:
+    return 1 if event.start_mark is None else int(event.start_mark.line) + 1

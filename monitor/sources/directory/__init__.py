@@ -1,0 +1,1 @@
+"""A watched directory as a source: tailed files, whole files, archive."""

@@ -1,0 +1,399 @@
+"""Moves or deletes files that have been read. Whatever goes wrong, the file stays where it was."""
+
+import errno
+import json
+import logging
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
+
+from monitor.sources.base import Delivery
+from monitor.sources.directory.directory_options import DirectoryEvent, DirectoryOptions, OnFinish
+from monitor.sources.directory.file_checkpoint import FileCheckpoint, FileState, Keys
+from monitor.sources.directory.file_identity import FileLook
+from monitor.sources.directory.open_files import OpenRefusal, OpenRefused, SafeDirectory, error_name, is_missing
+from monitor.sources.directory.poll_context import PollContext
+from monitor.sources.directory.scan import MARKER, is_ignored
+from monitor.sources.directory.system_calls import System
+from monitor.sources.directory.tailer import Tailer
+from monitor.sources.directory.tracked_file import TrackedFile
+
+_SUFFIXES = 10_000
+_ASIDE = ".cpcmon-"
+_LONGEST_NAME_BYTES = 255
+_RANDOM_BYTES = 4
+
+
+class Replaced(Exception):
+    """Not the file that was read, or no longer as it was. It is back under its name."""
+
+
+@contextmanager
+def aside(system: System, directory: int, base: str, row: FileCheckpoint) -> Iterator[str]:
+    """Take a file out of everyone's way while it is moved or deleted, and put it back if that fails.
+
+    Between a look at a name and what is done to it, another file may be renamed over it, and nobody has read that one.
+    So the file first gets a name that only we use, and is looked at once more.
+    """
+    start = f"{_ASIDE}{secrets.token_hex(_RANDOM_BYTES)}-"
+    # Of a name that is too long with that, the end matters: it says what format the file has.
+    private = start + os.fsdecode(os.fsencode(base)[len(start) - _LONGEST_NAME_BYTES :])
+    system.rename(base, directory, private, directory)
+    try:
+        _check(directory, private, row)
+        yield private
+    except BaseException:
+        _put_back(directory, private, base)
+        raise
+
+
+def _check(directory: int, name: str, row: FileCheckpoint) -> None:
+    if not FileLook.of(os.stat(name, dir_fd=directory, follow_symlinks=False)).same(row):
+        raise Replaced
+
+
+def put_all_back(folder: SafeDirectory, options: DirectoryOptions) -> None:
+    """Give files their names again that were aside when we were killed."""
+    waiting = [""]
+    while waiting:
+        subfolder = waiting.pop()
+        prefix = f"{subfolder}/" if subfolder else ""
+        with suppress(OSError):
+            for entry in list(folder.entries(subfolder)):
+                if entry.name.startswith(_ASIDE):
+                    directory, private = folder.parent(prefix + entry.name)
+                    base = private[len(_ASIDE) :].partition("-")[2]
+                    if base and entry.is_file(follow_symlinks=False):
+                        _put_back(directory, private, base)
+                elif options.recursive and not is_ignored(entry.name) and entry.is_dir(follow_symlinks=False):
+                    waiting.append(prefix + entry.name)
+
+
+def _put_back(directory: int, private: str, base: str) -> None:
+    """Give a file its name again, or a similar one if that has been taken: it never takes the place of another."""
+    stem, dot, rest = base.partition(".")
+    for number in range(_SUFFIXES):
+        name = f"{stem}-{number}{dot}{rest}" if number else base
+        try:
+            os.link(private, name, src_dir_fd=directory, dst_dir_fd=directory, follow_symlinks=False)
+        except FileExistsError:
+            if not _are_one(directory, private, name):
+                continue
+        except OSError:
+            # No hard links here, or not to the files of others: there is nothing better than to look first.
+            if free_name(name, directory) != name:
+                continue
+            os.rename(private, name, src_dir_fd=directory, dst_dir_fd=directory)
+            return
+        os.unlink(private, dir_fd=directory)
+        return
+
+
+def _are_one(directory: int, name: str, other: str) -> bool:
+    """Tell whether two names are of the same file: we were killed while one of them was given back."""
+    one, two = (os.stat(each, dir_fd=directory, follow_symlinks=False) for each in (name, other))
+    return os.path.samestat(one, two)
+
+
+def open_place(folder: SafeDirectory, options: DirectoryOptions, parts: list[str]) -> int:
+    """Open a folder of the archive, made if need be.
+
+    Whoever may write to the watched directory could put a link in the archive's place, and have us move files through
+    it. So within the directory no link is followed; the path to an archive elsewhere is the operator's.
+    """
+    if options.archive is None:
+        current = os.dup(folder.file)
+    else:
+        try:
+            parts = [*options.archive.absolute().relative_to(options.path.absolute()).parts, *parts]
+            current = os.dup(folder.file)
+        except ValueError:
+            options.archive.mkdir(mode=0o700, parents=True, exist_ok=True)
+            current = os.open(options.archive, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for part in parts:
+            with suppress(FileExistsError):
+                os.mkdir(part, 0o700, dir_fd=current)
+            following = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=current)
+            os.close(current)
+            current = following
+    except BaseException:
+        os.close(current)
+        raise
+    return current
+
+
+def free_name(base: str, folder: int) -> str:
+    """Return the name, or the name with the first number, that no file in the folder has."""
+    for number in range(_SUFFIXES):
+        name = f"{base}.{number}" if number else base
+        try:
+            os.stat(name, dir_fd=folder, follow_symlinks=False)
+        except FileNotFoundError:
+            return name
+    raise OSError(errno.EEXIST, "too many files of the same name")
+
+
+def write_reason(target: str, folder: int, row: FileCheckpoint, now: float) -> None:
+    """Write beside a failed file why it failed."""
+    said = json.dumps({"reason": row.reason, "explanation": row.explanation, "size": row.size, "at": now})
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+    file = os.open(f"{target}.reason.json", flags, 0o600, dir_fd=folder)
+    try:
+        os.write(file, said.encode())
+    finally:
+        os.close(file)
+
+
+log = logging.getLogger("cpcmon")
+
+_GRACE_SECONDS = 60.0
+"""How long after finishing a file we look whether its writer, who may still hold it open, adds to it."""
+_GRACE_FILES = 16
+"""Files held open for that, at any time; for one more, the one finished first to which nothing was added is let go."""
+_PAUSE_SECONDS = 300.0
+"""How long to work as `keep` after an attempt failed."""
+_BATCH = 500
+"""Files finished at a time, so that the others are read meanwhile."""
+_COPY_BYTES = 1 << 20
+
+
+@dataclass(slots=True, eq=False)
+class _Late:
+    """A finished file whose writer may still add to it."""
+
+    tracked: TrackedFile
+    file: int
+    until: float
+    row: FileCheckpoint
+    """What it was finished with."""
+
+    @property
+    def unread(self) -> int:
+        """How many bytes have been added and not read."""
+        row = self.tracked.row or self.row
+        return os.fstat(self.file).st_size - row.offset
+
+
+class Archiver:
+    """Archives and deletes."""
+
+    def __init__(self, desk: PollContext, keys: Keys, reader: Tailer) -> None:
+        self._desk = desk
+        self._keys = keys
+        self._reader = reader
+        self._paused_until = 0.0
+        self._forget: list[bytes] = []
+        """Rows of finished files, to be forgotten with the next delivery."""
+        self._late: list[_Late] = []
+        """The files that are held, first those that were finished first."""
+        self._reading: _Late | None = None
+        """The one of them that is being read, and may not be let go of meanwhile."""
+        self._recovered = False
+        """Whether no file has been left aside, by a kill or by an error."""
+
+    def close(self) -> None:
+        """Let go of all finished files. No delivery follows, so what was added since the last one is only logged."""
+        left = sum(max(0, late.unread) for late in self._late)
+        if left:
+            log.warning("%d bytes that writers added to finished files at the last moment have not been read", left)
+        for late in self._late:
+            os.close(late.file)
+        self._late.clear()
+
+    def reload(self, keys: set[bytes]) -> None:
+        """Go back to the rows of the ledger."""
+        for late in self._late:
+            if late.tracked.key in keys:
+                late.tracked.row = self._desk.ledger.row(late.tracked.key) or late.row
+
+    def finish(self, folder: SafeDirectory, finishable: dict[str, tuple[bytes, int]]) -> list[tuple[str, int]]:
+        """Finish some of these files, all of which have been committed, and take them out.
+
+        Returns the names, with the inodes as listed, that are to be looked at again, whatever has them now.
+        """
+        if not self._recovered and self._desk.monotonic() >= self._paused_until:
+            self._recovered = True
+            put_all_back(folder, self._desk.options)
+        awake: list[tuple[str, int]] = []
+        for name, (key, entry) in list(islice(finishable.items(), _BATCH)):
+            if self._desk.monotonic() < self._paused_until or not self._has_room():
+                break
+            del finishable[name]
+            row = self._desk.ledger.row(key)
+            # A file that failed holds records that nobody has read: it is never deleted.
+            if row is None or (row.state is FileState.FAILED and self._desk.options.on_finish is OnFinish.DELETE):
+                continue
+            try:
+                self._finish_one(folder, name, key, row)
+            except OpenRefused:
+                continue
+            except Replaced:
+                pass
+            except OSError as error:
+                self._fails(error)
+            awake.append((name, entry))
+        return awake
+
+    def _has_room(self) -> bool:
+        """Tell whether one more file may be held, for which another may have to be let go."""
+        if len(self._late) < _GRACE_FILES:
+            return True
+        for late in self._late:
+            if late is not self._reading and late.unread <= 0:
+                self._let_go(late)
+                return True
+        return False
+
+    def _let_go(self, late: _Late) -> None:
+        self._late.remove(late)
+        left = late.unread
+        os.close(late.file)
+        if left > 0:
+            self._desk.counted[DirectoryEvent.LOST_BYTES] += left
+        if late.tracked.key in self._desk.ledger:
+            self._forget.append(late.tracked.key)
+
+    def _fails(self, error: OSError) -> None:
+        desk = self._desk
+        desk.counted[DirectoryEvent.FINISH_ERRORS] += 1
+        self._paused_until = desk.monotonic() + _PAUSE_SECONDS
+        self._recovered = False
+        if desk.once(("finish", error.errno)):
+            desk.warn(
+                f"on_finish: {desk.options.on_finish} is not possible ({error_name(error)}): files stay where they are"
+            )
+
+    def _finish_one(self, folder: SafeDirectory, name: str, key: bytes, row: FileCheckpoint) -> None:
+        desk = self._desk
+        try:
+            if folder.is_link(name):
+                raise OpenRefused(OpenRefusal.LINK)
+            file, look = folder.open(name)
+        except OSError as error:
+            if is_missing(error):
+                return  # somebody else did it
+            raise
+        try:
+            if not look.same(row) or (row.format.grows and row.state is FileState.READING and row.offset != look.size):
+                os.close(file)
+                return  # written since; the next look finds out
+            if desk.options.on_finish is OnFinish.DELETE:
+                self._unlink(folder, name, row)
+            else:
+                self._archive(folder, name, file, row)
+        except BaseException:
+            os.close(file)
+            raise
+        self._forget.append(key)
+        desk.counted[DirectoryEvent.FILES_FINISHED] += 1
+        if not row.format.grows or row.state is FileState.FAILED:
+            os.close(file)
+            return
+        # Its writer may have added to it just now, or may do so in a moment.
+        tracked = TrackedFile(name, self._keys(f"\0{name}\0{look.inode}"), row.format, row=row, look=look)
+        self._late.append(_Late(tracked, file, desk.monotonic() + _GRACE_SECONDS, row))
+
+    def _unlink(self, folder: SafeDirectory, name: str, row: FileCheckpoint) -> None:
+        directory, base = folder.parent(name)
+        with aside(self._desk.system, directory, base, row) as private:
+            os.unlink(private, dir_fd=directory)
+
+    # Archiving
+
+    def _archive(self, folder: SafeDirectory, name: str, file: int, row: FileCheckpoint) -> None:
+        desk, options = self._desk, self._desk.options
+        directory, base = folder.parent(name)
+        parts = (
+            [".failed"]
+            if row.state is FileState.FAILED
+            else [datetime.fromtimestamp(desk.now, UTC).strftime("%Y-%m-%d")]
+        )
+        if options.archive is None and row.state is not FileState.FAILED:
+            parts.insert(0, ".done")
+        target_folder = open_place(folder, options, parts)
+        try:
+            target = free_name(base, target_folder)
+            if row.state is FileState.FAILED:
+                write_reason(target, target_folder, row, desk.now)
+            try:
+                with aside(desk.system, directory, base, row) as private:
+                    desk.system.rename(private, directory, target, target_folder)
+            except OSError as error:
+                if error.errno != errno.EXDEV:
+                    raise
+                self._copy(file, target, target_folder)
+                try:
+                    self._unlink(folder, name, row)
+                except BaseException:
+                    os.unlink(target, dir_fd=target_folder)
+                    raise
+            if options.completion_marker:
+                with suppress(OSError):
+                    desk.system.rename(f"{base}{MARKER}", directory, f"{target}{MARKER}", target_folder)
+        except BaseException:
+            if row.state is FileState.FAILED:
+                with suppress(OSError):
+                    os.unlink(f"{target}.reason.json", dir_fd=target_folder)
+            raise
+        finally:
+            os.close(target_folder)
+
+    def _copy(self, file: int, target: str, folder: int) -> None:
+        """Copy a file to another device, so that it is either there as a whole or not at all."""
+        temporary = f".{target}.tmp"[:255]
+        copy = os.open(
+            temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600, dir_fd=folder
+        )
+        try:
+            try:
+                done = 0
+                while data := os.pread(file, _COPY_BYTES, done):
+                    written = 0
+                    while written < len(data):
+                        written += self._desk.system.write(copy, data[written:])
+                    done += len(data)
+                os.fsync(copy)
+                if os.fstat(copy).st_size != os.fstat(file).st_size:
+                    raise OSError(errno.EAGAIN, "written while it was copied")
+            finally:
+                os.close(copy)
+            os.rename(temporary, target, src_dir_fd=folder, dst_dir_fd=folder)
+            os.fsync(folder)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(temporary, dir_fd=folder)
+            raise
+
+    # What writers add to finished files
+
+    def look_again(self) -> Iterator[Delivery]:
+        """Deliver what was added to files after they had been finished, and forget their rows."""
+        desk = self._desk
+        for late in list(self._late):
+            # Whoever takes a delivery may acknowledge it at once, and more files are finished and let go of meanwhile.
+            if late not in self._late:
+                continue
+            self._reading = late
+            try:
+                yield from self._read_late(late)
+            finally:
+                self._reading = None
+            if desk.clock >= late.until:
+                self._let_go(late)
+        if self._forget:
+            forgotten, self._forget = self._forget, []
+            yield desk.delivery(positions={key: desk.ledger.put(key, None) for key in forgotten})
+
+    def _read_late(self, late: _Late) -> Iterator[Delivery]:
+        tracked = late.tracked
+        if late.unread <= 0 or (tracked.row is not None and tracked.row.state is FileState.FAILED):
+            return
+        with suppress(OSError):
+            for delivery in self._reader.lines(late.file, FileLook.of(os.fstat(late.file)), tracked):
+                delivery.counted[DirectoryEvent.LATE_BYTES] += delivery.counted[DirectoryEvent.BYTES_READ]
+                yield delivery

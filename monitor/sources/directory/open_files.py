@@ -1,0 +1,195 @@
+"""Opens what a watched directory holds, without being led elsewhere and without ever waiting."""
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from enum import StrEnum
+from pathlib import Path
+
+from monitor.sources.directory.directory_options import DirectoryOptions
+from monitor.sources.directory.file_identity import FileLook
+from monitor.sources.directory.system_calls import System
+
+# NONBLOCK: opening a FIFO that nobody writes would wait for ever.
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+class OpenRefusal(StrEnum):
+    """Why something is never read."""
+
+    LINK = "a symbolic link"
+    LINK_OUTSIDE = "a symbolic link that leads outside the roots"
+    NOT_A_FILE = "no regular file"
+    FOREIGN_LINK = "a hard link to a file of another owner"
+
+
+class OpenRefused(Exception):
+    """Something in the directory that is never read. Carries no name."""
+
+    def __init__(self, refusal: OpenRefusal) -> None:
+        super().__init__(str(refusal))
+        self.refusal = refusal
+
+
+class Forbidden(PermissionError):
+    """A folder that is never read."""
+
+
+def is_missing(error: OSError) -> bool:
+    """Tell whether an error means that there is no such file."""
+    return error.errno in {errno.ENOENT, errno.ENOTDIR}
+
+
+def error_name(error: OSError) -> str:
+    """Return the name of an error, which unlike its text never holds a path."""
+    return errno.errorcode.get(error.errno or 0, "an unknown error")
+
+
+class SafeDirectory:
+    """The watched directory, open for the time of one poll only, so that it can be unmounted between two."""
+
+    def __init__(self, options: DirectoryOptions, system: System) -> None:
+        self.system = system
+        self._options = options
+        self.file = system.open(os.fspath(options.path), _FOLDER)
+        try:
+            status = _permitted(self.file, options)
+        except BaseException:
+            os.close(self.file)
+            raise
+        self.identity = (status.st_dev, status.st_ino)
+        self._owner = status.st_uid
+        # Files are served in name order, so one open subfolder is enough.
+        self._inner: tuple[str, int] | None = None
+
+    def close(self) -> None:
+        """Let go of the directory."""
+        self._close_inner()
+        os.close(self.file)
+
+    def entries(self, subfolder: str = "") -> Iterator["os.DirEntry[str]"]:
+        """List the directory, or a folder in it."""
+        return self.system.entries(self.parent(f"{subfolder}/")[0] if subfolder else self.file)
+
+    def look(self, name: str) -> FileLook:
+        """Return what the file system says of a file; raise OSError, or Refused when it is never read."""
+        directory, base = self.parent(name)
+        status = self.system.stat(base, directory)
+        if stat.S_ISLNK(status.st_mode) and self._options.follow_symlinks:
+            with self.opened(name) as (_, look):
+                return look
+        self._check(status)
+        return FileLook.of(status)
+
+    def is_link(self, name: str) -> bool:
+        """Tell whether a name is a symbolic link."""
+        directory, base = self.parent(name)
+        return stat.S_ISLNK(self.system.stat(base, directory).st_mode)
+
+    @contextmanager
+    def opened(self, name: str) -> Iterator[tuple[int, FileLook]]:
+        """Open a file for reading."""
+        file, look = self.open(name)
+        try:
+            yield file, look
+        finally:
+            os.close(file)
+
+    def open(self, name: str) -> tuple[int, FileLook]:
+        """Open a file for reading; whoever asks closes it."""
+        directory, base = self.parent(name)
+        try:
+            file = self.system.open(base, _FILE, directory)
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                file = self._open_link(name)
+            elif error.errno in {errno.ENXIO, errno.ENODEV}:
+                raise OpenRefused(OpenRefusal.NOT_A_FILE) from None  # a socket, or a device without a driver
+            else:
+                raise
+        try:
+            status = os.fstat(file)
+            self._check(status)
+        except BaseException:
+            os.close(file)
+            raise
+        return file, FileLook.of(status)
+
+    def parent(self, name: str) -> tuple[int, str]:
+        """Return the open folder of a file, and its name in there."""
+        folder, slash, base = name.rpartition("/")
+        if not slash:
+            return self.file, name
+        if self._inner is None or self._inner[0] != folder:
+            self._close_inner()
+            self._inner = folder, _walk(self.system, self.file, folder.split("/"), self._options)
+        return self._inner[1], base
+
+    def _close_inner(self) -> None:
+        if self._inner is not None:
+            os.close(self._inner[1])
+            self._inner = None
+
+    def _check(self, status: os.stat_result) -> None:
+        if stat.S_ISLNK(status.st_mode):
+            raise OpenRefused(OpenRefusal.LINK)
+        if not stat.S_ISREG(status.st_mode):
+            raise OpenRefused(OpenRefusal.NOT_A_FILE)
+        # Whoever may write here could link to a file that only we may read.
+        if status.st_nlink > 1 and status.st_uid != self._owner:
+            raise OpenRefused(OpenRefusal.FOREIGN_LINK)
+
+    def _open_link(self, name: str) -> int:
+        if not self._options.follow_symlinks:
+            raise OpenRefused(OpenRefusal.LINK)
+        real = Path(os.path.realpath(self._options.path / name))
+        for root in self._options.symlink_roots:
+            real_root = Path(os.path.realpath(root))
+            with suppress(ValueError):
+                parts = real.relative_to(real_root).parts
+                if not parts:
+                    break
+                # The real path has no links. If one appears on it now, none is followed.
+                folder = self.system.open(os.fspath(real_root), _FOLDER)
+                try:
+                    _permitted(folder, self._options)
+                    inner = _walk(self.system, folder, list(parts[:-1]), self._options)
+                    try:
+                        return self.system.open(parts[-1], _FILE, inner)
+                    finally:
+                        os.close(inner)
+                except Forbidden:
+                    raise OpenRefused(OpenRefusal.LINK_OUTSIDE) from None
+                except OSError as error:
+                    if error.errno == errno.ELOOP:
+                        raise OpenRefused(OpenRefusal.LINK) from None
+                    raise
+                finally:
+                    os.close(folder)
+        raise OpenRefused(OpenRefusal.LINK_OUTSIDE)
+
+
+def _permitted(folder: int, options: DirectoryOptions) -> os.stat_result:
+    """Return what is known of an open folder, unless it is one that is never read."""
+    status = os.fstat(folder)
+    if (status.st_dev, status.st_ino) in options.never:
+        raise Forbidden(errno.EPERM, os.strerror(errno.EPERM))
+    return status
+
+
+def _walk(system: System, folder: int, parts: list[str], options: DirectoryOptions) -> int:
+    """Open a folder within a folder, one step at a time, so that no step can be a link."""
+    current = os.dup(folder)
+    try:
+        for part in parts:
+            following = system.open(part, _FOLDER | os.O_NOFOLLOW, current)
+            os.close(current)
+            current = following
+            _permitted(current, options)
+    except BaseException:
+        os.close(current)
+        raise
+    return current

@@ -1,0 +1,355 @@
+"""Decides which file is which once all have been looked at, and changes their rows in one delivery.
+
+One delivery, because rotation moves several rows at a time: a crash between two of them would lose one.
+"""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import msgspec
+
+from monitor.sources.base import Delivery
+from monitor.sources.directory.directory_options import DirectoryEvent
+from monitor.sources.directory.file_checkpoint import FileCheckpoint, FileState, Keys, called
+from monitor.sources.directory.file_identity import SMALL_BYTES, FileLook, PrefixCheck, quickly_matches
+from monitor.sources.directory.open_files import OpenRefused, SafeDirectory, is_missing
+from monitor.sources.directory.poll_context import PollContext
+from monitor.sources.directory.rotation import Absent, Loose, LooseRows, Match, Stray
+from monitor.sources.directory.scan import Found, Roster
+from monitor.sources.directory.tracked_file import TrackedFile
+from monitor.sources.directory.whole_files import WholeFileReader
+
+Positions = dict[bytes, bytes | None]
+
+_SOME = 1_000
+"""New files that are looked at one by one when names were changing during the looks."""
+
+
+@dataclass(slots=True)
+class FileFindings:
+    """What one round of looks brought to light."""
+
+    strangers: list[Stray] = field(default_factory=list)
+    """Names that another file has now."""
+    anew: list[tuple[TrackedFile, FileLook, DirectoryEvent]] = field(default_factory=list)
+    """Files that were truncated or rewritten in place."""
+    changed: list[TrackedFile] = field(default_factory=list)
+    """Files whose row says something new although nothing was read of them."""
+    vanished: list[TrackedFile] = field(default_factory=list)
+    unknown: list[Stray] = field(default_factory=list)
+    """Files without a row that do not grow."""
+    new: list[Found] = field(default_factory=list)
+    """Files without a row that grow."""
+    foreign: list[Found] = field(default_factory=list)
+    """Files that are not meant to be read, unless they continue one that was."""
+    missing: list[bytes] = field(default_factory=list)
+    """Rows whose file was not listed."""
+    inodes: dict[str, int] = field(default_factory=dict)
+    """Which file each name was found to have."""
+
+    @property
+    def concern_identity(self) -> bool:
+        """Whether some name seems to have another file than it had."""
+        return bool(self.strangers or self.anew or self.vanished)
+
+
+class Resolver:
+    """Gives rows to files."""
+
+    def __init__(
+        self,
+        desk: PollContext,
+        roster: Roster,
+        keys: Keys,
+        settled: WholeFileReader,
+        absent: Absent,
+        active: dict[str, TrackedFile],
+    ) -> None:
+        self._desk = desk
+        self._roster = roster
+        self._keys = keys
+        self._settled = settled
+        self._absent = absent
+        self._active = active
+
+    def resolve(self, folder: SafeDirectory, findings: FileFindings) -> Iterator[Delivery]:
+        """Conclude from what was found which file is which; names that turn out to be known are taken from `new`."""
+        desk = self._desk
+        positions: Positions = {}
+        loose = self._loose(findings)
+        matches = self._matches(folder, findings, loose)
+        if (matches or findings.concern_identity) and not self._held_still(folder, findings, loose):
+            yield from self._put_off(folder, findings, loose)
+            return
+        taken = {match.loose.key for match in matches if match.certain and not match.loose.former}
+        gained = {match.stray.key for match in matches}
+        self._resolve_strangers(folder, findings, taken, gained, positions)
+        for tracked, look, why in findings.anew:
+            if tracked.key not in gained:
+                self._begin_anew(tracked, look, why, positions, keep=tracked.key not in taken)
+        for tracked in findings.changed:
+            if tracked.key not in gained | taken | positions.keys():
+                positions[tracked.key] = desk.ledger.put(tracked.key, tracked.row)
+        self._note_vanished(folder, findings, taken, positions)
+        for match in matches:
+            self._adopt_match(match, positions)
+        findings.new = (
+            [found for found in findings.new if self._keys(found.name) not in gained] if gained else findings.new
+        )
+        for found in findings.foreign:
+            if self._keys(found.name) not in gained:
+                self._ignore(found)
+        if positions:
+            yield desk.delivery(positions=positions)
+
+    def _held_still(self, folder: SafeDirectory, findings: FileFindings, loose: LooseRows) -> bool:
+        """Tell whether all names still have the files they were found to have.
+
+        One name is looked at after the other. Rotation in between shows one file under two names, or under none, and
+        whoever believes that reads it twice or not at all. If every name is found twice with the same file, first all of
+        them and then all of them again, there was an instant at which all of it was true at once.
+        """
+        try:
+            if any(folder.look(name).inode != inode for name, inode in findings.inodes.items()):
+                return False
+        except (OSError, OpenRefused):
+            return False
+        for tracked in findings.vanished:
+            with suppress(OSError, OpenRefused):
+                folder.look(tracked.name)
+                return False
+        try:
+            holders = self._roster.holders(folder, set(loose.moved))
+        except OSError:
+            return False
+        return all(name in findings.inodes for name in holders)
+
+    def _put_off(self, folder: SafeDirectory, findings: FileFindings, loose: LooseRows) -> Iterator[Delivery]:
+        """Conclude nothing about identities: the next poll looks again, at a directory that has come to rest.
+
+        New files that cannot be any of those in question go on, so that a directory that never rests starves nobody.
+        """
+        positions: Positions = {}
+        doubtful = [*(stray.tracked for stray in findings.strangers), *(tracked for tracked, _, _ in findings.anew)]
+        for tracked in doubtful:
+            if tracked is not None:
+                self._roster.wake(tracked.name, tracked.entry)
+                self._active[tracked.name] = tracked
+                tracked.unread = False
+        keys = {tracked.key for tracked in doubtful if tracked is not None}
+        for tracked in findings.changed:
+            if tracked.key not in keys:
+                positions[tracked.key] = self._desk.ledger.put(tracked.key, tracked.row)
+        new = set() if loose.copied else {found.name for found in findings.new[:_SOME]}
+        known = {*loose.moved, *(inode for name, inode in findings.inodes.items() if name not in new)}
+        findings.new = [found for found in findings.new if found.name in new and _is_other(folder, found, known)]
+        if positions:
+            yield self._desk.delivery(positions=positions)
+
+    def _loose(self, findings: FileFindings) -> LooseRows:
+        """Return the rows whose file is no longer where it was."""
+        loose = LooseRows()
+        for tracked in [*findings.vanished, *(stray.tracked for stray in findings.strangers)]:
+            if tracked is not None and tracked.row is not None:
+                loose.add(Loose(tracked.key, tracked.row))
+        for tracked, _, _ in findings.anew:
+            if tracked.row is not None:
+                loose.add_copied(Loose(tracked.key, tracked.row))
+        self._absent.add_waiting(loose, findings.missing)
+        return loose
+
+    def _matches(self, folder: SafeDirectory, findings: FileFindings, loose: LooseRows) -> list[Match]:
+        """Find the files that continue rows of other names; look at new files only if a row waits for its own."""
+        if not loose:
+            return []
+        strays = [*findings.strangers, *findings.unknown]
+        for found in [*findings.new, *findings.foreign]:
+            try:
+                look = folder.look(found.name)
+            except (OSError, OpenRefused):
+                continue
+            findings.inodes[found.name] = look.inode
+            strays.append(Stray(found.name, self._keys(found.name), found.entry, look))
+        return loose.matches(folder, strays)
+
+    # The same name, another file
+
+    def _resolve_strangers(
+        self, folder: SafeDirectory, findings: FileFindings, taken: set[bytes], gained: set[bytes], positions: Positions
+    ) -> None:
+        desk = self._desk
+        for stray in findings.strangers:
+            tracked = stray.tracked
+            if tracked is None or tracked.row is None or tracked.key in gained:
+                continue
+            row = tracked.row
+            self._active[tracked.name] = tracked
+            if tracked.key in taken:
+                tracked.row = None
+                positions[tracked.key] = desk.ledger.put(tracked.key, None)
+                tracked.sees(stray.look, desk.clock)
+                tracked.unread, tracked.unfinished = tracked.grows and stray.look.size > 0, 0
+            elif not tracked.grows:
+                self._settled.examine(tracked, stray.look, marked=False)
+            elif stray.look.size < row.offset or not seems_the_same(folder, tracked, row):
+                findings.anew.append((tracked, stray.look, DirectoryEvent.FILES_REPLACED))
+            else:
+                self.accept(tracked, row, stray.look, thoroughly=True)
+                tracked.row = desk.seen_row(row, stray.look)
+                positions[tracked.key] = desk.ledger.put(tracked.key, tracked.row)
+
+    def accept(self, tracked: TrackedFile, row: FileCheckpoint, look: FileLook, *, thoroughly: bool) -> None:
+        """Go on with a file that seems to be the one it was; compare all of it first if there is a doubt."""
+        tracked.sees(look, self._desk.clock)
+        tracked.doubtful = False
+        if thoroughly and row.offset > SMALL_BYTES:
+            tracked.check, tracked.adopts = PrefixCheck(row.offset, row.checksum), None
+        tracked.unread = look.size > row.offset or tracked.check is not None
+
+    def _begin_anew(
+        self, tracked: TrackedFile, look: FileLook, why: DirectoryEvent, positions: Positions, *, keep: bool = True
+    ) -> None:
+        """Start a file from its beginning; `keep` its row for a copy that may continue it."""
+        desk, old = self._desk, tracked.row
+        row = desk.new_row(tracked, look)
+        if old is not None:
+            former = msgspec.structs.replace(old, previous=None) if keep and old.offset else None
+            row = msgspec.structs.replace(row, generation=old.generation + 1, previous=former)
+        desk.counted[why] += 1
+        desk.tell(f"{called(tracked.key)}: {why.removeprefix('files_')}, and read from its start")
+        tracked.row = row
+        tracked.sees(look, desk.clock)
+        tracked.unread, tracked.doubtful, tracked.check = look.size > 0, False, None
+        tracked.unfinished, tracked.zeros_at = 0, -1
+        positions[tracked.key] = desk.ledger.put(tracked.key, row)
+        if row.previous is not None:
+            self._absent.wait(tracked.key)
+        self._roster.wake(tracked.name, tracked.entry)
+        self._active[tracked.name] = tracked
+
+    # Another name, the same file
+
+    def _adopt_match(self, match: Match, positions: Positions) -> None:
+        """Let a file go on with the row of another name, at once or when all of it has been compared."""
+        stray, loose = match.stray, match.loose
+        tracked = stray.tracked or TrackedFile(stray.name, stray.key, loose.row.format, stray.entry)
+        tracked.format, tracked.look = loose.row.format, None
+        tracked.sees(stray.look, self._desk.clock)
+        self._roster.wake(stray.name, stray.entry)
+        self._active[stray.name] = tracked
+        if match.certain:
+            self._adopt(tracked, stray.look, loose, positions)
+        else:
+            tracked.row, tracked.adopts, tracked.unread = None, loose.key, True
+            tracked.check = PrefixCheck(loose.row.offset, loose.row.checksum)
+
+    def _adopt(self, tracked: TrackedFile, look: FileLook, loose: Loose, positions: Positions) -> None:
+        """Give a row to the file that continues it."""
+        desk, key = self._desk, loose.key
+        if loose.former:
+            own = desk.ledger.row(key)
+            if own is not None:
+                own = msgspec.structs.replace(own, previous=None)
+                positions[key] = desk.ledger.put(key, own)
+                for other in self._active.values():
+                    if other.key == key:
+                        other.row = own
+        elif key not in positions:
+            positions[key] = desk.ledger.put(key, None)
+        self._absent.adopted(key)
+        tracked.row = msgspec.structs.replace(loose.row, previous=None, gone_at=None)
+        # A row of which nothing was read is known by how the file began at its size then; that has just been compared.
+        if tracked.row.offset:
+            tracked.row = desk.seen_row(tracked.row, look)
+        tracked.unread = look.size > loose.row.offset if tracked.grows else loose.row.state is FileState.READING
+        tracked.unfinished, tracked.doubtful = 0, False
+        positions[tracked.key] = desk.ledger.put(tracked.key, tracked.row)
+        desk.counted[DirectoryEvent.FILES_ADOPTED] += 1
+
+    def verify(self, folder: SafeDirectory, tracked: TrackedFile, check: PrefixCheck) -> Iterator[Delivery]:
+        """Go on comparing a file with what was read of it, and act on the result once there is one."""
+        desk = self._desk
+        try:
+            with folder.opened(tracked.name) as (file, look):
+                if tracked.look is None or look.inode != tracked.look.inode:
+                    return
+                result = desk.step(check, file)
+        except OpenRefused:
+            return
+        except OSError as error:
+            if not is_missing(error):
+                desk.unreadable(tracked, error)
+            return
+        if result is None:
+            return
+        tracked.check = None
+        positions: Positions = {}
+        if tracked.adopts is not None:
+            self._end_adoption(tracked, tracked.look, tracked.adopts, check, positions, matches=result)
+        elif not result:
+            self._begin_anew(tracked, look, DirectoryEvent.FILES_REPLACED, positions)
+        elif tracked.row is not None:
+            tracked.unread = look.size > tracked.row.offset
+            tracked.row = desk.seen_row(tracked.row, tracked.look)
+            positions[tracked.key] = desk.ledger.put(tracked.key, tracked.row)
+        if positions:
+            yield desk.delivery(called(tracked.key), positions)
+
+    def _end_adoption(
+        self,
+        tracked: TrackedFile,
+        look: FileLook,
+        key: bytes,
+        check: PrefixCheck,
+        positions: Positions,
+        *,
+        matches: bool,
+    ) -> None:
+        tracked.adopts = None
+        own = self._desk.ledger.row(key)
+        former = None if own is None else own.previous
+        if matches and former is not None and (former.offset, former.checksum) == (check.length, check.expected):
+            self._adopt(tracked, look, Loose(key, former, former=True), positions)
+        elif self._roster.format_of(tracked.name) is None:
+            del self._active[tracked.name]
+            self._ignore(Found(tracked.name, tracked.entry))
+
+    # No file
+
+    def _note_vanished(
+        self, folder: SafeDirectory, findings: FileFindings, taken: set[bytes], positions: Positions
+    ) -> None:
+        desk = self._desk
+        gone: list[tuple[bytes, FileCheckpoint]] = []
+        for tracked in findings.vanished:
+            self._active.pop(tracked.name, None)
+            self._settled.drop(tracked.key)
+            self._roster.wake(tracked.name, tracked.entry)
+            if tracked.key not in taken and tracked.row is not None:
+                gone.append((tracked.key, tracked.row))
+                if tracked.unread_bytes:
+                    desk.counted[DirectoryEvent.LOST_BYTES] += tracked.unread_bytes
+        twice = self._absent.missed_twice(findings.missing)
+        self._roster.forget(twice | taken.intersection(findings.missing))
+        gone += [(key, row) for key in twice - taken if (row := desk.ledger.row(key)) is not None]
+        self._absent.note_gone(gone, folder.identity[0], positions)
+
+    def _ignore(self, found: Found) -> None:
+        """Count a file that is not meant to be read, once."""
+        self._roster.ignore(found.name, found.entry)
+        if self._roster.is_meant(found.name) and self._desk.once(("unknown", self._keys(found.name))):
+            self._desk.counted[DirectoryEvent.UNKNOWN_EXTENSION] += 1
+
+
+def _is_other(folder: SafeDirectory, found: Found, known: set[int]) -> bool:
+    try:
+        return folder.look(found.name).inode not in known
+    except (OSError, OpenRefused):
+        return False
+
+
+def seems_the_same(folder: SafeDirectory, tracked: TrackedFile, row: FileCheckpoint) -> bool:
+    """Open a file and tell whether it seems to begin with what was read of it."""
+    with folder.opened(tracked.name) as (file, _):
+        return quickly_matches(folder.system, file, row)

@@ -1,0 +1,239 @@
+"""Reads files that cannot be read while they are written, once they have settled: arrays, Parquet, Arrow, gzip."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import BinaryIO
+
+import msgspec
+
+from monitor.records.record_batch import RecordBatch
+from monitor.sources.base import Delivery
+from monitor.sources.directory.directory_options import DirectoryEvent
+from monitor.sources.directory.file_checkpoint import CRASH, DECODER_ERROR, Failure, FileCheckpoint, FileState, called
+from monitor.sources.directory.file_identity import FileLook, PrefixCheck
+from monitor.sources.directory.open_files import OpenRefused, SafeDirectory, is_missing
+from monitor.sources.directory.poll_context import PollContext
+from monitor.sources.directory.tailer import FILE_COST_BYTES
+from monitor.sources.directory.tracked_file import TrackedFile
+
+_OPEN_FILES = 4
+"""Files that may be half decoded at a time, so that one of them does not keep all others waiting.
+
+The one opened last is a guest: it goes when another file waits, so that long files do not keep short ones waiting. The
+others stay until they are done, because taking a file up again may mean unpacking all that was read of it.
+"""
+_GUEST_TURNS = 2
+"""Turns in which a guest gets on before it has to go."""
+_ROW_BYTES = 128
+"""What a row counts for in the budget: rows of these formats have no length of their own."""
+
+
+@dataclass(slots=True)
+class _Decoding:
+    """A file that is half decoded."""
+
+    tracked: TrackedFile
+    file: BinaryIO
+    look: FileLook
+    pieces: Iterator[RecordBatch]
+    ahead: RecordBatch | Failure | None
+    """The piece after those delivered, None at the end: only who has looked ahead knows which piece is the last."""
+    check: PrefixCheck
+    """The checksum of the whole file, which need not be computed again should it be closed and opened once more."""
+    turns: int = 0
+    """How often some of it has been delivered since it was opened."""
+
+
+class WholeFileReader:
+    """Decides when files are complete, and reads them."""
+
+    def __init__(self, desk: PollContext) -> None:
+        self._desk = desk
+        self._open: dict[bytes, _Decoding] = {}
+
+    def close(self) -> None:
+        """Let go of all files that are half decoded; they are taken up again at the row they stand at."""
+        for key in list(self._open):
+            self.drop(key)
+
+    def drop(self, key: bytes) -> None:
+        """Let go of one file."""
+        if (decoding := self._open.pop(key, None)) is not None:
+            decoding.file.close()
+
+    def examine(self, tracked: TrackedFile, look: FileLook, *, marked: bool) -> None:
+        """Take a look at a file, and decide whether it can be read."""
+        desk, row = self._desk, tracked.row
+        changed = tracked.sees(look, desk.clock)
+        if changed:
+            tracked.failed_at = tracked.check = None
+            self.drop(tracked.key)
+        tracked.settling = False
+        if row is not None and row.state is not FileState.READING and look.same(row):
+            tracked.unread = False
+            return
+        if tracked.failed_at is not None:
+            tracked.unread = desk.clock - tracked.failed_at >= desk.options.retry_incomplete_seconds
+        elif desk.options.completion_marker:
+            tracked.unread = marked
+        else:
+            patience = desk.options.settle_seconds * 2 ** min(tracked.failures, 4)
+            still = not changed and desk.clock - tracked.since >= patience
+            tracked.unread = look.size > 0 and (still or tracked.proven)
+        # Without a marker, time alone decides, so that it is only a matter of waiting.
+        tracked.settling = look.size > 0 and not tracked.unread and not desk.options.completion_marker
+
+    def read(self, folder: SafeDirectory, tracked: TrackedFile) -> Iterator[Delivery]:
+        """Deliver what one turn allows."""
+        desk = self._desk
+        desk.left -= FILE_COST_BYTES
+        try:
+            if tracked.failed_at is not None and tracked.row is not None and tracked.look is not None:
+                tracked.failed_at = None
+                yield desk.fail(tracked, tracked.row, tracked.look, tracked.failure or DECODER_ERROR)
+                return
+            opened = tracked.key not in self._open
+            if opened and (delivery := self._begin(folder, tracked)) is not None:
+                yield delivery
+            decoding = self._open.get(tracked.key)
+            # Its first piece has been decoded, which may have taken all the time there was.
+            if decoding is not None and not (opened and desk.time_is_up):
+                yield from self._pieces(tracked, decoding)
+        except OpenRefused as refused:
+            tracked.unread, tracked.refused = False, True
+            desk.refuse(tracked.key, tracked.entry, refused.refusal)
+        except OSError as error:
+            self.drop(tracked.key)
+            if is_missing(error):
+                tracked.unread = False
+            else:
+                desk.unreadable(tracked, error)
+
+    def _begin(self, folder: SafeDirectory, tracked: TrackedFile) -> Delivery | None:
+        """Read a file once for its checksum, which may take several turns, then open it for decoding."""
+        desk = self._desk
+        file, look = folder.open(tracked.name)
+        try:
+            if tracked.look is None or not look.same(tracked.look):
+                # Written again: the next poll begins to wait anew.
+                tracked.unread, tracked.settling = False, True
+                return None
+            check = tracked.check = tracked.check or PrefixCheck(look.size, None)
+            if check.done < check.length:
+                done = desk.step(check, file)
+                if done is False:
+                    tracked.unread, tracked.settling, tracked.check = False, True, None
+                    return None
+                if done is None or desk.time_is_up:
+                    return None
+            if not self._has_room():
+                return None
+            tracked.check = None
+            row, delivery = self._row(tracked, look, check.checksum)
+            tracked.row = row
+            if row.state is FileState.READING:
+                stream = os.fdopen(file, "rb")
+                file = -1
+                pieces = self._decoded(tracked, stream, row.rows)
+                self._open[tracked.key] = _Decoding(tracked, stream, look, pieces, None, check)
+                self._open[tracked.key].ahead = self._next(tracked, row.rows)
+        finally:
+            if file >= 0:
+                os.close(file)
+        return delivery
+
+    def _has_room(self) -> bool:
+        """Tell whether one more file may be opened, for which the guest may have to go."""
+        if len(self._open) < _OPEN_FILES:
+            return True
+        key, guest = next(reversed(self._open.items()))
+        if guest.turns < _GUEST_TURNS:
+            return False
+        guest.tracked.check = guest.check
+        self.drop(key)
+        return True
+
+    def _row(self, tracked: TrackedFile, look: FileLook, checksum: int) -> tuple[FileCheckpoint, Delivery | None]:
+        """Return the row to go on with: the one there is when the content is what it was, else a new one."""
+        desk, old = self._desk, tracked.row
+        if old is not None and (old.checksum, old.offset) == (checksum, look.size):
+            row = desk.seen_row(old, look)
+            if row.state is FileState.READING:
+                return row, None
+            tracked.unread = False
+            return row, desk.deliver(tracked, row)
+        row = msgspec.structs.replace(desk.new_row(tracked, look), checksum=checksum, offset=look.size)
+        if old is None or (old.state is FileState.READING and not old.rows):
+            if old is not None and old.skip_to:
+                row = msgspec.structs.replace(row, state=FileState.COMPLETE)
+                tracked.unread = False
+                return row, desk.deliver(tracked, row, counted={DirectoryEvent.BYTES_SKIPPED: look.size})
+            return row, None
+        row = msgspec.structs.replace(row, generation=old.generation + 1)
+        return row, desk.deliver(tracked, row, counted={DirectoryEvent.FILES_REPLACED: 1})
+
+    def _pieces(self, tracked: TrackedFile, decoding: _Decoding) -> Iterator[Delivery]:
+        desk = self._desk
+        turn = desk.options.bytes_per_file
+        decoding.turns += 1
+        while True:
+            row, piece = tracked.row, decoding.ahead
+            if row is None or not FileLook.of(os.fstat(decoding.file.fileno())).same(decoding.look):
+                # Written while we read it: it has to settle, and to be compared, again.
+                self.drop(tracked.key)
+                tracked.unread, tracked.settling = False, True
+                return
+            if isinstance(piece, Failure):
+                self.drop(tracked.key)
+                yield from self._failed(tracked, row, piece)
+                return
+            rows = 0 if piece is None else piece.rows
+            decoding.ahead = None if piece is None else self._next(tracked, row.rows + rows)
+            complete = decoding.ahead is None
+            row = msgspec.structs.replace(
+                row,
+                rows=row.rows + rows,
+                state=FileState.COMPLETE if complete else FileState.READING,
+                unproven=None,
+                changed_at=desk.now,
+            )
+            tally = {DirectoryEvent.BYTES_READ: decoding.look.size} if complete else None
+            if complete:
+                self.drop(tracked.key)
+                tracked.unread, tracked.failures = False, 0
+            turn -= rows * _ROW_BYTES
+            desk.left -= rows * _ROW_BYTES
+            yield desk.deliver(tracked, row, piece, tally)
+            if complete or turn <= 0 or desk.time_is_up or self._open.get(tracked.key) is not decoding:
+                return
+
+    def _failed(self, tracked: TrackedFile, row: FileCheckpoint, failure: Failure) -> Iterator[Delivery]:
+        """Wait whether the file goes on changing; what crashes the decoder is not given another chance."""
+        desk = self._desk
+        tracked.unread = False
+        if failure is CRASH and tracked.look is not None:
+            yield desk.fail(tracked, row, tracked.look, failure)
+            return
+        tracked.settling = True
+        tracked.row = row
+        tracked.failed_at, tracked.failure = desk.clock, failure
+        tracked.failures = min(tracked.failures + 1, 20)
+
+    def _next(self, tracked: TrackedFile, rows: int) -> RecordBatch | Failure | None:
+        decoding = self._open[tracked.key]
+        return self._desk.decoded(
+            tracked.key,
+            rows,
+            lambda: next(decoding.pieces, None),
+            lambda: self._first_piece(tracked, decoding, rows),
+        )
+
+    def _decoded(self, tracked: TrackedFile, file: BinaryIO, rows: int) -> Iterator[RecordBatch]:
+        """Decode from a row on; nothing is raised before the first piece is asked for."""
+        yield from self._desk.decoder.settled(called(tracked.key), file, tracked.format, skip=rows)
+
+    def _first_piece(self, tracked: TrackedFile, decoding: _Decoding, rows: int) -> None:
+        """Decode one piece in a child process, which shares our place in the file unless it opens the file anew."""
+        with open(f"/proc/self/fd/{decoding.file.fileno()}", "rb") as file:  # noqa: PTH123 - no path, a descriptor
+            next(self._decoded(tracked, file, rows), None)

@@ -1,0 +1,1 @@
+"""A Kafka consumer group member as a source."""

@@ -1,0 +1,224 @@
+"""Pointers to rejected records, produced to a dead-letter topic: never waited for, dropped when too many wait."""
+
+import contextlib
+import threading
+from bisect import bisect_left
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import msgspec
+from kafka import KafkaProducer
+from kafka.errors import KafkaError
+
+from monitor.records.record_batch import Pointer
+from monitor.sources.kafka.client_errors import refused, sorted_out
+from monitor.sources.kafka.events import KafkaEvent
+from monitor.sources.kafka.failures import FailureKind, KafkaFailure
+from monitor.sources.kafka.internals import FetchErrors
+from monitor.sources.kafka.kafka_options import KafkaOptions
+from monitor.sources.kafka.partition import Partition
+from monitor.sources.kafka.security import security
+
+_WAIT_MS = 5_000
+_GIVE_UP_MS = 60_000
+_OVERHEAD = 64 << 10
+"""What key and headers may add to a message."""
+
+
+Done = Callable[[KafkaFailure | None], None]
+"""Told why a message did not arrive; None when it did."""
+
+
+class Producer(Protocol):
+    """Sends messages. May wait, and may raise Trouble."""
+
+    def send(self, key: bytes, value: bytes, headers: list[tuple[str, bytes]], done: Done) -> None:
+        """Send one; `done` is told, on any thread, what became of it."""
+
+    def close(self, timeout_seconds: float) -> None:
+        """Send what is left, for so long, and let go of everything."""
+
+
+def connect_producer(options: KafkaOptions) -> Producer:
+    """Connect to a cluster; takes seconds when no broker answers. Raises Trouble."""
+    return KafkaPythonProducer(options)
+
+
+class KafkaPythonProducer:
+    """A producer of kafka-python."""
+
+    def __init__(self, options: KafkaOptions) -> None:
+        self._topic = options.dead_letter_topic
+        refusals = FetchErrors()
+        settings: dict[str, Any] = {
+            "bootstrap_servers": list(options.brokers),
+            "bootstrap_timeout_ms": _WAIT_MS,
+            "client_id": "cpcmon-dead-letters",
+            "allow_auto_create_topics": False,
+            # A producer without ids of its own needs no permission beside Write on its topic.
+            "enable_idempotence": False,
+            "linger_ms": 50,
+            "max_block_ms": _WAIT_MS,
+            "delivery_timeout_ms": _GIVE_UP_MS,
+            "max_request_size": options.max_message_bytes + _OVERHEAD,
+            "metrics_enabled": False,
+        }
+        if options.api_version is not None:
+            settings["api_version"] = options.api_version
+        try:
+            self._producer = KafkaProducer(**settings, **security(options), kafka_client=refusals.client)
+        except Exception as error:
+            refusals.close_clients()
+            raise refused(refusals) or _translated(error) from error
+
+    def send(self, key: bytes, value: bytes, headers: list[tuple[str, bytes]], done: Done) -> None:
+        """Send one."""
+        try:
+            future = self._producer.send(self._topic, value=value, key=key, headers=headers)
+        except Exception as error:
+            raise _translated(error) from error
+        future.add_callback(lambda _: done(None))
+        future.add_errback(lambda error: done(_translated(error)))
+
+    def close(self, timeout_seconds: float) -> None:
+        """Send what is left and let go of everything."""
+        with contextlib.suppress(KafkaError):
+            self._producer.close(timeout=timeout_seconds)
+
+
+def _translated(error: Exception) -> KafkaFailure:
+    if isinstance(error, KafkaFailure):
+        return error
+    if isinstance(error, KafkaError):
+        return sorted_out(error)
+    return KafkaFailure(FailureKind.OTHER, f"a failure of the client library ({type(error).__name__})")
+
+
+MOST_WAITING = 10_000
+_MOST_BYTES = 64 << 20
+_RETRY_SECONDS = 30.0
+_CLOSE_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """One message for the dead-letter topic."""
+
+    key: bytes
+    """Where the refused record is: `topic/partition/offset`."""
+    value: bytes
+    headers: list[tuple[str, bytes]]
+
+
+def letters(
+    partition: Partition, pointers: Sequence[Pointer], offsets: Sequence[int], values: Sequence[bytes] | None
+) -> Iterator[Letter]:
+    """Yield a letter for each refused record; with the messages themselves, one for each message."""
+    last: int | None = None
+    for pointer in pointers:
+        if pointer.offset is None or (values is not None and pointer.offset == last):
+            continue
+        last = pointer.offset
+        about = {
+            "reason": str(pointer.reason),
+            "topic": partition.topic,
+            "partition": partition.number,
+            "offset": pointer.offset,
+            "number": pointer.number,
+            "length": pointer.length,
+            "digest": pointer.digest,
+            "shape": pointer.shape,
+        }
+        value = msgspec.json.encode(about)
+        if values is not None:
+            index = bisect_left(offsets, pointer.offset)
+            value = values[index] if index < len(offsets) and offsets[index] == pointer.offset else value
+        headers = [(f"cpcmon.{name}", str(one).encode()) for name, one in about.items() if one is not None]
+        yield Letter(f"{partition.shard}/{pointer.offset}".encode(), value, headers)
+
+
+class DeadLetters:
+    """A queue with a thread that sends what is in it. The thread begins with the first letter."""
+
+    def __init__(
+        self, options: KafkaOptions, *, connect: Callable[[KafkaOptions], Producer] = connect_producer
+    ) -> None:
+        self._options = options
+        self._connect = connect
+        self._condition = threading.Condition()
+        self._waiting: deque[Letter] = deque()
+        self._bytes = 0
+        self._counted: Counter[str] = Counter()
+        self._trouble: KafkaFailure | None = None
+        self._closing = False
+        self._thread: threading.Thread | None = None
+
+    def put(self, letter: Letter) -> None:
+        """Hand over a letter; never waits."""
+        size = len(letter.value)
+        with self._condition:
+            if self._closing or len(self._waiting) >= MOST_WAITING or self._bytes + size > _MOST_BYTES:
+                self._counted[KafkaEvent.DEAD_LETTERS_DROPPED] += 1
+                return
+            self._counted[KafkaEvent.DEAD_LETTERS] += 1
+            self._waiting.append(letter)
+            self._bytes += size
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="kafka-dead-letters", daemon=True)
+                self._thread.start()
+            self._condition.notify()
+
+    def take_counted(self) -> tuple[Counter[str], KafkaFailure | None]:
+        """Return what happened since this was last asked, and what is the matter, if something is."""
+        with self._condition:
+            counted, self._counted = self._counted, Counter()
+            trouble, self._trouble = self._trouble, None
+            return counted, trouble
+
+    def close(self) -> None:
+        """Send what waits, for a moment; what is left then is dropped."""
+        with self._condition:
+            self._closing = True
+            self._condition.notify()
+        if self._thread is not None:
+            self._thread.join(2 * _CLOSE_SECONDS)
+
+    def _run(self) -> None:
+        producer: Producer | None = None
+        while (letter := self._next()) is not None:
+            try:
+                producer = producer or self._connect(self._options)
+                producer.send(letter.key, letter.value, letter.headers, self._done)
+            except KafkaFailure as trouble:
+                self._failed(trouble)
+        if producer is not None:
+            producer.close(_CLOSE_SECONDS)
+
+    def _next(self) -> Letter | None:
+        with self._condition:
+            while not self._waiting and not self._closing:
+                self._condition.wait()
+            if not self._waiting:
+                return None
+            letter = self._waiting.popleft()
+            self._bytes -= len(letter.value)
+            return letter
+
+    def _failed(self, trouble: KafkaFailure) -> None:
+        """Drop what could not be sent, and wait before the next is tried: the queue bounds what is kept meanwhile."""
+        with self._condition:
+            self._counted[KafkaEvent.DEAD_LETTERS_DROPPED] += 1
+            self._trouble = trouble
+            if self._closing:
+                self._counted[KafkaEvent.DEAD_LETTERS_DROPPED] += len(self._waiting)
+                self._waiting.clear()
+                self._bytes = 0
+            else:
+                self._condition.wait_for(lambda: self._closing, _RETRY_SECONDS)
+
+    def _done(self, trouble: KafkaFailure | None) -> None:
+        with self._condition:
+            self._counted[KafkaEvent.DEAD_LETTERS_SENT if trouble is None else KafkaEvent.DEAD_LETTERS_DROPPED] += 1
+            self._trouble = trouble or self._trouble

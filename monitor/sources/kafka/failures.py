@@ -1,0 +1,149 @@
+"""Kafka failures: what the client raises, sorted by what an operator must do. Never a secret, never a message's content."""
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+from monitor.sources.kafka.events import KafkaEvent
+from monitor.sources.kafka.kafka_options import KafkaOptions, Mechanism
+from monitor.sources.kafka.partition import Partition
+
+
+class FailureKind(StrEnum):
+    """What sort of trouble it is."""
+
+    UNREACHABLE = "unreachable"
+    TLS = "tls"
+    AUTHENTICATION = "authentication"
+    AUTHORIZATION = "authorization"
+    FENCED = "fenced"
+    CONFIGURATION = "configuration"
+    UNKNOWN_TOPIC = "unknown_topic"
+    CODEC = "codec"
+    OTHER = "other"
+
+    @property
+    def counted(self) -> KafkaEvent:
+        """The name under which it is counted."""
+        return KafkaEvent(f"errors_{self}")
+
+    @property
+    def needs_people(self) -> bool:
+        """Whether it lasts until somebody mends it: tried again slowly, and over a new connection."""
+        return self in {
+            FailureKind.TLS,
+            FailureKind.AUTHENTICATION,
+            FailureKind.AUTHORIZATION,
+            FailureKind.FENCED,
+            FailureKind.CONFIGURATION,
+            FailureKind.CODEC,
+        }
+
+
+class KafkaFailure(Exception):
+    """Something that the cluster or the client library reported."""
+
+    def __init__(self, kind: FailureKind, found: str, *, topics: Iterable[str] = (), group: bool = False) -> None:
+        super().__init__(f"{kind}: {found}")
+        self.kind = kind
+        self.found = found
+        """What was found, short, and free of secrets: `connection refused`."""
+        self.topics = tuple(sorted(topics))
+        self.group = group
+        """Whether it is about the group."""
+
+
+class ConnectionBroken(KafkaFailure):
+    """The connection, or the client library, is in a state that only a new connection clears."""
+
+
+class OutOfRange(Exception):
+    """The broker refuses an offset: its log begins later, or ends earlier."""
+
+    def __init__(self, partitions: Iterable[Partition]) -> None:
+        super().__init__("offset out of range")
+        self.partitions = frozenset(partitions)
+
+
+class Truncated(Exception):
+    """The log is another one than what was read: its end was cut off, and it may have grown again."""
+
+    def __init__(self, partitions: Iterable[Partition]) -> None:
+        super().__init__("log truncated")
+        self.partitions = frozenset(partitions)
+
+
+class UnreadableBatch(Exception):
+    """A batch of messages is damaged."""
+
+    def __init__(self, partition: Partition, position: int) -> None:
+        super().__init__("unreadable batch")
+        self.partition = partition
+        self.position = position
+
+
+def sentence(trouble: KafkaFailure, options: KafkaOptions) -> str:
+    """Return where it is, what was expected, what was found, and what to do."""
+    expected, advice = _SAID[trouble.kind]
+    words = {
+        "topics": ", ".join(trouble.topics or options.topics) or f"matching {options.pattern}",
+        "group": options.group,
+        "instance": options.instance_id,
+        "who": _who(options),
+        "secret": _secret(options),
+    }
+    if trouble.kind is FailureKind.AUTHORIZATION and trouble.group:
+        expected, advice = "to be allowed to use group {group}", "grant Read on the group to {who}"
+    said = f"kafka {options.address}: expected {expected.format(**words)}, found {trouble.found}"
+    return f"{said}; {advice.format(**words)}" if advice else said
+
+
+def sentence_of_letters(trouble: KafkaFailure, options: KafkaOptions) -> str:
+    """Return the same of the topic for dead letters, which is written and not read."""
+    topic = options.dead_letter_topic
+    if trouble.kind is FailureKind.AUTHORIZATION:
+        said = f"expected to be allowed to write to topic {topic}, found {trouble.found}"
+        return f"kafka {options.address}: {said}; grant Write on it to {_who(options)}"
+    if trouble.kind is FailureKind.UNKNOWN_TOPIC:
+        return f"kafka {options.address}: expected topic {topic}, found none; create it"
+    return sentence(trouble, options)
+
+
+_SAID = {
+    FailureKind.UNREACHABLE: ("a broker to answer", ""),
+    FailureKind.TLS: ("an encrypted connection", "see tls: ca, cert and key, and the name in the broker's certificate"),
+    FailureKind.AUTHENTICATION: ("to be let in as {who}", "see {secret}"),
+    FailureKind.AUTHORIZATION: ("to be allowed to read topic {topics}", "grant Read and Describe on it to {who}"),
+    FailureKind.FENCED: (
+        "to be the only process with instance_id {instance} in group {group}",
+        "give each process its own",
+    ),
+    FailureKind.UNKNOWN_TOPIC: ("topic {topics}", "create it, or grant Describe on it to {who}"),
+    FailureKind.CODEC: ("messages compressed by gzip, snappy, lz4 or zstd", "install cpcmon with all it depends on"),
+    FailureKind.CONFIGURATION: (
+        "settings that the cluster and group {group} accept",
+        "see session_timeout, instance_id and assignor",
+    ),
+    FailureKind.OTHER: ("the cluster to answer without an error", ""),
+}
+"""Of each kind, what was expected and what to do about it."""
+
+
+def _who(options: KafkaOptions) -> str:
+    if options.sasl is not None:
+        user = (
+            "the owner of the token" if options.sasl.mechanism is Mechanism.OAUTHBEARER else f"user {options.sasl.user}"
+        )
+        return f"{user} by {options.sasl.mechanism}"
+    if options.tls is not None and options.tls.cert is not None:
+        return "the owner of the certificate"
+    return "an unnamed user"
+
+
+def _secret(options: KafkaOptions) -> str:
+    if options.sasl is None:
+        return "sasl: the broker asks for a user"
+    if options.sasl.mechanism is Mechanism.OAUTHBEARER:
+        return f"the token in {str(options.sasl.token_file)!r}"
+    return (
+        f"the password in {str(options.sasl.password_file)!r}, and whether the broker offers {options.sasl.mechanism}"
+    )

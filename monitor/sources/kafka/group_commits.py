@@ -1,0 +1,83 @@
+"""Telling the group how far we are: for lag tools, and for members without our disk."""
+
+from collections.abc import Callable, Iterable, Mapping
+
+from monitor.sources.kafka.consumer import Consumer
+from monitor.sources.kafka.events import KafkaEvent, Notes
+from monitor.sources.kafka.failures import KafkaFailure
+from monitor.sources.kafka.partition import CommittedOffset, Partition, PartitionProgress
+from monitor.sources.kafka.partition_checkpoint import TrackedPartition
+from monitor.sources.kafka.rewind_index import written
+
+_CLOSE_SECONDS = 1.0
+
+
+class Reporter:
+    """Commits offsets to the group once in a while. What fails is counted, and said again with the next report."""
+
+    def __init__(self, every_seconds: float, fingerprint: str, notes: Notes, monotonic: Callable[[], float]) -> None:
+        self._every = every_seconds
+        self._fingerprint = fingerprint
+        self._notes = notes
+        self._monotonic = monotonic
+        self._last = float("-inf")
+        self._reported: dict[Partition, CommittedOffset] = {}
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time for a report."""
+        return self._monotonic() - self._last >= self._every
+
+    def report(
+        self, consumer: Consumer, tracked: Iterable[TrackedPartition], progress: Mapping[Partition, PartitionProgress]
+    ) -> None:
+        """Commit what is new; never waits.
+
+        `progress` is of partitions of which all that was fetched has been delivered.
+        """
+        offsets = self._new(tracked, progress)
+        if not offsets:
+            return
+        self._last = self._monotonic()
+
+        def done(worked: bool) -> None:  # noqa: FBT001 - the consumer calls it
+            self._notes.counted[KafkaEvent.OFFSET_COMMITS if worked else KafkaEvent.OFFSET_COMMIT_ERRORS] += 1
+            if worked:
+                self._reported |= offsets
+
+        try:
+            consumer.commit(offsets, done)
+        except KafkaFailure:
+            self._notes.counted[KafkaEvent.OFFSET_COMMIT_ERRORS] += 1
+
+    def report_now(self, consumer: Consumer, tracked: Iterable[TrackedPartition]) -> None:
+        """Commit what is new before leaving; waits a moment."""
+        offsets = self._new(tracked, {})
+        if offsets:
+            try:
+                consumer.commit_now(offsets, _CLOSE_SECONDS)
+            except KafkaFailure:
+                self._notes.counted[KafkaEvent.OFFSET_COMMIT_ERRORS] += 1
+
+    def forget(self) -> None:
+        """Partitions moved: others may have reported in between."""
+        self._reported.clear()
+
+    def _new(
+        self, tracked: Iterable[TrackedPartition], progress: Mapping[Partition, PartitionProgress]
+    ) -> dict[Partition, CommittedOffset]:
+        offsets = {}
+        for one in tracked:
+            position = one.committed
+            # While windows are rebuilt the group's offset is ahead of us, and stays where it is.
+            if one.restoring:
+                continue
+            rewind = min(one.rewind.first_needed(position.next_offset), position.next_offset)
+            offset = position.next_offset
+            if (at := progress.get(one.partition)) is not None and offset == one.next_offset:
+                # Behind the last record may be the marker of a transaction, which is no record and not waited for.
+                offset = max(offset, at.position)
+            committed = CommittedOffset(offset, written(rewind, self._fingerprint, one.topic_id), position.leader_epoch)
+            if self._reported.get(one.partition) != committed:
+                offsets[one.partition] = committed
+        return offsets

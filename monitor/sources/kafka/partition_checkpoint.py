@@ -1,0 +1,156 @@
+"""What is kept of a partition: where reading goes on, and in which log that is."""
+
+from collections.abc import Mapping
+from typing import Annotated
+
+import msgspec
+
+from monitor.sources.kafka.partition import Partition
+from monitor.sources.kafka.rewind_index import RewindIndex
+
+_VERSION = 1
+
+_Offset = Annotated[int, msgspec.Meta(ge=0, lt=(1 << 63) - 1)]
+
+
+class PartitionCheckpoint(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
+    """Where a partition stands. Committed in one transaction with the rows that were read before it."""
+
+    version: int
+    next_offset: _Offset
+    leader_epoch: Annotated[int, msgspec.Meta(ge=-1)] = -1
+    """Of the last message that was read, so that a log that was truncated and grew again is recognised."""
+    topic_id: str = ""
+    """Of the topic as it was made; one of the same name that is made later has another."""
+    fingerprint: str = ""
+    gap_at: float | None = None
+    """The newest event time before messages that retention deleted unread."""
+    stretches: list[tuple[_Offset, float]] = []
+    """See `RewindIndex`."""
+    restored_to: _Offset = 0
+    """Up to here the windows are being rebuilt from the log."""
+
+
+def position_at(next_offset: int, topic_id: str, fingerprint: str, restored_to: int = 0) -> PartitionCheckpoint:
+    """Return a position of which nothing is known yet but where it is."""
+    return PartitionCheckpoint(_VERSION, next_offset, -1, topic_id, fingerprint, None, [], restored_to)
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(PartitionCheckpoint)
+
+
+def encoded(position: PartitionCheckpoint) -> bytes:
+    """Return a position as it is kept."""
+    return _encoder.encode(position)
+
+
+def decoded(value: bytes) -> PartitionCheckpoint | None:
+    """Return the position that was kept, or None when the value is damaged or of another version."""
+    try:
+        position = _decoder.decode(value)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+    return position if position.version == _VERSION else None
+
+
+def partition_of(key: bytes) -> Partition | None:
+    """Return the partition whose position is kept under a key; None when it is no such key."""
+    topic, slash, number = key.decode(errors="replace").rpartition("/")
+    if not slash or not topic or not (number.isascii() and number.isdecimal()):
+        return None
+    return Partition(topic, int(number))
+
+
+class TrackedPartition:
+    """A partition that is ours: where it stands with what was delivered, and where it stood when last committed."""
+
+    def __init__(self, partition: Partition, position: PartitionCheckpoint) -> None:
+        self.partition = partition
+        self.next_offset = position.next_offset
+        self.leader_epoch = position.leader_epoch
+        self.topic_id = position.topic_id
+        self.gap_at = position.gap_at
+        self.restored_to = position.restored_to
+        self.rewind = RewindIndex(position.stretches)
+        self._committed = position
+
+    @property
+    def committed(self) -> PartitionCheckpoint:
+        """Where it stood when last committed, or when it was placed."""
+        return self._committed
+
+    @property
+    def restoring(self) -> bool:
+        """Whether windows are being rebuilt from the log."""
+        return self.next_offset < self.restored_to
+
+    def position(self, fingerprint: str) -> PartitionCheckpoint:
+        """Return where it stands now."""
+        return PartitionCheckpoint(
+            _VERSION,
+            self.next_offset,
+            self.leader_epoch,
+            self.topic_id,
+            fingerprint,
+            self.gap_at,
+            self.rewind.entries,
+            self.restored_to if self.restoring else 0,
+        )
+
+    def taken(self, first_offset: int, next_offset: int, leader_epoch: int, newest: float | None) -> None:
+        """Some messages were delivered; `newest` is the newest event time of their records, None when there was none."""
+        self.next_offset, self.leader_epoch = next_offset, leader_epoch
+        if newest is not None:
+            self.rewind.add(first_offset, newest)
+
+    def settle(self, fingerprint: str) -> None:
+        """Take where it stands now for what it goes back to."""
+        self._committed = self.position(fingerprint)
+
+    def acknowledged(self, position: PartitionCheckpoint) -> None:
+        """A position is on disk."""
+        self._committed = position
+
+    def holds_from(self, oldest: float) -> None:
+        """Windows hold nothing older than this."""
+        self.rewind.forget_before(oldest)
+        if self.gap_at is not None and oldest > self.gap_at:
+            self.gap_at = None
+
+    def roll_back(self) -> None:
+        """Stand where it stood when last committed."""
+        self.next_offset, self.leader_epoch = self._committed.next_offset, self._committed.leader_epoch
+        self.gap_at, self.restored_to = self._committed.gap_at, self._committed.restored_to
+        self.rewind = RewindIndex(self._committed.stretches)
+
+
+class StoredPositions:
+    """The positions on disk, of all partitions that this process ever owned."""
+
+    def __init__(self) -> None:
+        self._positions: dict[Partition, PartitionCheckpoint] = {}
+        self.damaged: set[Partition] = set()
+        """Partitions of which something is stored that cannot be understood."""
+
+    def restore(self, positions: Mapping[bytes, bytes]) -> int:
+        """Take over what was committed, and return how much of it is damaged."""
+        damaged = 0
+        for key, value in positions.items():
+            partition, position = partition_of(key), decoded(value)
+            if partition is not None and position is not None:
+                self._positions[partition] = position
+                continue
+            damaged += 1
+            if partition is not None:
+                self.damaged.add(partition)
+        return damaged
+
+    def get(self, partition: Partition) -> PartitionCheckpoint | None:
+        """Return what is stored of a partition."""
+        return self._positions.get(partition)
+
+    def put(self, partition: Partition, position: PartitionCheckpoint) -> None:
+        """A position was committed."""
+        self._positions[partition] = position
+        self.damaged.discard(partition)

@@ -1,0 +1,286 @@
+"""The assigned partitions: resumed at their offset, followed while they are read, released when revoked.
+
+The client library tells it on its own thread, in the middle of a poll, where nothing may be asked of the cluster. So it
+is only noted here, and acted upon once the poll has returned.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from monitor.sources.base import Delivery
+from monitor.sources.kafka.consumer import Consumer
+from monitor.sources.kafka.events import KafkaEvent, Notes
+from monitor.sources.kafka.failures import UnreadableBatch
+from monitor.sources.kafka.health import PartitionLagMeter
+from monitor.sources.kafka.kafka_options import KafkaOptions
+from monitor.sources.kafka.message_reader import Skipped, Skipping
+from monitor.sources.kafka.partition import Partition, PartitionProgress
+from monitor.sources.kafka.partition_checkpoint import PartitionCheckpoint, StoredPositions, TrackedPartition, encoded
+from monitor.sources.kafka.resume_offset import Doubt, OffsetResolver, ResumeOffset
+
+
+@dataclass(slots=True)
+class OwnershipChange:
+    """What happened to the assignment since it was last asked for."""
+
+    assigned: set[Partition] = field(default_factory=set)
+    """Ours now, and to be placed anew, even if they were ours before."""
+    revoked: int = 0
+    lost: int = 0
+
+
+class Ownership:
+    """Notes of assignments, written by the library's thread and read by the one that ingests."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._owned: set[Partition] = set()
+        self._change: OwnershipChange | None = None
+
+    @property
+    def owned(self) -> frozenset[Partition]:
+        """All partitions that are ours."""
+        with self._lock:
+            return frozenset(self._owned)
+
+    def assigned(self, partitions: Iterable[Partition]) -> None:
+        """The group gave us these, beside those that we have; there may be none."""
+        with self._lock:
+            change = self._noted()
+            self._owned.update(given := set(partitions))
+            change.assigned |= given
+
+    def revoked(self, partitions: Iterable[Partition]) -> None:
+        """The group takes these away, in good order."""
+        with self._lock:
+            self._noted().revoked += self._gone(partitions)
+
+    def lost(self, partitions: Iterable[Partition]) -> None:
+        """Others may have had these for a while."""
+        with self._lock:
+            self._noted().lost += self._gone(partitions)
+
+    def lost_all(self) -> None:
+        """There is no connection any more on which to own anything."""
+        self.lost(self.owned)
+
+    def take_change(self) -> OwnershipChange | None:
+        """Return what happened, once; None when nothing did."""
+        with self._lock:
+            change, self._change = self._change, None
+            return change
+
+    def _noted(self) -> OwnershipChange:
+        self._change = self._change or OwnershipChange()
+        return self._change
+
+    def _gone(self, partitions: Iterable[Partition]) -> int:
+        gone = set(partitions)
+        before = len(self._owned)
+        self._owned -= gone
+        self._noted().assigned -= gone
+        return before - len(self._owned)
+
+
+class Partitions:
+    """What is known of each partition that is ours. Those that wait to be placed are paused."""
+
+    def __init__(
+        self, options: KafkaOptions, fingerprint: str, meter: PartitionLagMeter, monotonic: Callable[[], float]
+    ) -> None:
+        self.stored = StoredPositions()
+        self.tracked: dict[Partition, TrackedPartition] = {}
+        self._fingerprint = fingerprint
+        self._meter = meter
+        self._monotonic = monotonic
+        self._placer = OffsetResolver(options, self.stored, fingerprint)
+        self._doubts: dict[Partition, Doubt] = {}
+        """Partitions that wait to be placed, and why."""
+        self._refused: dict[Partition, int] = {}
+        """Offsets that a broker refused, each the latest of its partition."""
+        self._skipping = Skipping()
+        self._announced: dict[Partition, ResumeOffset] = {}
+        """Placed, and told in a delivery that is not acknowledged yet."""
+        self._to_announce: dict[Partition, ResumeOffset] = {}
+        self._delivered: dict[Partition, PartitionCheckpoint] = {}
+        """Positions in deliveries that are not acknowledged yet."""
+        self._restoring_since: dict[Partition, float] = {}
+        self._restored_seconds = 0.0
+
+    # Ownership and placing
+
+    def keep(self, owned: frozenset[Partition], assigned: Iterable[Partition]) -> None:
+        """Let go of what is not ours any more; what was assigned is placed anew, even if it was ours before."""
+        again = set(assigned)
+        for partition in [one for one in self.tracked if one not in owned or one in again]:
+            self._let_go(partition)
+        self._refused = {one: at for one, at in self._refused.items() if one in owned - again}
+        self._doubts = {one: doubt for one, doubt in self._doubts.items() if one in owned}
+        self._doubts |= dict.fromkeys(again & owned, Doubt.NONE)
+        self._meter.keep(owned)
+
+    def _let_go(self, partition: Partition) -> None:
+        del self.tracked[partition]
+        self._skipping.forget(partition)
+        self._announced.pop(partition, None)
+        self._to_announce.pop(partition, None)
+        self._stop_clock(partition)
+
+    def doubt(self, consumer: Consumer, partitions: Iterable[Partition], why: Doubt) -> None:
+        """Find out anew where partitions go on; all of them, when it is not known which."""
+        for partition in frozenset(partitions) or frozenset(self.tracked):
+            if partition in self.tracked:
+                self._doubts[partition] = self._understood(self.tracked[partition], why)
+                self._let_go(partition)
+                consumer.pause(partition)
+
+    def _understood(self, tracked: TrackedPartition, why: Doubt) -> Doubt:
+        """Return the doubt that is behind another.
+
+        An offset between the log's ends that is refused once more was read under a leader epoch that the broker does not
+        know, as after a cluster was set back to a copy: it would be refused for ever, while nothing is read.
+        """
+        if why is not Doubt.OUT_OF_RANGE:
+            return why
+        again = self._refused.get(tracked.partition) == tracked.next_offset
+        self._refused[tracked.partition] = tracked.next_offset
+        return Doubt.TRUNCATED if again and tracked.leader_epoch >= 0 else why
+
+    def look_at_topics(self, consumer: Consumer) -> None:
+        """Doubt the partitions of topics that were made anew."""
+        ids = {topic: consumer.topic_id(topic) for topic in {one.topic for one in self.tracked}}
+        for partition, tracked in list(self.tracked.items()):
+            known = ids[partition.topic]
+            if known and tracked.topic_id and known != tracked.topic_id:
+                self.doubt(consumer, [partition], Doubt.NONE)
+            elif known:
+                tracked.topic_id = known
+
+    def placed(self, consumer: Consumer, now: float, seconds: float) -> Iterator[Delivery]:
+        """Place the partitions that wait, as many as there is time for, and tell where. Raises Trouble."""
+        if self._doubts:
+            until = self._monotonic() + seconds
+            for one in self._placer.place(consumer, self._doubts, now, lambda: self._monotonic() < until):
+                self._begin(consumer, one, now)
+        while self._to_announce:
+            partition, one = self._to_announce.popitem()
+            self._announced[partition] = one
+            position = one.tracked.committed
+            self._delivered[partition] = position
+            yield Delivery(
+                partition.shard,
+                positions={partition.key: encoded(position)},
+                counted=one.counted,
+                events=tuple(one.events),
+                warnings=tuple(one.warnings),
+                shard=partition.shard,
+                reset=one.reset,
+            )
+
+    def _begin(self, consumer: Consumer, placed: ResumeOffset, now: float) -> None:
+        tracked = placed.tracked
+        partition = tracked.partition
+        self._doubts.pop(partition, None)
+        tracked.settle(self._fingerprint)
+        self.tracked[partition] = tracked
+        self._to_announce[partition] = placed
+        self._meter.placed(partition, placed.end, now)
+        if tracked.restoring:
+            self._restoring_since[partition] = self._monotonic()
+        self.seek(consumer, partition)
+        consumer.resume(partition)
+
+    def seek(self, consumer: Consumer, partition: Partition) -> None:
+        """Read a partition on from where it stands."""
+        tracked = self.tracked[partition]
+        self._skipping.forget(partition)
+        consumer.seek(partition, tracked.next_offset, tracked.leader_epoch)
+
+    # Deliveries
+
+    def delivered(self, partition: Partition, position: PartitionCheckpoint) -> None:
+        """A delivery with this position is given away now."""
+        self._delivered[partition] = position
+
+    def acknowledge(self, oldest: Mapping[str, float]) -> None:
+        """Everything that was given away is committed."""
+        for partition, position in self._delivered.items():
+            self.stored.put(partition, position)
+            if partition in self.tracked:
+                self.tracked[partition].acknowledged(position)
+        for partition, tracked in self.tracked.items():
+            if (held := oldest.get(partition.shard)) is not None:
+                tracked.holds_from(held)
+        self._delivered.clear()
+        self._announced.clear()
+
+    def roll_back(self) -> set[Partition]:
+        """Stand where we stood when last acknowledged, and return the partitions that have moved."""
+        changed = {one for one in self._delivered if one in self.tracked}
+        for partition in changed:
+            self.tracked[partition].roll_back()
+        self._to_announce |= self._announced
+        self._announced, self._delivered = {}, {}
+        return changed
+
+    # Damaged batches
+
+    def skip(self, consumer: Consumer, unreadable: UnreadableBatch, notes: Notes) -> None:
+        """Try behind a batch that cannot be read."""
+        partition, at = unreadable.partition, unreadable.position
+        if partition not in self._skipping:
+            notes.warnings.append(
+                f"{partition.shard}: the batch of messages at offset {at} is damaged; it is tried again"
+            )
+        end = at + self._meter.behind(partition, at)
+        consumer.seek(partition, self._skipping.failed(partition, at, max(end, at + 1)))
+
+    def found_after_skipping(self, consumer: Consumer, partition: Partition, notes: Notes) -> bool:
+        """Tell whether what was fetched may be delivered: not while the end of a damaged batch is looked for."""
+        if partition not in self._skipping:
+            return True
+        found = self._skipping.worked(partition)
+        if not isinstance(found, Skipped):
+            consumer.seek(partition, found)
+            return False
+        if found.end > found.start:
+            notes.counted[KafkaEvent.BATCHES_UNREADABLE] += 1
+            notes.counted[KafkaEvent.OFFSETS_UNREADABLE] += found.end - found.start
+            notes.warnings.append(
+                f"{partition.shard}: offsets {found.start} to {found.end - 1} cannot be read; passed over"
+            )
+        return True
+
+    # What others ask
+
+    def moving(self, consumer: Consumer) -> Mapping[Partition, PartitionProgress]:
+        """Return where the partitions stand that are being read."""
+        return {one: at for one, at in consumer.progress().items() if one in self.tracked}
+
+    def look_for_restored(self, moving: Mapping[Partition, PartitionProgress]) -> None:
+        """Note which windows are rebuilt. What the group had passed need not be records: a marker is none."""
+        for partition in list(self._restoring_since):
+            at = moving.get(partition)
+            if at is not None and at.position >= self.tracked[partition].restored_to:
+                self.tracked[partition].restored_to = 0
+                self._stop_clock(partition)
+
+    def restored_to(self) -> Mapping[Partition, int]:
+        """Return up to where each partition only rebuilds windows."""
+        return {one: tracked.restored_to for one, tracked in self.tracked.items()}
+
+    def gaps(self) -> Mapping[str, float]:
+        """Return the shards whose windows hold records from before a loss, with the newest event time before it."""
+        return {one.shard: at.gap_at for one, at in list(self.tracked.items()) if at.gap_at is not None}
+
+    @property
+    def restore_seconds(self) -> float:
+        """How long windows have been rebuilt from the log, all partitions together."""
+        clock = self._monotonic()
+        return self._restored_seconds + sum(clock - since for since in list(self._restoring_since.values()))
+
+    def _stop_clock(self, partition: Partition) -> None:
+        since = self._restoring_since.pop(partition, None)
+        if since is not None:
+            self._restored_seconds += self._monotonic() - since

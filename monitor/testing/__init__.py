@@ -1,0 +1,1 @@
+"""For those who test against cpcmon: the oracle, and contract checks for estimators and sources."""

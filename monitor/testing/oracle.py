@@ -1,0 +1,239 @@
+"""For those who test against cpcmon: a slow oracle of every number, and checks that any estimator must pass.
+
+The oracle follows the definitions one record at a time, in plain Python, and shares no code with what it checks.
+"""
+
+import math
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from monitor.core.ensemble import Ready, answer, choose
+from monitor.core.estimate import Estimate, NoEstimate
+from monitor.core.estimators import Form, Member
+from monitor.core.estimators.conformal import Conformal
+from monitor.core.scores import Integers, Singles, label_outputs, outputs
+
+Vector = Sequence[float]
+
+
+@dataclass(frozen=True)
+class Oracle:
+    """Every estimate by its definition. `temperature` may be given, since its last digit can move a record."""
+
+    reference: Sequence[Vector]
+    labels: Sequence[int]
+    temperature: float
+
+    def estimates(self, window: Sequence[Vector]) -> dict[str, float]:
+        """Return every estimator, its variants and set sizes, the consensus and the disagreement."""
+        found: dict[str, float] = {}
+        for suffix, temperature in (("", None), ("_ts", self.temperature)):
+            found |= self._stream([_scaled(p, temperature) for p in self.reference], window, temperature, suffix)
+        voices = [
+            "atc_mc_ts",
+            "atc_ne_ts",
+            "doc_ts",
+            "cpc_acc_anchored_ts",
+            "cpc_ac_anchored_ts",
+            "calibrated_confidence",
+        ]
+        heard = sorted(found[voice] for voice in voices)
+        # The lower quartile of six values lies a quarter of the way from the second to the third.
+        return found | {"consensus": heard[1] + 0.25 * (heard[2] - heard[1]), "disagreement": heard[5] - heard[0]}
+
+    def _stream(
+        self, reference: list[list[float]], window: Sequence[Vector], temperature: float | None, suffix: str
+    ) -> dict[str, float]:
+        scaled = [_scaled(p, temperature) for p in window]
+        right = [_first_largest(p) == y for p, y in zip(self.reference, self.labels, strict=True)]
+        m, r = len(right), sum(right)
+        accuracy, level = r / m, _mean(max(p) for p in scaled)
+        found = {"ac": level}
+        change = level - _mean(max(p) for p in reference)
+        found["doc"], found["doc[absolute]"] = _clip(accuracy + change), _clip(accuracy + abs(change))
+        found["atc_mc"] = _thresholded([max(p) for p in reference], [max(p) for p in scaled], r)
+        found["atc_ne"] = _thresholded(
+            [_negative_entropy(p) for p in reference], [_negative_entropy(p) for p in scaled], r
+        )
+        ranked = sorted((_single(p[y]) for p, y in zip(reference, self.labels, strict=True)), reverse=True)
+        ranks = {"cpc_acc": min(m, r + 1), "cpc_ac": min(m, max(1, math.ceil(level * (m + 1) - 1e-9)))}
+        for name, rank in ranks.items():
+            threshold = ranked[rank - 1]
+            found |= {name + key: value for key, value in _conformal(scaled, threshold).items()}
+            zero = _conformal(reference, threshold)["[zero]"]
+            found[f"{name}_anchored"] = _clip(accuracy + found[f"{name}[zero]"] - zero)
+        found["calibrated_confidence"] = _isotonic([max(p) for p in reference], right, [max(p) for p in scaled])
+        return {_suffixed(name, suffix): value for name, value in found.items()}
+
+
+def _suffixed(name: str, suffix: str) -> str:
+    stem = min((name.find(mark) for mark in "[." if mark in name), default=len(name))
+    return name[:stem] + suffix + name[stem:]
+
+
+def _scaled(vector: Vector, temperature: float | None) -> list[float]:
+    if temperature is None:
+        return [float(p) for p in vector]
+    logs = [math.log(max(p, 1e-12)) / temperature for p in vector]
+    powers = [math.exp(log - max(logs)) for log in logs]
+    return [power / math.fsum(powers) for power in powers]
+
+
+def _single(value: float) -> float:
+    """Round to float32."""
+    return float(struct.unpack("f", struct.pack("f", value))[0])
+
+
+def _mean(values: Iterable[float]) -> float:
+    listed = list(values)
+    return math.fsum(listed) / len(listed)
+
+
+def _clip(value: float) -> float:
+    return min(1.0, max(0.0, value))
+
+
+def _first_largest(vector: Vector) -> int:
+    return list(vector).index(max(vector))
+
+
+def _negative_entropy(vector: Vector) -> float:
+    return math.fsum(p * math.log(p) for p in vector if p > 0.0)
+
+
+def _thresholded(reference: list[float], window: list[float], right: int) -> float:
+    if right == 0:
+        return 0.0
+    ranked = sorted((_single(score) for score in reference), reverse=True)
+    threshold = ranked[right - 1]
+    above = sum(score > threshold for score in ranked)
+    weight = (right - above) / ranked.count(threshold)
+    scores = [_single(score) for score in window]
+    return (sum(score > threshold for score in scores) + weight * scores.count(threshold)) / len(scores)
+
+
+def _conformal(window: Sequence[Vector], threshold: float) -> dict[str, float]:
+    sets = [[p for p in vector if _single(p) >= threshold] for vector in window]
+    inside = [_mean(chosen) for chosen in sets if chosen]
+    unsure = [max(vector) for vector, chosen in zip(window, sets, strict=True) if not chosen]
+    found = {
+        "": (math.fsum(inside) + math.fsum(unsure)) / len(sets),
+        "[zero]": math.fsum(inside) / len(sets),
+        ".set_size": _mean(len(chosen) for chosen in sets),
+        ".empty_share": len(unsure) / len(sets),
+    }
+    return found | ({"[skip]": _mean(inside)} if inside else {})
+
+
+def _isotonic(reference: list[float], right: list[bool], window: list[float]) -> float:
+    """Isotonic regression by its min-max formula, then linear interpolation."""
+    pooled: dict[float, list[bool]] = {}
+    for confidence, correct in zip(reference, right, strict=True):
+        pooled.setdefault(_single(confidence), []).append(correct)
+    knots = sorted(pooled)
+    counts = [0]
+    sums = [0]
+    for knot in knots:
+        counts.append(counts[-1] + len(pooled[knot]))
+        sums.append(sums[-1] + sum(pooled[knot]))
+
+    def fitted(i: int) -> float:
+        return max(
+            min((sums[b + 1] - sums[a]) / (counts[b + 1] - counts[a]) for b in range(i, len(knots)))
+            for a in range(i + 1)
+        )
+
+    heights = [fitted(i) for i in range(len(knots))]
+
+    def read(confidence: float) -> float:
+        if confidence <= knots[0]:
+            return heights[0]
+        for left, low, up, high in zip(knots, heights, knots[1:], heights[1:], strict=False):
+            if confidence <= up:
+                return low + (high - low) * (confidence - left) / (up - left)
+        return heights[-1]
+
+    return _mean(read(_single(confidence)) for confidence in window)
+
+
+def oracle_temperature(reference: Sequence[Vector], labels: Sequence[int]) -> float:
+    """Minimise the mean negative log-likelihood over log T in [-4, 4] by golden-section search."""
+    logs = [[math.log(max(p, 1e-12)) for p in vector] for vector in reference]
+
+    def loss(log_temperature: float) -> float:
+        inverse = math.exp(-log_temperature)
+        losses = []
+        for vector, label in zip(logs, labels, strict=True):
+            top = max(vector)
+            total = math.fsum(math.exp((log - top) * inverse) for log in vector)
+            losses.append(math.log(total) - (vector[label] - top) * inverse)
+        return _mean(losses)
+
+    ratio = (math.sqrt(5.0) - 1.0) / 2.0
+    low, high = -4.0, 4.0
+    while high - low > 1e-9:
+        left, right = high - ratio * (high - low), low + ratio * (high - low)
+        low, high = (low, right) if loss(left) <= loss(right) else (left, high)
+    return math.exp((low + high) / 2.0)
+
+
+def check_estimator(member: Member, probabilities: Singles, labels: Integers) -> None:
+    """Raise AssertionError unless the member behaves as every estimator must, in all its forms, on this reference."""
+    reference = label_outputs(probabilities, labels)
+    for form in member.forms():
+        calibrated = member.family.calibrate(reference, scaled=form.scaled)
+        ready = choose(Ready(Form(member, form.scaled, None), calibrated), form.variant)
+        _check_contributions(ready, probabilities, reference.temperature)
+        for size in sorted({min(size, len(probabilities)) for size in (0, 1, 2, len(probabilities))}):
+            window = np.array(probabilities[:size])
+            window.flags.writeable = False
+            result = _ask(ready, window, reference.temperature)
+            again = _ask(ready, window, reference.temperature)
+            _require(result == again, f"{form.full_name}: twice the same call, twice the same answer")
+            _require(result.records == size, f"{form.full_name}: says how many records it saw")
+            if size == 0:
+                _require(isinstance(result, NoEstimate), f"{form.full_name}: nothing can be said of no record")
+                continue
+            _require(
+                isinstance(result, NoEstimate) or 0.0 <= result.accuracy <= 1.0,
+                f"{form.full_name}: an answer lies within 0 and 1, found {result}",
+            )
+            turned = _ask(ready, np.ascontiguousarray(window[::-1]), reference.temperature)
+            _require(_alike(result, turned), f"{form.full_name}: the order of records does not matter")
+        if member.family.returns_reference_accuracy and form.variant is None:
+            own = _ask(ready, probabilities, reference.temperature)
+            _require(
+                isinstance(own, Estimate) and abs(own.accuracy - reference.accuracy) < 1e-12,
+                f"{form.full_name}: the reference returns its own accuracy {reference.accuracy}, found {own}",
+            )
+
+
+def _check_contributions(ready: Ready, probabilities: Singles, temperature: float) -> None:
+    """Hold a member to what running totals need of it."""
+    if isinstance(ready.estimator, Conformal):
+        return
+    scores = outputs(probabilities, temperature).scores(scaled=ready.form.scaled)
+    rows = ready.estimator.contributions(scores, 0.2)
+    name = ready.form.full_name
+    _require(rows.shape[1:] == (len(probabilities),), f"{name}: a number for each record in each row")
+    _require(rows.min() >= 0.0 and rows.max() <= 1.0, f"{name}: contributions lie within 0 and 1")
+    moved = ready.estimator.contributions(scores, 0.9)
+    _require(np.array_equal(rows, moved), f"{name}: contributions do not move with the window's confidence")
+
+
+def _ask(ready: Ready, window: Singles, temperature: float) -> Estimate | NoEstimate:
+    return answer([ready], lambda: (outputs(window, temperature),))[ready.form.full_name]
+
+
+def _alike(one: Estimate | NoEstimate, other: Estimate | NoEstimate) -> bool:
+    if isinstance(one, Estimate) and isinstance(other, Estimate):
+        return abs(one.accuracy - other.accuracy) < 1e-12
+    return one == other
+
+
+def _require(holds: object, claim: str) -> None:
+    if not holds:
+        raise AssertionError(claim)

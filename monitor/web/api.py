@@ -1,0 +1,258 @@
+"""The JSON API, `/api/v1/…`. `docs/api.md` lists every key.
+
+`docs/api.md` lists every key. They are all always there, as null where there is nothing to say.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from math import isfinite
+from typing import Any
+
+import msgspec
+
+from monitor.core.alerts import AlertStatus
+from monitor.core.estimate import Estimate, Result, share_interval
+from monitor.core.history import Series, Span
+from monitor.core.report import ModelReport, Realised, SegmentReport
+from monitor.core.scores import Floats
+from monitor.core.segments import ALL, name_of
+from monitor.reference.reference import Reference
+from monitor.reference.summary import ReliabilityBin
+from monitor.settings.kinds import HIDDEN, Setting
+from monitor.web.site import RefusedRecord, Site
+
+VERSION = 1
+"""Rises when a key changes its meaning or goes."""
+
+
+def status_document(reports: Mapping[str, ModelReport], facts: Mapping[str, Any]) -> bytes:
+    """Return what is known now; `facts` are of the daemon itself."""
+    models = [_model(reports[name]) for name in sorted(reports)]
+    return msgspec.json.encode({"version": VERSION, **facts, "models": models})
+
+
+def _model(report: ModelReport) -> dict[str, Any]:
+    reference, look = report.reference, report.input
+    return {
+        "model": report.model,
+        "evaluated_at": report.at,
+        "evaluation_seconds": report.seconds,
+        "reference": None
+        if reference is None
+        else {
+            "version": reference.version,
+            "created": reference.created,
+            "fingerprint": reference.fingerprint,
+            "classes": reference.classes,
+            "records": reference.records,
+            "accuracy": reference.accuracy,
+            "temperature": reference.temperature,
+        },
+        "input": {
+            "rejected_share": look.rejected_share,
+            "degraded": look.degraded,
+            "one_hot": look.one_hot,
+            "constant": look.constant,
+            "hints": look.hints,
+        },
+        "failed_estimators": dict(report.errors),
+        "segments_limit": report.most_segments,
+        # One at a time: thousands of them at once would keep the other threads waiting, and take much memory.
+        "segments": [msgspec.Raw(msgspec.json.encode(_segment(one))) for one in report.segments],
+    }
+
+
+def _segment(report: SegmentReport) -> dict[str, Any]:
+    return {
+        "segment": report.name,
+        "fields": dict(report.segment),
+        "state": report.state,
+        "state_since": report.state_since,
+        "valid": report.valid,
+        "records": report.records,
+        "last_record_at": report.last_record_at,
+        "last_valid_at": report.last_valid_at,
+        "estimators": {name: _result(result) for name, result in report.results.items()},
+        "disagreement": report.disagreement,
+        "chance_disagreement": report.chance_disagreement,
+        "predicted": report.predicted,
+        "alerts": [_alert(one) for one in report.alerts],
+    }
+
+
+def _result(result: Result) -> dict[str, Any]:
+    sets = result.prediction_sets
+    found = {
+        "set_size": None if sets is None else sets.mean_size,
+        "empty_sets": None if sets is None else sets.empty_share,
+    }
+    if isinstance(result, Estimate):
+        bounds = {"lower": None, "upper": None} if result.interval is None else result.interval._asdict()
+        return {"accuracy": result.accuracy, **bounds, "reason": None, **found}
+    return {"accuracy": None, "lower": None, "upper": None, "reason": result.why, **found}
+
+
+def _alert(alert: AlertStatus) -> dict[str, Any]:
+    return {
+        "alert": alert.alert,
+        "type": alert.kind,
+        "severity": alert.severity,
+        "phase": alert.phase,
+        "firing": alert.firing,
+        "since": alert.since or None,
+        "held": alert.held,
+        "estimator": alert.estimator,
+        "threshold": alert.threshold,
+        "value": alert.value,
+    }
+
+
+def configuration_document(site: Site, query: Mapping[str, str]) -> bytes | None:  # noqa: ARG001  every document is asked alike
+    """Return every setting that holds, in the order of the file; what is hidden has no value."""
+    return msgspec.json.encode({"version": VERSION, "settings": [_setting(one) for one in site.settings()]})
+
+
+def _setting(one: Setting) -> dict[str, Any]:
+    hidden = one.value == HIDDEN
+    return {"path": one.path, "value": None if hidden else one.value, "hidden": hidden, "line": one.line}
+
+
+_DIGITS = 6
+"""History is kept in single precision: what follows would be noise."""
+
+
+def history_document(site: Site, query: Mapping[str, str]) -> bytes | None:
+    """Return a window over time; None where model, segment or span is not known."""
+    model, segment = query.get("model", ""), query.get("segment", name_of(ALL))
+    series = None
+    with suppress(ValueError):
+        span = Span(query.get("span", Span.RECENT))
+        series = site.history(model, segment, span)
+    if series is None:
+        return None
+    realised = [one for one in site.realised(model) if one.segment == segment]
+    return msgspec.json.encode(
+        {
+            "version": VERSION,
+            "model": model,
+            "segment": segment,
+            "span": span,
+            "step_seconds": series.step_seconds,
+            **_columns(series),
+            "realised": [
+                {"at": one.at, "records": one.records, "right": one.right, "accuracy": one.accuracy} for one in realised
+            ],
+        }
+    )
+
+
+def _columns(series: Series) -> dict[str, Any]:
+    return {
+        "at": series.at.tolist(),
+        "state": series.states,
+        "accuracy": _numbers(series.accuracy),
+        "lower": _numbers(series.lower),
+        "upper": _numbers(series.upper),
+        "lowest": _numbers(series.lowest),
+        "disagreement": _numbers(series.disagreement),
+        "records": series.records.tolist(),
+        "reference": [one or None for one in series.references or [""] * len(series)],
+    }
+
+
+def _numbers(column: Floats) -> list[float | None]:
+    return [round(value, _DIGITS) if isfinite(value) else None for value in column.tolist()]
+
+
+def realised_document(site: Site, query: Mapping[str, str]) -> bytes | None:
+    """Return what others found out later; None for a model that is not known."""
+    model = query.get("model", "")
+    if model not in site.reports():
+        return None
+    told = {"model": model, "remark": site.realised_remark(model), "realised": [_one(x) for x in site.realised(model)]}
+    return msgspec.json.encode({"version": VERSION, **told})
+
+
+def _one(one: Realised) -> dict[str, Any]:
+    return {
+        "at": one.at,
+        "segment": one.segment,
+        "records": one.records,
+        "right": one.right,
+        "accuracy": one.accuracy,
+    }
+
+
+def reference_document(site: Site, query: Mapping[str, str]) -> bytes | None:
+    """Return what a model is judged by; None for a model that is not known, or has no reference."""
+    reference = site.reference(query.get("model", ""))
+    return None if reference is None else msgspec.json.encode({"version": VERSION, **_reference(reference)})
+
+
+def _reference(reference: Reference) -> dict[str, Any]:
+    numbers, summary = reference.calibration, reference.summary
+    interval = share_interval(numbers.right, numbers.records, numbers.intervals.level)
+    classes = zip(reference.classes, summary.class_records, summary.class_right, summary.class_predicted, strict=True)
+    return {
+        "model": reference.model,
+        "model_version": reference.version,
+        "created": reference.created,
+        "fingerprint": reference.fingerprint,
+        "classes": [
+            {"class": name, "records": records, "right": right, "predicted": predicted}
+            for name, records, right, predicted in classes
+        ],
+        "records": numbers.records,
+        "right": numbers.right,
+        "accuracy": numbers.accuracy,
+        "lower": interval.lower,
+        "upper": interval.upper,
+        "level": numbers.intervals.level,
+        "temperature": numbers.temperature,
+        "calibration_error": summary.calibration_error,
+        "calibration_error_scaled": summary.calibration_error_scaled,
+        "warnings": [{"warning": concern, "sentence": text} for concern, text in summary.warnings().items()],
+        "reliability": _bins(summary.reliability),
+        "reliability_scaled": _bins(summary.reliability_scaled),
+        "estimators": [one.form.name for one in numbers.estimators],
+    }
+
+
+def _bins(bins: Sequence[ReliabilityBin]) -> list[dict[str, Any]]:
+    """Return the bins with their bounds; a mean of no records, and their accuracy, are null."""
+    return [
+        {
+            "from": place / len(bins),
+            "to": (place + 1) / len(bins),
+            "records": one.records,
+            "right": one.right,
+            "confidence": one.confidence if one.records else None,
+            "accuracy": one.right / one.records if one.records else None,
+        }
+        for place, one in enumerate(bins)
+    ]
+
+
+def rejects_document(site: Site, _query: Mapping[str, str]) -> bytes | None:
+    """Return the counts, and the places of the latest."""
+    rejects = site.rejects()
+    counts = [
+        {"source": source, "reason": reason, "records": count}
+        for (source, reason), count in sorted(rejects.counts.items())
+    ]
+    latest = [_place(one) for one in rejects.latest]
+    return msgspec.json.encode({"version": VERSION, "counts": counts, "latest": latest})
+
+
+def _place(record: RefusedRecord) -> dict[str, Any]:
+    return {
+        "at": record.at,
+        "source": record.source,
+        "origin": record.origin,
+        "reason": record.reason,
+        "number": record.number,
+        "offset": record.offset,
+        "length": record.length,
+        "digest": record.digest,
+        "shape": record.shape,
+    }

@@ -1,0 +1,176 @@
+"""Bars: an estimate with its interval, class mix, and estimators side by side."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+
+from monitor.core.estimate import Estimate
+from monitor.web.charts.svg import Box, Linear, line, number, rectangle, share_range, share_ticks, words
+from monitor.web.pages.wording import per_cent
+
+_WIDTH, _HEIGHT, _MARGIN, _MIDDLE = 260, 40, 8, 16
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """From where to where the drawings of one model reach, so that they can be compared."""
+
+    least: float
+    most: float = 1.0
+
+    @classmethod
+    def around(cls, values: Sequence[float]) -> "Scale":
+        """Return the scale, in steps of ten points, that shows all values with room to the left."""
+        lowest = min(values, default=0.9) - 0.02
+        return cls(max(0, min(9, int(lowest * 10.0))) / 10.0)
+
+    def x(self, value: float) -> float:
+        """Return where a value is drawn."""
+        share = (min(max(value, self.least), self.most) - self.least) / (self.most - self.least)
+        return round(_MARGIN + share * (_WIDTH - 2 * _MARGIN), 1)
+
+
+def bar(
+    estimate: Estimate,
+    reference: float | None,
+    thresholds: Sequence[float],
+    scale: Scale,
+    realised: float | None = None,
+) -> str:
+    """Return the drawing as SVG that stands in the page itself."""
+    least, most = estimate.interval or (estimate.accuracy, estimate.accuracy)
+    said = [f"estimated accuracy {per_cent(estimate.accuracy)}"]
+    if estimate.interval is not None:
+        said.append(f"between {per_cent(least)} and {per_cent(most)}")
+    if reference is not None:
+        said.append(f"reference {per_cent(reference)}")
+    said += [f"alert threshold {per_cent(one)}" for one in thresholds]
+    if realised is not None:
+        said.append(f"realised {per_cent(realised)}")
+    left, right = scale.x(least), scale.x(most)
+    parts = [
+        f'<line class="axis" x1="{_MARGIN}" x2="{_WIDTH - _MARGIN}" y1="{_MIDDLE}" y2="{_MIDDLE}"/>',
+        f'<rect class="interval" x="{left}" y="{_MIDDLE - 6}" width="{max(right - left, 1.0):.1f}" height="12" rx="2"/>',
+    ]
+    if reference is not None:
+        at = scale.x(reference)
+        parts.append(f'<line class="reference" x1="{at}" x2="{at}" y1="2" y2="{_MIDDLE + 12}"/>')
+    for threshold in thresholds:
+        at = scale.x(threshold)
+        parts.append(f'<line class="threshold" x1="{at}" x2="{at}" y1="4" y2="{_MIDDLE + 12}"/>')
+        parts.append(f'<path class="flag" d="M{at - 5:.1f} 0h10l-5 7z"/>')
+    parts.append(f'<circle class="value" cx="{scale.x(estimate.accuracy)}" cy="{_MIDDLE}" r="4.5"/>')
+    if realised is not None:
+        parts.append(f'<path class="realised" d="M{scale.x(realised)} {_MIDDLE - 6}l6 6-6 6-6-6z"/>')
+    parts.append(f'<text x="{_MARGIN}" y="{_HEIGHT - 1}">{scale.least:.0%}</text>')
+    parts.append(f'<text x="{_WIDTH - _MARGIN}" y="{_HEIGHT - 1}" text-anchor="end">{scale.most:.0%}</text>')
+    label = escape(", ".join(said))
+    size = f'width="{_WIDTH}" height="{_HEIGHT}" viewBox="0 0 {_WIDTH} {_HEIGHT}"'
+    return f'<svg role="img" aria-label="{label}" {size}><title>{label}</title>{"".join(parts)}</svg>'
+
+
+MOST_CLASSES = 20
+"""Beyond it only those that moved most are shown."""
+_BOX = Box(240, 26, 0, 240, 2, 24)
+
+
+@dataclass(frozen=True, slots=True)
+class ClassShare:
+    """A class, and how often it is predicted."""
+
+    name: str
+    now: float
+    before: float | None
+    """On the reference; None where it was not kept."""
+
+    @property
+    def change(self) -> float | None:
+        """How much more often than on the reference, as a ratio."""
+        return None if self.before is None else self.now - self.before
+
+
+def class_shares(names: Sequence[str], now: Sequence[int], before: Sequence[int]) -> list[ClassShare]:
+    """Return the shares of all classes, in the model's order; nothing where the counts are missing or do not fit."""
+    total, total_before = sum(now), sum(before)
+    if total == 0 or len(now) != len(names):
+        return []
+    known = total_before > 0 and len(before) == len(names)
+    return [
+        ClassShare(name, count / total, before[index] / total_before if known else None)
+        for index, (name, count) in enumerate(zip(names, now, strict=True))
+    ]
+
+
+def moved_most(shares: Sequence[ClassShare]) -> list[ClassShare]:
+    """Return those to show: all when they are few, else those that moved most, and of equals the more frequent."""
+    if len(shares) <= MOST_CLASSES:
+        return list(shares)
+    return sorted(shares, key=lambda one: (-abs(one.change or 0.0), -one.now))[:MOST_CLASSES]
+
+
+def pair_of_bars(share: ClassShare, most: float) -> str:
+    """Return the two bars of a class; `most` is the largest share on the same scale."""
+    x = Linear(0.0, most, 0.0, _BOX.width)
+    said = f"{share.name}: {per_cent(share.now)} now"
+    # A share that is not 0 leaves a trace, or it could not be told from none.
+    parts = [rectangle("now", 0, 2, max(x(share.now), 1.5 if share.now > 0.0 else 0.0), 10)]
+    if share.before is not None:
+        said += f", {per_cent(share.before)} on the reference"
+        parts.append(rectangle("before", 0, 14, max(x(share.before), 1.5 if share.before > 0.0 else 0.0), 10))
+    return _BOX.svg(parts, label=said, kind="class-mix")
+
+
+_ROW = Box(300, 24, 8, 292, 0, 24)
+_AXIS = Box(300, 20, 8, 292, 0, 20)
+
+
+@dataclass(frozen=True, slots=True)
+class Common:
+    """What all rows share."""
+
+    least: float
+    most: float
+    reference: float | None = None
+    voices: tuple[float, float] | None = None
+    """The lowest and the highest of those that the consensus hears."""
+
+    @classmethod
+    def around(cls, estimates: Sequence[Estimate], reference: float | None, voices: Sequence[float]) -> "Common":
+        """Return the scale on which all of these can be seen."""
+        values = [one for estimate in estimates for one in (estimate.accuracy, *(estimate.interval or ()))]
+        least, most = share_range([*values, *([] if reference is None else [reference])])
+        return cls(least, most, reference, (min(voices), max(voices)) if voices else None)
+
+    @property
+    def _x(self) -> Linear:
+        return Linear(self.least, self.most, _ROW.left, _ROW.right)
+
+    def row(self, name: str, estimate: Estimate, *, heard: bool) -> str:
+        """Return the drawing of one estimator; those that the consensus hears are filled, the others hollow."""
+        x, middle = self._x, _ROW.height / 2
+        said = f"{name}: {per_cent(estimate.accuracy)}"
+        parts = [line("grid", x(tick), 0, x(tick), _ROW.height) for tick in share_ticks(self.least, self.most)]
+        if self.voices is not None:
+            low, high = (x(one) for one in self.voices)
+            parts.insert(0, rectangle("voices", low, 0, high - low, _ROW.height))
+        if self.reference is not None:
+            parts.append(line("reference", x(self.reference), 0, x(self.reference), _ROW.height))
+        if estimate.interval is not None:
+            left, right = (x(one) for one in estimate.interval)
+            parts.append(line("whisker", left, middle, right, middle))
+            parts += [line("whisker", end, middle - 4, end, middle + 4) for end in (left, right)]
+            said += f", {per_cent(estimate.interval.lower)} to {per_cent(estimate.interval.upper)}"
+        kind = "value" if heard else "value hollow"
+        parts.append(f'<circle class="{kind}" cx="{number(x(estimate.accuracy))}" cy="{number(middle)}" r="4.5"/>')
+        return _ROW.svg(parts, label=said, kind="forest")
+
+    def axis(self) -> str:
+        """Return the scale itself, which stands once above the rows."""
+        x, ticks = self._x, share_ticks(self.least, self.most)
+        parts = []
+        for tick in ticks:
+            anchor = "start" if tick == ticks[0] else "end" if tick == ticks[-1] else "middle"
+            edge = {"start": -8.0, "end": 8.0}.get(anchor, 0.0)
+            if len(ticks) <= 5 or anchor != "middle" or ticks.index(tick) % 2 == 0:
+                parts.append(words("tick", x(tick) + edge, 14, f"{tick:.0%}", anchor))
+        return _AXIS.svg(parts, label=f"Scale from {self.least:.0%} to {self.most:.0%}", kind="forest")

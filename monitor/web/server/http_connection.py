@@ -1,0 +1,275 @@
+"""One connection: its handshake, its requests, its end. Every wait has a limit; h11 understands the bytes."""
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum, auto
+from http import HTTPStatus
+
+import h11
+
+from monitor.web.server.handler import Answering, dressed, plain
+from monitor.web.server.limits import Closed, Counting, Unsent, WebLimits
+from monitor.web.server.listen_address import client_of
+from monitor.web.server.request import Response
+from monitor.web.server.tls import lets_in
+from monitor.web.server.web_settings import InForce
+
+_READ = 16 << 10
+_WRITE = 64 << 10
+_NO_HEADERS: Mapping[str, str] = {}
+
+
+class ConnectionPhase(Enum):
+    """What a connection is at."""
+
+    WAITING = auto()
+    """For the client: a handshake, a request, or nothing yet."""
+    ANSWERING = auto()
+    WRITING = auto()
+
+
+class Gone(Exception):
+    """The connection has to end, or has ended."""
+
+    def __init__(self, why: Closed | None = None) -> None:
+        super().__init__(why)
+        self.why = why
+
+
+class HttpConnection:
+    """A client. Lives on the server's loop; whoever cancels `serve` ends it at once."""
+
+    def __init__(
+        self,
+        client: socket.socket,
+        address: str,
+        answering: Answering,
+        counting: Counting,
+        unsent: Unsent,
+        limits: WebLimits,
+    ) -> None:
+        self._socket = client
+        self._client = client_of(address)
+        self._answering = answering
+        self._counting = counting
+        self._unsent = unsent
+        self._limits = limits
+        self._loop = asyncio.get_running_loop()
+        self._deadline = self._loop.time() + limits.request_seconds
+        self._reader = asyncio.StreamReader(limit=_READ)
+        self._writer: asyncio.StreamWriter | None = None
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=limits.head_bytes)
+        self._last_cr = b""
+        """A CR that h11 took without the LF that belongs to it: they may come in different packets."""
+        self.phase = ConnectionPhase.WAITING
+        self.writing_since = self._loop.time()
+        """When the last answer was ready to be sent."""
+
+    async def serve(self, in_force: Callable[[], InForce]) -> None:
+        """Answer until either side has had enough."""
+        try:
+            await self._open(in_force())
+            while await self._serve_one():
+                await _others_turn()
+            await self._close()
+        except Gone as gone:
+            if gone.why is not None:
+                self._counting.closed(gone.why)
+        except OSError:
+            # The client is gone; nobody is left to tell.
+            pass
+
+    def cut(self) -> None:
+        """End without another word. Safe at any time, also before `serve` began and after it ended."""
+        if self._writer is None:
+            self._socket.close()
+        else:
+            self._writer.transport.abort()
+
+    async def _open(self, in_force: InForce) -> None:
+        protocol = asyncio.StreamReaderProtocol(self._reader)
+        tls, context = in_force.config.tls, in_force.context
+        handshake = None if context is None else self._limits.request_seconds
+        shutdown = None if context is None else self._limits.linger_seconds
+        try:
+            transport, _ = await self._loop.connect_accepted_socket(
+                lambda: protocol,
+                self._socket,
+                ssl=context,
+                ssl_handshake_timeout=handshake,
+                ssl_shutdown_timeout=shutdown,
+            )
+        except OSError as error:
+            raise Gone(None if context is None else Closed.HANDSHAKE_FAILED) from error
+        self._writer = asyncio.StreamWriter(transport, protocol, self._reader, self._loop)
+        # Waiting for what was written then means: until the last byte has left. Under TLS asyncio holds back at the
+        # mark itself: one of 0 would hold back when nothing is left, until the client happens to say something more.
+        transport.set_write_buffer_limits(high=0 if context is None else 1, low=0)
+        encrypted = transport.get_extra_info("ssl_object")
+        if tls is not None and isinstance(encrypted, ssl.SSLObject) and not lets_in(tls, encrypted):
+            raise Gone(Closed.HANDSHAKE_FAILED)
+
+    async def _serve_one(self) -> bool:
+        """Answer one request; returns whether another may follow."""
+        try:
+            head = await self._head()
+            if head is None:
+                return False
+            headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in head.headers}
+            refusal = await self._drain_body(headers)
+        except h11.RemoteProtocolError as error:
+            await self._refuse(_refused(error))
+            return False
+        if refusal is not None:
+            await self._refuse(refusal)
+            return False
+        self.phase = ConnectionPhase.ANSWERING
+        method, target = head.method.decode("latin-1"), head.target.decode("latin-1")
+        response = await self._answering.answer(method, target, headers, self._client)
+        await self._send(response, bodyless=method == "HEAD")
+        if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
+            return False
+        self.phase = ConnectionPhase.WAITING
+        self._http.start_next_cycle()
+        return True
+
+    async def _head(self) -> h11.Request | None:
+        """Return the next request's head; None when the client has ended orderly."""
+        if self._deadline == 0.0 and not self._http.trailing_data[0]:
+            await self._first_byte()
+        if self._deadline == 0.0:
+            self._deadline = self._loop.time() + self._limits.request_seconds
+        event = await self._event()
+        if isinstance(event, h11.Request):
+            return event
+        return None
+
+    async def _first_byte(self) -> None:
+        """Wait for the client to want anything more."""
+        try:
+            async with asyncio.timeout(self._limits.idle_seconds):
+                self._http.receive_data(await self._reader.read(_READ))
+        except TimeoutError as error:
+            raise Gone(Closed.IDLE) from error
+
+    async def _event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        """Return what the client says next, within the time that it has for the whole request."""
+        try:
+            async with asyncio.timeout_at(self._deadline):
+                while (event := self._next_event()) is h11.NEED_DATA:
+                    self._http.receive_data(await self._reader.read(_READ))
+        except TimeoutError as error:
+            raise Gone(Closed.HEADER_TIMEOUT) from error
+        return event
+
+    def _next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        """Return h11's next event; raises RemoteProtocolError for a bare LF, which h11 takes for the end of a line.
+
+        Whatever h11 took for this event, and whatever it cannot take yet, is framing: only an event of data holds a body.
+        """
+        before = self._http.trailing_data[0]
+        event = self._http.next_event()
+        taken = before[: len(before) - len(self._http.trailing_data[0])]
+        if not isinstance(event, h11.Data):
+            framing = self._last_cr + (before if event is h11.NEED_DATA else taken)
+            if framing.count(b"\n") != framing.count(b"\r\n"):
+                raise h11.RemoteProtocolError("bare LF")
+        if taken:
+            self._last_cr = b"\r" if taken.endswith(b"\r") else b""
+        return event
+
+    async def _drain_body(self, headers: Mapping[str, str]) -> Response | None:
+        """Read and drop a body, which no page needs; returns what to say when it is too long, or where it ends is unclear."""
+        if "transfer-encoding" in headers and "content-length" in headers:
+            # RFC 9112, 6.1: a proxy may have seen another end of this request, so nothing after it counts.
+            return plain(HTTPStatus.BAD_REQUEST, "expected Content-Length or Transfer-Encoding, found both")
+        too_long = plain(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "no page takes so long a body")
+        length, left = headers.get("content-length", "0"), self._limits.body_bytes
+        if len(length) > 18 or int(length) > left:
+            return too_long
+        if self._http.they_are_waiting_for_100_continue:
+            await self._write([self._http.send(h11.InformationalResponse(status_code=100, headers=[]))])
+            # It is the client's turn again, however long it takes.
+            self.phase = ConnectionPhase.WAITING
+        while not isinstance(event := await self._event(), h11.EndOfMessage):
+            if isinstance(event, h11.Data):
+                left -= len(event.data)
+            if left < 0 or not isinstance(event, h11.Data):
+                return too_long
+        return None
+
+    async def _refuse(self, response: Response) -> None:
+        """Answer a request that was not read to its end."""
+        if self._http.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
+            await self._send(dressed(response, _NO_HEADERS), close=True)
+        self.phase = ConnectionPhase.WAITING
+        # What is still under way would reset the connection, and the answer with it, if nobody took it.
+        left = self._limits.linger_bytes
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._limits.linger_seconds):
+                while left > 0 and (data := await self._reader.read(_READ)):
+                    left -= len(data)
+
+    async def _send(self, response: Response, *, close: bool = False, bodyless: bool = False) -> None:
+        headers = {**response.headers, "Content-Type": response.content_type, "Content-Length": str(len(response.body))}
+        if close:
+            headers["HttpConnection"] = "close"
+        start = h11.Response(
+            status_code=response.status,
+            reason=response.status.phrase.encode(),
+            headers=[(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()],
+        )
+        body = [] if bodyless else [h11.Data(response.body)]
+        parts = [self._http.send(event) for event in (start, *body, h11.EndOfMessage())]
+        self._counting.answered(response.status)
+        self._deadline = 0.0
+        self._unsent.hold(self, len(response.body), self.cut)
+        try:
+            await self._write(parts)
+        finally:
+            self._unsent.let_go(self)
+
+    async def _write(self, parts: Sequence[bytes | None]) -> None:
+        """Write what h11 made. Only what is small is joined first: a page may be large, its clients many and slow."""
+        if self._writer is None:
+            return
+        self.phase, self.writing_since = ConnectionPhase.WRITING, self._loop.time()
+        views = [memoryview(part) for part in parts if part]
+        if sum(map(len, views)) <= _WRITE:
+            views = [memoryview(b"".join(views))]
+        try:
+            async with asyncio.timeout(self._limits.writing(sum(map(len, views)))):
+                # Under TLS whatever is written at once counts as gone, however much: so it is written in pieces.
+                for view in views:
+                    for start in range(0, len(view), _WRITE):
+                        self._writer.write(bytes(view[start : start + _WRITE]))
+                        await self._writer.drain()
+        except TimeoutError as error:
+            raise Gone(Closed.WRITE_TIMEOUT) from error
+
+    async def _close(self) -> None:
+        """End orderly, as far as the client takes part in time."""
+        if self._writer is None:
+            return
+        self.phase = ConnectionPhase.WAITING
+        self._writer.close()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._limits.linger_seconds):
+                await self._writer.wait_closed()
+
+
+async def _others_turn() -> None:
+    """Let other connections go on: with requests that lie ready one behind the other, nothing else here ever waits."""
+    await asyncio.sleep(0)
+
+
+def _refused(error: h11.RemoteProtocolError) -> Response:
+    """Return the answer to bytes that are no request."""
+    if error.error_status_hint == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
+        return plain(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "the request's head is too long")
+    if error.error_status_hint == HTTPStatus.NOT_IMPLEMENTED:
+        return plain(HTTPStatus.NOT_IMPLEMENTED, "the body comes in a way that is not known here")
+    return plain(HTTPStatus.BAD_REQUEST, "this is no request of HTTP/1.1")

@@ -1,0 +1,38 @@
+"""Every way to get the configuration wrong is a file, whose first lines hold the sentences that the operator will see."""
+
+from itertools import takewhile
+from pathlib import Path
+
+import pytest
+
+from monitor.config.reading import read_config
+from monitor.errors import ConfigError
+from tests.conftest import ROOT
+
+BAD = ROOT / "tests" / "data" / "config" / "bad"
+FILES = sorted(BAD.glob("*.yaml"))
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_a_bad_file_is_refused_with_exactly_these_sentences(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them, in the order of their lines, and a last line that counts them."""
+    monkeypatch.chdir(BAD)
+    lines = file.read_text(encoding="utf-8").splitlines()
+    told = [line.removeprefix("# ") for line in takewhile(lambda line: line.startswith("# "), lines)]
+    expected = [f"{file.name}:{sentence}" for sentence in told]
+    with pytest.raises(ConfigError) as caught:
+        read_config(Path(file.name))
+    count = f"{len(told)} {'mistake' if len(told) == 1 else 'mistakes'}"
+    assert str(caught.value).splitlines() == [*expected, f"{file.name}: {count}"]
+
+
+def test_there_are_many() -> None:
+    """A folder that was not found would otherwise pass."""
+    assert len(FILES) >= 100
+
+
+def test_no_sentence_shows_what_stood_in_a_secret_setting() -> None:
+    """The canary stands in the files, and in none of their sentences."""
+    texts = [file.read_text(encoding="utf-8") for file in FILES]
+    assert sum("ZZPATIENT" in text for text in texts) >= 8
+    assert not [line for text in texts for line in text.splitlines() if line.startswith("# ") and "ZZPATIENT" in line]

@@ -1,0 +1,174 @@
+"""`cpcmon check-config` says what a configuration means, or everything that is wrong with it."""
+
+import re
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from monitor.core.recent_ids import bytes_at_most
+from monitor.errors import StateRefused
+from monitor.reference.reference import Reference
+from monitor.state.store import State
+from tests.config.conftest import BASE, Write
+from tests.conftest import ROOT, Ran
+from tests.servers import needs_root, real_server
+
+MORE = """\
+    segment_by: [[site], [site, scanner]]
+    segments: {limit: 20}
+    alerts:
+      - {name: fallen, drop: 0.1, severity: critical, segments: [all]}
+      - {name: low, below: 0.99, estimator: atc_mc, on: value, for: 0s}
+      - {name: odd, above: 0.2}
+      - {name: apart, type: disagreement}
+      - {name: further_apart, type: disagreement, above: 0.2}
+      - {name: quiet, after: 2h}
+      - {name: bad, type: degraded_input}
+  - name: later
+    evaluate: {cron: "*/5 * * * *"}
+notify:
+  webhook: {url: "https://a/ZZPATIENT"}
+"""
+
+
+def test_it_tells_what_a_configuration_means(cpcmon: Callable[..., Ran], write: Write, reference: Reference) -> None:
+    """Reference, memory, segments, schedule, alerts as numbers, warnings, sources and the total."""
+    file = write(MORE)
+    ran = cpcmon("check-config", file)
+    accuracy = reference.calibration.accuracy
+    lines = ran.out.splitlines()
+    assert (ran.code, ran.err) == (0, "")
+    assert lines[0] == f"model density: reference density 2.1, accuracy {accuracy:.3f}"
+    assert lines[1].startswith("  windows of at most 5,000 records: ")
+    assert lines[2:11] == [
+        "  at most 20 segments, by site; site and scanner",
+        "  evaluated every 60s, from 200 records on",
+        (
+            f"  alert fallen (critical): upper of consensus under {accuracy - 0.1:.3f}, 0.1 under the reference's"
+            " accuracy, for 30m, in all"
+        ),
+        "  alert low (warning): value of atc_mc under 0.990",
+        "  alert odd (warning): lower of consensus over 0.200, for 30m",
+        "  alert apart (warning): disagreement over 1.5 times what chance alone gives, for 30m",
+        "  alert further_apart (warning): disagreement over 0.200, for 30m",
+        "  alert quiet (warning): no record for 2h",
+        "  alert bad (warning): too many records are refused or look odd, for 10m",
+    ]
+    assert lines[11:14] == [
+        f"  warning: alert low: the reference itself, with {accuracy:.3f}, is under 0.990",
+        f"  warning: alert odd: the reference itself, with {accuracy:.3f}, is over 0.200",
+        "  warning: 300 records: fewer than 500 make every interval wide",
+    ]
+    assert lines[14:18] == [
+        "model later: no reference yet: nothing can be said of it, and its records are refused",
+        '  evaluated at "*/5 * * * *" (UTC), from 200 records on',
+        "  no alerts",
+        f"source results: directory {file.parent / 'inbox'}",
+    ]
+    assert lines[18].startswith("remark: notify.webhook.url: ")
+    assert lines[19].startswith("all windows: ")
+    assert lines[19].endswith(" MB at most, of 536.9 MB that they may take")
+    assert (
+        lines[20]
+        == f"all ids that are known again: {bytes_at_most(1_000_000) / 1e6:.1f} MB at most, beside the windows"
+    )
+    assert re.fullmatch(
+        r"the process: about \d+ MB when all windows are full, \d+ MB when the ids are too; \d+ MB of it to evaluate and"
+        r" show the windows, \d+ MB for the program",
+        lines[21],
+    )
+    assert lines[22:] == [f"{file}: 1 source, 2 models, 7 alerts, no mistakes"]
+    assert "ZZPATIENT" not in ran.out
+
+
+def test_a_directory_that_is_not_there_is_no_mistake(cpcmon: Callable[..., Ran], write: Write) -> None:
+    """It may be mounted later."""
+    file = write()
+    (file.parent / "inbox").rmdir()
+    ran = cpcmon("check-config", file)
+    assert ran.code == 0
+    assert f"source results: directory {file.parent / 'inbox'}: not there now; it will be waited for\n" in ran.out
+
+
+def test_every_mistake_is_told_and_the_exit_code_is_2(cpcmon: Callable[..., Ran], write: Write) -> None:
+    """Each on a line of its own that begins with the file, as editors and CI know to read it."""
+    file = write("    minimum_records: -1\n    windw: {}\n")
+    ran = cpcmon("check-config", file)
+    assert (ran.code, ran.out) == (2, "")
+    assert [line.split(" ")[0] for line in ran.err.splitlines()] == [f"{file}:7:", f"{file}:8:", f"{file}:"]
+
+
+def test_a_reference_that_is_not_there_is_a_mistake(cpcmon: Callable[..., Ran], write: Write) -> None:
+    """The references are opened."""
+    file = write()
+    (file.parent / "density.ref").unlink()
+    ran = cpcmon("check-config", file)
+    assert ran.code == 2
+    assert ran.err.startswith(f"{file}:6: models[0].reference: expected a reference file, found No such file")
+
+
+def test_a_crontab_line_that_never_comes_true_is_a_mistake(cpcmon: Callable[..., Ran], write: Write) -> None:
+    """The scheduler itself is asked."""
+    ran = cpcmon("check-config", write('    evaluate: {cron: "0 0 30 2 *"}\n'))
+    assert ran.code == 2
+    assert ":7: models[0].evaluate.cron: expected a crontab line" in ran.err
+
+
+def test_a_directory_that_cannot_be_looked_at_is_no_mistake(cpcmon: Callable[..., Ran], write: Write) -> None:
+    """Whoever checks may have fewer rights than the daemon, and is told all the rest."""
+    file = write(base=BASE.replace("path: inbox", f"path: {'x' * 300}"))
+    ran = cpcmon("check-config", file)
+    assert (ran.code, ran.err) == (0, "")
+    assert ": cannot be looked at from here (File name too long); it will be waited for" in ran.out
+    assert ran.out.endswith("no mistakes\n")
+
+
+@pytest.mark.parametrize("path", ["config.yaml", "config.yaml/state", "/proc/cpcmon", "newer"])
+def test_a_state_folder_that_the_daemon_refuses_is_refused_in_the_same_words(
+    path: str, cpcmon: Callable[..., Ran], write: Write
+) -> None:
+    """A file, a place below one, a place where nothing can be made, and the state of a newer cpcmon."""
+    file = write(base=BASE.replace("path: state", f"path: {path}"))
+    State.open(file.parent / "newer").close()
+    with closing(sqlite3.connect(file.parent / "newer" / "state.db")) as newer:
+        newer.executescript("CREATE TABLE of_tomorrow (column); PRAGMA user_version = 1000")
+    with pytest.raises(StateRefused) as refused:
+        State.open(file.parent / path)
+    ran = cpcmon("check-config", file)
+    assert (ran.code, ran.out, ran.err) == (refused.value.exit_code, "", f"{refused.value}\n")
+
+
+def test_checking_leaves_no_trace_and_does_not_disturb_a_daemon(cpcmon: Callable[..., Ran], write: Write) -> None:
+    """Neither where the folder is still to be made nor where somebody works in it."""
+    file = write(base=BASE.replace("path: state", "path: var/lib/state"))
+    before = sorted(file.parent.rglob("*"))
+    assert cpcmon("check-config", file).code == 0
+    assert sorted(file.parent.rglob("*")) == before
+    with closing(State.open(file.parent / "var/lib/state")):
+        before = sorted(file.parent.rglob("*"))
+        assert cpcmon("check-config", file).code == 0
+        assert sorted(file.parent.rglob("*")) == before
+
+
+def test_whoever_may_only_read_the_state_of_a_running_daemon_may_check() -> None:
+    """As ExecReload of the systemd unit does: as nobody, with the right to read everything and no other."""
+    needs_root("give rights away")
+    with tempfile.TemporaryDirectory(prefix="cpcmon-check-") as name:  # tmp_path is closed to others
+        folder = Path(name, "state")
+        rights = "-all,+dac_read_search"
+        command = [
+            *(real_server("setpriv"), "--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs"),
+            *(f"--inh-caps={rights}", f"--ambient-caps={rights}", f"--bounding-set={rights}", sys.executable, "-c"),
+            "import sys; from pathlib import Path; from monitor.state.store import State; State.check(Path(sys.argv[1]))",
+            str(folder),
+        ]
+        with closing(State.open(folder)):
+            subprocess.run(command, cwd=ROOT, check=True)
+        ran = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
+        assert "expected a folder that belongs to this user" in ran.stderr

@@ -1,0 +1,230 @@
+"""A configuration that is right becomes what it says."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from monitor.config.config import Cron, Every, Heartbeat, Webhook
+from monitor.config.directory_settings import DURATIONS, SIZES
+from monitor.config.reading import read_config
+from monitor.core.alerts import AlertRule, AlertType, On, Severity
+from monitor.core.segments import Segmentation
+from monitor.core.window import Bounds
+from monitor.errors import ConfigError, UsageError
+from monitor.records.record_schema import TimeUnit
+from monitor.sources.directory.directory_options import DirectoryOptions, OnFinish
+from tests.config.conftest import BASE, Write
+
+SHAPE = """\
+storage: {path: state}
+sources:
+  - name: results
+    type: directory
+    path: inbox
+    pattern: "*.jsonl"
+    on_finish: archive
+    archive: /data/done
+    fields: {probs: prediction.scores, segments: {site: meta.hospital}, time_unit: ms}
+models:
+  - name: density
+    version: "2.1"
+    reference: references/density.ref
+    window: {records: 5000, age: 7d}
+    segment_by: [site, [site, scanner]]
+    evaluate: {cron: "*/5 * * * *"}
+    minimum_records: 200
+    estimators: {doc: absolute, cpc_ac: skip}
+    alerts:
+      - {name: accuracy_low, estimator: consensus, below: 0.80, on: upper, for: 30m, severity: critical}
+      - {name: silent, after: 2h, severity: warning}
+"""
+
+
+def test_every_part_of_a_configuration_arrives(tmp_path: Path) -> None:
+    """As objects that the rest of cpcmon takes; paths are relative to the file."""
+    file = tmp_path / "config.yaml"
+    file.write_text(SHAPE)
+    config = read_config(file)
+    (source,), (model,) = config.sources, config.models
+    assert config.storage.path == tmp_path / "state"
+    assert isinstance(source.options, DirectoryOptions)
+    assert source.options.path == tmp_path / "inbox"
+    assert (source.options.pattern, source.options.on_finish) == ("*.jsonl", OnFinish.ARCHIVE)
+    assert source.options.archive == Path("/data/done")
+    assert source.fields.probs == "prediction.scores"
+    assert (source.fields.segments, source.fields.time_unit) == ({"site": "meta.hospital"}, TimeUnit.MILLISECONDS)
+    assert model.reference == tmp_path / "references" / "density.ref"
+    assert (model.version, model.minimum_records, model.evaluate) == ("2.1", 200, Cron("*/5 * * * *"))
+    assert model.bounds == Bounds(5000, 7 * 86400.0)
+    assert model.segmentation == Segmentation((("site",), ("site", "scanner")), 200, 30 * 86400.0)
+    assert model.variants == {"doc": "absolute", "cpc_ac": "skip"}
+    assert model.alerts == (
+        AlertRule("accuracy_low", below=0.8, severity=Severity.CRITICAL),
+        AlertRule("silent", AlertType.SILENT, for_seconds=0.0, after_seconds=7200.0),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("{name: a, drop: 0.05}", AlertRule("a", drop=0.05, on=On.UPPER, for_seconds=1800.0)),
+        ("{name: a, above: 0.99}", AlertRule("a", above=0.99, on=On.LOWER)),
+        ("{name: a, above: 0.99, on: value, for: 0s}", AlertRule("a", above=0.99, on=On.VALUE, for_seconds=0.0)),
+        ("{name: a, below: 0.8, estimator: atc_mc_ts}", AlertRule("a", below=0.8, estimator="atc_mc_ts")),
+        ("{name: a, type: disagreement}", AlertRule("a", AlertType.DISAGREEMENT, new_records=1.0)),
+        (
+            "{name: a, type: disagreement, above: 0.2}",
+            AlertRule("a", AlertType.DISAGREEMENT, above=0.2, new_records=1.0),
+        ),
+        ("{name: a, after: 90s}", AlertRule("a", AlertType.SILENT, for_seconds=0.0, after_seconds=90.0)),
+        ("{name: a, type: degraded_input}", AlertRule("a", AlertType.DEGRADED_INPUT, for_seconds=600.0)),
+        ("{name: a, below: 0.8, segments: [all]}", AlertRule("a", below=0.8, segments=("all",))),
+        ("{name: a, below: 0.8, segments: ['site=*']}", AlertRule("a", below=0.8, segments=("site=*",))),
+        (
+            "{name: a, below: 0.8, hysteresis: 0, new_records: 1}",
+            AlertRule("a", below=0.8, hysteresis=0.0, new_records=1.0),
+        ),
+    ],
+)
+def test_an_alert_has_the_defaults_of_its_type(write: Write, text: str, rule: AlertRule) -> None:
+    """What is not written follows from what is."""
+    config = read_config(write(f"    segment_by: [site]\n    alerts: [{text}]\n"))
+    assert config.models[0].alerts == (rule,)
+
+
+@pytest.mark.parametrize(
+    ("window", "bounds"),
+    [
+        ("{}", Bounds(5000)),
+        ("{records: 300}", Bounds(300)),
+        ("{age: 7d}", Bounds(None, 604_800.0)),
+        ("{age: 7d, most_records: 1000}", Bounds(None, 604_800.0, most_records=1000)),
+        ("{records: 300, age: 7d, tolerance: 0s}", Bounds(300, 604_800.0, 0.0)),
+    ],
+)
+def test_a_window_is_bounded_by_what_is_written(write: Write, window: str, bounds: Bounds) -> None:
+    """An age alone takes the place of the usual number of records."""
+    assert read_config(write(f"    window: {window}\n")).models[0].bounds == bounds
+
+
+def test_a_section_whose_lines_are_all_commented_out_has_its_defaults(write: Write) -> None:
+    """As in a copy of the example."""
+    config = read_config(write("    window:\n    evaluate:\ningest:\nlimits:\n"))
+    assert config.models[0].bounds == Bounds(5000)
+    assert config.models[0].evaluate == Every(60.0)
+
+
+def test_a_model_may_wait_for_its_reference(write: Write) -> None:
+    """Leaving it out is allowed, and so is writing nothing."""
+    base = BASE.replace("    reference: density.ref\n", "    reference:\n    version: null\n")
+    assert read_config(write("", base)).models[0].reference is None
+
+
+def test_addresses_come_from_files(write: Write) -> None:
+    """Stripped of what editors add at the end."""
+    file = write("notify:\n  webhook: {url_file: hook, timeout: 5s}\n  heartbeat: {url_file: beat, allow_http: true}\n")
+    (file.parent / "hook").write_text("https://example.org/hook\n")
+    (file.parent / "beat").write_text("  http://example.org/beat \n\n")
+    config = read_config(file)
+    assert config.webhook == Webhook("https://example.org/hook", 5.0)
+    assert config.heartbeat == Heartbeat("http://example.org/beat", allow_http=True)
+    assert config.remarks == ()
+
+
+def test_a_crontab_line_is_judged_by_who_is_asked(write: Write) -> None:
+    """The sentence holds what the judge says."""
+    file = write('    evaluate: {cron: "0 0 30 2 *"}\n')
+    assert read_config(file).models[0].evaluate == Cron("0 0 30 2 *")
+    with pytest.raises(ConfigError, match=r":7: models\[0\].evaluate.cron: .* '0 0 30 2 \*': it never comes true"):
+        read_config(file, cron_problem=lambda _: "it never comes true")
+
+
+def test_the_digest_tells_files_apart(write: Write) -> None:
+    """And knows the same one again."""
+    one, other = read_config(write()), read_config(write("# a comment\n"))
+    assert one.digest == read_config(write()).digest != other.digest
+
+
+def test_the_line_of_a_setting_is_known_afterwards(write: Write) -> None:
+    """For what is not written, that of the group around it."""
+    config = read_config(write("    window:\n      records: 300\n"))
+    assert config.line_of("models[0].window.records") == 8
+    assert config.line_of("models[0].window.age") == 7
+    assert config.line_of("models[0].evaluate.every") == 5
+    assert config.line_of("limits.window_bytes") == 1
+
+
+@pytest.mark.parametrize("name", ["absent.yaml", ".", "config.yaml/below", "a\0b"])
+def test_a_file_that_cannot_be_opened_is_a_mistake_of_configuration(write: Write, name: str) -> None:
+    """Exit code 2, not 1: trying again would not help."""
+    write()
+    file = Path(os.fspath(write().parent) + "/" + name)
+    with pytest.raises(ConfigError, match="expected a file of settings, found "):
+        read_config(file)
+
+
+def test_a_file_that_windows_wrote_is_read(write: Write) -> None:
+    """Byte-order mark, carriage returns and all."""
+    file = write()
+    file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes().replace(b"\n", b"\r\n"))
+    assert read_config(file).models[0].name == "density"
+
+
+@pytest.mark.parametrize("key", [*DURATIONS, *SIZES])
+def test_the_bounds_of_a_directory_are_those_of_its_options(key: str) -> None:
+    """At the bound the options agree, and just beyond it they refuse."""
+    name, kind = (DURATIONS | SIZES)[key]
+    options = DirectoryOptions(Path("/in"))
+    for value, beyond in ((kind.least, kind.least - 0.001), (kind.most, kind.most * 1.001)):
+        inside: Any = {name: value}
+        outside: Any = {name: beyond}
+        assert getattr(replace(options, **inside), name) == value
+        with pytest.raises(UsageError, match=f"{name}: expected"):
+            replace(options, **outside)
+
+
+def test_home_and_environment_variables_are_filled_in_for_every_path(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As systemd gives $STATE_DIRECTORY and $CREDENTIALS_DIRECTORY; what they hold may be relative or not."""
+    monkeypatch.setenv("HOME", "/home/somebody")
+    monkeypatch.setenv("STATE_DIRECTORY", "/var/lib/cpcmon")
+    monkeypatch.setenv("WHERE", str(tmp_path))
+    (tmp_path / "url").write_text("https://a.example/x\n")
+    config = read_config(
+        write(
+            "    realised: ${STATE_DIRECTORY}/realised-$WHERE.csv\nnotify: {webhook: {url_file: $WHERE/url}}\n",
+            BASE.replace("path: state", "path: $STATE_DIRECTORY/windows").replace("path: inbox", "path: ~/inbox"),
+        )
+    )
+    assert config.storage.path == Path("/var/lib/cpcmon/windows")
+    assert isinstance(config.sources[0].options, DirectoryOptions)
+    assert config.sources[0].options.path == Path("/home/somebody/inbox")
+    assert config.models[0].realised == Path(f"/var/lib/cpcmon/realised-{tmp_path}.csv")
+    assert config.webhook is not None
+    assert config.webhook.url == "https://a.example/x"
+
+
+@pytest.mark.parametrize(
+    ("written", "found"),
+    [
+        ("$NONE_SUCH/state", "'$NONE_SUCH/state': the environment variable NONE_SUCH is not set"),
+        ("${EMPTY}", "'${EMPTY}': the environment variable EMPTY is not set"),
+        ("~none_such/state", "'~none_such/state': no home folder is known for ~none_such"),
+    ],
+)
+def test_what_cannot_be_filled_in_is_a_mistake(
+    written: str, found: str, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rather than a folder of that name; in a path that is kept secret, nothing of it is shown."""
+    monkeypatch.setenv("EMPTY", "")
+    with pytest.raises(ConfigError) as refused:
+        read_config(
+            write("notify: {webhook: {url_file: $NONE_SUCH/url}}\n", BASE.replace("path: state", f"path: '{written}'"))
+        )
+    told = str(refused.value).splitlines()
+    assert told[0].endswith(f":1: storage.path: expected the path of a folder, found {found}")
+    assert told[1].endswith("holds an address, found a home folder or an environment variable that is not known")

@@ -1,0 +1,81 @@
+"""What a configuration names is opened, and everything that does not fit is told at once."""
+
+from pathlib import Path
+
+import pytest
+
+from monitor.config.reading import read_config
+from monitor.config.references import load_models
+from monitor.errors import ConfigError
+from monitor.reference.reference import Reference
+from tests.config.conftest import BASE, Write
+
+
+def _refusal(file: Path) -> list[str]:
+    config = read_config(file)
+    with pytest.raises(ConfigError) as caught:
+        load_models(config)
+    return [line.removeprefix(f"{file}:") for line in str(caught.value).splitlines()]
+
+
+def test_every_model_gets_its_reference(write: Write, reference: Reference) -> None:
+    """Or none, where the configuration names none."""
+    config = read_config(write('    version: "2.1"\n  - name: other\n'))
+    assert load_models(config) == [(config.models[0], reference), (config.models[1], None)]
+
+
+def test_all_references_that_do_not_fit_are_told_at_once(write: Write) -> None:
+    """Each at its line: absent, damaged, of another model, of another version, of other outputs, of a lower accuracy."""
+    more = """\
+  - name: absent
+    reference: nowhere/absent.ref
+  - name: damaged
+    reference: damaged.ref
+  - name: other
+    reference: density.ref
+"""
+    own = '    version: "3"\n    kind: score\n    alerts: [{name: low, drop: 0.99}]\n'
+    file = write(own + more)
+    (file.parent / "damaged.ref").write_bytes((file.parent / "density.ref").read_bytes()[:-10])
+    told = _refusal(file)
+    folder = file.parent
+    assert told[0] == "7: models[0].version: expected the reference to be of version '3', found one of '2.1'"
+    assert told[1] == "8: models[0].kind: expected 2 names, since a score is that of the second, found 3"
+    assert told[2].startswith("9: models[0].alerts[0].drop: expected less than the reference's accuracy, 0.")
+    assert told[3] == (
+        "11: models[1].reference: expected a reference file,"
+        f" found No such file or directory in '{folder}/nowhere/absent.ref'"
+    )
+    assert told[4].startswith("13: models[2].reference: expected content with fingerprint ")
+    assert told[5] == "15: models[3].reference: expected a reference made for model 'other', found one for 'density'"
+    assert told[6:] == [" 6 mistakes"]
+
+
+def test_windows_that_may_take_too_much_memory_are_refused(write: Write) -> None:
+    """The sentence says what each model costs and what to change."""
+    file = write("    segment_by: [site]\n    window: {records: 100000}\n    segments: {limit: 500}\n")
+    (told, count) = _refusal(file)
+    assert told.startswith("1: limits.window_bytes: expected at least ")
+    assert "which the windows may come to take (density " in told
+    assert told.endswith(
+        "found 512MiB: raise it, or lower window.records, window.most_records or segments.limit of a model"
+    )
+    assert count == " 1 mistake"
+    file.write_text(file.read_text() + "limits: {window_bytes: 8GiB}\n")
+    assert load_models(read_config(file))
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ("{class_columns: [p1, p2]}", "fields.class_columns: expected 3 for model density, found p1, p2"),
+        ("{segments: {scanner: x}}", "fields.segments: expected fields that split some model's records, found scanner"),
+        ("{id: site}", "fields.segments: expected fields that are no ids, found the id for site"),
+        ("{probs: a, time: a.b}", "fields: expected fields outside one another, found a and a.b"),
+    ],
+)
+def test_fields_that_do_not_fit_the_models_are_told(write: Write, fields: str, told: str) -> None:
+    """At the source, in its line."""
+    base = BASE.replace("path: inbox}", f"path: inbox, fields: {fields}}}")
+    (first, _) = _refusal(write("    segment_by: [site]\n", base))
+    assert first.startswith(f"3: sources[0].{told}")

@@ -1,0 +1,101 @@
+"""A changed configuration is noticed once, when it stands still, however it was put in place."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from monitor.config.config_watch import EVERY_SECONDS, ConfigWatch
+
+
+class Looks:
+    """A watch that is asked at every tick of a clock."""
+
+    def __init__(self, file: Path) -> None:
+        self.watch = ConfigWatch(file)
+        self._now = 1000.0
+
+    def __call__(self, count: int = 4) -> list[bool]:
+        """Look so many times."""
+        answers = []
+        for _ in range(count):
+            self._now += EVERY_SECONDS
+            answers.append(self.watch.changed(self._now))
+        return answers
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A configuration, as far as this matters."""
+    (tmp_path / "config.yaml").write_text("first")
+    return tmp_path / "config.yaml"
+
+
+def test_what_stays_the_same_is_no_change(file: Path) -> None:
+    """Nor is what was only touched, or written again."""
+    looks = Looks(file)
+    os.utime(file, (1, 1))
+    assert looks() == [False] * 4
+    file.write_text("first")
+    assert looks() == [False] * 4
+
+
+def test_a_change_is_told_once_at_the_second_look(file: Path) -> None:
+    looks = Looks(file)
+    file.write_text("other")
+    assert looks() == [False, True, False, False]
+
+
+def test_what_is_still_being_written_is_waited_for(file: Path) -> None:
+    looks = Looks(file)
+    for text in ("oth", "other", "others"):
+        file.write_text(text)
+        assert looks(1) == [False]
+    assert looks() == [True, False, False, False]
+
+
+def test_a_file_that_is_gone_and_comes_back_are_two_changes(file: Path) -> None:
+    looks = Looks(file)
+    file.unlink()
+    assert looks() == [False, True, False, False]
+    file.write_text("first")
+    assert looks() == [False, True, False, False]
+
+
+def test_a_pipe_in_place_of_the_file_is_a_change_and_waits_for_nobody(file: Path) -> None:
+    looks = Looks(file)
+    file.unlink()
+    os.mkfifo(file)
+    assert looks() == [False, True, False, False]
+
+
+def test_it_looks_no_more_often_than_it_says(file: Path) -> None:
+    watch = ConfigWatch(file)
+    file.write_text("other")
+    assert [watch.changed(100.0 + step * EVERY_SECONDS / 4) for step in range(5)] == [False] * 4 + [True]
+
+
+def test_what_was_taken_otherwise_is_not_told_again(file: Path) -> None:
+    """A reload by signal has read it."""
+    looks = Looks(file)
+    file.write_text("other")
+    looks.watch.taken()
+    assert looks() == [False] * 4
+
+
+def test_a_reference_that_is_replaced_is_a_change(file: Path) -> None:
+    looks = Looks(file)
+    reference = file.with_name("density.ref")
+    reference.write_bytes(b"one")
+    looks.watch.names([reference, None])
+    assert looks() == [False] * 4
+    reference.with_name("new").write_bytes(b"two")
+    reference.with_name("new").replace(reference)
+    assert looks() == [False, True, False, False]
+
+
+def test_other_references_than_before_are_no_change(file: Path) -> None:
+    looks = Looks(file)
+    looks.watch.names([file.with_name("absent.ref")])
+    looks.watch.names([])
+    assert looks() == [False] * 4

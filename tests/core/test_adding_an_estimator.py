@@ -1,0 +1,120 @@
+"""A newcomer's estimator: one class, one line in the list, and every other part follows."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Self
+
+import numpy as np
+import pytest
+
+from monitor import Estimate, Reference, estimate
+from monitor.core.estimators import ESTIMATORS, Member
+from monitor.core.estimators.base import Means
+from monitor.core.scores import Floats, LabelledOutputs, Scores
+from monitor.core.totals import Gauge, totals_of
+from monitor.testing.oracle import check_estimator
+from tests.conftest import Ran
+from tests.strategies import synthetic
+
+
+@dataclass(frozen=True, slots=True)
+class Sureness:
+    """Share of the window that is surer than the reference's mean; a toy."""
+
+    returns_reference_accuracy: ClassVar[bool] = False
+
+    cut: float
+    doubled: bool = False
+
+    @classmethod
+    def calibrate(cls, reference: LabelledOutputs, *, scaled: bool) -> Self:
+        """Keep the mean confidence."""
+        return cls(float(reference.scores(scaled=scaled).confidence.mean()))
+
+    def contributions(self, scores: Scores, mean_confidence: float) -> Floats:
+        """Return whether each record is surer."""
+        del mean_confidence
+        return (scores.confidence > self.cut).astype(np.float64)[None]
+
+    def estimate(self, means: Means, records: int, mean_confidence: float) -> Estimate:
+        """Return the share, or twice that."""
+        del mean_confidence
+        return Estimate(min(1.0, means[0] * (2.0 if self.doubled else 1.0)), records)
+
+
+MEMBER = Member("sureness", Sureness, {"doubled": {"doubled": True}})
+
+
+@pytest.fixture
+def with_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The list with one more line."""
+    for module in ("core.ensemble", "reference_file", "cli.estimate", "cli.evaluate"):
+        monkeypatch.setattr(f"monitor.{module}.ESTIMATORS", (*ESTIMATORS, MEMBER))
+
+
+def test_the_shared_checks_run_on_it() -> None:
+    """Before the newcomer writes a test."""
+    check_estimator(MEMBER, *synthetic(50, 3, seed=1))
+
+
+@pytest.mark.usefixtures("with_the_line")
+def test_every_other_part_follows(tmp_path: Path, cpcmon: Callable[..., Ran]) -> None:
+    """Both forms, intervals, the reference file, the commands and the windows."""
+    probabilities, labels = synthetic(300, 3, seed=1)
+    Reference.calibrate(probabilities, labels, model="m").save(tmp_path / "m.ref")
+    reference = Reference.load(tmp_path / "m.ref")
+    window, _ = synthetic(200, 3, seed=2)
+    wanted = float((window.max(axis=1) > probabilities.max(axis=1).astype(np.float64).mean()).mean())
+    found, running = (
+        source["sureness"]
+        for source in (estimate(reference, window), totals_of(Gauge(reference.calibration), window).estimate())
+    )
+    assert isinstance(found, Estimate)
+    assert isinstance(running, Estimate)
+    assert found.accuracy == pytest.approx(wanted)
+    assert running.accuracy == pytest.approx(wanted, abs=1e-9)
+    assert found.interval is not None
+    np.save(tmp_path / "w.npy", window)
+    words = ("--reference", tmp_path / "m.ref", "--input", tmp_path / "w.npy")
+    assert "\nsureness " in cpcmon("estimate", *words).out
+    assert {"sureness", "sureness_ts"} <= set(
+        json.loads(cpcmon("estimate", *words, "--output", "json").out)["estimators"]
+    )
+    np.savez(tmp_path / "l.npz", probs=probabilities, label=labels)
+    assert "\nsureness " in cpcmon("evaluate", "--source", tmp_path / "l.npz", "--target", tmp_path / "l.npz").out
+
+
+@dataclass(frozen=True, slots=True)
+class Fickle(Sureness):
+    """Contributes by the window's own confidence, which no running total could take away again."""
+
+    def contributions(self, scores: Scores, mean_confidence: float) -> Floats:
+        """Return whether each record is surer than the window."""
+        return (scores.confidence > mean_confidence).astype(np.float64)[None]
+
+
+@dataclass(frozen=True, slots=True)
+class Unbounded(Sureness):
+    """Contributes numbers that totals could not hold."""
+
+    def contributions(self, scores: Scores, mean_confidence: float) -> Floats:
+        """Return large numbers."""
+        del mean_confidence
+        return scores.confidence[None] * 1e9
+
+
+@pytest.mark.parametrize(
+    ("family", "claim"),
+    [
+        pytest.param(Fickle, "do not move with the window's confidence", id="moving"),
+        pytest.param(Unbounded, "within 0 and 1", id="unbounded"),
+    ],
+)
+def test_a_member_that_windows_could_not_follow_is_refused_by_the_shared_checks(
+    family: type[Sureness], claim: str
+) -> None:
+    """Offline it would work, and in a window it would be silently wrong."""
+    with pytest.raises(AssertionError, match=claim):
+        check_estimator(Member("odd", family), *synthetic(50, 3, seed=1))

@@ -1,0 +1,237 @@
+"""The log: one line an event, whatever the texts in it hold."""
+
+import io
+import json
+import logging
+import os
+import re
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from monitor.daemon import logs
+from monitor.daemon.logs import LogFormat
+from monitor.errors import UsageError
+
+log = logging.getLogger("cpcmon")
+
+ODD = [
+    pytest.param("a\nts=2026-11-16T13:00:00.000Z level=error msg=forged", id="newline"),
+    pytest.param("a\r\nb", id="carriage return"),
+    pytest.param("a\x00b\x1b[31mred\x7f\x85", id="control characters"),
+    pytest.param("a\u2028b\u2029c\u000bd\u000ce", id="other ends of lines"),
+    pytest.param("\u202egpj.evil", id="right to left"),
+    pytest.param(os.fsdecode(b"bad\xff\xfe.jsonl"), id="bytes that are no text"),
+    pytest.param("\ud83d half of a character", id="half of a character"),
+    pytest.param('say "no" level=error \\', id="quotes, equals signs and backslashes"),
+    pytest.param("", id="empty"),
+    pytest.param("Zürich 病院", id="letters of the world"),
+]
+
+
+@pytest.fixture(autouse=True)
+def _as_it_was() -> Iterator[None]:
+    """Leave logging to the other tests as it was."""
+    root, scheduler = logging.getLogger(), logging.getLogger("apscheduler")
+    before = (list(root.handlers), root.level, log.level, scheduler.level, sys.excepthook, threading.excepthook)
+    yield
+    root.handlers, root.level, log.level, scheduler.level, sys.excepthook, threading.excepthook = before
+    for logger in (root, log, scheduler):
+        logger.setLevel(logger.level)  # forgets what is cached of levels
+
+
+def started(level: str = "info", format_: str = "logfmt") -> io.StringIO:
+    """Return what the log is written to from now on."""
+    stream = io.StringIO()
+    logging.getLogger().handlers = []  # those of pytest cannot take undecodable bytes
+    logs.set_up(level, format_, stream)
+    return stream
+
+
+def log_an_error(error: Exception, *words: str, **fields: object) -> None:
+    """Raise, catch and log."""
+    try:
+        raise error
+    except type(error):
+        log.exception(*words, extra={"fields": fields})
+
+
+def test_an_event_is_a_line_of_time_level_message_and_fields() -> None:
+    """As an operator greps for it."""
+    stream = started()
+    log.info("files were read", extra={"fields": {"model": "density", "records": 5000, "share": 0.5, "first": True}})
+    stamp, _, rest = stream.getvalue().partition(" ")
+    assert re.fullmatch(r"ts=\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", stamp)
+    assert rest == 'level=info msg="files were read" model=density records=5000 share=0.5 first=true\n'
+
+
+def test_json_has_the_same_keys() -> None:
+    """Numbers stay numbers; what JSON cannot hold becomes a text."""
+    stream = started(format_="json")
+    log.warning("odd", extra={"fields": {"model": "density", "records": 3, "value": float("nan"), "at": None}})
+    line = json.loads(stream.getvalue())
+    assert list(line) == ["ts", "level", "msg", "model", "records", "value", "at"]
+    assert (line["level"], line["records"], line["value"], line["at"]) == ("warning", 3, "nan", None)
+
+
+def test_the_time_is_that_of_the_event_in_utc() -> None:
+    """To the millisecond."""
+    record = logging.makeLogRecord({"created": 1794834000.1239, "msg": "x", "name": "cpcmon", "levelname": "INFO"})
+    line = logs.LineFormatter(LogFormat.LOGFMT, tracebacks=False).format(record)
+    assert line == "ts=2026-11-16T13:00:00.123Z level=info msg=x"
+
+
+@pytest.mark.parametrize("format_", list(LogFormat))
+@pytest.mark.parametrize("odd", ODD)
+def test_a35_no_text_makes_two_lines_of_one(format_: LogFormat, odd: str) -> None:
+    """In the message, in a field, in the name of a field and in an exception: one line, all of it printable."""
+    stream = started("debug", format_)
+    log_an_error(ValueError(odd), "file %s", odd, file=odd, **{f"k{odd}": 1})
+    written = stream.getvalue()
+    assert written.endswith("\n")
+    assert written[:-1].isprintable()
+    assert written.encode("utf-8").decode("utf-8") == written
+    if format_ is LogFormat.JSON:
+        assert json.loads(written)["level"] == "error"
+    else:
+        outside_quotes = re.sub(r'"(?:[^"\\]|\\.)*"', '""', written)
+        assert re.findall(r"\w+(?==)", outside_quotes)[:3] == ["ts", "level", "msg"]
+        assert outside_quotes.count("level=") == 1
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_both_formats_say_the_same(odd: str) -> None:
+    """A value read back from logfmt is the one read back from JSON."""
+    values = []
+    for format_ in LogFormat:
+        stream = started(format_=format_)
+        log.info("x", extra={"fields": {"file": odd}})
+        written = stream.getvalue().rstrip("\n")
+        if format_ is LogFormat.JSON:
+            values.append(json.loads(written)["file"])
+        else:
+            value = written.partition(" file=")[2]
+            values.append(json.loads(value) if value.startswith('"') else value)
+    assert values[0] == values[1]
+    readable = odd.encode("utf-8", "backslashreplace").decode()
+    assert values[0] == readable.replace(r"\udc", r"\x")
+
+
+def test_a34_a_name_that_cannot_be_decoded_is_readable() -> None:
+    """The bytes are shown as Python shows bytes."""
+    stream = started()
+    log.info("skipped", extra={"fields": {"file": os.fsdecode(b"bad\xff.jsonl")}})
+    assert r'file="bad\\xff.jsonl"' in stream.getvalue()
+
+
+def test_an_exception_is_a_field_and_its_traceback_is_for_debugging() -> None:
+    """Type and message always; where it came from only when somebody looks for it."""
+    lines = {}
+    for level in ("info", "debug"):
+        stream = started(level, "json")
+        log_an_error(OSError(28, "No space left on device"), "could not write")
+        lines[level] = json.loads(stream.getvalue())
+    assert lines["info"]["error"] == "OSError: [Errno 28] No space left on device"
+    assert "traceback" not in lines["info"]
+    assert "test_logs.py" in lines["debug"]["traceback"]
+
+
+def test_values_that_cannot_be_shown_do_not_fail() -> None:
+    """Not the operator's fault, and not a reason to lose an event."""
+
+    class Unspeakable:
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    stream = started()
+    log.info("a %s", Unspeakable(), extra={"fields": {"what": Unspeakable(), "level": "mine"}})
+    log.info("%d of %d", "many")  # noqa: PLE1206 - meant
+    first, second = stream.getvalue().splitlines()
+    assert "what=<Unspeakable>" in first
+    assert "level=info" in first
+    assert "level_=mine" in first
+    assert 'msg="%d of %d' in second
+
+
+def test_a_very_long_value_is_cut() -> None:
+    """A line that the journal would cut in two is shorter than that."""
+    stream = started("debug", "json")
+    log_an_error(ValueError("x" * 10**6), "y" * 10**6)
+    assert len(stream.getvalue()) < 48 * 1024
+
+
+def test_a_stream_that_knows_few_characters_gets_escapes() -> None:
+    """A locale without letters beyond ASCII."""
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding="ascii")
+    logs.set_up("info", "logfmt", stream)
+    log.info("Zürich")
+    assert b'msg="Z\\xfcrich"\n' in raw.getvalue()
+
+
+def test_a_standard_error_that_was_closed_before_is_nobodys_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever starts a daemon with `2>&-` gets a daemon, without a log."""
+    started()
+    monkeypatch.setattr(sys, "stderr", None)
+    logs.set_up("info", "logfmt", sys.stderr)
+    log.info("nobody hears it")
+
+
+def test_a_stream_that_is_gone_is_nobodys_error() -> None:
+    """Standard error may be closed."""
+    stream = started()
+    stream.close()
+    log.info("x")
+
+
+def test_levels_hold_for_us_and_libraries_speak_only_of_trouble() -> None:
+    """APScheduler tells of each job at level info."""
+    stream = started("debug")
+    log.debug("ours")
+    logging.getLogger("apscheduler.executors.default").info("ran a job")
+    logging.getLogger("apscheduler.scheduler").warning("missed a job")
+    first, second = stream.getvalue().splitlines()
+    assert "level=debug msg=ours" in first
+    assert 'level=warning msg="missed a job" logger=apscheduler.scheduler' in second
+    stream = started("error")
+    log.warning("ours")
+    assert stream.getvalue() == ""
+
+
+def test_setting_up_again_replaces_what_was_set_up() -> None:
+    """A reload does not double the log."""
+    first = started()
+    second = started()
+    log.info("once")
+    assert first.getvalue() == ""
+    assert second.getvalue().count("once") == 1
+
+
+def test_what_nobody_caught_is_one_line_too() -> None:
+    """On this thread and on others; the message may come from input."""
+    stream = started()
+    logs.catch_strays()
+
+    def fail() -> None:
+        raise ValueError("a\nb")
+
+    thread = threading.Thread(target=fail)
+    thread.start()
+    thread.join()
+    leaving = threading.Thread(target=sys.exit)
+    leaving.start()
+    leaving.join()
+    sys.excepthook(KeyError, KeyError("c\nd"), None)
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == 2
+    assert r'error="ValueError: a\nb"' in lines[0]
+    assert "error=" in lines[1]
+
+
+@pytest.mark.parametrize(("level", "format_"), [("loud", "logfmt"), ("info", "xml")])
+def test_unknown_words_are_refused_with_the_known_ones(level: str, format_: str) -> None:
+    """Three parts: where, expected, found."""
+    with pytest.raises(UsageError, match=r"log\.(level|format): expected .*, found '(loud|xml)'"):
+        logs.set_up(level, format_)

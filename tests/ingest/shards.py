@@ -1,0 +1,123 @@
+"""A log with partitions, read by processes that own some of them: what ownership does to windows, without a broker."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import ClassVar
+
+from monitor.config.model_options import ModelOptions
+from monitor.core.segments import ALL, Segment, Segmentation
+from monitor.core.window import Bounds
+from monitor.ingest.ingestion import Ingestion
+from monitor.ingest.model_state import ModelState
+from monitor.records.decoder import Decoder, Format, StreamDecoder, TextPiece
+from monitor.records.record_schema import RecordFields
+from monitor.sources.base import NOTHING_HELD, Delivery, Lag
+from monitor.state.store import State
+from tests.ingest.lines import NOW, REFERENCE
+
+Log = dict[str, list[bytes]]
+"""Lines by partition."""
+
+
+class PartitionedLines:
+    """A source with shards. A partition without a position is read from its start, as one that is rewound is."""
+
+    sharded: ClassVar[bool] = True
+
+    def __init__(self, log: Log, decoder: Decoder, name: str) -> None:
+        self.name = name
+        self.owned: set[str] = set()
+        """Set by the test; told with the next delivery."""
+        self.resets: set[str] = set()
+        self.oldest: Mapping[str, float] = {}
+        self._log, self._decoder = log, decoder
+        self._committed: dict[str, int] = {}
+        self._delivered: dict[str, int] = {}
+
+    def restore(self, positions: Mapping[bytes, bytes]) -> None:
+        """Go on where the commits ended."""
+        self._committed = {key.decode(): int(value) for key, value in positions.items()}
+        self._delivered = dict(self._committed)
+
+    def poll(self, now: float) -> Iterator[Delivery]:
+        """Yield what is unread of the partitions that are owned, a few lines at a time."""
+        del now
+        yield Delivery(owned=frozenset(self.owned))
+        for shard in sorted(self.owned):
+            if shard in self.resets:
+                self.resets.remove(shard)
+                self._delivered[shard] = 0
+                yield Delivery(shard=shard, reset=True, positions={shard.encode(): b"0"})
+            lines = self._log[shard]
+            while (start := self._delivered.get(shard, 0)) < len(lines):
+                some = lines[start : start + 7]
+                arrived = self._decoder.text(TextPiece(shard, Format.JSONL, b"".join(some), line=start + 1))
+                self._delivered[shard] = start + len(some)
+                position = {shard.encode(): str(self._delivered[shard]).encode()}
+                yield Delivery(shard, arrived, position, shard=shard)
+
+    def acknowledge(self, oldest: Mapping[str, float] = NOTHING_HELD) -> None:
+        """All of it is on disk."""
+        self._committed, self.oldest = dict(self._delivered), oldest
+
+    def roll_back(self) -> None:
+        """Deliver it again."""
+        self._delivered = dict(self._committed)
+
+    def lag(self) -> Lag:
+        """Tell of no lag: everything is read at once."""
+        return Lag()
+
+    def next_poll_seconds(self) -> float:
+        """There is nothing to wait for."""
+        return 0.0
+
+    def ready(self) -> str | None:
+        """Lines in memory are always there."""
+        return None
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class Replica:
+    """A process with a state of its own that owns some partitions of a log."""
+
+    def __init__(
+        self,
+        folder: Path,
+        log: Log,
+        *,
+        bounds: Bounds | None = None,
+        split_by: tuple[tuple[str, ...], ...] = (),
+        most_segments: int = 200,
+        source: str = "stream",
+    ) -> None:
+        model = ModelOptions("density", REFERENCE, bounds or Bounds(records=20), Segmentation(split_by, most_segments))
+        self.state = State.open(folder)
+        decoder = StreamDecoder([model.format], RecordFields(), hash_key=self.state.key)
+        self.source = PartitionedLines(log, decoder, source)
+        self.ingestion = Ingestion(self.state, [ModelState(model)], [self.source])
+        self.ingestion.start(NOW)
+
+    def own(self, *shards: str) -> None:
+        """Own these partitions from now on, and read what is unread of them."""
+        self.source.owned = set(shards)
+        self.tick()
+
+    def tick(self) -> None:
+        """Take in everything there is."""
+        self.ingestion.tick(NOW, 0.0)
+
+    def kill(self) -> None:
+        """Die without a word."""
+        self.state.close()
+
+    def window(self, segment: Segment = ALL) -> list[tuple[float, tuple[float, ...]]]:
+        """Return times and vectors of the windows of all shards of a segment, sorted."""
+        rows: list[tuple[float, tuple[float, ...]]] = []
+        for one in self.ingestion.holdings.of("density"):
+            if segment in one.windows:
+                window = one.windows[segment]
+                rows += zip(window.times.tolist(), map(tuple, window.vectors().tolist()), strict=True)
+        return sorted(rows)

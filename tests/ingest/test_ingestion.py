@@ -1,0 +1,462 @@
+"""Taking records in: commit before memory, memory before acknowledgement, and everything back after a kill."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from monitor.config.config import IngestOptions
+from monitor.core.history import Span
+from monitor.core.segments import ALL, Texts
+from monitor.core.totals import totals_of
+from monitor.core.window import Bounds
+from monitor.errors import StatePaused
+from monitor.ingest.ingestion import MOST_SHOWN, Ingestion
+from monitor.records.layout import OutputKind
+from monitor.records.record_batch import Pointer
+from monitor.records.record_schema import RecordFields
+from monitor.records.rejections import Reason
+from monitor.reference.reference import Reference
+from monitor.sources.base import Lag
+from monitor.state import window_table as window_log
+from monitor.state.change import StateChange
+from monitor.state.evaluation_history import History
+from monitor.state.store import State
+from tests.core.test_past import report
+from tests.ingest.lines import CLASSES, NOW, Process, expected, line
+from tests.strategies import synthetic
+
+
+def test_records_are_in_the_window_in_the_order_they_came(tmp_path: Path) -> None:
+    """And counted once."""
+    process = Process(tmp_path, [line(n) for n in range(20)])
+    process.tick()
+    assert process.window() == expected(list(range(20)))
+    assert process.counted("records_total", "lines", "density") == 20
+    process.stop()
+
+
+@pytest.mark.parametrize("orderly", [False, True], ids=["killed", "stopped"])
+def test_after_a_restart_the_windows_are_the_same(tmp_path: Path, *, orderly: bool) -> None:
+    """To the last bit, totals included, and reading goes on where it was."""
+    lines = [line(n, site="AB"[n % 2], time=NOW - 100 + n) for n in range(60)]
+    process = Process(tmp_path, lines, split_by=(("site",),))
+    process.tick()
+    before = {segment: process.window(segment) for segment in process.model.windows}
+    totals = {segment: process.model.windows[segment].totals().vector.copy() for segment in process.model.windows}
+    process.stop() if orderly else process.kill()
+    process = Process(tmp_path, [*lines, line(60, site="A")], split_by=(("site",),))
+    assert {segment: process.window(segment) for segment in process.model.windows} == before
+    for segment, vector in totals.items():
+        np.testing.assert_array_equal(process.model.windows[segment].totals().vector, vector)
+    process.tick()
+    assert process.counted("records_total", "lines", "density") == 61
+    process.kill()
+
+
+def test_counters_are_known_before_the_windows_are_rebuilt(tmp_path: Path) -> None:
+    """A page that is asked meanwhile would show 0, and Prometheus would count every record a second time."""
+    process = Process(tmp_path, [line(n) for n in range(20)])
+    process.tick()
+    process.stop()
+    with closing(State.open(tmp_path)) as state:
+        assert Ingestion(state, [], []).counters["records_total", "lines", "density"] == 20
+
+
+def test_a_commit_that_fails_changes_nothing_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """B7 for the whole: intake pauses, what there is can still be asked, and it goes on alone."""
+    lines = [line(n) for n in range(20)]
+    process = Process(tmp_path, lines)
+    process.tick()
+    lines.extend(line(n) for n in range(20, 30))
+    real = State.commit
+
+    def full(*_: object) -> None:
+        raise StatePaused("state: expected room on the disk, found it full")
+
+    monkeypatch.setattr(State, "commit", full)
+    for second in range(3):
+        process.tick(monotonic=float(second))
+    assert process.window() == expected(list(range(20)))
+    assert "found it full" in str(process.ingestion.paused)
+    assert process.counted("records_total", "lines", "density") == 20
+    assert process.ingestion.totals("density")[ALL].records == 20
+    monkeypatch.setattr(State, "commit", real)
+    process.tick(monotonic=2.5)
+    assert "found it full" in str(process.ingestion.paused), "it waits a little before it tries again"
+    process.tick(monotonic=60.0)
+    assert process.ingestion.paused is None
+    assert process.window() == expected(list(range(30)))
+    process.kill()
+
+
+def test_a_pause_ends_also_when_nothing_is_left_to_be_taken_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file that could not be committed was deleted meanwhile."""
+    lines = [line(0)]
+    process = Process(tmp_path, lines)
+    real = State.commit
+
+    def full(*_: object) -> None:
+        raise StatePaused("state: expected room on the disk, found it full")
+
+    monkeypatch.setattr(State, "commit", full)
+    process.tick()
+    lines.clear()
+    process.tick(monotonic=10.0)
+    assert "found it full" in str(process.ingestion.paused)
+    monkeypatch.setattr(State, "commit", real)
+    process.tick(monotonic=100.0)
+    assert process.ingestion.paused is None
+    process.kill()
+
+
+def test_c13_one_record_in_ten_is_bad_and_the_estimate_is_that_of_the_others(tmp_path: Path) -> None:
+    """And it says that the input is degraded: the survivors may be of another kind."""
+    lines = [b'{"probs": [2, 3, 4]}\n' if n % 10 == 0 else line(n) for n in range(400)]
+    process = Process(tmp_path, lines, bounds=Bounds(records=1000))
+    process.tick()
+    good = [n for n in range(400) if n % 10]
+    assert process.window() == expected(good, most=1000)
+    estimate = process.ingestion.totals("density")[ALL].estimate()
+    vectors = process.model.windows[ALL].vectors()
+    assert estimate == totals_of(process.model.gauge, vectors).estimate()
+    assert process.model.health.degraded
+    process.kill()
+    process = Process(tmp_path, lines, bounds=Bounds(records=1000))
+    assert process.model.health.degraded, "a restart does not switch the warning off"
+    process.kill()
+
+
+def test_c10_c11_a_stream_of_another_kind_is_rejected_with_a_hint(tmp_path: Path) -> None:
+    """Logits, and percentages: within 200 records an operator is told which, and that the input is degraded."""
+    for name, vector in (("logits", "[-3.2, 5.0, 1.0]"), ("percent", "[70, 20, 10]")):
+        process = Process(tmp_path / name, [f'{{"probs": {vector}}}\n'.encode()] * 200)
+        process.tick()
+        assert process.window() == []
+        assert any(name in hint for hint in process.model.hints), process.model.hints
+        assert process.model.health.degraded
+        process.kill()
+
+
+def test_c12_an_argmax_that_was_logged_is_flagged(tmp_path: Path) -> None:
+    """Every estimator that goes by confidence would say 100%."""
+    process = Process(tmp_path, [b'{"probs": [0, 1, 0]}\n', b'{"probs": [1, 0, 0]}\n'] * 100)
+    process.tick()
+    assert process.model.health.one_hot
+    assert any("argmax" in hint for hint in process.model.hints), process.model.hints
+    process.kill()
+
+
+def test_c14_a_flood_of_segments_is_capped(tmp_path: Path) -> None:
+    """100,000 values: as many windows as allowed and no more; all records still count in the whole."""
+    lines = [line(n, site=f"s{n}") for n in range(100_000)]
+    process = Process(tmp_path, lines, split_by=(("site",),), bounds=Bounds(records=100_000), at_once=5000)
+    process.tick()
+    assert len(list(process.model.windows)) == 201
+    assert process.ingestion.totals("density")[ALL].records == 100_000
+    assert process.counted("records_unstored_segment_total", "density") == 100_000 - 200
+    process.kill()
+
+
+def test_c15_a_record_of_2099_does_not_empty_a_window_by_age(tmp_path: Path) -> None:
+    """It counts as of its arrival, and is counted as future."""
+    lines = [line(n, time=NOW - 60 + n) for n in range(20)]
+    lines.insert(10, line(99, time=4_070_908_800))
+    process = Process(tmp_path, lines, bounds=Bounds(age_seconds=3600.0))
+    process.tick()
+    assert len(process.window()) == 21
+    assert process.counted("records_future_total", "density") == 1
+    process.kill()
+    process = Process(tmp_path, lines, bounds=Bounds(age_seconds=3600.0))
+    assert len(process.window()) == 21
+    process.kill()
+
+
+def test_c17_row_58_ids_that_come_again_count_once_also_after_a_restart(tmp_path: Path) -> None:
+    """In one batch, in a later one, and in another life."""
+    lines = [line(0, id="x"), line(1, id="x"), line(2, id="y"), line(3), line(4)]
+    process = Process(tmp_path, lines)
+    process.tick()
+    assert process.window() == expected([0, 2, 3, 4])
+    process.kill()
+    lines += [line(5, id="y"), line(6, id="z"), line(7, id=7), line(8, id="7")]
+    process = Process(tmp_path, lines)
+    process.tick()
+    assert process.window() == expected([0, 2, 3, 4, 6, 7])
+    assert process.counted("records_rejected_total", "lines", "duplicate_id") == 3
+    process.kill()
+
+
+def test_row_59_ids_and_unknown_fields_are_nowhere_on_disk(tmp_path: Path) -> None:
+    """Only keyed hashes of ids are kept; the name of a patient in any field is not."""
+    lines = [line(0, id="ZZPATIENT1", name="ZZPATIENT2"), b'{"probs": "ZZPATIENT3"}\n', line(1, site="ZZPATIENT'4")]
+    process = Process(tmp_path, lines, split_by=(("site",),))
+    process.tick()
+    assert process.counted("records_rejected_total", "lines", "bad_segment") == 1
+    process.ingestion.stop(NOW)
+    process.state.back_up()
+    process.kill()
+    for file in tmp_path.iterdir():
+        assert b"ZZPATIENT" not in file.read_bytes(), file.name
+    assert (tmp_path / "rejected.jsonl").read_text(encoding="utf-8").count("\n") == 2
+
+
+def test_row_54_a_record_older_than_the_window_is_left_out_and_counted(tmp_path: Path) -> None:
+    """By age it is late; in a window by count it takes its place in time, and is the first to go."""
+    lines = [line(n, time=NOW - n) for n in range(5)] + [line(9, time=NOW - 7200)]
+    process = Process(tmp_path / "age", lines, bounds=Bounds(age_seconds=3600.0))
+    process.tick()
+    assert (len(process.window()), process.counted("records_late_total", "density")) == (5, 1)
+    process.kill()
+    process = Process(tmp_path / "count", lines, bounds=Bounds(records=6))
+    process.tick()
+    assert process.window() == expected([0, 1, 2, 3, 4, 9], [NOW, NOW - 1, NOW - 2, NOW - 3, NOW - 4, NOW - 7200])
+    process.kill()
+
+
+def test_fields_can_be_mapped_with_dotted_paths(tmp_path: Path) -> None:
+    """Users cannot change their producers."""
+    record = (
+        b'{"prediction": {"scores": [0.5, 0.25, 0.25]}, "meta": {"at": "2025-10-09T08:53:20+00:00"}, "hospital": "A"}\n'
+    )
+    fields = RecordFields(probs="prediction.scores", time="meta.at", segments={"site": "hospital"})
+    process = Process(tmp_path, [record], fields=fields, split_by=(("site",),))
+    process.tick()
+    assert process.window((("site", "A"),)) == [(NOW, (0.5, 0.25, 0.25))]
+    process.kill()
+
+
+def other_reference(**changes: object) -> Reference:
+    """Return a reference that differs from the usual one."""
+    arguments = {"model": "density", "version": "2.1", "classes": CLASSES} | changes
+    return Reference.calibrate(*synthetic(80, len(arguments["classes"]), seed=9), **arguments)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("changed", "kept", "sentence"),
+    [
+        pytest.param({"bounds": Bounds(records=10)}, 10, "", id="a smaller window keeps the latest"),
+        pytest.param({"bounds": Bounds(records=500)}, 30, "", id="a larger window keeps all"),
+        pytest.param({"bounds": Bounds(age_seconds=9.5)}, 10, "", id="an age"),
+        pytest.param({"reference": other_reference()}, 30, "", id="another calibration of the same model"),
+        pytest.param(
+            {"reference": other_reference(version="3.0")}, 0, "its reference is of version 3.0, not 2.1", id="version"
+        ),
+        pytest.param(
+            {"reference": other_reference(classes=("cat", "dog", "owl", "yak"))}, 0, "the classes of its", id="classes"
+        ),
+        pytest.param(
+            {"reference": other_reference(classes=("owl", "dog", "cat"))}, 0, "the classes of its", id="order"
+        ),
+        pytest.param({"kind": OutputKind.LOGITS}, 0, "now declared to be logits", id="kind"),
+        pytest.param({"split_by": ()}, 30, "no longer split by site", id="segments"),
+        pytest.param({"most_segments": 1}, 30, "there may be 1 segments now", id="fewer segments"),
+    ],
+)
+def test_b20_what_a_changed_configuration_cannot_keep_is_dropped_with_an_event(
+    changed: dict[str, object], kept: int, sentence: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What can be kept is kept, and measured anew where the reference changed."""
+    lines = [line(n, site="AB"[n % 2], time=NOW - 30 + n) for n in range(30)]
+    process = Process(tmp_path, lines, split_by=(("site",),))
+    process.tick()
+    process.stop()
+    process = Process(tmp_path, lines, **({"split_by": (("site",),)} | changed))  # type: ignore[arg-type]
+    assert sentence in caplog.text
+    assert bool(sentence) == ("dropped the stored window" in caplog.text)
+    window = process.model.windows[ALL]
+    assert len(window) == kept
+    np.testing.assert_array_equal(window.totals().vector, totals_of(process.model.gauge, window.vectors()).vector)
+    process.kill()
+    caplog.clear()
+    process = Process(tmp_path, lines, **({"split_by": (("site",),)} | changed))  # type: ignore[arg-type]
+    assert "dropped" not in caplog.text, "said once"
+    process.kill()
+
+
+def test_b21_a_clock_set_back_across_a_restart_evicts_nothing(tmp_path: Path) -> None:
+    """An hour back: the window keeps its records, as of the new time, and goes on."""
+    lines = [line(n) for n in range(10)]
+    process = Process(tmp_path, lines, bounds=Bounds(records=50, age_seconds=600.0))
+    process.tick(NOW)
+    process.kill()
+    lines += [line(n) for n in range(10, 15)]
+    process = Process(tmp_path, lines, bounds=Bounds(records=50, age_seconds=600.0), now=NOW - 3600)
+    process.tick(NOW - 3600)
+    after = process.window()
+    assert [vector for _, vector in after] == [vector for _, vector in expected(list(range(15)))]
+    assert {time for time, _ in after} == {NOW - 3600}
+    process.kill()
+    process = Process(tmp_path, lines, bounds=Bounds(records=50, age_seconds=600.0), now=NOW - 3500)
+    assert process.window() == after
+    lines.append(line(15))
+    process.tick(NOW - 3500)
+    process.kill()
+    process = Process(tmp_path, lines, bounds=Bounds(records=50, age_seconds=600.0), now=NOW - 3400)
+    assert len(process.window()) == 16
+    process.kill()
+
+
+def test_chunks_on_disk_stay_few_whatever_the_order_of_times(tmp_path: Path) -> None:
+    """A record from the future pins nothing, and a trickle of single records does not leave a row each."""
+    lines = [line(0, time=NOW)]
+    process = Process(tmp_path, lines, bounds=Bounds(records=20))
+    for n in range(1, 400):
+        lines.append(line(n, time=NOW - 1e6 + n))
+        process.tick(NOW)
+    connection = process.state._connection  # noqa: SLF001
+    assert connection.execute("SELECT count(*) FROM chunks").fetchone()[0] < 100
+    expected_window = expected([0, *range(381, 400)], [NOW, *(NOW - 1e6 + n for n in range(381, 400))])
+    assert process.window() == expected_window
+    process.kill()
+    process = Process(tmp_path, lines, bounds=Bounds(records=20))
+    assert process.window() == expected_window
+    process.kill()
+
+
+def test_totals_on_disk_spare_measuring_and_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a large window; with totals that do not fit, it is measured anew and is the same."""
+    monkeypatch.setattr(window_log, "WORTH_TOTALS", 30)
+    lines = [line(n, time=NOW + n % 7) for n in range(300)]
+    process = Process(tmp_path, lines[:170], bounds=Bounds(records=40), at_once=10)
+    process.source.lines = lines
+    process.tick()
+    before, totals = process.window(), process.model.windows[ALL].totals().vector.copy()
+    process.kill()
+    for spoil in ("SELECT 1", "UPDATE totals SET content = zeroblob(length(content))", "DELETE FROM totals"):
+        with closing(sqlite3.connect(tmp_path / "state.db")) as connection:
+            connection.execute(spoil)
+            connection.commit()
+        process = Process(tmp_path, lines, bounds=Bounds(records=40))
+        assert process.window() == before
+        np.testing.assert_array_equal(process.model.windows[ALL].totals().vector, totals)
+        process.kill()
+
+
+def test_it_is_catching_up_while_much_is_unread(tmp_path: Path) -> None:
+    """By bytes, or by the age of what is oldest."""
+    process = Process(tmp_path, [], options=IngestOptions(catching_up_bytes=1000, catching_up_age_seconds=60.0))
+    for lag, answer in (
+        (Lag(), False),
+        (Lag(bytes=1001, files=1), True),
+        (Lag(bytes=10, files=1, oldest_unread=NOW - 30), False),
+        (Lag(bytes=10, files=1, oldest_unread=NOW - 61), True),
+    ):
+        process.source.lag = lambda lag=lag: lag  # type: ignore[method-assign, misc]
+        process.tick()
+        assert process.ingestion.catching_up(NOW) is answer
+    process.kill()
+
+
+def test_a_backup_is_made_every_hour(tmp_path: Path) -> None:
+    """Not at once, and not at every tick."""
+    process = Process(tmp_path, [line(0)])
+    process.tick(monotonic=0.0)
+    assert not (tmp_path / "state.db.bak").exists()
+    process.tick(monotonic=3601.0)
+    first = (tmp_path / "state.db.bak").stat().st_ino
+    process.tick(monotonic=3700.0)
+    assert (tmp_path / "state.db.bak").stat().st_ino == first
+    process.kill()
+
+
+def test_back_from_a_backup_what_came_since_is_read_again(tmp_path: Path) -> None:
+    """Positions in a backup are as old as its windows, so nothing is lost and nothing counted twice."""
+    lines = [line(n, id=f"i{n}") for n in range(10)]
+    process = Process(tmp_path, lines)
+    process.tick(monotonic=0.0)
+    process.tick(monotonic=4000.0)
+    lines += [line(n, id=f"i{n}") for n in range(10, 25)]
+    process.tick()
+    process.kill()
+    (tmp_path / "state.db").write_bytes(b"power failed here")
+    process = Process(tmp_path, lines)
+    assert (process.state.recovered, len(process.window())) == ("backup", 10)
+    process.tick()
+    assert process.window() == expected(list(range(25)))
+    process.kill()
+
+
+def test_id_batches_of_a_trickle_become_few_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And ids that were merged are still known after a restart."""
+    monkeypatch.setattr("monitor.ingest.ingestion._MERGED_BATCHES", 10)
+    lines: list[bytes] = []
+    process = Process(tmp_path, lines)
+    for n in range(45):
+        lines.append(line(n, id=f"i{n}"))
+        process.tick()
+    rows = process.state._connection.execute("SELECT count(*) FROM ids").fetchone()[0]  # noqa: SLF001
+    assert rows <= 4 + 5 + 1
+    process.kill()
+    lines += [line(n, id=f"i{n}") for n in range(45)]
+    process = Process(tmp_path, lines)
+    process.tick()
+    assert process.counted("records_rejected_total", "lines", "duplicate_id") == 45
+    process.kill()
+
+
+def test_columns_of_texts_join() -> None:
+    """With the same values, with others, and with none."""
+    one, two = Texts.of(["a", "b", "a"]), Texts.of(["c", "a"])
+    assert Texts.joined([one, two]).texts() == ["a", "b", "a", "c", "a"]
+    assert Texts.joined([one, one]).texts() == ["a", "b", "a"] * 2
+
+
+def test_places_of_refused_records_are_known_at_once_and_after_a_kill_without_what_they_say(tmp_path: Path) -> None:
+    process = Process(tmp_path, [b"no json\n", line(1), b'{"probs": "ZZPATIENT"}\n'])
+    process.tick()
+    before = process.ingestion.refused()
+    assert [one[3].number for one in before] == [3, 1]
+    assert {one[1] for one in before} == {"lines"}
+    process.kill()
+    with closing(State.open(tmp_path)) as state:
+        assert Ingestion(state, [], []).refused() == before
+
+
+def test_raw_records_are_never_kept_for_the_page(tmp_path: Path) -> None:
+    """Not even where the operator wants them in the file of refused records."""
+    pointer = Pointer(Reason.EMPTY, 1, raw=b"ZZPATIENT")
+    with closing(State.open(tmp_path)) as state:
+        state.commit(StateChange(rejected=[("lines", "file#1", pointer)]), NOW)
+        assert state.rejected()[0][3].raw == b"ZZPATIENT"
+        ((_, _, _, found),) = Ingestion(state, [], []).refused()
+    assert found == Pointer(Reason.EMPTY, 1)
+
+
+def test_a_damaged_pointer_is_left_out(tmp_path: Path) -> None:
+    with closing(State.open(tmp_path)) as state:
+        refused = [("lines", "file#1", Pointer(Reason.EMPTY, number)) for number in (1, 2, 3, 4)]
+        state.commit(StateChange(rejected=refused), NOW)
+    with closing(sqlite3.connect(tmp_path / "state.db")) as connection, connection:
+        connection.execute("UPDATE rejected SET pointer = x'00ff' WHERE id = 1")
+        connection.execute("UPDATE rejected SET source = CAST(x'ff80' AS TEXT) WHERE id = 2")
+        connection.execute("UPDATE rejected SET pointer = 7 WHERE id = 3")
+    with closing(State.open(tmp_path)) as state:
+        assert [one[3].number for one in Ingestion(state, [], []).refused()] == [4]
+
+
+def test_only_the_latest_places_are_in_memory(tmp_path: Path) -> None:
+    process = Process(tmp_path, [b"no json\n"] * (MOST_SHOWN + 50))
+    process.tick()
+    assert [one[3].number for one in process.ingestion.refused()] == list(range(MOST_SHOWN + 50, 50, -1))
+    process.kill()
+
+
+def test_history_is_written_where_nothing_else_is_and_also_at_a_stop(tmp_path: Path) -> None:
+    state, history = State.open(tmp_path), History()
+    ingestion = Ingestion(state, [], [], history=history)
+    ingestion.start(NOW)
+    history.note(report(0.5), NOW)
+    ingestion.tick(NOW, 1.0)
+    assert not history.unwritten()
+    history.note(report(0.25), NOW + 1)
+    ingestion.stop(NOW + 1)
+    state.close()
+    again = History()
+    with closing(State.open(tmp_path)) as state:
+        again.restore(state.history())
+    series = again.series("density", "all", Span.RECENT)
+    assert series is not None
+    assert series.accuracy.tolist() == [0.5, 0.25]

@@ -1,0 +1,75 @@
+"""What the log says of work that takes long; the clock is ours."""
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from monitor.ingest import restore
+from monitor.ingest.backlog import BacklogProgress, RestoreProgress
+from monitor.sources.base import Lag
+from tests.evaluation.driver import LOW, Monitor
+
+MUCH = {"inbox": Lag(40_000_000, 3), "topic": Lag(0, 2), "idle": Lag()}
+
+
+@pytest.fixture
+def said(caplog: pytest.LogCaptureFixture) -> Iterator[list[str]]:
+    """The sentences of the log, as they come."""
+    caplog.set_level(logging.INFO, "cpcmon")
+    sentences: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: sentences.append(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger("cpcmon").addHandler(handler)
+    yield sentences
+    logging.getLogger("cpcmon").removeHandler(handler)
+
+
+def test_windows_that_take_long_are_told_about_every_ten_seconds(said: list[str]) -> None:
+    """How many of how many, and the records in them."""
+    times = iter([0.0, 4.0, 9.9, 10.0, 19.0, 20.5])
+    rebuilding = RestoreProgress(1_500, lambda: next(times))
+    for _ in range(5):
+        rebuilding.done(1_000)
+    assert said == [
+        "rebuilding windows: 3 of 1,500 windows done, with 3,000 records; nothing is estimated before the end",
+        "rebuilding windows: 5 of 1,500 windows done, with 5,000 records; nothing is estimated before the end",
+    ]
+
+
+def test_a_backlog_is_told_at_once_then_every_ten_seconds_and_at_its_end(said: list[str]) -> None:
+    """With what each source holds that is unread; sources that hold nothing are left out."""
+    backlog = BacklogProgress()
+    for running, behind in ((100.0, True), (105.0, True), (110.0, True), (111.0, False), (112.0, False)):
+        backlog.look(running, behind=behind, records=500, lags=MUCH if behind else {"inbox": Lag()})
+    assert said == [
+        "catching up: 500 records taken in, unread at inbox: 3 files, 40.0 MB; topic: 2 parts",
+        "catching up: 1,500 records taken in, unread at inbox: 3 files, 40.0 MB; topic: 2 parts",
+        "caught up: 2,000 records were taken in since this began",
+    ]
+
+
+def test_what_is_read_as_it_comes_is_not_told(said: list[str]) -> None:
+    """A little is always unread."""
+    backlog = BacklogProgress()
+    for second in range(60):
+        backlog.look(float(second), behind=False, records=10, lags={"inbox": Lag(100, 1)})
+    assert said == []
+
+
+def test_a_real_restore_tells_how_far_it_is(said: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here after every window; the state is one that a daemon left."""
+    monitor = Monitor(tmp_path / "state", LOW, split=True)
+    monitor.send(40, site="A")
+    monitor.send(30, site="B")
+    monitor.tick()
+    monitor.tick()
+    monkeypatch.setattr(
+        restore, "Rebuilding", lambda windows: RestoreProgress(windows, iter(range(0, 1000, 20)).__next__)
+    )
+    monitor.restart()
+    monitor.state.close()
+    told = [sentence for sentence in said if "rebuilding" in sentence]
+    assert [sentence.split()[2:5] for sentence in told] == [[count, "of", "3"] for count in "123"]
+    assert "3 windows done, with 140 records" in told[-1]

@@ -1,0 +1,91 @@
+"""A process that is killed again and again, beside a twin that never is: the same windows, to the bit, at every step."""
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from monitor.core import totals as measuring
+from monitor.core.window import Bounds
+from monitor.errors import StatePaused
+from monitor.state import window_table as window_log
+from monitor.state.store import State
+from tests.ingest.lines import NOW, Process, line
+
+RECORDS = st.lists(
+    st.tuples(
+        st.sampled_from("ABCD"), st.integers(-400, 400), st.integers(0, 12), st.sampled_from(["2.1", "2.1", "1.0"])
+    ),
+    min_size=0,
+    max_size=9,
+)
+STEPS = st.lists(
+    st.tuples(RECORDS, st.sampled_from([1, 1, 1, 50, -900]), st.sampled_from(["", "", "kill", "stop", "full"])),
+    min_size=1,
+    max_size=14,
+)
+BOUNDS = st.sampled_from(
+    [Bounds(records=6), Bounds(records=25), Bounds(age_seconds=300.0), Bounds(records=12, age_seconds=500.0)]
+)
+
+
+@settings(max_examples=60)
+@given(STEPS, BOUNDS, st.integers(1, 4), st.sampled_from([1, 3, 100]))
+def test_kills_stops_and_full_disks_leave_no_trace(
+    steps: list[tuple[list[tuple[str, int, int, str]], int, str]], bounds: Bounds, most_segments: int, at_once: int
+) -> None:
+    """Late, future and repeated records, other versions, few segments, clocks that jump; limits so small that chunks and totals turn over."""
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as place:
+        patch.setattr(window_log, "WORTH_TOTALS", 5)
+        patch.setattr(window_log, "_FEWEST_CHUNKS", 4)
+        patch.setattr(window_log, "_CHUNK_RECORDS", 5)
+        patch.setattr(measuring, "_MOST_WAITING", 4)
+        patch.setattr("monitor.ingest.ingestion._MERGED_BATCHES", 3)
+        lines: list[bytes] = []
+
+        def start(name: str, now: float) -> Process:
+            return Process(
+                Path(place) / name, lines, bounds=bounds, split_by=(("site",),), most_segments=most_segments,
+                at_once=at_once, now=now,
+            )  # fmt: skip
+
+        now, number = NOW, 0
+        killed, twin = start("killed", now), start("twin", now)
+        for records, later, what in steps:
+            now += later
+            for site, offset, name, version in records:
+                number += 1
+                fields = {"site": site, "time": now + offset, "version": version}
+                lines.append(line(number, **fields, **({"id": f"i{name}"} if name < 10 else {})))
+            if what == "full":
+                with patch.context() as full:
+                    full.setattr(State, "commit", _full)
+                    killed.tick(now, 0.0)
+            killed.tick(now, 1e9)
+            twin.tick(now, 1e9)
+            if what in {"kill", "stop"}:
+                killed.kill() if what == "kill" else killed.stop(now)
+                killed = start("killed", now)
+            _same(killed, twin)
+        killed.kill()
+        twin.kill()
+
+
+def _full(*_: object) -> None:
+    raise StatePaused("expected room on the disk, found it full")
+
+
+def _same(one: Process, other: Process) -> None:
+    assert set(one.model.windows) == set(other.model.windows)
+    for segment in other.model.windows:
+        assert one.window(segment) == other.window(segment)
+        np.testing.assert_array_equal(
+            one.model.windows[segment].totals().vector, other.model.windows[segment].totals().vector
+        )
+    for name in ("records_total", "records_rejected_total"):
+        assert {k: v for k, v in one.ingestion.counters.items() if k[0] == name} == {
+            k: v for k, v in other.ingestion.counters.items() if k[0] == name
+        }

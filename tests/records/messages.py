@@ -1,0 +1,39 @@
+"""Sends records as messages to the decoder, for tests."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from monitor.records.messages.message_decoder import MessageDecoder, Messages
+from monitor.records.record_batch import RecordBatch
+from monitor.records.record_schema import ModelFormat, RecordFields
+from tests.records.streams import KEY, MODEL
+
+FIRST_OFFSET = 1_000
+STAMPED = 1_750_000_000.0
+"""The time of the first message; each has come a second later than the one before."""
+
+
+def receiver(*models: ModelFormat, fields: RecordFields | None = None, **words: Any) -> MessageDecoder:
+    """Return a decoder of the usual model, or of others."""
+    return MessageDecoder(models or (MODEL,), fields, hash_key=KEY, **words)
+
+
+def receive(*values: bytes, decoder: MessageDecoder | None = None, times: Sequence[float] | None = None) -> RecordBatch:
+    """Decode messages, and check that no record is lost."""
+    stamped = np.array([STAMPED + place for place in range(len(values))] if times is None else times, dtype=np.float64)
+    offsets = range(FIRST_OFFSET, FIRST_OFFSET + len(values))
+    arrived = (decoder or receiver()).decode("topic/3", Messages(values, offsets, stamped))
+    assert arrived.accepted + arrived.rejected.total() + arrived.ignored == arrived.rows
+    assert len(arrived.pointers) == min(2_000, arrived.rejected.total())
+    places = [(pointer.offset or 0, pointer.number) for pointer in arrived.pointers]
+    assert places == sorted(set(places))
+    assert arrived.unproven is None
+    return arrived
+
+
+def message(value: Any, **words: Any) -> bytes:
+    """Return a value as JSON."""
+    return json.dumps(value, **words).encode()

@@ -1,0 +1,147 @@
+"""Writes records as a stream would carry them, and decodes them, for tests."""
+
+import csv
+import gzip
+import io
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import ipc, parquet
+
+from monitor.records.decoder import Format, StreamDecoder, TextPiece
+from monitor.records.record_batch import RecordBatch
+from monitor.records.record_schema import ModelFormat, RecordFields
+from monitor.records.rejections import RefusedFile
+from monitor.records.vectors import Singles
+
+KEY = b"0123456789abcdef"
+GOOD = [0.7, 0.2, 0.1]
+CLASSES = ("cat", "dog", "owl")
+MODEL = ModelFormat("density", CLASSES, segment_fields=("site",))
+LINE = b'{"probs": [0.7, 0.2, 0.1]}\n'
+RECORD: dict[str, Any] = {
+    "model": "density",
+    "version": "2.1",
+    "id": "study-1",
+    "time": 1760000000.5,
+    "site": "A",
+    "probs": GOOD,
+}
+ALL_FORMATS = tuple(Format)
+
+
+def stream(*models: ModelFormat, fields: RecordFields | None = None, keep_raw: bool = False) -> StreamDecoder:
+    """Return a decoder of the usual model, or of others."""
+    return StreamDecoder(models or (MODEL,), fields, hash_key=KEY, keep_raw=keep_raw)
+
+
+def decode_text(
+    data: bytes, format_: Format = Format.JSONL, decoder: StreamDecoder | None = None, **words: Any
+) -> RecordBatch:
+    """Decode lines, and check that none is lost."""
+    arrived = (decoder or stream()).text(TextPiece("file#1", format_, data, **words))
+    check_numbers(arrived)
+    assert arrived.rows == data.count(b"\n") + bool(data and not data.endswith(b"\n"))
+    return arrived
+
+
+def decode_file(
+    content: bytes, format_: Format, decoder: StreamDecoder | None = None, *, skip: int = 0
+) -> list[RecordBatch]:
+    """Decode a complete file, and check that no row of a piece is lost."""
+    pieces = list((decoder or stream()).settled("file#1", io.BytesIO(content), format_, skip=skip))
+    for piece in pieces:
+        check_numbers(piece)
+    return pieces
+
+
+def check_numbers(arrived: RecordBatch) -> None:
+    """Check that every line or row was accepted, refused or ignored."""
+    assert arrived.accepted + arrived.rejected.total() + arrived.ignored == arrived.rows
+    assert len(arrived.pointers) == min(2_000, arrived.rejected.total())
+    numbers = [pointer.number for pointer in arrived.pointers]
+    assert numbers == sorted(set(numbers))
+
+
+def refused_reason(content: bytes, format_: Format, decoder: StreamDecoder | None = None) -> str:
+    """Return why a file as a whole is refused."""
+    try:
+        decode_file(content, format_, decoder)
+    except RefusedFile as refused:
+        return str(refused.reason) if str(refused).startswith("file#1") else "no place named"
+    return "not refused"
+
+
+def vectors_of(pieces: Sequence[RecordBatch], model: str = "density") -> Singles:
+    """Return all accepted vectors of a model."""
+    some = [piece.models[model].records.vectors for piece in pieces if model in piece.models]
+    return np.concatenate(some)
+
+
+def reasons_of(pieces: Sequence[RecordBatch]) -> dict[tuple[str, str], int]:
+    """Return what was refused."""
+    found: dict[tuple[str, str], int] = {}
+    for piece in pieces:
+        for (model, reason), count in piece.rejected.items():
+            found[model, str(reason)] = found.get((model, str(reason)), 0) + count
+    return found
+
+
+def write(records: Sequence[dict[str, Any]], format_: Format) -> bytes:
+    """Write records in a format; all of them have the same fields."""
+    names = list(records[0])
+    columns = {name: [record[name] for record in records] for name in names}
+    match format_:
+        case Format.JSONL | Format.JSONL_GZ:
+            text = b"".join(json.dumps(record).encode() + b"\n" for record in records)
+            return text if format_ is Format.JSONL else gzip.compress(text)
+        case Format.CSV | Format.CSV_GZ:
+            text = _csv(names, records)
+            return text if format_ is Format.CSV else gzip.compress(text)
+        case Format.NPY:
+            return npy(np.array(columns["probs"]))
+        case Format.NPZ:
+            return npz(**{name: np.array(values) for name, values in columns.items()})
+        case _:
+            return table({name: pa.array(values) for name, values in columns.items()}, format_)
+
+
+def _csv(names: list[str], records: Sequence[dict[str, Any]]) -> bytes:
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(names)
+    rows.writerows([_cell(record[name]) for name in names] for record in records)
+    return text.getvalue().encode()
+
+
+def npy(array: Any) -> bytes:
+    """Return an array as a file."""
+    file = io.BytesIO()
+    np.lib.format.write_array(file, array)
+    return file.getvalue()
+
+
+def npz(**arrays: Any) -> bytes:
+    """Return arrays as a file."""
+    file = io.BytesIO()
+    np.savez(file, **arrays)
+    return file.getvalue()
+
+
+def table(columns: dict[str, Any], format_: Format = Format.PARQUET) -> bytes:
+    """Return Arrow columns as a file."""
+    file = io.BytesIO()
+    whole = pa.table(columns)
+    if format_ is Format.PARQUET:
+        parquet.write_table(whole, file)
+    else:
+        with ipc.new_file(file, whole.schema) as opened:
+            opened.write_table(whole)
+    return file.getvalue()
+
+
+def _cell(value: object) -> object:
+    return json.dumps(value) if isinstance(value, list | dict) else value

@@ -1,0 +1,372 @@
+"""C5: small files that would unpack to gigabytes are refused, with little memory and at once; each in its own process."""
+
+import gzip
+import io
+import json
+import struct
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import ipc, parquet
+
+from monitor.records.decoder import Format
+from monitor.records.formats import arrays as stream_arrays
+from monitor.records.formats import arrow_limits
+from monitor.records.formats import text as gzip_text
+from monitor.records.layout import Layout
+from monitor.records.offline.files import read_file
+from monitor.records.rejections import RefusedFile
+from tests.conftest import ROOT
+from tests.records.streams import (
+    GOOD,
+    LINE,
+    RECORD,
+    decode_file,
+    npy,
+    npz,
+    refused_reason,
+    stream,
+    table,
+    vectors_of,
+    write,
+)
+
+MEBIBYTE = 1 << 20
+
+# Measures itself: what a file costs must not hide behind what the tests around it have already taken.
+PROGRAM = """
+import json, resource, sys
+from pathlib import Path
+from monitor.decode.pieces import Format
+from monitor.decode.record_format import ModelFormat
+from monitor.decode.rejections import RefusedFile
+from monitor.decode.stream import StreamDecoder
+from tests.effort import calls_of
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+path, small, format_ = sys.argv[1:]
+decoder = StreamDecoder([ModelFormat("density", ("cat", "dog", "owl"))], hash_key=bytes(16))
+with open(small, "rb") as file:  # what is loaded on first use is no cost of the bomb
+    list(decoder.settled("small", file, Format(format_)))
+before, reason = peak(), "accepted"
+def work():
+    global reason
+    try:
+        with open(path, "rb") as file:
+            for _ in decoder.settled("bomb", file, Format(format_)):
+                pass
+    except RefusedFile as refused:
+        reason = str(refused.reason)
+calls = calls_of(work)
+print(json.dumps([reason, (peak() - before) / 1024, calls]))
+"""
+
+
+def _gzip_of(piece: bytes, times: int) -> bytes:
+    # Packed files may be joined end to end, which is much faster than packing their contents.
+    return gzip.compress(piece, 9) * times
+
+
+def _zip_of(name: str, head: bytes, times: int) -> bytes:
+    file = io.BytesIO()
+    with (
+        zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
+        archive.open(name, "w", force_zip64=True) as member,
+    ):
+        member.write(head)
+        for _ in range(times):
+            member.write(bytes(MEBIBYTE))
+    return file.getvalue()
+
+
+def _gzip_zeros() -> bytes:
+    return _gzip_of(bytes(16 * MEBIBYTE), 64)
+
+
+def _gzip_of_records() -> bytes:
+    return _gzip_of(LINE * (MEBIBYTE // len(LINE)), 512)
+
+
+def _gzip_one_line() -> bytes:
+    return _gzip_of(b"[" * MEBIBYTE, 512)
+
+
+def _npz_zeros() -> bytes:
+    return _zip_of("probs.npy", npy(np.zeros((1, 3))), 300)
+
+
+def _npz_of_unwanted_arrays() -> bytes:
+    return _zip_of("other.npy", b"", 200)
+
+
+def _parquet_of_many_rows() -> bytes:
+    file = io.BytesIO()
+    schema = pa.schema([("probs", pa.list_(pa.float64(), 3))])
+    rows = pa.table({"probs": pa.array([GOOD] * 1_000_000, schema.field("probs").type)})
+    with parquet.ParquetWriter(file, schema) as writer:
+        for _ in range(11):
+            writer.write_table(rows)
+    return file.getvalue()
+
+
+def _parquet_of_wide_rows() -> bytes:
+    values = pa.array(np.zeros(40_000_000))
+    lists = pa.ListArray.from_arrays(pa.array(np.arange(0, 40_000_001, 40_000), pa.int32()), values)
+    return table({"probs": lists})
+
+
+def _parquet_of_many_wide_rows() -> bytes:
+    file = io.BytesIO()
+    lists = pa.ListArray.from_arrays(pa.array(np.arange(0, 20_000 * 501, 20_000), pa.int32()), np.zeros(10_000_000))
+    rows = pa.table({"probs": lists})
+    with parquet.ParquetWriter(file, rows.schema, compression="zstd") as writer:
+        for _ in range(20):
+            writer.write_table(rows)
+    return file.getvalue()
+
+
+def _parquet_of_a_huge_id() -> bytes:
+    file = io.BytesIO()
+    rows = pa.table({"probs": [GOOD], "id": ["x" * 300_000_000]})
+    parquet.write_table(rows, file, compression="zstd", use_dictionary=False, write_statistics=False)
+    return file.getvalue()
+
+
+def _parquet_of_huge_versions() -> bytes:
+    file = io.BytesIO()
+    texts = pa.array(["x" * 200_000_000, "y" * 200_000_000, "x", "y"], pa.large_string())
+    rows = pa.table({"probs": [GOOD] * 4, "version": texts})
+    parquet.write_table(rows, file, compression="zstd", dictionary_pagesize_limit=1 << 31, write_statistics=False)
+    return file.getvalue()
+
+
+def _arrow_of_zeros() -> bytes:
+    file = io.BytesIO()
+    lists = pa.FixedSizeListArray.from_arrays(pa.array(np.zeros(24_000_000)), 3)
+    batch = pa.record_batch([lists], names=["probs"])
+    with ipc.new_file(file, batch.schema, options=ipc.IpcWriteOptions(compression="zstd")) as opened:
+        opened.write_batch(batch)
+    return file.getvalue()
+
+
+def _npz_of_one_text(length: int, name: str) -> bytes:
+    file = io.BytesIO()
+    arrays: dict[str, Any] = {"probs": np.tile(GOOD, (8_192, 1)), name: np.array("x" * length)}
+    np.savez_compressed(file, **arrays)
+    return file.getvalue()
+
+
+def _npz_of_a_long_version() -> bytes:
+    return _npz_of_one_text(3_900_000, "version")
+
+
+def _npz_of_a_long_id() -> bytes:
+    return _npz_of_one_text(100_000, "id")
+
+
+def _npz_of_many_members(count: int = 300_000) -> bytes:
+    """A directory whose entries all stand for nothing; written as large files have it."""
+    content = npz(probs=np.array([GOOD]))
+    place = content.rindex(b"PK\5\6")
+    start = int.from_bytes(content[place + 16 : place + 20], "little")
+    fields = (0x02014B50, 20, 20, 0, 0, 0, 33, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0)
+    entry = struct.pack("<IHHHHHHIIIHHHHHII", *fields)
+    entries = content[start:place] + b"".join(entry + b"%06d" % number for number in range(count))
+    end = start + len(entries)
+    return (
+        content[:start]
+        + entries
+        + struct.pack("<IQHHIIQQQQ", 0x06064B50, 44, 45, 45, 0, 0, count + 1, count + 1, len(entries), start)
+        + struct.pack("<IIQI", 0x07064B50, 0, end, 1)
+        + struct.pack("<IHHHHIIH", 0x06054B50, 0, 0, 0xFFFF, 0xFFFF, 0xFFFFFFFF, 0xFFFFFFFF, 0)
+    )
+
+
+def _npy_of_two_gigabytes(path: Path) -> None:
+    rows = (2 << 30) // 24
+    with path.open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": "<f8", "fortran_order": False, "shape": (rows, 3)})
+        file.truncate(file.tell() + rows * 24)
+
+
+@pytest.mark.parametrize(
+    ("make", "format_"),
+    [
+        pytest.param(_gzip_zeros, Format.JSONL_GZ, id="row 37 zeros"),
+        pytest.param(_gzip_of_records, Format.JSONL_GZ, id="row 37 records"),
+        pytest.param(_gzip_one_line, Format.CSV_GZ, id="row 37 one line"),
+        pytest.param(_npz_zeros, Format.NPZ, id="row 38"),
+        pytest.param(_npz_of_unwanted_arrays, Format.NPZ, id="row 38 unwanted"),
+        pytest.param(_parquet_of_many_rows, Format.PARQUET, id="row 42 rows"),
+        pytest.param(_parquet_of_wide_rows, Format.PARQUET, id="row 42 wide rows"),
+        pytest.param(_parquet_of_many_wide_rows, Format.PARQUET, id="many wide rows"),
+        pytest.param(_parquet_of_a_huge_id, Format.PARQUET, id="huge id"),
+        pytest.param(_parquet_of_huge_versions, Format.PARQUET, id="huge versions"),
+        pytest.param(_arrow_of_zeros, Format.ARROW, id="arrow"),
+        pytest.param(_npz_of_a_long_version, Format.NPZ, id="long version"),
+        pytest.param(_npz_of_a_long_id, Format.NPZ, id="long id"),
+        pytest.param(_npz_of_many_members, Format.NPZ, id="many members"),
+        pytest.param(None, Format.NPY, id="npy of 2 GiB"),
+    ],
+)
+def test_c5_a_bomb_is_refused_with_little_memory_and_little_work(make: object, format_: Format, tmp_path: Path) -> None:
+    """Less than 64 MiB more than before, and no more calls than a few mebibytes would take."""
+    bomb, small = tmp_path / "bomb", tmp_path / "small"
+    if callable(make):
+        bomb.write_bytes(make())
+    else:
+        _npy_of_two_gigabytes(bomb)
+    small.write_bytes(write([{"probs": GOOD}], format_))
+    run = [sys.executable, "-c", PROGRAM, str(bomb), str(small), str(format_)]
+    reason, mebibytes, calls = json.loads(
+        subprocess.run(run, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    )
+    assert reason == "too_large"
+    assert mebibytes < 64
+    assert calls < 100_000
+
+
+def test_a_single_value_of_an_npz_file_counts_for_all_rows() -> None:
+    """Made once, whatever the number of rows."""
+    pieces = decode_file(
+        npz(probs=np.tile(GOOD, (9_000, 1)), site=np.array("A"), version=np.array("v" * 1_024)), Format.NPZ
+    )
+    assert [piece.accepted for piece in pieces] == [8_192, 808]
+    for piece in pieces:
+        records = piece.models["density"].records
+        assert records.versions is not None
+        assert records.versions.values == ("v" * 1_024,)
+        assert records.fields["site"].values == ("A",)
+    one_more = npz(probs=np.tile(GOOD, (2, 1)), version=np.array(["v", "v" * 1_025]))
+    assert refused_reason(one_more, Format.NPZ) == "too_large"
+
+
+def test_a_directory_of_an_npz_file_is_measured_with_a_comment_behind_it_too() -> None:
+    """As Python's own module finds it."""
+    honest, bomb = npz(probs=np.array([GOOD])), bytearray(_npz_of_many_members(30_000))
+    commented = honest[:-2] + struct.pack("<H", 5) + b"hello"
+    assert refused_reason(commented, Format.NPZ) == "not refused"
+    bomb[-2:] = struct.pack("<H", 5)
+    assert refused_reason(bytes(bomb) + b"hello", Format.NPZ) == "too_large"
+
+
+def test_unwanted_columns_of_an_arrow_file_are_not_unpacked() -> None:
+    """They cost nothing, whatever they would unpack to."""
+    file = io.BytesIO()
+    batch = pa.record_batch([pa.array([GOOD] * 1_000), pa.array(["x" * 300_000] * 1_000)], names=["probs", "junk"])
+    with ipc.new_file(file, batch.schema, options=ipc.IpcWriteOptions(compression="zstd")) as opened:
+        opened.write_batch(batch)
+    (piece,) = decode_file(file.getvalue(), Format.ARROW)
+    assert piece.accepted == 1_000
+
+
+def test_a_trial_that_crashes_or_ends_costs_no_more_than_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Out of time is too large; and a process that is gone is started anew."""
+    content = write([RECORD] * 3, Format.PARQUET)
+    with monkeypatch.context() as patch:
+        patch.setattr(arrow_limits, "TRIAL_SECONDS", 0)
+        assert refused_reason(table({"probs": [GOOD] * 200_000}), Format.PARQUET) == "too_large"
+    assert refused_reason(content, Format.PARQUET) == "not refused"
+    arrow_limits._BESIDE.end()  # noqa: SLF001
+    assert refused_reason(content, Format.PARQUET) == "not refused"
+    process = arrow_limits._BESIDE._process  # noqa: SLF001
+    assert process is not None
+    process.kill()
+    process.wait()
+    assert refused_reason(content, Format.PARQUET) == "not refused"
+
+
+def test_c5_limits_apply_to_honest_files_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Too much is too much, also when it is not packed densely."""
+    random = np.random.default_rng(5)
+    records = [{"probs": one.tolist()} for one in random.dirichlet(np.ones(3), 2_000)]
+    for module, name, value, format_ in (
+        (gzip_text, "MAX_EXPANDED_BYTES", 50_000, Format.JSONL_GZ),
+        (stream_arrays, "MAX_NPY_BYTES", 10_000, Format.NPY),
+        (stream_arrays, "MAX_WHOLE_BYTES", 10_000, Format.NPZ),
+        (arrow_limits, "MAX_ROWS", 1_000, Format.PARQUET),
+        (arrow_limits, "MAX_ROWS", 1_000, Format.ARROW),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(module, name, value)
+            assert refused_reason(write(records, format_), format_) == "too_large"
+        assert refused_reason(write(records, format_), format_) == "not refused"
+    with monkeypatch.context() as patch:
+        patch.setattr(stream_arrays, "MAX_WHOLE_BYTES", 10_000)
+        matrix = np.array([record["probs"] for record in records])
+        assert refused_reason(npy(np.asfortranarray(matrix)), Format.NPY) == "too_large"
+        assert refused_reason(npy(matrix), Format.NPY) == "not refused"
+
+
+def test_c5_a_text_that_repeats_in_a_parquet_file_is_not_repeated_in_memory() -> None:
+    """A dictionary of one long text, for thousands of rows."""
+    texts = pa.DictionaryArray.from_arrays(pa.array([0] * 1_000), pa.array(["x" * 1_000_000]))
+    content = table({"probs": [GOOD] * 1_000, "site": texts, "id": texts, "version": texts})
+    (piece,) = decode_file(content, Format.PARQUET)
+    assert {str(reason) for _, reason in piece.rejected} == {"bad_segment"}
+    (piece,) = decode_file(table({"probs": [GOOD] * 1_000, "id": texts}), Format.PARQUET)
+    assert {str(reason) for _, reason in piece.rejected} == {"wrong_type"}
+
+
+@pytest.mark.parametrize("format_", [one for one in Format if not one.grows])
+def test_a_damaged_file_yields_nothing(format_: Format) -> None:
+    """Cut anywhere, or with bytes changed, it is refused before its first piece; or it is whole."""
+    random = np.random.default_rng(6)
+    records = [RECORD | {"probs": one.tolist()} for one in random.dirichlet(np.ones(3), 9_000)]
+    content = write(records, format_)
+    whole = vectors_of(decode_file(content, format_))
+    for share in (0.0, 0.1, 0.5, 0.9, 0.999):
+        cut = content[: int(share * len(content))]
+        assert refused_reason(cut, format_) in {"bad_file", "bad_header"}
+    for place in random.integers(0, len(content), 25).tolist():
+        changed = bytearray(content)
+        changed[place] ^= 0x55
+        pieces = []
+        try:
+            for piece in stream().settled("file#1", io.BytesIO(changed), format_):
+                pieces.append(piece)  # noqa: PERF402 - what came before an error counts
+        except RefusedFile:
+            assert not pieces
+        else:
+            assert sum(piece.rows for piece in pieces) >= len(whole)
+
+
+@pytest.mark.parametrize("name", ["a.jsonl.gz", "a.ndjson.gz", "a.csv.gz", "a.CSV.GZ"])
+def test_packed_text_is_read_offline_with_the_same_protection(name: str, tmp_path: Path) -> None:
+    """The helper is the same one."""
+    text = LINE if "csv" not in name.lower() else b'probs\n"[0.7, 0.2, 0.1]"\n'
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(b"\xef\xbb\xbf" + text))
+    assert len(read_file(path, Layout()).batch.probabilities) == 1
+    path.write_bytes(gzip.compress(text)[:-3])
+    with pytest.raises(RefusedFile, match=r"expected a whole gzip file, found one that is cut short \(bad_file\)"):
+        read_file(path, Layout())
+    path.write_bytes(_gzip_of(bytes(MEBIBYTE), 64))
+    with pytest.raises(RefusedFile, match=r"at most 200 times larger than packed, found more \(too_large\)"):
+        read_file(path, Layout())
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        pytest.param(gzip.compress(LINE) + gzip.compress(LINE), "not refused", id="two members"),
+        pytest.param(gzip.compress(LINE) + bytes(100_000), "not refused", id="filled up with zeros"),
+        pytest.param(gzip.compress(b""), "not refused", id="nothing inside"),
+        pytest.param(gzip.compress(LINE) + b"rest", "bad_file", id="something behind"),
+        pytest.param(gzip.compress(LINE) + gzip.compress(LINE)[:-2], "bad_file", id="second one cut short"),
+        pytest.param(LINE, "bad_file", id="not packed"),
+        pytest.param(b"", "bad_file", id="empty"),
+        pytest.param(gzip.compress(LINE)[:-8] + bytes(8), "bad_file", id="wrong sum"),
+    ],
+)
+def test_gzip_files_may_be_joined_and_filled_up_but_not_damaged(content: bytes, reason: str) -> None:
+    """What gzip itself reads is read, and nothing else."""
+    assert refused_reason(content, Format.JSONL_GZ) == reason

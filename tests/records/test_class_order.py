@@ -1,0 +1,209 @@
+"""Classes that stand in another order in the file than in the reference are put in the reference's order, by name."""
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from monitor.errors import InvalidInput
+from monitor.records.layout import Layout
+from monitor.records.offline.files import read_file
+from monitor.records.offline.intake import accept
+from tests.records.record_files import told, write_table
+
+NUMBERED = tuple(str(index) for index in range(11))
+NAMED = ("wolf", "bear", "lynx", "yak", "ape", "cat", "dog", "emu", "owl", "asp", "ox")
+VECTORS = np.random.default_rng(7).dirichlet(np.ones(11), 40)
+"""One row a record and one column a class, in natural order."""
+LABELS = np.arange(40) % 11
+
+Columns = dict[str, np.ndarray]
+Names = tuple[str, ...]
+
+
+def _class_columns(columns: Columns) -> Columns:
+    return {f"prob_{name}": column for name, column in columns.items()}
+
+
+def _csv(path: Path, columns: Columns, labels: list[str]) -> None:
+    with path.open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow([*_class_columns(columns), "label"])
+        rows.writerows(zip(*(column.tolist() for column in columns.values()), labels, strict=True))
+
+
+def _csv_objects(path: Path, columns: Columns, labels: list[str]) -> None:
+    with path.open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["probs", "label"])
+        rows.writerows(zip(map(json.dumps, _objects(columns)), labels, strict=True))
+
+
+def _jsonl(path: Path, columns: Columns, labels: list[str]) -> None:
+    records = zip(_objects(_class_columns(columns)), labels, strict=True)
+    path.write_text("".join(json.dumps({**record, "label": label}) + "\n" for record, label in records))
+
+
+def _jsonl_objects(path: Path, columns: Columns, labels: list[str]) -> None:
+    records = zip(_objects(columns), labels, strict=True)
+    path.write_text("".join(json.dumps({"probs": record, "label": label}) + "\n" for record, label in records))
+
+
+def _npz(path: Path, columns: Columns, labels: list[str]) -> None:
+    arrays: dict[str, Any] = {**_class_columns(columns), "label": np.array(labels)}
+    np.savez(path, **arrays)
+
+
+def _npz_names(path: Path, columns: Columns, labels: list[str]) -> None:
+    _npz_matrix(path, columns, labels, np.array(list(columns)))
+
+
+def _npz_integers(path: Path, columns: Columns, labels: list[str]) -> None:
+    _npz_matrix(path, columns, labels, np.array([int(name) for name in columns]))
+
+
+def _npz_bytes(path: Path, columns: Columns, labels: list[str]) -> None:
+    _npz_matrix(path, columns, labels, np.array([int(name) for name in columns], dtype=np.uint8))
+
+
+def _npz_matrix(path: Path, columns: Columns, labels: list[str], names: np.ndarray) -> None:
+    np.savez(path, probs=np.column_stack(list(columns.values())), label=np.array(labels), classes=names)
+
+
+def _arrow(path: Path, columns: Columns, labels: list[str]) -> None:
+    write_table(path, {**_class_columns(columns), "label": labels})
+
+
+def _objects(columns: Columns) -> list[dict[str, float]]:
+    rows = zip(*(column.tolist() for column in columns.values()), strict=True)
+    return [dict(zip(columns, row, strict=True)) for row in rows]
+
+
+Writer = Callable[[Path, Columns, list[str]], None]
+
+COLUMN_FORMATS = [
+    pytest.param(_csv, ".csv", id="csv"),
+    pytest.param(_jsonl, ".jsonl", id="jsonl"),
+    pytest.param(_npz, ".npz", id="npz"),
+    *(pytest.param(_arrow, suffix, id=suffix[1:]) for suffix in (".parquet", ".arrow", ".feather", ".ipc")),
+]
+NPZ_WITH_NAMES = pytest.param(_npz_names, ".npz", id="npz names")
+OBJECT_FORMATS = [
+    pytest.param(_csv_objects, ".csv", id="csv objects"),
+    pytest.param(_jsonl_objects, ".jsonl", id="jsonl objects"),
+]
+INTEGER_FORMATS = [
+    pytest.param(_npz_integers, ".npz", id="npz integers"),
+    pytest.param(_npz_bytes, ".npz", id="npz unsigned"),
+]
+
+
+def _write(path: Path, write: Writer, natural: Names, order: Names) -> Path:
+    """Write all records with their classes in an order; those of the vectors are called `natural`."""
+    columns = {name: VECTORS[:, natural.index(name)] for name in order}
+    write(path, columns, [natural[index] for index in LABELS])
+    return path
+
+
+def _layout(write: Writer, classes: Names | None) -> Layout:
+    has_columns = write in {_csv, _jsonl, _npz, _arrow}
+    return Layout(class_columns=("prob_*",) if has_columns else None, label_field="label", classes=classes)
+
+
+def _check_order(write: Writer, suffix: str, natural: Names, folder: Path) -> None:
+    lexical = tuple(sorted(natural))
+    assert lexical != natural
+    for expected in (natural, lexical, natural[::-1]):
+        places = [natural.index(name) for name in expected]
+        probabilities = accept(VECTORS[:, places], Layout()).batch.probabilities
+        for order in (natural, lexical, natural[::-1]):
+            path = _write(folder / f"a{suffix}", write, natural, order)
+            decoded = read_file(path, _layout(write, expected))
+            assert (told(decoded), decoded.batch.classes) == ([], expected)
+            np.testing.assert_array_equal(decoded.batch.probabilities, probabilities)
+            assert decoded.batch.labels is not None
+            assert decoded.batch.labels.tolist() == [places.index(index) for index in LABELS.tolist()]
+
+
+@pytest.mark.parametrize(("write", "suffix"), [*COLUMN_FORMATS, NPZ_WITH_NAMES, *INTEGER_FORMATS, *OBJECT_FORMATS])
+def test_numbered_classes_in_lexical_order_are_not_mistaken_for_others(
+    write: Writer, suffix: str, tmp_path: Path
+) -> None:
+    """Columns 0, 1, 10, 2 give the same outputs as 0, 1, 2, 10, whichever of the two is expected."""
+    _check_order(write, suffix, NUMBERED, tmp_path)
+
+
+@pytest.mark.parametrize(("write", "suffix"), [*COLUMN_FORMATS, NPZ_WITH_NAMES, *OBJECT_FORMATS])
+def test_named_classes_may_stand_in_any_order(write: Writer, suffix: str, tmp_path: Path) -> None:
+    """Names decide, not places."""
+    _check_order(write, suffix, NAMED, tmp_path)
+
+
+@pytest.mark.parametrize(("write", "suffix"), [*COLUMN_FORMATS, NPZ_WITH_NAMES, *INTEGER_FORMATS])
+def test_classes_taken_from_a_file_in_lexical_order_fit_one_in_natural_order(
+    write: Writer, suffix: str, tmp_path: Path
+) -> None:
+    """The order of the first file becomes that of the reference, and a second file follows it."""
+    lexical = tuple(sorted(NUMBERED))
+    first = read_file(_write(tmp_path / f"a{suffix}", write, NUMBERED, lexical), _layout(write, None)).batch
+    assert first.classes == lexical
+    second = read_file(_write(tmp_path / f"b{suffix}", write, NUMBERED, NUMBERED), _layout(write, first.classes)).batch
+    np.testing.assert_array_equal(second.probabilities, first.probabilities)
+    assert first.labels is not None
+    assert second.labels is not None
+    assert second.labels.tolist() == first.labels.tolist()
+
+
+@pytest.mark.parametrize(("write", "suffix"), [*COLUMN_FORMATS, NPZ_WITH_NAMES])
+def test_a_reference_without_names_takes_the_order_of_the_file(write: Writer, suffix: str, tmp_path: Path) -> None:
+    """Names that are not the reference's numbers have no other order than that in which they stand."""
+    path = _write(tmp_path / f"a{suffix}", write, NAMED, NAMED)
+    layout = Layout(class_columns=_layout(write, None).class_columns, classes=NUMBERED)
+    decoded = read_file(path, layout)
+    np.testing.assert_array_equal(decoded.batch.probabilities, accept(VECTORS, Layout()).batch.probabilities)
+    assert decoded.batch.classes == NUMBERED
+
+
+@pytest.mark.parametrize(("write", "suffix"), [*COLUMN_FORMATS, NPZ_WITH_NAMES, *INTEGER_FORMATS])
+def test_numbers_are_no_substitute_for_expected_names(write: Writer, suffix: str, tmp_path: Path) -> None:
+    """A file of numbered classes does not fit a reference of named ones, unless its vectors name nothing."""
+    path = _write(tmp_path / f"a{suffix}", write, NUMBERED, NUMBERED)
+    layout = _layout(write, NAMED)
+    if suffix == ".jsonl":  # each line is refused for itself
+        decoded = read_file(path, layout)
+        assert dict(decoded.rejections.counts) == {"unknown_class": 40}
+        return
+    with pytest.raises(InvalidInput, match=r"expected the classes wolf, bear, .* found 0, 1, .*\(unknown_class\)"):
+        read_file(path, layout)
+
+
+@pytest.mark.parametrize(("write", "suffix"), COLUMN_FORMATS)
+def test_a_column_that_names_no_class_is_refused(write: Writer, suffix: str, tmp_path: Path) -> None:
+    """A column called by the prefix alone would be a class without a name, which no reference may hold."""
+    names = ("", *NAMED[1:])
+    path = _write(tmp_path / f"a{suffix}", write, names, names)
+    message = r"expected a class name after 'prob_' in each column, found none in one of them (bad_header)"
+    if suffix == ".jsonl":
+        decoded = read_file(path, _layout(write, None))
+        assert (told(decoded)[0], decoded.rejections.total) == (f"line 1: {message}", 40)
+        return
+    with pytest.raises(InvalidInput) as caught:
+        read_file(path, _layout(write, None))
+    assert str(caught.value) == f"{path}: {message}"
+
+
+def test_numbers_in_a_strange_order_are_no_order_of_classes(tmp_path: Path) -> None:
+    """A reference of 0 to 10 takes columns 1 to 11 as they stand, but not in the order 1, 10, 11, 2 that some tool made."""
+    shifted = [str(index + 1) for index in range(11)]
+    for names, taken in ((shifted, True), (sorted(shifted), False)):
+        _csv(tmp_path / "a.csv", dict(zip(names, VECTORS.T, strict=True)), ["0"] * 40)
+        layout = Layout(class_columns=("prob_*",), classes=NUMBERED)
+        if taken:
+            np.testing.assert_allclose(read_file(tmp_path / "a.csv", layout).batch.probabilities, VECTORS, atol=1e-6)
+        else:
+            with pytest.raises(InvalidInput, match="unknown_class"):
+                read_file(tmp_path / "a.csv", layout)

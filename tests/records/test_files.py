@@ -1,0 +1,118 @@
+"""Choosing the reader, and files that cannot be opened at all."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from monitor.errors import InvalidInput
+from monitor.records.layout import Layout
+from monitor.records.offline.files import read_file
+from monitor.records.rejections import Reason, Rejection, Rejections, shown
+from tests.records.record_files import GOOD, write_records
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.txt", "a.parquet.gz", "a.pkl", "a", ".jsonl"])
+def test_an_unknown_suffix_is_refused_with_the_known_ones(name: str, tmp_path: Path) -> None:
+    """A format is never guessed from what is inside."""
+    with pytest.raises(InvalidInput, match=r"expected a file named \.jsonl, \.ndjson, \.csv, .* found "):
+        read_file(tmp_path / name, Layout())
+
+
+def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
+    """A missing file, a directory and a pipe are told apart, and no pipe is waited for."""
+    with pytest.raises(InvalidInput, match=r"a\.csv: expected a file, found none"):
+        read_file(tmp_path / "a.csv", Layout())
+    (tmp_path / "b.csv").mkdir()
+    with pytest.raises(InvalidInput, match=r"b\.csv: expected a file, found a directory"):
+        read_file(tmp_path / "b.csv", Layout())
+    os.mkfifo(tmp_path / "c.csv")
+    with pytest.raises(InvalidInput, match=r"c\.csv: expected a file, found something else"):
+        read_file(tmp_path / "c.csv", Layout())
+
+
+def test_a_missing_file_of_labels_is_named(tmp_path: Path) -> None:
+    """The message names the labels, not the outputs."""
+    (tmp_path / "a.npy").touch()
+    with pytest.raises(InvalidInput, match=r"y\.npy: expected a file, found none"):
+        read_file(tmp_path / "a.npy", Layout(label_field="label"), labels=tmp_path / "y.npy")
+
+
+def test_an_error_of_the_system_becomes_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file without permission is invalid input, with the system's own words."""
+    path = write_records(tmp_path, ".jsonl", [GOOD])
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(InvalidInput, match=r"records\.jsonl: expected a readable file, found Permission denied"):
+        read_file(path, Layout())
+
+
+@pytest.mark.parametrize("suffix", [".JSONL", ".ndjson", ".Parquet", ".pq"])
+def test_suffixes_have_other_spellings(suffix: str, tmp_path: Path) -> None:
+    """Upper case and the usual other names are known."""
+    usual = {".pq": ".parquet", ".ndjson": ".jsonl"}.get(suffix, suffix.lower())
+    path = write_records(tmp_path, usual, [GOOD]).rename(tmp_path / f"b{suffix}")
+    assert len(read_file(path, Layout()).batch.probabilities) == 1
+
+
+def test_a_rejection_reads_as_a_sentence() -> None:
+    """Where, what was expected, what was found, and the reason to search for."""
+    rejection = Rejection("line 7", Reason.BAD_SUM, "probabilities that sum to 1", "a sum of 1.7")
+    assert str(rejection) == "line 7: expected probabilities that sum to 1, found a sum of 1.7 (bad_sum)"
+
+
+def _rejections(*given: Reason) -> Rejections:
+    rejections = Rejections()
+    for line, reason in enumerate(given, 2):
+        rejections.add(line, Rejection(f"line {line}", reason, "this", "that"))
+    return rejections
+
+
+def test_rejections_read_as_a_list() -> None:
+    """One is in the singular, and five are all told, so nothing is said of more."""
+    assert str(_rejections(Reason.EMPTY)) == "1 bad record\n  line 2: expected this, found that (empty)"
+    assert str(_rejections(*[Reason.EMPTY] * 5)).splitlines() == [
+        "5 bad records",
+        *(f"  line {line}: expected this, found that (empty)" for line in range(2, 7)),
+    ]
+
+
+def test_rejections_beyond_the_fifth_are_counted_by_reason() -> None:
+    """The counts are of all rejections, the most frequent reason first."""
+    reasons = [Reason.EMPTY, Reason.BAD_SUM, Reason.EMPTY, Reason.BAD_SUM, Reason.BAD_SUM, Reason.NEGATIVE]
+    rejections = _rejections(*reasons, Reason.BAD_SUM)
+    assert rejections.by_reason() == "4 bad_sum, 2 empty, 1 negative"
+    assert str(rejections).splitlines() == [
+        "7 bad records",
+        *(f"  line {line}: expected this, found that ({reason})" for line, reason in enumerate(reasons[:5], 2)),
+        "  and 2 more: 4 bad_sum, 2 empty, 1 negative in all",
+    ]
+
+
+def test_many_rejections_are_counted_with_separators(tmp_path: Path) -> None:
+    """A whole file of bad records is summed up in a few lines."""
+    lines = str(read_file(write_records(tmp_path, ".jsonl", [[2.0, 0.0]] * 1_234), Layout()).rejections).splitlines()
+    assert (lines[0], lines[-1], len(lines)) == (
+        "1,234 bad records",
+        "  and 1,229 more: 1,234 above_one in all",
+        7,
+    )
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        pytest.param("x" * 10**6, id="text"),
+        pytest.param(b"x" * 10**6, id="bytes"),
+        pytest.param(1 << 20_000, id="integer"),
+        pytest.param([0] * 10**6, id="list"),
+        pytest.param(1 / 3, id="float"),
+        pytest.param(set(range(10**4)), id="set"),
+    ],
+)
+def test_a_value_is_shown_short(value: object) -> None:
+    """No message carries a whole record, however large."""
+    assert len(shown(value)) <= 40

@@ -1,0 +1,174 @@
+"""The same records in every format give the same columns and the same rejections."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from monitor.errors import InvalidInput
+from monitor.records.layout import Layout, OutputKind
+from monitor.records.offline.files import read_file
+from monitor.records.offline.intake import Intake, accept
+from tests.records.record_files import GOOD, RAGGED_SUFFIXES, SUFFIXES, read_bytes, reasons, write_records
+
+LABELLED = Layout(label_field="label")
+RANDOM = np.random.default_rng(11)
+VECTORS = RANDOM.dirichlet(np.ones(5), 500)
+LABELS = RANDOM.integers(0, 5, 500)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_round_trip_gives_equal_columns(suffix: str, tmp_path: Path) -> None:
+    """What is written in any format is read back to the last bit."""
+    expected = accept(VECTORS, LABELLED, LABELS).batch
+    batch = read_file(write_records(tmp_path, suffix, VECTORS.tolist(), LABELS.tolist()), LABELLED).batch
+    np.testing.assert_array_equal(batch.probabilities, expected.probabilities)
+    assert batch.labels is not None
+    np.testing.assert_array_equal(batch.labels, LABELS)
+    assert (batch.classes, batch.normalised) == (("0", "1", "2", "3", "4"), 0)
+    assert batch.probabilities.dtype == np.float32
+    assert batch.labels.dtype == np.int64
+    assert batch.probabilities.flags.c_contiguous
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_labels_are_not_read_unless_asked_for(suffix: str, tmp_path: Path) -> None:
+    """A label that is no class does no harm where labels are of no use."""
+    decoded = read_file(write_records(tmp_path, suffix, VECTORS.tolist(), ["?"] * 500), Layout())
+    assert (decoded.batch.labels, decoded.rejections.total) == (None, 0)
+
+
+@pytest.mark.parametrize("suffix", RAGGED_SUFFIXES)
+@pytest.mark.parametrize(
+    ("vector", "label", "reason"),
+    [
+        pytest.param(GOOD, 2, None, id="good"),
+        pytest.param([0.333, 0.333, 0.333], 2, None, id="5"),
+        pytest.param([-1e-7, 1.0, 0.0], 2, None, id="3 by rounding"),
+        pytest.param([float("nan"), 0.5, 0.5], 2, "not_finite", id="1"),
+        pytest.param([float("inf"), 0.5, 0.5], 2, "not_finite", id="2"),
+        pytest.param([-0.5, 1.0, 0.5], 2, "negative", id="3"),
+        pytest.param([1.5, 0.0, 0.0], 2, "above_one", id="4"),
+        pytest.param([0.5, 0.4, 0.2], 2, "bad_sum", id="6"),
+        pytest.param([0.0, 0.0, 0.0], 2, "bad_sum", id="7"),
+        pytest.param([0.5, 0.5], 1, "wrong_k", id="8"),
+        pytest.param([1.0], 0, "wrong_k", id="8 one class"),
+        pytest.param([0.25, 0.25, 0.25, 0.25], 3, "wrong_k", id="8 longer"),
+        pytest.param([], 0, "empty", id="15"),
+        pytest.param([0.5, None, 0.5], 2, "wrong_type", id="19"),
+        pytest.param(None, 2, "wrong_type", id="19 all of it"),
+        pytest.param([1e20, 0.0, 0.0], 2, "out_of_range", id="22"),
+        pytest.param(GOOD, 3, "label_out_of_range", id="47"),
+        pytest.param(GOOD, -1, "label_out_of_range", id="47 negative"),
+        pytest.param([0.5, 0.4, 0.2], 3, "bad_sum", id="the vector comes first"),
+        pytest.param([1 / 20_001] * 20_001, 0, "out_of_range", id="too many classes"),
+    ],
+)
+def test_all_formats_agree_on_a_record(
+    suffix: str, vector: Any, label: int, reason: str | None, tmp_path: Path
+) -> None:
+    """A record is accepted or rejected for the same reason, and with the same numbers, whatever carries it."""
+    decoded = read_file(write_records(tmp_path, suffix, [GOOD, vector, GOOD], [0, label, 1]), LABELLED)
+    assert reasons(decoded) == ([] if reason is None else [reason])
+    place = "line 3" if suffix == ".csv" else "line 2" if suffix == ".jsonl" else "row 2"
+    assert [rejection.place for rejection in decoded.rejections.first] == ([] if reason is None else [place])
+    expected = [GOOD, vector, GOOD] if reason is None else [GOOD, GOOD]
+    np.testing.assert_array_equal(decoded.batch.probabilities, accept(np.array(expected), Layout()).batch.probabilities)
+    assert decoded.batch.labels is not None
+    assert decoded.batch.labels.tolist() == ([0, label, 1] if reason is None else [0, 1])
+
+
+@pytest.mark.parametrize("suffix", RAGGED_SUFFIXES)
+def test_the_first_acceptable_record_says_how_many_classes_there_are(suffix: str, tmp_path: Path) -> None:
+    """Bad records before it are rejected for what they are, and its length binds those after it."""
+    vectors = [[0.9, 0.9], [0.1, 0.1, 0.1, 0.1], GOOD, [0.5, 0.5], [9.0, 9.0], GOOD]
+    decoded = read_file(write_records(tmp_path, suffix, vectors), Layout())
+    assert reasons(decoded) == ["bad_sum", "bad_sum", "wrong_k", "wrong_k"]
+    assert decoded.batch.probabilities.shape == (2, 3)
+
+
+@pytest.mark.parametrize("suffix", RAGGED_SUFFIXES)
+def test_given_classes_say_how_many_there_are(suffix: str, tmp_path: Path) -> None:
+    """With classes known beforehand, the file has no say."""
+    path = write_records(tmp_path, suffix, [GOOD, [0.5, 0.5]])
+    decoded = read_file(path, Layout(classes=("well", "ill")))
+    assert (reasons(decoded), decoded.batch.probabilities.tolist()) == (["wrong_k"], [[0.5, 0.5]])
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_file_of_which_nothing_is_accepted_is_an_empty_batch(suffix: str, tmp_path: Path) -> None:
+    """All rejections are counted, five are told, and whoever asked decides what that means."""
+    decoded = read_file(write_records(tmp_path, suffix, (VECTORS * 2 + 1).tolist(), LABELS.tolist()), LABELLED)
+    assert decoded.batch.probabilities.shape == (0, 0)
+    assert decoded.batch.labels is not None
+    assert (len(decoded.batch.labels), decoded.batch.classes) == (0, ())
+    assert (decoded.rejections.total, len(decoded.rejections.first)) == (500, 5)
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".npz", ".parquet", ".ipc"])
+@pytest.mark.parametrize("kind", [OutputKind.LOGITS, OutputKind.PERCENT, OutputKind.LOGPROB])
+def test_a_declared_kind_is_converted_in_every_format(suffix: str, kind: OutputKind, tmp_path: Path) -> None:
+    """The kind decides what becomes of the numbers, not the format."""
+    given_as = {
+        OutputKind.LOGITS: np.log(VECTORS) + 3,
+        OutputKind.PERCENT: VECTORS * 100,
+        OutputKind.LOGPROB: np.log(VECTORS),
+    }[kind]
+    path = write_records(tmp_path, suffix, given_as.tolist())
+    decoded = read_file(path, Layout(kind, "probs"))
+    np.testing.assert_allclose(decoded.batch.probabilities, VECTORS, atol=1e-7)
+
+
+def test_class_columns_of_json_lines_are_found_in_the_first_object(tmp_path: Path) -> None:
+    """Fields that start alike are the classes, in the order of the first record that has them."""
+    content = b'oops\n{"id": 1}\n{"p_cat": 0.7, "p_dog": 0.3, "p": 1}\n{"p_dog": 1, "p_cat": 0}\n{"p_cat": 1}\n{"p_cat": true, "p_dog": 0}'
+    decoded = read_bytes(tmp_path, "a.jsonl", content, Layout(class_columns=("p_*",)))
+    np.testing.assert_allclose(decoded.batch.probabilities, [[0.7, 0.3], [0.0, 1.0]], rtol=1e-6)
+    assert decoded.batch.classes == ("cat", "dog")
+    assert reasons(decoded) == ["bad_json", "missing_field", "missing_field", "wrong_type"]
+    none = read_bytes(tmp_path, "a.jsonl", b'{"a": 1}\n' * 200, Layout(class_columns=("p_*",)))
+    assert dict(none.rejections.counts) == {"missing_field": 200}
+
+
+def test_pieces_of_a_long_file_are_joined_without_a_seam(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines cut by the end of a piece are whole again, and keep their numbers."""
+    whole = read_file(write_records(tmp_path, ".jsonl", VECTORS[:50].tolist()), Layout()).batch.probabilities
+    for size in (1, 7, 100, 101, 4096):
+        monkeypatch.setattr("monitor.records.formats.text.PIECE_BYTES", size)
+        for suffix in (".jsonl", ".csv"):
+            path = write_records(tmp_path, suffix, VECTORS[:50].tolist())
+            path.write_bytes(path.read_bytes() + b"oops")
+            decoded = read_file(path, Layout())
+            np.testing.assert_array_equal(decoded.batch.probabilities, whole)
+            assert [rejection.place for rejection in decoded.rejections.first] == [f"line {51 + (suffix == '.csv')}"]
+
+
+PARTS = st.sampled_from(
+    [b'{"probs": ', b"[0.5, 0.5]", b"}", b"\n", b",", b'"', b"NaN", b"{", b"\xff", b"\0", b"1e999", b"label"]
+)
+
+
+@given(lines=st.lists(st.binary(max_size=12) | st.lists(PARTS, max_size=6).map(b"".join), max_size=60))
+def test_any_bytes_are_accepted_rejected_or_blank(lines: list[bytes], tmp_path_factory: pytest.TempPathFactory) -> None:
+    """No line of a text file is lost, and none stops the reading."""
+    # Longer than what is looked at to tell UTF-16 and UTF-32, which are refused as a whole.
+    content = b"none\n" + b"\n".join(line.replace(b"\n", b" ") for line in lines)
+    decoded = read_bytes(tmp_path_factory.getbasetemp(), "fuzz.jsonl", content)
+    filled = [line for line in content.split(b"\n") if line and not line.isspace()]
+    assert len(decoded.batch.probabilities) + decoded.rejections.total == len(filled)
+    columns = read_bytes(tmp_path_factory.getbasetemp(), "fuzz.csv", b"probs\n" + content)
+    # A carriage return within a line is no blank to CSV.
+    written = [line for line in content.split(b"\n") if line]
+    assert len(columns.batch.probabilities) + columns.rejections.total <= len(written)
+
+
+def test_a_file_that_would_fill_the_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is a limit to what one file may bring in, whatever its format."""
+    monkeypatch.setattr("monitor.records.offline.intake.MAX_NUMBERS", 100)
+    for suffix in SUFFIXES:
+        with pytest.raises(InvalidInput, match=r"expected at most 100 numbers, found more \(too_large\)"):
+            read_file(write_records(tmp_path, suffix, VECTORS.tolist()), Layout())
+    Intake(Layout(), "nothing", "row", labelled=False).finish()

@@ -1,0 +1,184 @@
+"""The rules on labels, and the words of a layout that do not fit together."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from monitor.errors import InvalidInput, UsageError
+from monitor.records.layout import Layout, OutputKind
+from monitor.records.offline.intake import accept
+from tests.records.record_files import reasons, told
+
+ANIMALS = ("cat", "dog", "owl")
+
+
+def _labels(given: Any, classes: tuple[str, ...] | None = None) -> list[int]:
+    decoded = accept(np.full((len(given), 3), 1 / 3), Layout(classes=classes), given)
+    assert decoded.rejections.total == 0, told(decoded)
+    assert decoded.batch.labels is not None
+    assert decoded.batch.labels.dtype == np.int64
+    return [int(label) for label in decoded.batch.labels]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        pytest.param([0, 2, 1], id="integers"),
+        pytest.param([0.0, 2.0, 1.0], id="whole floats"),
+        pytest.param(["0", "2", "1"], id="texts"),
+        pytest.param(["0.0", "2.0", "1.0"], id="texts of whole floats"),
+        pytest.param([0, "2", 1.0], id="a mixture"),
+        pytest.param(np.array([0, 2, 1], dtype=">i2"), id="array of integers"),
+        pytest.param(np.array([0, 2, 1], dtype=np.float32), id="array of floats"),
+        pytest.param(np.array(["0", "2", "1"]), id="array of texts"),
+        pytest.param(np.array([b"0", b"2", b"1"]), id="array of bytes"),
+        pytest.param(np.array([0, "2", np.int8(1)], dtype=object), id="array of objects"),
+    ],
+)
+def test_a_number_and_its_text_mean_the_same_class(given: Any) -> None:
+    """Labels 3, 3.0 and "3" are one class, whether the classes have names or not."""
+    assert _labels(given) == [0, 2, 1]
+    assert _labels(given, ANIMALS) == [0, 2, 1]
+
+
+def test_a_class_may_be_called_by_its_name() -> None:
+    """Names and indices may be mixed when no name looks like an index."""
+    assert _labels(["owl", "cat", 1], ANIMALS) == [2, 0, 1]
+
+
+def test_names_that_look_like_integers_win_over_indices() -> None:
+    """Among classes named 3, 1, 2 the label 1 is the second class, and 0 is none."""
+    assert _labels([3, "1", 2.0], ("3", "1", "2")) == [0, 1, 2]
+    decoded = accept(np.full((1, 3), 1 / 3), Layout(classes=("3", "1", "2")), [0])
+    assert told(decoded) == ["row 1: expected one of the classes 3, 1, 2, found 0 (label_out_of_range)"]
+
+
+def test_labels_that_are_no_class_are_told_apart() -> None:
+    """A truth value is not 1, and a bad vector is reported before a bad label."""
+    given = [True, None, float("nan"), 3, "", ["cat"], b"\xff", "01"]
+    decoded = accept(np.full((8, 3), 1 / 3), Layout(classes=ANIMALS), given)
+    assert dict(decoded.rejections.counts) == {"wrong_type": 4, "label_out_of_range": 3, "missing_field": 1}
+    assert reasons(decoded) == ["wrong_type", "wrong_type", "wrong_type", "label_out_of_range", "missing_field"]
+    assert reasons(accept(np.zeros((1, 3)), Layout(), [7])) == ["bad_sum"]
+
+
+def test_a_record_with_a_bad_label_does_not_fix_the_number_of_classes() -> None:
+    """The list of classes in a message is cut short."""
+    decoded = accept(np.full((1, 100), 0.01), Layout(), [100])
+    assert told(decoded) == [
+        "row 1: expected one of the classes 0, 1, 2, 3, 4 and 95 more, found 100 (label_out_of_range)"
+    ]
+    assert decoded.batch.classes == ()
+
+
+@pytest.mark.parametrize("classes", [None, ("0", "1", "2")], ids=["unnamed", "numbered"])
+@pytest.mark.parametrize(
+    ("label", "advised"),
+    [("cat", True), (1.5, True), ("1.5", True), (3, False), (-1, False), ("3", False), ("007", False)],
+)
+def test_a_name_where_classes_have_none_gets_advice(
+    classes: tuple[str, ...] | None,
+    label: object,
+    advised: bool,  # noqa: FBT001
+) -> None:
+    """Who labels by name is told how to name the classes; an integer out of range is a mistake of another sort."""
+    advice = " (name them in the vector's order with --classes)" if advised else ""
+    (message,) = told(accept(np.full((1, 3), 1 / 3), Layout(classes=classes), [label]))
+    assert message == f"row 1: expected one of the classes 0, 1, 2{advice}, found {label!r} (label_out_of_range)"
+
+
+def test_named_classes_need_no_advice() -> None:
+    """Whoever named the classes knows how to."""
+    (message,) = told(accept(np.full((1, 3), 1 / 3), Layout(classes=ANIMALS), ["emu"]))
+    assert message == "row 1: expected one of the classes cat, dog, owl, found 'emu' (label_out_of_range)"
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        pytest.param([3, 2, 1, 1], id="the one past the last comes first"),
+        pytest.param(["1", "2", "3.0", "1"], id="texts"),
+        pytest.param(np.array([1.0, 2.0, 3.0, 1.0]), id="floats"),
+    ],
+)
+def test_labels_that_count_from_one_make_a_file_unusable(labels: Any) -> None:
+    """In whatever order and form: as indices they would be the class after theirs."""
+    order = [int(float(label)) - 1 for label in labels]
+    found = accept(0.1 + 0.7 * np.eye(3)[order], Layout(), labels)
+    assert found.unusable is not None
+    assert "found labels from 1 to 3 and no 0" in found.unusable
+
+
+@pytest.mark.parametrize(
+    ("classes", "labels"),
+    [
+        pytest.param(None, [0, 2, 2, 3], id="there is a 0"),
+        pytest.param(None, [2, 2, 1, 2], id="none past the last"),
+        pytest.param(None, [1, 3, 1, 1], id="they fit as they are"),
+        pytest.param(("7", "8", "9"), [9, 9, 9, 3], id="classes are named by numbers"),
+    ],
+)
+def test_other_labels_leave_a_file_usable(classes: tuple[str, ...] | None, labels: list[int]) -> None:
+    """A class without records, or a label of no class, is no sign of counting from 1."""
+    outputs = 0.1 + 0.7 * np.eye(3)[[1, 1, 1, 1]]
+    assert accept(outputs, Layout(classes=classes), labels).unusable is None
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        pytest.param([0], "outputs: expected 2 labels, one a row, found 1", id="too few"),
+        pytest.param(
+            np.zeros((2, 1), dtype=int), r"expected one label a row, found labels of shape \(2, 1\)", id="a matrix"
+        ),
+        pytest.param(
+            np.array([True, False]), "expected labels that are integers or texts, found .* bool", id="booleans"
+        ),
+    ],
+)
+def test_labels_that_do_not_fit_the_outputs_fail_as_a_whole(labels: Any, message: str) -> None:
+    """Labels must be one a row."""
+    with pytest.raises(InvalidInput, match=message):
+        accept(np.full((2, 3), 1 / 3), Layout(), labels)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        pytest.param({"classes": ("a",)}, "classes: expected 2 to 20,000 names, found 1", id="one class"),
+        pytest.param(
+            {"classes": ("a", "")}, "classes: expected a name for each, found an empty one", id="class without a name"
+        ),
+        pytest.param({"classes": ("a", "b", "a")}, "classes: expected each name once, found a, b, a", id="class twice"),
+        pytest.param(
+            {"classes": ANIMALS, "kind": OutputKind.SCORE}, "classes: expected 2 names, .* found 3", id="score of three"
+        ),
+        pytest.param({"class_columns": ("a", "b"), "vector_field": "p"}, "either them or a vector field", id="both"),
+        pytest.param(
+            {"class_columns": ("a", "b"), "kind": OutputKind.SCORE},
+            "class columns: expected none",
+            id="columns of scores",
+        ),
+        pytest.param({"class_columns": ("a",)}, "expected two names or more, or a single prefix", id="one column"),
+        pytest.param(
+            {"class_columns": ("a*", "b*")}, "expected two names or more, or a single prefix", id="two prefixes"
+        ),
+        pytest.param(
+            {"class_columns": ("a", "a")}, "class columns: expected each name once, found a, a", id="column twice"
+        ),
+        pytest.param(
+            {"class_columns": ("a", "b"), "classes": ANIMALS}, "expected 3, one a class, found 2", id="too few"
+        ),
+        pytest.param(
+            {"vector_field": "y", "label_field": "y"}, "label: expected another field", id="label is the vector"
+        ),
+        pytest.param(
+            {"class_columns": ("a", "b"), "label_field": "b"}, "label: expected another field", id="label is a class"
+        ),
+    ],
+)
+def test_words_of_a_layout_that_do_not_fit_together_are_refused(words: dict[str, Any], message: str) -> None:
+    """A layout that makes no sense never reaches a file."""
+    with pytest.raises(UsageError, match=message):
+        Layout(**words)

@@ -1,0 +1,246 @@
+"""Every kind of malformed record that a whole JSON Lines file may hold; the ids are the numbers of the design's table."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from monitor.errors import InvalidInput
+from monitor.records.layout import Layout, OutputKind
+from tests.records.record_files import GOOD, read_bytes, reasons, told
+
+THREE = b'{"probs": [0.7, 0.2, 0.1]}'
+LABELLED = Layout(label_field="label")
+CLASSES = Layout(classes=("cat", "dog", "owl"))
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        pytest.param(b'{"probs": [NaN, 0.5, 0.5]}', "finite numbers, found nan (not_finite)", id="1"),
+        pytest.param(
+            b'{"probs": [Infinity, 0, 0]}', "finite numbers, found inf (not_finite)", id="2 as Python writes it"
+        ),
+        pytest.param(b'{"probs": [1e999, 0, 0]}', "finite numbers, found inf (not_finite)", id="2 too large a float"),
+        pytest.param(b'{"probs": [-0.1, 0.6, 0.5]}', "probabilities of at least 0, found -0.1 (negative)", id="3"),
+        pytest.param(b'{"probs": [1.01, 0, 0]}', "probabilities of at most 1, found 1.01 (above_one)", id="4"),
+        pytest.param(
+            b'{"probs": [0.7, 0.5, 0.5]}', "probabilities that sum to 1, found a sum of 1.7 (bad_sum)", id="6"
+        ),
+        pytest.param(b'{"probs": [0, 0, 0]}', "probabilities that sum to 1, found a sum of 0 (bad_sum)", id="7"),
+        pytest.param(b'{"probs": [0.5, 0.5]}', "a vector of 3, found a vector of 2 (wrong_k)", id="8"),
+        pytest.param(b'{"probs": [-3.2, 5, 1]}', "probabilities of at least 0, found -3.2 (negative)", id="9"),
+        pytest.param(b'{"probs": [70, 20, 10]}', "probabilities of at most 1, found 70 (above_one)", id="10"),
+        pytest.param(b'{"probs": [-0.3, -2, -3]}', "probabilities of at least 0, found -3 (negative)", id="11"),
+        pytest.param(b'{"probs": 0.9}', "a vector of numbers, found 0.9 (not_a_vector)", id="12"),
+        pytest.param(b'{"probs": []}', "one number a class, found an empty vector (empty)", id="15"),
+        pytest.param(
+            b'{"probs": [[0.7, 0.2, 0.1]]}',
+            "a vector of numbers, found an array of 3 inside it (not_a_vector)",
+            id="16",
+        ),
+        pytest.param(b'{"probs": ["0.9", 0.1, 0]}', "a number, found a text of 3 characters (wrong_type)", id="17"),
+        pytest.param(
+            b'{"probs": ["0,9", 0.1, 0]}', "a number, found a text of 3 characters (wrong_type)", id="17 decimal comma"
+        ),
+        pytest.param(
+            b'{"probs": "[0.9, 0.1]"}',
+            "a vector of numbers, found a text of 10 characters (wrong_type)",
+            id="17 all of it",
+        ),
+        pytest.param(b'{"probs": [true, 0, 0]}', "a number, found true (wrong_type)", id="18"),
+        pytest.param(b'{"probs": [0.9, null, 0.1]}', "a number, found null (wrong_type)", id="19"),
+        pytest.param(b'{"probs": null}', "a vector of numbers, found null (wrong_type)", id="19 all of it"),
+        pytest.param(b'{"p": [0.9, 0.1]}', "a field 'probs', found the fields p (missing_field)", id="20"),
+        pytest.param(b"{}", "a field 'probs', found no fields (missing_field)", id="20 nothing"),
+        pytest.param(
+            b'{"probs": {"cat": 1}}',
+            "the class names to be known (give them with --classes), found a vector with names (unknown_class)",
+            id="21",
+        ),
+        pytest.param(
+            b'{"probs": [123456789012345678901, 0, 0]}', "at most 1, found 1.23457e+20 (out_of_range)", id="22"
+        ),
+        pytest.param(
+            b'{"probs": [' + b"9" * 5000 + b"]}", "a number, found a huge integer (out_of_range)", id="22 5,000 digits"
+        ),
+        pytest.param(
+            b'{"probs": [1, 0, 0], "name": "\xff"}', "text in UTF-8, found bytes that are not (bad_encoding)", id="25"
+        ),
+        pytest.param(
+            b'{"probs": [1, 0, 0], "name": "\\ud800"}', "found half a surrogate pair (bad_encoding)", id="25 surrogate"
+        ),
+        pytest.param(
+            b'{"probs": [0.7, 0.2', "a JSON object, found text that goes wrong at character 20 (bad_json)", id="30"
+        ),
+        pytest.param(
+            THREE + b" " + THREE, "a JSON object, found text that goes wrong at character 28 (bad_json)", id="32"
+        ),
+        pytest.param(
+            b"[" + THREE + b"]", "a JSON object, found an array of 1 (wrong_type)", id="33 an array among objects"
+        ),
+        pytest.param(b"\0\0\0\0\0\0", "text, found zero bytes (nul_bytes)", id="34"),
+        pytest.param(b"[" * 100_000, "a flat record, found JSON nested too deep (too_deep)", id="36"),
+        pytest.param(
+            b'{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "found JSON nested too deep (too_deep)", id="36 skipped"
+        ),
+    ],
+)
+def test_a_bad_line_is_rejected_with_its_reason_and_its_neighbours_are_kept(
+    line: bytes, sentence: str, tmp_path: Path
+) -> None:
+    """Each malformed kind costs exactly its own line, and the message says where, what was expected, what was found."""
+    decoded = read_bytes(tmp_path, "a.jsonl", THREE + b"\n" + line + b"\n" + THREE + b"\n")
+    (message,) = told(decoded)
+    assert message.startswith("line 2: expected ")
+    assert message.endswith(sentence)
+    assert len(message) < 200
+    np.testing.assert_array_equal(decoded.batch.probabilities, np.array([GOOD, GOOD], dtype=np.float32))
+
+
+@pytest.mark.parametrize(
+    ("line", "vector"),
+    [
+        pytest.param(b'{"probs": [-1e-7, 0.5, 0.5]}', [0, 0.5, 0.5], id="3 by rounding"),
+        pytest.param(b'{"probs": [1.0000001, 0, 0]}', [1, 0, 0], id="4 by rounding"),
+        pytest.param(b'{"probs": [0.333, 0.333, 0.333]}', [1 / 3] * 3, id="5"),
+        pytest.param(b'{"probs": [1, 0, 0]}', [1, 0, 0], id="13"),
+        pytest.param(b'{"probs": [-0.0, 5e-324, 1]}', [0, 0, 1], id="23"),
+        pytest.param(b'{"probs": [0, 0, 1], "probs": [1, 0, 0]}', [1, 0, 0], id="24 the last wins"),
+        pytest.param(b'\xef\xbb\xbf{"probs": [1, 0, 0]}', [1, 0, 0], id="26"),
+        pytest.param(b'{"probs": [1, 0, 0]}\r\n', [1, 0, 0], id="28"),
+        pytest.param(b'\n  \t\n{"probs": [1, 0, 0]}\n\r\n', [1, 0, 0], id="29"),
+        pytest.param(b'{"probs": [1, 0, 0], "age": {"deep": [1e999]}, "id": "\xc3\xa9"}', [1, 0, 0], id="60"),
+    ],
+)
+def test_an_odd_but_harmless_line_is_accepted(line: bytes, vector: list[float], tmp_path: Path) -> None:
+    """Rounding, blank lines, line ends and extra fields cost nothing."""
+    decoded = read_bytes(tmp_path, "a.jsonl", line)
+    assert decoded.rejections.total == 0
+    np.testing.assert_allclose(decoded.batch.probabilities, [vector], atol=1e-7)
+
+
+def test_21_an_object_is_reordered_by_class_name(tmp_path: Path) -> None:
+    """Keys may come in any order, and the vector is that of the declared classes."""
+    decoded = read_bytes(tmp_path, "a.jsonl", b'{"probs": {"owl": 0.1, "cat": 0.7, "dog": 0.2}}\n' + THREE, CLASSES)
+    np.testing.assert_array_equal(decoded.batch.probabilities, np.array([GOOD, GOOD], dtype=np.float32))
+    assert decoded.batch.classes == ("cat", "dog", "owl")
+
+
+@pytest.mark.parametrize(
+    ("vector", "found"),
+    [
+        pytest.param({"cat": 0.5, "dog": 0.4, "emu": 0.1}, "the class 'emu'", id="21 unknown"),
+        pytest.param({"cat": 0.5, "dog": 0.5}, "no class 'owl'", id="21 missing"),
+        pytest.param({}, "no class 'cat'", id="21 empty"),
+    ],
+)
+def test_21_an_object_with_other_classes_is_rejected(vector: dict[str, float], found: str, tmp_path: Path) -> None:
+    """A class too many or too few is named."""
+    decoded = read_bytes(tmp_path, "a.jsonl", json.dumps({"probs": vector}).encode(), CLASSES)
+    assert told(decoded) == [f"line 1: expected one number for each of the 3 classes, found {found} (unknown_class)"]
+
+
+def test_27_a_utf_16_file_fails_as_a_whole(tmp_path: Path) -> None:
+    """Another encoding is named at once instead of rejecting every line."""
+    for encoding in ("utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le"):
+        for name in ("a.jsonl", "a.csv"):
+            with pytest.raises(
+                InvalidInput, match=r"expected a text file in UTF-8, found UTF-16 or UTF-32 \(bad_encoding\)"
+            ):
+                read_bytes(tmp_path, name, THREE.decode().encode(encoding))
+
+
+def test_31_the_last_line_needs_no_newline_but_must_be_whole(tmp_path: Path) -> None:
+    """A whole file that is cut short loses its last record, and says so."""
+    assert len(read_bytes(tmp_path, "a.jsonl", THREE + b"\n" + THREE).batch.probabilities) == 2
+    decoded = read_bytes(tmp_path, "a.jsonl", THREE + b"\n" + THREE[:-3])
+    assert (len(decoded.batch.probabilities), reasons(decoded)) == (1, ["bad_json"])
+
+
+def test_33_pretty_printed_json_fails_after_a_hundred_lines(tmp_path: Path) -> None:
+    """A file that is JSON but not JSON Lines is given up, not rejected line by line."""
+    content = json.dumps([{"probs": GOOD} for _ in range(40)], indent=1).encode()
+    with pytest.raises(InvalidInput, match=r"a\.jsonl: expected one JSON object a line, found none .*\(not_jsonl\)"):
+        read_bytes(tmp_path, "a.jsonl", content)
+
+
+def test_33_a_short_file_without_objects_gets_a_hint(tmp_path: Path) -> None:
+    """One big array on one line is a rejection too few to give the file up, so a hint tells."""
+    decoded = read_bytes(tmp_path, "a.jsonl", json.dumps([{"probs": GOOD} for _ in range(40)]).encode())
+    assert reasons(decoded) == ["wrong_type"]
+    assert any("one JSON object a line" in hint for hint in decoded.hints)
+
+
+def test_33_a_hundred_broken_lines_after_good_ones_do_not_fail_the_file(tmp_path: Path) -> None:
+    """Once an object was seen, the file is JSON Lines, and bad lines are only counted."""
+    decoded = read_bytes(tmp_path, "a.jsonl", THREE + b"\n" + b"{\n" * 500 + THREE)
+    assert (len(decoded.batch.probabilities), dict(decoded.rejections.counts)) == (2, {"bad_json": 500})
+
+
+def test_35_a_line_that_is_too_long_is_skipped_without_parsing(tmp_path: Path) -> None:
+    """The line after it keeps its number."""
+    content = b"\n".join([THREE, b"[" + b"0," * (9 << 20), b"oops", THREE, b"x" * (17 << 20)])
+    decoded = read_bytes(tmp_path, "a.jsonl", content)
+    assert told(decoded) == [
+        "line 2: expected a line of at most 16 MiB, found a longer one (line_too_long)",
+        "line 3: expected a JSON object, found text that goes wrong at character 1 (bad_json)",
+        "line 5: expected a line of at most 16 MiB, found a longer one (line_too_long)",
+    ]
+    assert len(decoded.batch.probabilities) == 2
+
+
+@pytest.mark.parametrize(
+    ("label", "sentence"),
+    [
+        pytest.param(b"3", "one of the classes 0, 1, 2, found 3 (label_out_of_range)", id="47"),
+        pytest.param(b"-1", "one of the classes 0, 1, 2, found -1 (label_out_of_range)", id="47 negative"),
+        pytest.param(
+            b'"cat"',
+            "one of the classes 0, 1, 2 (name them in the vector's order with --classes), found 'cat' (label_out_of_range)",
+            id="47 a name",
+        ),
+        pytest.param(
+            b"1.5",
+            "one of the classes 0, 1, 2 (name them in the vector's order with --classes), found 1.5 (label_out_of_range)",
+            id="47 a fraction",
+        ),
+        pytest.param(b"9" * 100, "a class index, found a huge integer (out_of_range)", id="47 huge"),
+        pytest.param(b"true", "a class name or index, found true (wrong_type)", id="18 label"),
+        pytest.param(b"null", "a class name or index, found null (wrong_type)", id="19 label"),
+        pytest.param(b"NaN", "a class name or index, found nan (wrong_type)", id="1 label"),
+        pytest.param(b"[1]", "a class name or index, found an array of 1 (wrong_type)", id="16 label"),
+        pytest.param(b'""', "a label, found none (missing_field)", id="20 empty label"),
+    ],
+)
+def test_a_bad_label_rejects_its_record(label: bytes, sentence: str, tmp_path: Path) -> None:
+    """A label that is no class makes the record useless for calibration."""
+    good = b'{"probs": [0.7, 0.2, 0.1], "label": 0}\n'
+    decoded = read_bytes(tmp_path, "a.jsonl", good + good.replace(b"0}", label + b"}") + good, LABELLED)
+    assert told(decoded) == [f"line 2: expected {sentence}"]
+    assert decoded.batch.labels is not None
+    assert decoded.batch.labels.tolist() == [0, 0]
+
+
+def test_20_a_missing_label_rejects_its_record(tmp_path: Path) -> None:
+    """Without a label field in the record there is nothing to calibrate on."""
+    decoded = read_bytes(tmp_path, "a.jsonl", THREE, LABELLED)
+    assert told(decoded) == ["line 1: expected a field 'label', found the fields probs (missing_field)"]
+
+
+def test_nan_in_a_field_that_is_not_read_is_bad_json(tmp_path: Path) -> None:
+    """NaN is no JSON anywhere, and the message does not blame the outputs."""
+    decoded = read_bytes(tmp_path, "a.jsonl", THREE + b'\n{"probs": [1, 0, 0], "age": NaN}')
+    assert told(decoded) == [
+        "line 2: expected a JSON object, found one with a NaN or Infinity in another field (bad_json)"
+    ]
+
+
+def test_12_a_score_is_read_as_the_second_class(tmp_path: Path) -> None:
+    """A declared score s becomes [1 - s, s]; anything but a number is refused."""
+    content = b'{"score": 0.9}\n{"score": [0.9]}\n{"score": "0.9"}\n{"score": 1.2}\n{"score": NaN}\n{"score": -1}\n{"score": 0}'
+    decoded = read_bytes(tmp_path, "a.jsonl", content, Layout(OutputKind.SCORE))
+    np.testing.assert_allclose(decoded.batch.probabilities, [[0.1, 0.9], [1.0, 0.0]], atol=1e-7)
+    assert reasons(decoded) == ["wrong_type", "wrong_type", "above_one", "not_finite", "negative"]
+    assert decoded.batch.classes == ("0", "1")

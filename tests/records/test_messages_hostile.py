@@ -1,0 +1,225 @@
+"""Messages of any kind: each gets its verdict, none an exception, and none much memory."""
+
+import json
+import tracemalloc
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from monitor.records.decoder import Format, TextPiece
+from monitor.records.messages.message_forms import MOST_ITEMS
+from monitor.records.record_batch import RecordBatch
+from monitor.records.record_schema import RecordFields
+from tests.records.messages import message, receive, receiver
+from tests.records.streams import GOOD, RECORD, reasons_of, stream
+
+DEEP = 100_000
+CANARY = "ZZPATIENT"
+
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=5)
+    | st.sampled_from(["density", "A", "1"]),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+OUTPUTS = st.sampled_from([GOOD, [1, 0, 0], [0.5, 0.5], [2, 2, 2], {"cat": 1, "dog": 0, "owl": 0}, None, "x"])
+RECORDS = st.fixed_dictionaries(
+    {},
+    optional={
+        "probs": OUTPUTS | VALUES,
+        "model": st.sampled_from(["density", "other"]) | VALUES,
+        "version": st.sampled_from(["1", "2", 3, 4.5]) | VALUES,
+        "id": st.text(max_size=9) | st.integers() | VALUES,
+        "time": st.floats(0, 2e9) | st.sampled_from(["2026-01-31T08:00:00Z", -1, 1e15]) | VALUES,
+        "site": st.sampled_from(["A", "B", "Jane Doe!"]) | VALUES,
+        "other": VALUES,
+    },
+)
+PACKED = st.fixed_dictionaries(
+    {"probs_f32": st.sampled_from(["AACAPwAAAAAAAAAA", "AACAPwAAAAAAAAAA" * 3, "AAAA", "", "?", None]) | VALUES},
+    optional={name: VALUES | st.lists(VALUES, min_size=3, max_size=3) for name in ("id", "time", "site", "version")},
+)
+ANY_RECORD = RECORDS | PACKED
+ANY_MESSAGE = ANY_RECORD | st.lists(ANY_RECORD | VALUES, max_size=4)
+ANY_MESSAGE |= st.builds(
+    dict.__or__, RECORDS, st.fixed_dictionaries({"records": st.lists(ANY_RECORD, max_size=4) | VALUES})
+)
+
+
+def _equal(one: RecordBatch, other: RecordBatch) -> None:
+    """Compare all that two arrivals hold, but for where it stood."""
+    assert (one.rejected, one.rows, one.ignored, one.hints) == (other.rejected, other.rows, other.ignored, other.hints)
+    assert one.models.keys() == other.models.keys()
+    for name, mine in one.models.items():
+        yours = other.models[name]
+        np.testing.assert_array_equal(mine.records.vectors, yours.records.vectors)
+        np.testing.assert_array_equal(mine.records.at, yours.records.at)
+        np.testing.assert_array_equal(mine.ids, yours.ids)
+        assert (mine.normalised, mine.argmax_mismatches) == (yours.normalised, yours.argmax_mismatches)
+        columns = [*mine.records.fields.values(), mine.records.versions]
+        others = [*yours.records.fields.values(), yours.records.versions]
+        assert [one and one.texts() for one in columns] == [one and one.texts() for one in others]
+
+
+def _reasons(arrived: RecordBatch) -> list[str]:
+    return [str(pointer.reason) for pointer in arrived.pointers]
+
+
+def _as_lines(lines: Sequence[bytes]) -> RecordBatch:
+    # Not the start of a file, and not unproven: a file is given up where a topic is not.
+    piece = TextPiece("file#1", Format.JSONL, b"".join(line + b"\n" for line in lines), offset=1, unproven=None)
+    return stream(fields=FIELDS).text(piece)
+
+
+FIELDS = RecordFields(predicted="other")
+GARBAGE = st.sampled_from([b"oops", b"{", b"5", b'"x"', b"null", b"{}", b'{"probs"', b"\x00", b"\xff", b"}{"])
+
+
+@given(st.lists(RECORDS.map(message) | GARBAGE, min_size=1, max_size=40), st.integers(1, 300))
+@example([message(RECORD)], 300)
+@example([message(RECORD), b"oops"], 300)
+def test_messages_are_judged_as_lines_are(lines: list[bytes], times: int) -> None:
+    """One to a message, all in an array, and all as lines of one message; so many that some are decoded together."""
+    many = (lines * times)[: max(300, len(lines))]
+    unstamped = [np.nan] * len(many)
+    expected = _as_lines(many)
+    one_by_one = receive(*many, decoder=receiver(fields=FIELDS), times=unstamped)
+    _equal(one_by_one, expected)
+    assert _reasons(one_by_one) == _reasons(expected)
+    objects = [line for line in many if _is_json(line)]
+    if objects:
+        expected = _as_lines(objects)
+        for value in (b"[" + b",".join(objects) + b"]", b'{"records": [' + b", ".join(objects) + b"]}"):
+            _equal(receive(value, decoder=receiver(fields=FIELDS), times=[np.nan]), expected)
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        json.loads(line)
+    except ValueError:
+        return False
+    return True
+
+
+@given(st.lists(ANY_MESSAGE.map(message), max_size=6), st.integers(0, 2**32), st.integers(0, 6))
+def test_no_message_raises_or_is_lost(values: list[bytes], seed: int, changes: int) -> None:
+    """As it was written, or with some bytes changed, left out or doubled."""
+    random = np.random.default_rng(seed)
+    for _ in range(changes if values else 0):
+        which = int(random.integers(len(values)))
+        value = bytearray(values[which])
+        at = int(random.integers(len(value) + 1))
+        signs = b'{}[]",:\n\r \\u0-eN\x00\xff'
+        match int(random.integers(3)):
+            case 0:
+                value[at : at + 1] = bytes([signs[int(random.integers(len(signs)))]])
+            case 1:
+                del value[at : at + int(random.integers(5))]
+            case _:
+                value[at:at] = value[at : at + int(random.integers(9))]
+        values[which] = bytes(value)
+    arrived = receive(*values, decoder=receiver(keep_raw=True))
+    assert arrived.rows >= len(values)
+
+
+@given(st.lists(st.binary(max_size=40), max_size=5))
+def test_no_bytes_raise_or_are_lost(values: list[bytes]) -> None:
+    assert receive(*values).rows >= len(values)
+
+
+@pytest.mark.parametrize(
+    ("value", "reasons"),
+    [
+        pytest.param(b"[" * DEEP, {("", "too_deep"): 1}, id="deep arrays"),
+        pytest.param(b"[" * DEEP + b"]" * DEEP, {("", "too_deep"): 1}, id="deep arrays that end"),
+        pytest.param(b'{"records": [' * DEEP, {("", "too_deep"): 1}, id="deep records"),
+        pytest.param(b'[{"probs": ' + b"[" * DEEP + b"]" * DEEP + b"}]", {("", "too_deep"): 1}, id="a deep vector"),
+        pytest.param(b'{"records": ' * 3 + b"1" + b"}" * 3, {("density", "missing_field"): 1}, id="records in records"),
+        pytest.param(b"[[0.7, 0.2, 0.1], [1, 0, 0]]", {("", "wrong_type"): 2}, id="an array of arrays"),
+        pytest.param(
+            b'[{"probs": [1, 0, 0], "time": ' + b"9" * 5_000 + b"}]", {("density", "bad_timestamp"): 1}, id="huge"
+        ),
+        pytest.param(b'{"probs": [1' + b"0" * 400 + b", 0, 0]}", {("density", "out_of_range"): 1}, id="a huge number"),
+        pytest.param(b'{"probs": [NaN, 0, 1]}', {("density", "not_finite"): 1}, id="NaN"),
+        pytest.param(b'[{"probs": [NaN, 0, 1]}', {("", "bad_json"): 1}, id="NaN in what breaks off"),
+        pytest.param(b"\xff\xfe{\0}\0", {("", "nul_bytes"): 1}, id="UTF-16"),
+        pytest.param(b'["\xff', {("", "bad_encoding"): 1}, id="no text"),
+        pytest.param(b'{"id": "\0"}', {("", "nul_bytes"): 1}, id="a zero byte"),
+        pytest.param(b'{"id": "a\nb", "probs": [1, 0, 0]}', {("", "bad_json"): 1}, id="a newline in a text"),
+        pytest.param(
+            b'[{"id": "a\nb", "probs": [1, 0, 0]}]', {("", "bad_json"): 1}, id="a newline in a text in an array"
+        ),
+        pytest.param(b'{"probs": [1, 0, 0]}{"probs": [1, 0, 0]}', {("", "bad_json"): 1}, id="two on a line"),
+        pytest.param(b"[1,]", {("", "bad_json"): 1}, id="a comma too many"),
+        pytest.param(b'{"records": [1] "x": 2}', {("", "bad_json"): 1}, id="a comma missing"),
+        pytest.param(b'{"records": [NaN] 2: 2}', {("", "bad_json"): 1}, id="a name that is a number"),
+        pytest.param(b"[" + b"{}," * MOST_ITEMS + b"{}]", {("", "too_large"): 1}, id="too many records"),
+        pytest.param(b'{"records": [' + b"1," * MOST_ITEMS + b"1]}", {("", "too_large"): 1}, id="too many of anything"),
+        pytest.param(b"{}\n" * MOST_ITEMS + b"{}", {("", "too_large"): 1}, id="too many lines"),
+        pytest.param(
+            b'{"site": "' + b"x" * (1 << 20) + b'", "records": [' + b"{}," * 100 + b"{}]}",
+            {("", "too_large"): 1},
+            id="a field that would be written out too often",
+        ),
+    ],
+)
+def test_a_hostile_message_gets_one_answer(value: bytes, reasons: dict[tuple[str, str], int]) -> None:
+    """And so do its neighbours."""
+    assert reasons_of([receive(value)]) == reasons
+    arrived = receive(message(RECORD), value, message(RECORD))
+    assert (arrived.accepted, reasons_of([arrived])) == (2, reasons)
+
+
+def test_of_a_key_that_occurs_twice_the_last_counts() -> None:
+    twice = b'{"probs": [0, 0, 1], "probs": [1, 0, 0], "records": [], "site": "A", "site": "B"}'
+    records = b'{"records": 5, "site": "A", "site": "B", "records": [{"probs": [0, 0, 1], "probs": [1, 0, 0]}]}'
+    for value in (twice, b"[" + twice + b"]", records):
+        assert receive(value).models["density"].records.fields["site"].texts() == ["B"]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        pytest.param(b"[" + b"1," * (4 << 20) + b"1]", id="numbers"),
+        pytest.param(b"[" + b"{}," * (2 << 20) + b"{}]", id="empty objects"),
+        pytest.param(b'{"records": [' + b'{"a":1},' * (1 << 20) + b"1]}", id="objects"),
+        pytest.param(b"{" + b",".join(b'"%d":1' % number for number in range(1 << 19)) + b"}", id="names"),
+        pytest.param(b"{}\n" * (2 << 20), id="lines"),
+        pytest.param(b"\n" * (4 << 20), id="nothing"),
+    ],
+)
+def test_a_message_takes_memory_in_proportion(value: bytes) -> None:
+    """As large as it may be, and full of what takes the most memory: not twenty times what came."""
+    decoder = receiver(max_message_bytes=16 << 20)
+    receive(message(RECORD), decoder=decoder)
+    tracemalloc.start()
+    try:
+        arrived = receive(value, decoder=decoder)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert arrived.rejected.total() == 1
+    assert peak < 20 * len(value)
+
+
+@pytest.mark.parametrize("name", ["model", "id", "time", "site", "probs", "probs_f32", "records", CANARY])
+@pytest.mark.parametrize("value", [CANARY, [CANARY], {CANARY: 1}, f"{CANARY}!", [[CANARY]], [0.5, CANARY]], ids=repr)
+def test_nothing_of_a_message_is_repeated(name: str, value: Any) -> None:
+    """Accepted or refused, in any form. A site that passes the rules is kept."""
+    if name == "site" and value == CANARY:
+        value = f"{CANARY}?"
+    record = RECORD | {name: value}
+    without = {key: one for key, one in record.items() if key != "probs"}
+    for sent in (record, [record], {"records": [record]}, without, without | {"records": [record]}, {"x": [record]}):
+        for one in (message(sent), message(sent, indent=1), message(sent)[:-1]):
+            arrived = receive(one, one)
+            shown = [repr(arrived), *(repr(model.records.fields["site"].values) for model in arrived.models.values())]
+            assert CANARY not in "".join(shown)

@@ -1,0 +1,142 @@
+"""Nothing that the decoder of streams returns or raises quotes a record: a record may name a patient."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from monitor.errors import CpcmonError
+from monitor.records.decoder import Format, StreamDecoder, TextPiece
+from monitor.records.record_batch import RecordBatch
+from monitor.records.record_schema import RecordFields
+from tests.records.streams import GOOD, RECORD, decode_file, npy, npz, stream, table, write
+
+CANARY = "ZZPATIENT"
+VALUES: list[Any] = [
+    CANARY,
+    [CANARY],
+    {CANARY: 1},
+    {"a": CANARY},
+    f"{CANARY} \ud800",
+    f"{CANARY}\n",
+    f"{CANARY}!",
+    [0.5, CANARY],
+    [[CANARY]],
+    {"cat": CANARY, "dog": 1, "owl": 0},
+    f"2026-01-01 {CANARY}",
+]
+BROKEN = [
+    f"{CANARY}",
+    f"{CANARY},0.5",
+    f"{{{CANARY}: 1}}",
+    f'{{"probs": [0.7, 0.2, 0.1], "x": {CANARY}}}',
+    f'{{"probs": [0.7, 0.2, 0.1], "x": "{CANARY}',
+    f'{{"probs": [0.7, 0.2, 0.1]}} {CANARY}',
+    f'{{"probs": [0.7, 0.2, 0.1], "x": "{CANARY}\0"}}',
+    f'{{"probs": [0.7, 0.2, 0.1], "x": "{CANARY}\t"}}',
+    "[" * 5_000 + CANARY,
+    f'"{CANARY}',
+    f'"{CANARY}"x',
+]
+CSV_HEADERS = [
+    f"{CANARY}",
+    f"{CANARY},probs,probs",
+    f"prob_{CANARY},prob_cat",
+    f"{CANARY};probs",
+    f'"{CANARY}',
+    f"probs\0{CANARY}",
+]
+
+
+def _everything(arrived: RecordBatch) -> str:
+    """Return all that an arrival shows: as it prints itself, and the words in its columns."""
+    words = [repr(arrived)]
+    for one in arrived.models.values():
+        columns = [*one.records.fields.values(), *([one.records.versions] if one.records.versions else [])]
+        words += [repr(column.values) for column in columns]
+    return "\n".join(words)
+
+
+def _chain(error: BaseException | None) -> str:
+    # Whoever logs a traceback logs the causes too.
+    return "" if error is None else f"{error}\n{error!r}\n{_chain(error.__cause__)}{_chain(error.__context__)}"
+
+
+def _said(decoder: StreamDecoder, content: bytes, format_: Format) -> str:
+    try:
+        if format_.grows:
+            return _everything(decoder.text(TextPiece("file#1", format_, content)))
+        return "\n".join(map(_everything, decode_file(content, format_, decoder)))
+    except CpcmonError as error:
+        return _chain(error)
+
+
+@pytest.mark.parametrize("name", ["model", "id", "time", "site", "probs", "other", "top", CANARY])
+@pytest.mark.parametrize("value", VALUES, ids=repr)
+def test_a_value_in_any_field_is_not_repeated(name: str, value: Any) -> None:
+    """Accepted or refused; alone, among others, and so often that hints are given. A site that passes the rules is kept."""
+    if name == "site" and isinstance(value, str):
+        value += "?"
+    line = json.dumps(RECORD | {name: value}).encode() + b"\n"
+    for lines in (line, json.dumps(RECORD).encode() + b"\n" + line, line * 150):
+        assert CANARY not in _said(stream(fields=RecordFields(predicted="top")), lines, Format.JSONL)
+        assert CANARY.encode() in lines
+
+
+def test_a_refused_record_leaves_no_version_behind() -> None:
+    """A version that passes the rules is kept with its record, and only with it."""
+    line = json.dumps(RECORD | {"version": CANARY, "probs": [2, 2, 2]}).encode() + b"\n"
+    for lines in (line, json.dumps(RECORD).encode() + b"\n" + line):
+        assert CANARY not in _said(stream(), lines, Format.JSONL)
+
+
+@pytest.mark.parametrize("line", BROKEN, ids=range(len(BROKEN)))
+def test_a_broken_line_is_not_repeated(line: str) -> None:
+    """In JSON Lines and in CSV; alone and so often that the file is given up."""
+    for times in (1, 150):
+        lines = f"{line}\n".encode() * times
+        assert CANARY not in _said(stream(), lines, Format.JSONL)
+        assert CANARY not in _said(stream(), b"probs,id\n" + lines, Format.CSV)
+        assert CANARY not in _said(stream(), b"probs\n" + lines, Format.CSV)
+
+
+@pytest.mark.parametrize("header", CSV_HEADERS, ids=range(len(CSV_HEADERS)))
+def test_a_first_line_that_is_no_header_is_not_repeated(header: str) -> None:
+    """A file without a header has a patient in its place."""
+    for fields in (RecordFields(), RecordFields(class_columns=("prob_*",))):
+        assert CANARY not in _said(stream(fields=fields), header.encode() + b"\n1,2\n", Format.CSV)
+
+
+ROWS = np.array([GOOD, GOOD])
+
+
+@pytest.mark.parametrize(
+    ("content", "format_"),
+    [
+        pytest.param(write([RECORD | {"id": CANARY}], Format.NPZ), Format.NPZ, id="npz id"),
+        pytest.param(write([RECORD | {"site": f"{CANARY}!"}], Format.NPZ), Format.NPZ, id="npz site"),
+        pytest.param(write([RECORD | {"model": CANARY}], Format.NPZ), Format.NPZ, id="npz model"),
+        pytest.param(npz(**{CANARY: ROWS}), Format.NPZ, id="npz array"),
+        pytest.param(npz(probs=ROWS, classes=np.array(["cat", "dog", CANARY])), Format.NPZ, id="npz classes"),
+        pytest.param(npz(probs=np.zeros(2, dtype=[(CANARY, "f8")])), Format.NPZ, id="npz type"),
+        pytest.param(npz(**{CANARY: ROWS}).replace(b"\x93NUMPY", b"\x93NUMPI"), Format.NPZ, id="npz damaged"),
+        pytest.param(npy(np.zeros(2, dtype=[(CANARY, "f8")])), Format.NPY, id="npy type"),
+        pytest.param(npy(ROWS).replace(b"'descr'", CANARY.encode()[:7]), Format.NPY, id="npy header"),
+        pytest.param(npy(ROWS).replace(b"False, ", b"ZZPATIENT"[:7]), Format.NPY, id="npy header value"),
+        pytest.param(write([RECORD | {"id": CANARY}], Format.PARQUET), Format.PARQUET, id="parquet id"),
+        pytest.param(write([RECORD | {"time": CANARY}], Format.PARQUET), Format.PARQUET, id="parquet time"),
+        pytest.param(write([RECORD | {"model": CANARY}], Format.PARQUET), Format.PARQUET, id="parquet model"),
+        pytest.param(write([RECORD | {"site": {CANARY: 1}}], Format.PARQUET), Format.PARQUET, id="parquet struct"),
+        pytest.param(table({CANARY: [1]}), Format.PARQUET, id="parquet column"),
+        pytest.param(table({"probs": [{CANARY: 1.0}]}), Format.PARQUET, id="parquet classes"),
+        pytest.param(
+            table({"probs": [GOOD], CANARY: ["x"]}).replace(CANARY.encode(), b"ZZPATI\xffNT"), Format.PARQUET, id="name"
+        ),
+        pytest.param(table({"probs": pa.array([GOOD]), CANARY: [1]}, Format.ARROW)[:-20], Format.ARROW, id="arrow cut"),
+    ],
+)
+def test_columns_and_their_names_are_not_repeated(content: bytes, format_: Format) -> None:
+    """Names in a file may be anybody's; those in the configuration are the operator's."""
+    assert CANARY[:6] not in _said(stream(), content, format_)

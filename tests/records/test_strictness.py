@@ -1,0 +1,200 @@
+"""What looks like a record, a number, a text or a class, and is none: refused in every format, and fast."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from monitor.errors import UsageError
+from monitor.records.decoder import Format, StreamDecoder
+from monitor.records.hints import ON_THE_COMMAND_LINE
+from monitor.records.record_schema import ModelFormat, RecordFields
+from monitor.records.rejections import RefusedFile
+from tests.effort import calls_of
+from tests.records.streams import (
+    CLASSES,
+    GOOD,
+    KEY,
+    LINE,
+    MODEL,
+    RECORD,
+    decode_file,
+    decode_text,
+    npz,
+    reasons_of,
+    refused_reason,
+    stream,
+    table,
+)
+
+COLUMNS = RecordFields(class_columns=("prob_*",))
+
+
+@pytest.mark.parametrize(
+    ("lines", "reason"),
+    [
+        pytest.param(b"{}\n" * 349_525, "missing_field", id="nothing"),
+        pytest.param(b'{"a":1}\n' * 131_072, "missing_field", id="another field"),
+        pytest.param(b"".join(b'{"a":%d}\n' % n for n in range(100_000)), "missing_field", id="others all the time"),
+        pytest.param(b'{"probs":[1,0]}\n' * 65_536, "wrong_k", id="too short"),
+        pytest.param(b'{"probs":"x"}\n' * 74_898, "wrong_type", id="a text"),
+    ],
+)
+def test_a_mebibyte_of_refused_lines_is_little_work(lines: bytes, reason: str) -> None:
+    """Only the last of them, which are pointed at, are looked at with care."""
+    arrived = decode_text(LINE + lines)
+    count = lines.count(b"\n")
+    # 4 to 28 for each line; a careful look at each would be 52 to 76.
+    assert calls_of(lambda: decode_text(LINE + lines)) < 40 * count
+    assert reasons_of([arrived]) == {("density", reason): count}
+    assert [pointer.number for pointer in arrived.pointers] == list(range(count - 1_998, count + 2))
+    assert all(pointer.digest for pointer in arrived.pointers)
+
+
+def test_a_line_that_comes_again_is_refused_for_the_same_reason() -> None:
+    """Between others, and in the next piece."""
+    odd = [b"{}", b"[1]", b'{"probs": [1, 0]}', b'{"probs": [1, 0, 0], "id": "\\ud800"}', b'{"model": "x"}', b"", b"{"]
+    decoder = stream()
+    wanted = {
+        ("density", "missing_field"): 40,
+        ("", "wrong_type"): 40,
+        ("density", "wrong_k"): 40,
+        ("", "bad_encoding"): 40,
+        ("", "unknown_model"): 40,
+        ("", "bad_json"): 40,
+    }
+    for _ in range(2):
+        arrived = decode_text(b"".join(line + b"\n" + LINE for line in odd * 40), decoder=decoder)
+        assert reasons_of([arrived]) == wanted
+        assert (arrived.accepted, arrived.ignored) == (280, 40)
+
+
+@pytest.mark.parametrize("format_", [Format.CSV, Format.NPZ, Format.PARQUET, Format.ARROW])
+def test_a_class_column_of_no_class_refuses_the_file(format_: Format) -> None:
+    """With a class that the reference does not know, the others are no whole distribution."""
+    columns = {f"prob_{name}": [one] for name, one in zip(CLASSES, GOOD, strict=True)}
+    decoder = stream(fields=COLUMNS)
+    assert refused_reason(_written(columns, format_), format_, decoder) == "not refused"
+    assert refused_reason(_written(columns | {"prob_emu": [0.0]}, format_), format_, decoder) == "unknown_class"
+    assert refused_reason(_written(columns | {"other": [0.0]}, format_), format_, decoder) == "not refused"
+    named = stream(fields=RecordFields(class_columns=("prob_*",), time="prob_time"))
+    assert refused_reason(_written(columns | {"prob_time": [1.0]}, format_), format_, named) == "not refused"
+
+
+def test_a_class_column_of_no_class_inside_an_object_refuses_the_file() -> None:
+    """The names beside the class columns count, and not those elsewhere."""
+    decoder = stream(fields=RecordFields(class_columns=("out.p_*",)))
+    inside = {f"p_{name}": one for name, one in zip(CLASSES, GOOD, strict=True)}
+    assert refused_reason(table({"out": [inside], "p_emu": [0.0]}), Format.PARQUET, decoder) == "not refused"
+    assert refused_reason(table({"out": [inside | {"p_emu": 0.0}]}), Format.PARQUET, decoder) == "unknown_class"
+
+
+def _written(columns: dict[str, list[float]], format_: Format) -> bytes:
+    if format_ is Format.CSV:
+        rows = [",".join(columns), ",".join(str(one) for (one,) in columns.values())]
+        return "".join(f"{row}\n" for row in rows).encode()
+    if format_ is Format.NPZ:
+        return npz(**{name: np.array(values) for name, values in columns.items()})
+    return table(dict(columns), format_)
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+def test_a_version_of_less_precision_is_the_text_that_people_write(kind: Any) -> None:
+    """2.1, and not 2.0999999046325684; also as a single value, and as a segment."""
+    versions = np.array([2.1, 3.5], dtype=kind)
+    outputs = np.tile(GOOD, (2, 1))
+    lists = pa.array([GOOD, GOOD])
+    for content, format_, texts in (
+        (npz(probs=outputs, version=versions, site=versions), Format.NPZ, ("2.1", "3.5")),
+        (npz(probs=outputs, version=versions[0], site=versions[0]), Format.NPZ, ("2.1",)),
+        (table({"probs": lists, "version": versions, "site": versions}), Format.PARQUET, ("2.1", "3.5")),
+        (table({"probs": lists, "version": versions, "site": versions}, Format.ARROW), Format.ARROW, ("2.1", "3.5")),
+    ):
+        (piece,) = decode_file(content, format_)
+        records = piece.models["density"].records
+        assert records.versions is not None
+        assert records.versions.values == texts
+        assert records.fields["site"].values == texts
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize(("name", "reason"), [("site", "bad_segment"), ("version", "wrong_type"), ("id", "wrong_type")])
+def test_a_number_that_is_not_finite_is_no_text(number: float, name: str, reason: str) -> None:
+    """Whatever format carries it."""
+    record = {"probs": GOOD, name: number}
+    assert reasons_of([decode_text(json.dumps(record).encode() + b"\n" + LINE)]) == {("density", reason): 1}
+    for content, format_ in (
+        (npz(probs=np.array([GOOD]), **{name: np.array([number])}), Format.NPZ),
+        (npz(probs=np.array([GOOD]), **{name: np.array(number, dtype=np.float32)}), Format.NPZ),
+        (table({"probs": [GOOD], name: pa.array([number])}), Format.PARQUET),
+        (table({"probs": [GOOD], name: pa.array([number], pa.float32())}, Format.ARROW), Format.ARROW),
+    ):
+        assert reasons_of(decode_file(content, format_)) == {("density", reason): 1}
+
+
+@pytest.mark.parametrize("name", ["id", "site", "version", "model"])
+def test_bytes_of_an_npz_file_that_are_no_utf8_refuse_it(name: str) -> None:
+    """They are never replaced by something that others share."""
+    outputs = np.tile(GOOD, (2, 1))
+    bad: dict[str, Any] = {name: np.array([b"density", b"\xff"])}
+    assert refused_reason(npz(probs=outputs, **bad), Format.NPZ) == "bad_encoding"
+    good: dict[str, Any] = {name: np.array([b"density", b"density"])}
+    assert refused_reason(npz(probs=outputs, **good), Format.NPZ) == "not refused"
+
+
+@pytest.mark.parametrize("cell", ["0.2_5", "0.٢٥", "２"])
+def test_a_csv_cell_that_only_python_takes_for_a_number_is_none(cell: str) -> None:
+    """It costs its own line."""
+    header = ",".join(f"prob_{name}" for name in CLASSES)
+    text = f"{header}\n0.7,0.2,0.1\n0.5,0.25,{cell}\n0.7,0.2,0.1\n".encode()
+    arrived = decode_text(text, Format.CSV, stream(fields=COLUMNS))
+    assert reasons_of([arrived]) == {("density", "wrong_type"): 1}
+    assert arrived.accepted == 2
+
+
+@pytest.mark.parametrize("cell", ["1_760_000_000", "١٧٦٠٠٠٠٠٠٠"])
+def test_a_csv_cell_that_only_python_takes_for_a_time_is_none(cell: str) -> None:
+    """It costs its own line."""
+    text = f'probs,time\n"[0.7,0.2,0.1]",{cell}\n"[0.7,0.2,0.1]",1760000000\n'.encode()
+    assert reasons_of([decode_text(text, Format.CSV)]) == {("density", "bad_timestamp"): 1}
+
+
+def test_neither_half_of_a_csv_cell_with_a_newline_is_a_record() -> None:
+    """Each has an odd number of quotes."""
+    head = b"note,prob_cat,prob_dog,prob_owl\n"
+    text = head + b'"one\ntwo",0.7,0.2,0.1\n' + b'"a ""b""",0.7,0.2,0.1\n' + b'5",0.7,0.2,0.1\n'
+    arrived = decode_text(text, Format.CSV, stream(fields=COLUMNS))
+    assert reasons_of([arrived]) == {("", "bad_csv"): 3}
+    assert arrived.accepted == 1
+
+
+@pytest.mark.parametrize(
+    ("segment", "fields"),
+    [
+        pytest.param("id", RecordFields(), id="by its name"),
+        pytest.param("site", RecordFields(segments={"site": "id"}), id="mapped"),
+        pytest.param("site", RecordFields(id="meta.study", segments={"site": "meta.study"}), id="nested"),
+        pytest.param("a.b", RecordFields(id="a.b"), id="the same column of CSV"),
+    ],
+)
+def test_an_id_splits_no_records(segment: str, fields: RecordFields) -> None:
+    """Ids are kept as keyed hashes only, and segments as they are."""
+    with pytest.raises(UsageError, match="expected fields that are no ids, found the id for"):
+        stream(ModelFormat("density", CLASSES, segment_fields=(segment,)), fields=fields)
+
+
+def test_hints_may_be_worded_for_the_command_line() -> None:
+    """By default they name settings of a file."""
+    records = [RECORD | {"probs": [-3.0, 5.0, float(place)], "time": 1.76e12} for place in range(40)]
+    text = b"".join(json.dumps(record).encode() + b"\n" for record in records)
+    by_default = StreamDecoder((MODEL,), hash_key=KEY)
+    hints = ("looks like logits: set kind: logits", "times look like milliseconds: set time_unit: ms")
+    assert decode_text(text, decoder=by_default).hints == {"density": hints}
+    decoder = StreamDecoder((MODEL,), hash_key=KEY, wording=ON_THE_COMMAND_LINE)
+    hints = ("looks like logits: add --kind logits", "times look like milliseconds: add --time-unit ms")
+    assert decode_text(text, decoder=decoder).hints == {"density": hints}
+    columns = b"prob_cat,prob_dog,prob_owl\n0.7,0.2,0.1\n"
+    with pytest.raises(RefusedFile, match=r"3 columns named prob_…: add --class-columns 'prob_\*' \(bad_header\)"):
+        decode_text(columns, Format.CSV, decoder)

@@ -1,0 +1,275 @@
+"""The rules on vectors, through `accept`."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from monitor.errors import InvalidInput
+from monitor.records.layout import MAX_CLASSES, Layout, OutputKind
+from monitor.records.offline.intake import accept
+from tests.records.record_files import told
+
+LOGITS = np.array([[2.0, 1.0, -3.0], [0.0, 0.0, 0.0], [900.0, -900.0, 5.0]])
+PROBS = np.array([[0.7, 0.2, 0.1], [0.25, 0.5, 0.25]])
+
+
+def _softmax(logits: np.ndarray) -> np.ndarray:
+    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+
+
+def _many(rows: np.ndarray, count: int = 20) -> np.ndarray:
+    return np.resize(rows, (count, rows.shape[1]))
+
+
+@given(
+    matrix=arrays.arrays(
+        st.sampled_from([np.float16, np.float32, np.float64, np.int64]),
+        st.tuples(st.integers(0, 6), st.integers(1, 5)),
+        elements=st.one_of(st.sampled_from([0, 1]), st.nothing()),
+    )
+    | arrays.arrays(np.float64, st.tuples(st.integers(0, 6), st.integers(1, 5)), elements=st.floats(width=64))
+    | arrays.arrays(np.float64, st.tuples(st.integers(0, 6), st.integers(2, 5)), elements=st.floats(0.15, 0.35)),
+    kind=st.sampled_from([kind for kind in OutputKind if kind is not OutputKind.SCORE]),
+)
+def test_every_row_is_either_probabilities_or_rejected(matrix: np.ndarray, kind: OutputKind) -> None:
+    """Whatever the numbers, accepted rows are probabilities that sum to 1, and no row is lost."""
+    before = matrix.copy()
+    matrix.flags.writeable = False
+    decoded = accept(matrix, Layout(kind))
+    probabilities = decoded.batch.probabilities
+    assert len(probabilities) + decoded.rejections.total == len(matrix)
+    assert ((probabilities >= 0) & (probabilities <= 1)).all()
+    np.testing.assert_allclose(probabilities.sum(axis=1, dtype=np.float64), 1, atol=1e-6)
+    assert probabilities.dtype == np.float32
+    assert probabilities.flags.c_contiguous
+    np.testing.assert_array_equal(matrix, before)
+
+
+@given(matrix=arrays.arrays(np.float64, st.integers(0, 8), elements=st.floats(width=64)))
+def test_every_score_is_either_a_probability_or_rejected(matrix: np.ndarray) -> None:
+    """Scores are judged by the same rules."""
+    decoded = accept(matrix, Layout(OutputKind.SCORE))
+    assert len(decoded.batch.probabilities) + decoded.rejections.total == len(matrix)
+    assert decoded.batch.probabilities.shape[1] == 2
+    np.testing.assert_allclose(decoded.batch.probabilities.sum(axis=1), 1, atol=1e-6)
+
+
+def test_an_accepted_vector_is_divided_by_its_sum_in_float64_then_rounded() -> None:
+    """This order of operations is part of the method, to the last bit."""
+    raw = np.random.default_rng(1).dirichlet(np.ones(7), 200).round(4)
+    expected = (raw / raw.sum(axis=1, keepdims=True)).astype(np.float32)
+    np.testing.assert_array_equal(accept(raw, Layout()).batch.probabilities, expected)
+
+
+@pytest.mark.parametrize("kind", [OutputKind.LOGITS, OutputKind.LOGPROB, OutputKind.PERCENT, OutputKind.PROBS])
+def test_all_kinds_of_the_same_outputs_agree(kind: OutputKind) -> None:
+    """A model's logits, log-probabilities, percentages and probabilities are the same outputs."""
+    probabilities = _softmax(LOGITS)
+    with np.errstate(divide="ignore"):
+        given_as = {
+            OutputKind.LOGITS: LOGITS,
+            OutputKind.LOGPROB: np.log(probabilities),
+            OutputKind.PERCENT: probabilities * 100,
+            OutputKind.PROBS: probabilities,
+        }[kind]
+    decoded = accept(given_as, Layout(kind))
+    assert decoded.rejections.total == 0
+    np.testing.assert_allclose(decoded.batch.probabilities, probabilities, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("kind", "row", "sentence"),
+    [
+        pytest.param(OutputKind.LOGITS, [np.inf, 0.0], "finite numbers, found inf (not_finite)", id="infinite logit"),
+        pytest.param(
+            OutputKind.LOGPROB, [-np.inf, np.nan], "finite numbers, found nan (not_finite)", id="nan logarithm"
+        ),
+        pytest.param(
+            OutputKind.LOGPROB, [0.5, -1.0], "log-probabilities of at most 0, found 0.5 (above_one)", id="p above 1"
+        ),
+        pytest.param(
+            OutputKind.LOGPROB,
+            [-0.1, -0.1],
+            "probabilities that sum to 1, found a sum of 1.80967 (bad_sum)",
+            id="log sum",
+        ),
+        pytest.param(
+            OutputKind.PERCENT,
+            [150.0, -50.0],
+            "percentages of at least 0, found -50 (negative)",
+            id="negative percentage",
+        ),
+        pytest.param(
+            OutputKind.PERCENT, [101.0, 0.0], "percentages of at most 100, found 101 (above_one)", id="over 100 percent"
+        ),
+        pytest.param(
+            OutputKind.PERCENT,
+            [50.0, 40.0],
+            "percentages that sum to 100, found a sum of 90 (bad_sum)",
+            id="percent sum",
+        ),
+    ],
+)
+def test_each_kind_has_its_own_words(kind: OutputKind, row: list[float], sentence: str) -> None:
+    """Messages speak of what the user declared."""
+    assert told(accept(np.array([row]), Layout(kind))) == [f"row 1: expected {sentence}"]
+
+
+@pytest.mark.parametrize("classes", [2, 10, 100, 1000])
+def test_vectors_rounded_to_three_decimals_are_accepted_and_counted(classes: int) -> None:
+    """The tolerance covers what rounding does, for any number of classes; what was normalised is counted."""
+    raw = np.random.default_rng(classes).dirichlet(np.ones(classes), 300)
+    assert accept(raw.astype(np.float32), Layout()).batch.normalised == 0
+    decoded = accept(raw.round(3), Layout())
+    assert decoded.rejections.total == 0
+    assert (decoded.batch.normalised > 0) == (classes > 2)
+
+
+@pytest.mark.parametrize(("total", "accepted"), [(1.0099, 1), (1.0101, 0), (0.9901, 1), (0.9899, 0)])
+def test_the_sum_may_be_off_by_one_percent(total: float, accepted: int) -> None:
+    """Up to 25 classes the tolerance is 0.01."""
+    assert len(accept(np.array([[total / 2, total / 2]]), Layout()).batch.probabilities) == accepted
+
+
+def test_byte_order_memory_order_and_type_do_not_matter() -> None:
+    """Big-endian, Fortran-ordered, sliced and narrow floats are all numbers."""
+    raw = np.random.default_rng(3).dirichlet(np.ones(4), 50).astype(np.float32)
+    expected = accept(raw, Layout()).batch.probabilities
+    for same in (raw.astype(">f4"), np.asfortranarray(raw), np.repeat(raw, 2, axis=0)[::2], raw.astype(np.longdouble)):
+        np.testing.assert_array_equal(accept(same, Layout()).batch.probabilities, expected)
+    assert accept(raw.astype(np.float16), Layout()).rejections.total == 0
+    assert accept(np.eye(3, dtype=np.int8), Layout()).batch.probabilities.tolist() == np.eye(3).tolist()
+
+
+@pytest.mark.parametrize(
+    ("matrix", "message"),
+    [
+        pytest.param(np.array([[True, False]]), "an array of real numbers, found an array of type bool", id="booleans"),
+        pytest.param(np.array([["1", "0"]]), "an array of real numbers, found an array of type <U1", id="texts"),
+        pytest.param(np.array([[1j, 0]]), "an array of real numbers, found an array of type complex128", id="complex"),
+        pytest.param(np.array([[1, None]]), "an array of numbers, found an array of Python objects", id="objects"),
+        pytest.param(np.array([0.5, 0.5]), r"\(or --kind score\), found an array of shape \(2,\)", id="one row"),
+        pytest.param(np.array(0.5), r"a column a class, found an array of shape \(\)", id="a number"),
+        pytest.param(np.ones((1, 2, 2)), r"a column a class, found an array of shape \(1, 2, 2\)", id="three axes"),
+        pytest.param(np.zeros((0, MAX_CLASSES + 1)), "at most 20,000 classes, found", id="too many classes"),
+    ],
+)
+def test_an_array_of_another_type_or_shape_fails_as_a_whole(matrix: np.ndarray, message: str) -> None:
+    """What is wrong with all rows alike is said once."""
+    with pytest.raises(InvalidInput, match=message):
+        accept(matrix, Layout())
+
+
+def test_a_matrix_is_no_score() -> None:
+    """A score is one number a row; a column of them is the same thing."""
+    assert accept(np.array([[0.5], [1.0]]), Layout(OutputKind.SCORE)).batch.probabilities.tolist() == [
+        [0.5, 0.5],
+        [0, 1],
+    ]
+    with pytest.raises(InvalidInput, match=r"expected one score a row, found an array of shape \(1, 2\)"):
+        accept(np.array([[0.5, 0.5]]), Layout(OutputKind.SCORE))
+
+
+def test_one_class_is_too_few_and_the_limit_is_enough() -> None:
+    """Between 2 and 20,000 classes make a classifier."""
+    assert told(accept(np.array([[1.0]]), Layout())) == [
+        "row 1: expected a vector of 2 or more, found a vector of 1 (wrong_k)"
+    ]
+    widest = np.full((2, MAX_CLASSES), 1 / MAX_CLASSES)
+    assert accept(widest, Layout()).batch.probabilities.shape == (2, MAX_CLASSES)
+
+
+@pytest.mark.parametrize("records", [0, 1, 2])
+def test_few_records_are_no_special_case(records: int) -> None:
+    """No record, one, and two come back as they are, without hints."""
+    decoded = accept(np.full((records, 2), 0.5), Layout(classes=("a", "b")), [0] * records)
+    assert decoded.batch.probabilities.shape == (records, 2)
+    assert decoded.batch.labels is not None
+    assert decoded.batch.labels.shape == (records,)
+    assert (decoded.batch.classes, decoded.hints) == (("a", "b"), ())
+
+
+def test_only_the_first_five_rejections_are_told_and_in_order() -> None:
+    """The rest is counted, so memory does not grow with the number of bad records."""
+    matrix = np.full((5000, 300), 1 / 300)
+    matrix[[4999, 17, 4000, 3, 90, 2500, 8]] = 0.0
+    matrix[[17, 4000]] = np.nan
+    decoded = accept(matrix, Layout())
+    assert [rejection.place for rejection in decoded.rejections.first] == [
+        "row 4",
+        "row 9",
+        "row 18",
+        "row 91",
+        "row 2501",
+    ]
+    assert dict(decoded.rejections.counts) == {"bad_sum": 5, "not_finite": 2}
+    assert len(decoded.batch.probabilities) == 4993
+
+
+@pytest.mark.parametrize(
+    ("matrix", "layout", "hint"),
+    [
+        pytest.param(_many(LOGITS, 60), Layout(), "looks like logits: add --kind logits", id="9 logits"),
+        pytest.param(
+            _many(_softmax(LOGITS) * 100), Layout(), "looks like percentages: add --kind percent", id="10 percent"
+        ),
+        pytest.param(
+            _many(np.log([[0.5, 0.5], [0.9, 0.1]])),
+            Layout(),
+            "looks like log-probabilities: add --kind logprob",
+            id="11",
+        ),
+        pytest.param(
+            _many(PROBS), Layout(OutputKind.LOGITS), "looks like probabilities: add --kind probs", id="not logits"
+        ),
+        pytest.param(
+            _many(PROBS), Layout(OutputKind.PERCENT), "looks like probabilities: add --kind probs", id="not percent"
+        ),
+        pytest.param(np.eye(3)[[0, 1, 2] * 20], Layout(), "an argmax seems to have been logged", id="13 one-hot"),
+        pytest.param(np.full((30, 2), 0.5), Layout(), "constant output", id="14 constant"),
+    ],
+)
+def test_a_common_mistake_gets_a_hint(matrix: np.ndarray, layout: Layout, hint: str) -> None:
+    """The user is told what to change; nothing is converted on a hunch."""
+    hints = accept(matrix, layout).hints
+    assert len(hints) == 1
+    assert hints[0].startswith(hint)
+
+
+@pytest.mark.parametrize(
+    ("rows", "kind", "hint"),
+    [
+        pytest.param(LOGITS[[0, 2]], OutputKind.PROBS, "looks like logits", id="9 logits"),
+        pytest.param(PROBS * 100, OutputKind.PROBS, "looks like percentages", id="10 percent"),
+        pytest.param(np.log(PROBS), OutputKind.PROBS, "looks like log-probabilities", id="11"),
+        pytest.param(PROBS, OutputKind.LOGITS, "looks like probabilities", id="not logits"),
+        pytest.param(PROBS, OutputKind.PERCENT, "looks like probabilities", id="not percent"),
+        pytest.param(np.eye(3), OutputKind.PROBS, "an argmax", id="13 one-hot"),
+        pytest.param(PROBS[:1], OutputKind.PROBS, "constant output", id="14 constant"),
+    ],
+)
+def test_a_hint_needs_twenty_records(rows: np.ndarray, kind: OutputKind, hint: str) -> None:
+    """Nineteen odd records say nothing on a file, and twenty do."""
+    assert accept(_many(rows, 19), Layout(kind)).hints == ()
+    (given_hint,) = accept(_many(rows, 20), Layout(kind)).hints
+    assert given_hint.startswith(hint)
+
+
+def test_a_hint_on_the_kind_counts_odd_records_and_not_all() -> None:
+    """Among as many good records as there may be, it is the odd ones that must be twenty."""
+    good = _many(PROBS, 30)
+    assert accept(np.concatenate([good, _many(PROBS * 100, 19)]), Layout()).hints == ()
+    assert accept(np.concatenate([good, _many(PROBS * 100, 20)]), Layout()).hints == (
+        "looks like percentages: add --kind percent",
+    )
+
+
+def test_ordinary_outputs_get_no_hint() -> None:
+    """A few bad records among many good ones say nothing on the kind."""
+    raw = np.random.default_rng(5).dirichlet(np.ones(5), 100)
+    raw[7] = [-1, 2, 3, 4, 5]
+    decoded = accept(raw, Layout())
+    assert (decoded.rejections.total, decoded.hints) == (1, ())

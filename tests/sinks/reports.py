@@ -1,0 +1,172 @@
+"""Reports, facts and configurations made by hand, with fixed times."""
+
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+
+from monitor.config.config import Config, Cron, ModelConfig, SourceConfig, Storage
+from monitor.core.alerts import AlertPhase, AlertRule, AlertStatus, AlertType, Severity
+from monitor.core.estimate import Estimate, Interval, NoEstimate, PredictionSets, Result, Why, WindowState
+from monitor.core.report import InputFacts, ModelReport, ReferenceFacts, SegmentReport
+from monitor.core.segments import ALL, Segment
+from monitor.sources.base import Lag
+from monitor.sources.kafka.health import PartitionLag
+from monitor.sources.kafka.kafka_options import KafkaOptions
+from monitor.telemetry import DaemonFacts, DeliveryFacts, HttpFacts, KafkaFacts, SourceFacts
+
+NOW = 1_760_000_000.0
+
+REFERENCE = ReferenceFacts(
+    "2.1", "2025-10-01T00:00:00Z", "0123456789abcdef" * 4, ("a", "b", "c"), 2000, 0.91, 1.3, 0.94, (1100, 600, 300)
+)
+
+
+def estimate(accuracy: float, records: int = 500) -> Estimate:
+    """Return an estimate with everything that one can have."""
+    return Estimate(accuracy, records, Interval(accuracy - 0.03, accuracy + 0.03), PredictionSets(1.2, 0.01))
+
+
+def accuracy_low(phase: AlertPhase = AlertPhase.OK, *, held: bool = False, name: str = "accuracy_low") -> AlertStatus:
+    """Return an alert on accuracy."""
+    since = 0.0 if phase is AlertPhase.OK else NOW - 600.0
+    return AlertStatus(name, AlertType.ACCURACY, Severity.CRITICAL, phase, since, held, "consensus", 0.8, 0.77)
+
+
+def silent(phase: AlertPhase = AlertPhase.OK) -> AlertStatus:
+    """Return an alert on silence."""
+    return AlertStatus("silent", AlertType.SILENT, Severity.WARNING, phase, 0.0, held=False)
+
+
+def window(
+    segment: Segment = ALL,
+    state: WindowState = WindowState.OK,
+    accuracy: float = 0.9,
+    alerts: tuple[AlertStatus, ...] = (),
+) -> SegmentReport:
+    """Return what is reported of a window: everything when it is valid, only what must not be missing when it is not."""
+    if state is not WindowState.OK:
+        return SegmentReport(segment, 20, state, last_record_at=NOW - 7200.0, last_valid_at=NOW - 3600.0, alerts=alerts)
+    results: dict[str, Result] = {"consensus": estimate(accuracy), "ac": Estimate(accuracy, 500)}
+    return SegmentReport(
+        segment, 500, state, MappingProxyType(results), 0.05, 0.08, (250, 150, 100), NOW - 5.0, NOW, alerts
+    )  # fmt: skip
+
+
+def share(segment: Segment) -> SegmentReport:
+    """Return a window that only adds to those of other processes: DOC was clipped, and another had no interval."""
+    parts = {
+        "consensus": estimate(0.9, 20),
+        "doc": Estimate(1.0, 20, Interval(0.95, 1.0), unclipped=1.25),
+        "ac": Estimate(0.75, 20),
+    }
+    few = window(segment, WindowState.TOO_FEW_RECORDS)
+    return replace(few, parts=MappingProxyType(parts), fresh=True)
+
+
+def report(*windows: SegmentReport, model: str = "density", at: float = NOW) -> ModelReport:
+    """Return a report on a model with a reference."""
+    facts = InputFacts(rejected_share=0.002)
+    return ModelReport(model, at, 0.01, REFERENCE, windows, facts, 200, minimum_records=200)
+
+
+def density() -> ModelReport:
+    """Return a report that shows a window of each sort."""
+    broken: dict[str, Result] = {
+        "consensus": NoEstimate(Why.ERROR, 500),
+        "ac": estimate(0.88),
+        "cpc_acc": NoEstimate(Why.ALL_SETS_EMPTY, 500, PredictionSets(0.0, 1.0)),
+    }
+    failed = SegmentReport(
+        (("site", "C"),), 500, WindowState.ERROR, broken, None, None, (500, 0, 0), NOW - 1.0, NOW - 60.0,
+        (accuracy_low(AlertPhase.RECOVERING, held=True),),
+    )  # fmt: skip
+    return report(
+        window(alerts=(accuracy_low(), silent())),
+        window((("site", "A"),), accuracy=0.74, alerts=(accuracy_low(AlertPhase.FIRING), silent())),
+        window((("site", "A"), ("scanner", "2")), accuracy=0.79, alerts=(accuracy_low(AlertPhase.PENDING),)),
+        window((("site", "B"),), WindowState.STALE, alerts=(accuracy_low(AlertPhase.FIRING, held=True),)),
+        failed,
+        window((("site", "D"),), WindowState.WARMING, alerts=(accuracy_low(held=True),)),
+        share((("site", "E"),)),
+    )
+
+
+def fresh() -> ModelReport:
+    """Return a report on a model that has neither a reference nor records."""
+    return ModelReport("triage", NOW, 0.001, None, (SegmentReport(ALL, 0, WindowState.NO_REFERENCE),))
+
+
+def facts() -> DaemonFacts:
+    """Return facts of a daemon in the middle of its work."""
+    return DaemonFacts(
+        models=("density", "triage"),
+        sources={
+            "results": SourceFacts(ready=True, lag=Lag(4096, 2, NOW - 30.0)),
+            "late": SourceFacts(ready=False),
+            "stream": SourceFacts(ready=True, lag=Lag(0, 1, NOW - 4.0), kafka=STREAM),
+        },
+        counters={
+            ("records_total", "results", "density"): 12_345,
+            ("records_total", "elsewhere", "density"): 7,
+            ("records_rejected_total", "results", "bad_sum"): 3,
+            ("source_events_total", "results", "bytes_read"): 99_000_000,
+            ("source_events_total", "stream", "messages_read"): 70_000,
+            ("source_events_total", "stream", "rebalances"): 3,
+            ("source_events_total", "stream", "records_lost"): 40,
+            ("source_events_total", "stream", "offsets_unreadable"): 5,
+            ("source_events_total", "stream", "errors_unreachable"): 2,
+            ("records_late_total", "density"): 2,
+            ("records_evicted_total", "elsewhere"): 5,
+            ("state_recovered_total", "backup"): 1,
+        },
+        ready=True,
+        state_bytes=1 << 20,
+        backup_at=NOW - 1800.0,
+        last_commit_at=NOW - 2.0,
+        digest="0f1e2d3c4b5a",
+        http=HttpFacts(2, {"2xx": 40, "4xx": 1}, {"idle": 3}),
+        webhook=DeliveryFacts(5, 2, 1, 0, 4),
+        heartbeat=DeliveryFacts(60, 1),
+        config=config(),
+    )
+
+
+def shared_config() -> Config:
+    """Return the same configuration, with records that come from a topic and may be read by many replicas."""
+    stream = SourceConfig("stream", KafkaOptions(("kafka:9092",), "cpcmon", ("predictions",)), models=("density",))
+    return replace(config(), sources=(stream,))
+
+
+STREAM = KafkaFacts(
+    {
+        "site.predictions/0": PartitionLag(0, 0.0),
+        "site.predictions/1": PartitionLag(120, 4.0, restoring=20),
+        "site.predictions/11": PartitionLag(7, 1.5),
+    },
+    assigned=3,
+    with_gap=1,
+    restore_seconds=2.5,
+    unassigned=2,
+)
+"""A member of a group with a partition that is rebuilt."""
+
+
+def config() -> Config:
+    """Return a configuration with an alert of each kind."""
+    density_alerts = (
+        AlertRule("accuracy_low", below=0.8, severity=Severity.CRITICAL),
+        AlertRule("accuracy_high", above=0.99, for_seconds=0.0),
+        AlertRule("apart", kind=AlertType.DISAGREEMENT),
+        AlertRule("silent", kind=AlertType.SILENT, after_seconds=7200.0),
+        AlertRule("refused", kind=AlertType.DEGRADED_INPUT),
+    )
+    triage_alerts = (AlertRule("accuracy_low", drop=0.05, estimator="cpc_acc"),)
+    return Config(
+        Storage(Path("state")),
+        (),
+        (
+            ModelConfig("density", Path("density.ref"), alerts=density_alerts),
+            ModelConfig("triage", None, evaluate=Cron("0 3 * * *"), alerts=triage_alerts),
+        ),
+        runbooks="https://runbooks.example/cpcmon/",
+    )

@@ -1,0 +1,52 @@
+"""Texts as label values."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from monitor.core.label_values import MOST_CHARACTERS, label_value, segment_label
+from monitor.core.segments import ALL, Segment
+
+
+@pytest.mark.parametrize(
+    ("segment", "label"),
+    [
+        pytest.param(ALL, "all", id="whole"),
+        pytest.param((("site", "A"),), "site=A", id="one field"),
+        pytest.param((("site", "A"), ("scanner", "2")), "site=A,scanner=2", id="two fields"),
+        pytest.param((("site", "Zürich 1/2"),), "site=Zürich 1/2", id="letters of other languages"),
+    ],
+)
+def test_an_ordinary_segment_is_called_as_people_call_it(segment: Segment, label: str) -> None:
+    """Fields and values, as the issue spells them."""
+    assert segment_label(segment) == label
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        pytest.param((("site", "A,scanner=2"),), (("site", "A"), ("scanner", "2")), id="imitates two fields"),
+        pytest.param((("site", "A\n"),), (("site", "A\t"),), id="control characters"),
+        pytest.param((("site", "A" * 300),), (("site", "A" * 301),), id="too long"),
+        pytest.param((("site", "\ud800"),), (("site", "\udfff"),), id="halves of pairs"),
+        pytest.param((("site", "A\n"),), (("site", segment_label((("site", "A\n"),))[5:]),), id="imitates a digest"),
+    ],
+)
+def test_segments_that_cleaning_would_make_one_stay_two(one: Segment, other: Segment) -> None:
+    """A series that is there twice would cost the whole page."""
+    assert segment_label(one) != segment_label(other)
+
+
+@given(st.text(), st.text())
+def test_any_two_texts_become_two_short_printable_labels(one: str, other: str) -> None:
+    """Whatever a reference or a configuration calls things."""
+    labels = label_value(one), label_value(other)
+    assert (labels[0] == labels[1]) == (one == other)
+    for label in labels:
+        assert len(label) <= MOST_CHARACTERS
+        assert label.isprintable()
+
+
+def test_a_label_does_not_depend_on_what_else_is_there() -> None:
+    """Or a series would end, and another begin, when a segment comes or goes."""
+    assert label_value("A\nB") == label_value("A\nB") == "A_B~" + label_value("A\nB")[-8:]

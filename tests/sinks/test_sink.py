@@ -1,0 +1,249 @@
+"""The last reports as a metrics page."""
+
+import math
+import subprocess
+import threading
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+
+import pytest
+from prometheus_client import generate_latest
+from prometheus_client.core import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+from monitor.core.alerts import AlertPhase
+from monitor.core.estimate import Estimate, WindowState
+from monitor.core.report import ModelReport, SegmentReport
+from monitor.core.segments import ALL
+from monitor.sinks.prometheus_page import MOST_CLASSES, PrometheusSink
+from monitor.sinks.report_families import FAMILIES
+from tests.sinks import reports
+from tests.sinks.pages import families, samples
+
+NEVER_ABSENT = ("cpcmon_window_records", "cpcmon_estimate_valid", "cpcmon_window_state", "cpcmon_alert_firing")
+ONLY_WHEN_VALID = (
+    "cpcmon_estimated_accuracy_ratio", "cpcmon_estimated_accuracy_lower_ratio", "cpcmon_estimated_accuracy_upper_ratio",
+    "cpcmon_estimate_sum", "cpcmon_estimate_count", "cpcmon_estimator_disagreement_ratio",
+    "cpcmon_estimator_chance_disagreement_ratio", "cpcmon_prediction_set_size", "cpcmon_prediction_set_empty_ratio",
+    "cpcmon_predicted_class_ratio",
+)  # fmt: skip
+
+
+def _page(*published: ModelReport) -> bytes:
+    sink = PrometheusSink()
+    for one in published:
+        sink.publish(one)
+    return sink.page()
+
+
+class _Parsed:
+    """A page read back, for the library to write anew."""
+
+    def __init__(self, page: bytes) -> None:
+        self._page = page
+
+    def collect(self) -> list[Metric]:
+        return list(text_string_to_metric_families(self._page.decode()))
+
+
+def _lines(page: bytes) -> list[tuple[str, str | float]]:
+    parted = [line.rpartition(" ") for line in page.decode().splitlines()]
+    return [(start, end if start.startswith("#") else float(end)) for start, _, end in parted]
+
+
+def test_the_library_would_write_the_same_page() -> None:
+    """Read back and written anew by prometheus_client: the same lines in the same order."""
+    page = _page(reports.density(), reports.fresh())
+    assert _lines(page) == _lines(generate_latest(_Parsed(page)))
+
+
+def test_promtool_has_nothing_to_say(promtool: Path) -> None:
+    """Neither errors nor advice."""
+    page = _page(reports.density(), reports.fresh())
+    checked = subprocess.run([promtool, "check", "metrics"], input=page, capture_output=True, check=False)
+    assert (checked.returncode, checked.stdout + checked.stderr) == (0, b"")
+
+
+def test_d16_labels_with_quotes_newlines_and_backslashes_leave_a_page_that_parses(promtool: Path) -> None:
+    """Nor does one odd name hide another segment: the page would be refused whole for a series that is there twice."""
+    values = [
+        '"',
+        "\\",
+        "\n",
+        '\\"',
+        "a\\nb",
+        "a\nb",
+        "\r\n# TYPE x gauge",
+        "\x00",
+        "\u2028",
+        "\ud800",
+        "x" * 5000,
+        "é",
+    ]
+    odd = replace(reports.REFERENCE, version='2"\n', classes=('"', "\\", "\n"))
+    windows = [reports.window((("site", value),), alerts=(reports.accuracy_low(name=value),)) for value in values]
+    twins = [reports.window((("site", "A,b=1"),)), reports.window((("site", "A"), ("b", "1")))]
+    page = _page(replace(reports.report(*windows, *twins, model='den"s\\it\ny'), reference=odd))
+    checked = subprocess.run([promtool, "check", "metrics"], input=page, capture_output=True, check=False)
+    assert (checked.returncode, checked.stdout + checked.stderr) == (0, b"")
+    assert sum(series.startswith("cpcmon_window_records{") for series in samples(page)) == len(windows) + len(twins)
+    assert max(map(len, page.splitlines())) < 1000
+
+
+def test_estimates_are_those_of_the_report() -> None:
+    """To the last digit."""
+    found = samples(_page(reports.report(reports.window(accuracy=0.875))))
+    of_all = "estimator=consensus,model=density,segment=all"
+    assert found[f"cpcmon_estimated_accuracy_ratio{{{of_all}}}"] == 0.875
+    assert found[f"cpcmon_estimated_accuracy_lower_ratio{{{of_all}}}"] == 0.875 - 0.03
+    assert found[f"cpcmon_estimated_accuracy_upper_ratio{{{of_all}}}"] == 0.875 + 0.03
+    assert found[f"cpcmon_estimate_sum{{{of_all}}}"] == 0.875 * 500
+    assert found[f"cpcmon_estimate_count{{{of_all}}}"] == 500
+    assert found["cpcmon_predicted_class_ratio{class=b,model=density,segment=all}"] == 0.3
+    assert found["cpcmon_reference_predicted_class_ratio{class=a,model=density}"] == 0.55
+    assert found["cpcmon_reference_confidence_ratio{model=density}"] == 0.94
+
+
+@pytest.mark.parametrize("state", [state for state in WindowState if state not in {WindowState.OK, WindowState.ERROR}])
+def test_estimates_are_absent_when_nothing_can_be_said_and_status_series_are_not(state: WindowState) -> None:
+    """Even if the report should hold estimates: what is shown is decided here once more."""
+    alert = reports.accuracy_low(AlertPhase.FIRING, held=True)
+    found = samples(_page(reports.report(replace(reports.window(alerts=(alert,)), state=state))))
+    assert not [series for series in found if series.startswith(ONLY_WHEN_VALID)]
+    assert {series.partition("{")[0] for series in found} >= set(NEVER_ABSENT)
+    assert found["cpcmon_estimate_valid{model=density,segment=all}"] == 0
+    assert found["cpcmon_alert_firing{alert=accuracy_low,model=density,segment=all,severity=critical}"] == 1
+    assert found["cpcmon_alert_held{alert=accuracy_low,model=density,segment=all,severity=critical}"] == 1
+
+
+@pytest.mark.parametrize("state", list(WindowState))
+def test_exactly_one_state_is_1(state: WindowState) -> None:
+    """And all others are 0, not absent."""
+    found = samples(_page(reports.report(reports.window(state=state))))
+    states = {series: value for series, value in found.items() if series.startswith("cpcmon_window_state")}
+    assert len(states) == len(WindowState)
+    assert [series for series, value in states.items() if value] == [
+        f"cpcmon_window_state{{model=density,segment=all,state={state}}}"
+    ]
+
+
+def test_e15_where_one_estimator_failed_the_others_are_shown() -> None:
+    """The window counts as invalid all the same."""
+    found = samples(_page(reports.density()))
+    assert found["cpcmon_estimate_valid{model=density,segment=site=C}"] == 0
+    assert "cpcmon_estimated_accuracy_ratio{estimator=consensus,model=density,segment=site=C}" not in found
+    assert found["cpcmon_estimated_accuracy_ratio{estimator=ac,model=density,segment=site=C}"] == 0.88
+    assert found["cpcmon_prediction_set_empty_ratio{estimator=cpc_acc,model=density,segment=site=C}"] == 1.0
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+def test_what_is_no_number_is_not_shown(number: float) -> None:
+    """NaN on a gauge never fires, and silences every average that it is part of."""
+    results = MappingProxyType({"consensus": Estimate(number, 500)})
+    page = _page(reports.report(replace(reports.window(), results=results, disagreement=number, last_record_at=number)))
+    assert not {"NaN", "nan", "inf"} & {line.split()[-1].lower() for line in page.decode().splitlines()}
+    assert "cpcmon_estimated_accuracy_ratio" not in families(page)
+
+
+def test_e2_an_empty_window_is_shown_as_such() -> None:
+    """As 0 records and not valid, without any estimate."""
+    found = samples(_page(reports.report(SegmentReport(ALL, 0, WindowState.WARMING))))
+    assert found["cpcmon_window_records{model=density,segment=all}"] == 0
+    assert found["cpcmon_estimate_valid{model=density,segment=all}"] == 0
+    assert not [series for series in found if series.startswith((*ONLY_WHEN_VALID, "cpcmon_last_record"))]
+
+
+def test_two_alerts_of_one_severity_have_a_threshold_each() -> None:
+    """Which is why thresholds carry the alert's name."""
+    alerts = (reports.accuracy_low(), replace(reports.accuracy_low(name="lower_still"), threshold=0.7))
+    found = samples(_page(reports.report(reports.window(alerts=alerts))))
+    rest = "estimator=consensus,model=density,segment=all,severity=critical"
+    assert found[f"cpcmon_accuracy_threshold_ratio{{alert=accuracy_low,{rest}}}"] == 0.8
+    assert found[f"cpcmon_accuracy_threshold_ratio{{alert=lower_still,{rest}}}"] == 0.7
+
+
+@pytest.mark.parametrize(("classes", "shown"), [(2, 2), (MOST_CLASSES, MOST_CLASSES), (MOST_CLASSES + 1, 0)])
+def test_shares_of_classes_are_shown_up_to_a_limit(classes: int, shown: int) -> None:
+    """All or none: some of them would look like all."""
+    reference = replace(reports.REFERENCE, classes=tuple(map(str, range(classes))), predicted=(3,) * classes)
+    one = replace(reports.window(), predicted=(5,) * classes)
+    found = samples(_page(replace(reports.report(one), reference=reference)))
+    for family in ("cpcmon_predicted_class_ratio", "cpcmon_reference_predicted_class_ratio"):
+        assert sum(series.startswith(family) for series in found) == shown
+
+
+def test_e17_what_is_no_longer_reported_is_no_longer_shown() -> None:
+    """Neither a segment that was forgotten nor a model that was."""
+    sink = PrometheusSink()
+    sink.publish(reports.density())
+    sink.publish(reports.fresh())
+    sink.publish(reports.report(reports.window()))
+    assert b"site=" not in sink.page()
+    sink.forget("density")
+    assert b"density" not in sink.page()
+    assert b"triage" in sink.page()
+    sink.forget("triage")
+    sink.forget("never there")
+    assert sink.page() == b""
+
+
+def test_a_scrape_without_a_new_report_computes_nothing() -> None:
+    """It is the same object."""
+    sink = PrometheusSink()
+    sink.publish(reports.density())
+    assert sink.page() is sink.page()
+
+
+def test_the_last_page_outlives_the_sink() -> None:
+    """Prometheus may scrape once more while the daemon stops."""
+    sink = PrometheusSink()
+    sink.publish(reports.density())
+    sink.close()
+    assert sink.page() == _page(reports.density())
+
+
+def test_a_scrape_never_mixes_two_evaluations() -> None:
+    """Each report says the same number in every window; a page that says two is made of two reports."""
+    sink = PrometheusSink()
+    over = threading.Event()
+    segments = [ALL, *((("site", str(number)),) for number in range(20))]
+    made = [
+        reports.report(*(replace(reports.window(segment), records=number) for segment in segments), at=float(number))
+        for number in range(2)
+    ]
+
+    def publish() -> None:
+        for number in range(300):
+            sink.publish(made[number % 2])
+        over.set()
+
+    sink.publish(made[0])
+    thread = threading.Thread(target=publish)
+    thread.start()
+    looks = 0
+    while not over.is_set() or looks == 0:
+        lines = sink.page().decode().splitlines()
+        told = {line.split()[-1] for line in lines if line.startswith(("cpcmon_window_rec", "cpcmon_last_evaluation"))}
+        assert len(told) == 1
+        looks += 1
+    thread.join()
+
+
+def test_every_family_occurs_in_some_report() -> None:
+    """With exactly the labels that it declares."""
+    page = _page(reports.density(), reports.fresh())
+    assert {name: labels for name, (_, labels) in families(page).items()} == {
+        family.name: set(family.labels) for family in FAMILIES
+    }
+
+
+def test_ten_thousand_series_are_written_once_for_all_scrapes() -> None:
+    """Scrapes copy nothing until the next report."""
+    segments = [ALL, *((("site", str(number)),) for number in range(320))]
+    large = reports.report(*(reports.window(segment, alerts=(reports.accuracy_low(),)) for segment in segments))
+    sink = PrometheusSink()
+    sink.publish(large)
+    page = sink.page()
+    assert len(samples(page)) > 10_000
+    assert sink.page() is page

@@ -1,0 +1,82 @@
+"""The folder for state is never read, wherever it lies."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from monitor.sources.directory.directory_options import DirectoryOptions
+from monitor.sources.directory.scan import identity_of, would_be_read
+from tests.sources.directory.inbox import Inbox
+
+Watch = Callable[..., Inbox]
+
+
+def _state(place: Path) -> Path:
+    place.mkdir(parents=True)
+    (place / "rejected.jsonl").write_text("ours\n")
+    return place
+
+
+def test_a_folder_that_is_never_read_is_not_entered(watch: Watch, tmp_path: Path) -> None:
+    """Neither it nor what lies deeper in it is, also when it is renamed; its neighbours are."""
+    state = _state(tmp_path / "inbox" / "day" / "state")
+    _state(state / "deeper")
+    inbox = watch(recursive=True, never=(identity_of(state),))
+    inbox.write("day/a.jsonl", "one")
+    assert inbox.polls(3) == ["one"]
+    state.rename(inbox.path / "other")
+    assert inbox.polls(3) == []
+    assert inbox.source.ready() is None
+    assert not inbox.counted["files_unreadable"]
+
+
+def test_links_do_not_lead_into_a_folder_that_is_never_read(watch: Watch, tmp_path: Path) -> None:
+    """Not even where links are followed."""
+    state = _state(tmp_path / "elsewhere" / "state")
+    roots = (tmp_path / "elsewhere", state)
+    inbox = watch(follow_symlinks=True, symlink_roots=roots, never=(identity_of(state),))
+    (inbox.path / "a.jsonl").symlink_to(state / "rejected.jsonl")
+    (tmp_path / "elsewhere" / "b.jsonl").write_text("one\n")
+    (inbox.path / "b.jsonl").symlink_to(tmp_path / "elsewhere" / "b.jsonl")
+    assert inbox.polls(3) == ["one"]
+    assert inbox.counted["files_refused"] == 1
+
+
+def test_a_directory_that_is_never_read_is_waited_for(watch: Watch, tmp_path: Path) -> None:
+    """Should the directory itself turn out to be one, nothing of it is read."""
+    state = _state(tmp_path / "state")
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - as short as it gets
+    inbox = watch(state, never=(identity_of(state),))
+    assert inbox.polls(5) == []
+    assert "EPERM" in str(inbox.source.ready())
+    assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208 - as short as it gets
+
+
+@pytest.mark.parametrize(
+    ("state", "recursive", "expected"),
+    [
+        ("inbox", False, True),
+        ("inbox", True, True),
+        ("inbox/../inbox/", False, True),
+        ("link", False, True),
+        ("inbox/state", False, False),
+        ("inbox/state", True, True),
+        ("inbox/day/state", True, True),
+        ("link/day/state", True, True),
+        ("inbox/.state", True, False),
+        ("inbox/_ours/state", True, False),
+        ("inbox-state", True, False),
+        ("state", True, False),
+        (".", True, False),
+    ],
+)
+def test_whether_a_folder_would_be_read(tmp_path: Path, state: str, *, recursive: bool, expected: bool) -> None:
+    """The directory itself is, and what lies in it if folders within are watched and its name does not hide it."""
+    (tmp_path / "inbox").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "inbox")
+    options = DirectoryOptions(tmp_path / "inbox", recursive=recursive)
+    assert would_be_read(tmp_path / state, options) is expected
+    by_link = DirectoryOptions(tmp_path / "link", recursive=recursive)
+    assert would_be_read(tmp_path / state, by_link) is expected

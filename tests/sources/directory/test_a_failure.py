@@ -1,0 +1,112 @@
+"""Failed files: whoever made them is told what was expected and what was found, and nobody what they hold."""
+
+import gzip
+import io
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from monitor.records.rejections import Reason, RefusedFile
+from monitor.sources.directory.directory_options import OnFinish
+from monitor.sources.directory.file_checkpoint import Failure, called
+from tests.sources.directory.inbox import Inbox
+
+Watch = Callable[..., Inbox]
+
+SECRET = "ZZPATIENT"  # noqa: S105 - no password
+
+
+def _decoding(watch: Watch, decoder: Any, **options: Any) -> Inbox:
+    inbox = watch(**options)
+    inbox.decoder = decoder
+    inbox.crash()
+    return inbox
+
+
+def test_a_failure_says_what_was_expected_and_found(watch: Watch, real_decoder: Any) -> None:
+    """The decoder's own sentence, once, as a warning with the file's hash, and without its name or a second reason."""
+    inbox = _decoding(watch, real_decoder)
+    inbox.put("ZZPATIENT.csv", b"id;probs\n" + b"1;[0.7, 0.2, 0.1]\n" * 3)
+    inbox.polls(5)
+    (warning,) = inbox.warnings
+    assert warning.startswith("file#")
+    assert warning.count("file#") == 1
+    assert "expected" in warning
+    assert "found" in warning
+    assert warning.endswith(")")
+    assert SECRET not in warning
+    assert not any("failed" in event for event in inbox.events)
+
+
+def test_the_reason_beside_a_failed_file_says_the_same(watch: Watch) -> None:
+    """Also when we were started again between the failure and the move."""
+    inbox = watch(on_finish=OnFinish.ARCHIVE, finish_after_seconds=600)
+    inbox.write("f.jsonl", "POISON")
+    inbox.poll()
+    inbox.crash()
+    inbox.polls(60, 61)
+    said = json.loads((inbox.path / ".failed" / "f.jsonl.reason.json").read_text())
+    assert (said["reason"], said["explanation"]) == ("not_jsonl", "poison")
+    assert inbox.warnings[0].endswith("until it changes: poison (not_jsonl)")
+
+
+def test_a_failure_is_one_short_line_without_the_name() -> None:
+    """Whatever a decoder says."""
+    key = bytes(16)
+    refused = RefusedFile(Reason.BAD_CSV, f"{called(key)}: expected commas, found {'x' * 1000}\nmore (bad_csv)")
+    failure = Failure.of(refused, key)
+    assert str(failure).startswith("expected commas, found xxx")
+    assert str(failure).endswith("… (bad_csv)")
+    assert len(str(failure)) < 320
+    refused = RefusedFile(Reason.BAD_CSV, f"{called(key)}, line 3: no (bad_csv)")
+    assert str(Failure.of(refused, key)) == "line 3: no (bad_csv)"
+
+
+def _npz(name: str = SECRET) -> bytes:
+    buffer = io.BytesIO()
+    arrays: dict[str, Any] = {name: np.zeros((3, 3))}
+    np.savez(buffer, **arrays)
+    return buffer.getvalue()
+
+
+def _parquet() -> bytes:
+    arrow = pytest.importorskip("pyarrow", reason="LOUD: no pyarrow; Parquet is not tested")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    buffer = io.BytesIO()
+    parquet.write_table(arrow.table({SECRET: [SECRET]}), buffer)
+    return buffer.getvalue()
+
+
+HEADER = f"{{'descr': '{SECRET}', 'fortran_order': False, 'shape': (1,), }}".encode().ljust(117) + b"\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        pytest.param("f.csv", lambda: f"{SECRET},0.5,0.5\n".encode() * 2, id="csv without header"),
+        pytest.param("f.csv", lambda: f"{SECRET};0.5;0.5\n".encode() * 2, id="csv with semicolons"),
+        pytest.param("f.csv", lambda: f'"{SECRET}\n'.encode() * 3, id="csv with open quotes"),
+        pytest.param("f.csv.gz", lambda: gzip.compress(f"{SECRET},0.5\n{SECRET},0.5\n".encode()), id="csv.gz"),
+        pytest.param("f.jsonl", lambda: f"{SECRET}\n".encode() * 300, id="jsonl"),
+        pytest.param("f.jsonl.gz", lambda: f"{SECRET}\n".encode() * 300, id="jsonl.gz that is none"),
+        pytest.param("f.npy", lambda: f"{SECRET}\n".encode() * 300, id="npy that is none"),
+        pytest.param("f.npy", lambda: b"\x93NUMPY\x01\x00v\x00" + HEADER + bytes(8), id="npy of an odd type"),
+        pytest.param("f.npz", _npz, id="npz without the field"),
+        pytest.param("f.npz", lambda: _npz()[:-40], id="npz cut short"),
+        pytest.param("f.npz", lambda: _npz("probs").replace(b"probs", SECRET[:5].encode(), 1), id="npz of two names"),
+        pytest.param("f.parquet", _parquet, id="parquet without the field"),
+        pytest.param("f.parquet", lambda: _parquet()[:-20] + b"PAR1", id="parquet damaged"),
+        pytest.param("f.arrow", lambda: f"ARROW1{SECRET}".encode() * 30, id="arrow damaged"),
+    ],
+)
+def test_no_failure_quotes_the_file(watch: Watch, real_decoder: Any, name: str, content: Callable[[], bytes]) -> None:
+    """What a file holds, its header and the names of its columns included, is not in warnings, events or rows."""
+    inbox = _decoding(watch, real_decoder)
+    inbox.put(name, content())
+    inbox.polls(100)
+    assert inbox.counted["files_failed"] == 1
+    told = [*inbox.events, *inbox.warnings, *map(repr, inbox.committed.values())]
+    assert not any(SECRET[:5] in text for text in told)

@@ -1,0 +1,353 @@
+"""Which file is which: rotation, truncation, replacement, and everything that only looks like one of them."""
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from monitor.sources.directory.file_checkpoint import decoded
+from tests.sources.directory.inbox import Inbox
+
+Watch = Callable[..., Inbox]
+
+# With this much before it, a file is compared by its head and tail instead of as a whole.
+LONG = [f"{number:06}{'.' * 93}" for number in range(2000)]
+
+
+def test_a3_a_file_renamed_in_is_read_once(inbox: Inbox) -> None:
+    """A hidden or temporary name is ignored; renamed to its final name, the file is read once."""
+    for name in (".x.tmp", "x.jsonl.part", "_x.jsonl", "x.jsonl~", "x.crdownload", "x.jsonl.filepart", "x.partial"):
+        inbox.write(name, "one")
+    assert inbox.polls(3) == []
+    (inbox.path / ".x.tmp").rename(inbox.path / "x.jsonl")
+    assert inbox.polls(3) == ["one"]
+    assert set(inbox.counted) == {"bytes_read"}
+
+
+@pytest.mark.parametrize("before", [["one", "two"], LONG], ids=["short", "long"])
+def test_a9_a_truncated_file_is_read_from_its_start(inbox: Inbox, before: list[str]) -> None:
+    """`: > f; echo … >> f` is counted as a truncation, and the new lines are read."""
+    file = inbox.write("f.jsonl", *before)
+    inbox.poll()
+    with file.open("w") as stream:
+        stream.write("new\n")
+    assert inbox.poll() == ["new"]
+    assert inbox.counted["files_truncated"] == 1
+    assert inbox.polls(3) == []
+
+
+@pytest.mark.parametrize("before", [["one", "two"], LONG], ids=["short", "long"])
+@pytest.mark.parametrize("stopped", [False, True], ids=["running", "stopped"])
+def test_a10_truncated_and_regrown_beyond_our_place_is_noticed(inbox: Inbox, before: list[str], stopped: bool) -> None:  # noqa: FBT001
+    """Between two polls a file is truncated and grows past where we stood, same inode: all its lines are read."""
+    file = inbox.write("f.jsonl", *before)
+    inode = file.stat().st_ino
+    inbox.poll()
+    after = [f"new {line}" for line in before] + ["more"]
+    if stopped:
+        inbox.crash()
+    with file.open("w") as stream:
+        stream.write("".join(f"{line}\n" for line in after))
+    assert file.stat().st_ino == inode
+    assert inbox.polls(2) == after
+    assert inbox.counted["files_replaced"] == 1
+
+
+def test_a10_equal_heads_do_not_hide_it(inbox: Inbox) -> None:
+    """Head and length are as before, but what stands before our place is not."""
+    file = inbox.write("f.jsonl", *LONG)
+    inbox.poll()
+    after = [*LONG[:-3], *(line.replace(".", "!") for line in LONG[-3:]), "more"]
+    file.write_text("".join(f"{line}\n" for line in after))
+    assert inbox.polls(2) == after
+
+
+def test_a11_a_reset_is_committed_before_any_new_line(inbox: Inbox) -> None:
+    """The file is truncated and empty, we crash: the reset was committed, and is not made twice."""
+    file = inbox.write("f.jsonl", "one", "two")
+    inbox.poll()
+    file.write_bytes(b"")
+    inbox.poll()
+    assert inbox.counted["files_truncated"] == 1
+    inbox.crash()
+    assert inbox.polls(2) == []
+    inbox.write("f.jsonl", "one", "two", "three")
+    assert inbox.polls(2) == ["one", "two", "three"]
+    assert inbox.counted["files_truncated"] == 1
+
+
+@pytest.mark.parametrize("before", [["one", "two"], LONG], ids=["short", "long"])
+@pytest.mark.parametrize("copy", ["f.jsonl.1", "f-2026.jsonl", "g.jsonl"])
+@pytest.mark.parametrize("regrown", [0, 1, 3000])
+def test_a12_copytruncate_reads_the_rest_from_the_copy(
+    inbox: Inbox, before: list[str], copy: str, regrown: int
+) -> None:
+    """The file is copied with lines that we had not read, truncated, and goes on: nothing is lost or read twice."""
+    file = inbox.write("f.jsonl", *before)
+    inbox.poll()
+    inbox.write("f.jsonl", "unread")
+    shutil.copyfile(file, inbox.path / copy)
+    file.write_bytes(b"")
+    new = [f"new {number}" for number in range(regrown)]
+    inbox.write("f.jsonl", *new)
+    assert sorted(inbox.polls(4)) == sorted(["unread", *new])
+    assert inbox.counted["files_adopted"] == 1
+    inbox.crash()
+    assert inbox.polls(40) == []
+
+
+def test_a12_the_copy_is_seen_before_the_truncation(inbox: Inbox) -> None:
+    """A poll falls between copy and truncation: the copy means nothing yet, and is taken up later."""
+    file = inbox.write("f.jsonl", "one", "two")
+    inbox.poll()
+    inbox.write("f.jsonl", "three")
+    shutil.copyfile(file, inbox.path / "f.jsonl.1")
+    assert inbox.poll() == ["three"]
+    inbox.write("f.jsonl", "lost by copytruncate unless read before")
+    assert len(inbox.poll()) == 1
+    file.write_bytes(b"")
+    assert inbox.polls(3) == []
+    inbox.write("f.jsonl", "new")
+    assert inbox.polls(3) == ["new"]
+
+
+@pytest.mark.parametrize("before", [["one", "two"], LONG], ids=["short", "long"])
+@pytest.mark.parametrize("rotated", ["f.jsonl.1", "a-old.jsonl", "z-old.jsonl", "f.jsonl-20260101"])
+@pytest.mark.parametrize("stopped", [False, True], ids=["running", "stopped"])
+def test_a13_rename_rotation(inbox: Inbox, before: list[str], rotated: str, stopped: bool) -> None:  # noqa: FBT001
+    """`f` becomes `f.1` and a new `f` begins: both are complete, and nothing is read twice."""
+    file = inbox.write("f.jsonl", *before)
+    inbox.poll()
+    with file.open("a") as writer:
+        writer.write("unread\n")
+        if stopped:
+            inbox.crash()
+        writer.flush()
+        file.rename(inbox.path / rotated)
+        inbox.write("f.jsonl", "new")
+        assert sorted(inbox.polls(2)) == ["new", "unread"]
+        writer.write("by the old writer\n")
+    assert inbox.polls(3) == ["by the old writer"]
+    assert inbox.counted["files_adopted"] == 1
+    assert not inbox.counted["files_gone"]
+    inbox.crash()
+    assert inbox.polls(40) == []
+
+
+def test_a13_rotation_while_the_new_file_begins_with_the_same_line(inbox: Inbox) -> None:
+    """Old and new file hold the same line: the inode tells which of them was read."""
+    file = inbox.write("f.jsonl", "same")
+    inbox.poll()
+    file.rename(inbox.path / "f.jsonl.1")
+    inbox.write("f.jsonl", "same", "other")
+    assert inbox.polls(3) == ["same", "other"]
+
+
+def test_a13_a_whole_row_of_rotated_files_moves_up(inbox: Inbox) -> None:
+    """`f.1` becomes `f.2`, `f` becomes `f.1`, again and again; each line is read once."""
+    written = []
+    for number in range(12):
+        for older in (3, 2, 1):
+            if (inbox.path / f"f.jsonl.{older}").exists():
+                (inbox.path / f"f.jsonl.{older}").rename(inbox.path / f"f.jsonl.{older + 1}")
+        (inbox.path / "f.jsonl.4").unlink(missing_ok=True)
+        if number:
+            inbox.write("f.jsonl", f"last {number}")
+            written.append(f"last {number}")
+            (inbox.path / "f.jsonl").rename(inbox.path / "f.jsonl.1")
+        inbox.write("f.jsonl", f"first {number}")
+        written.append(f"first {number}")
+        inbox.poll()
+        if number % 4 == 0:
+            inbox.crash()
+    inbox.polls(2)
+    assert sorted(inbox.lines) == sorted(written)
+
+
+def test_a13_a_rotation_long_after_the_files_became_quiet(inbox: Inbox) -> None:
+    """Files that nobody looks at any more in each poll are recognised all the same."""
+    inbox.write("f.jsonl", "one")
+    inbox.polls(3, 4000)
+    (inbox.path / "f.jsonl").rename(inbox.path / "f.jsonl.1")
+    inbox.write("f.jsonl.1", "two")
+    inbox.write("f.jsonl", "new")
+    assert sorted(inbox.polls(2)) == ["new", "two"]
+
+
+def _reuse_inode(folder: Path, name: str, inode: int, content: bytes) -> Path:
+    """Make a file that has a certain inode number, which ext4 gives to the next new file."""
+    for attempt in range(200):
+        file = folder / f".try{attempt}"
+        file.write_bytes(content)
+        if file.stat().st_ino == inode:
+            target = folder / name
+            file.rename(target)
+            return target
+    pytest.skip("LOUD: this file system does not reuse inode numbers; inode reuse is not tested")
+
+
+@pytest.mark.parametrize("stopped", [False, True], ids=["a14 running", "a15 stopped"])
+@pytest.mark.parametrize(
+    "content", [b"ab\ncdef\n", b"other\ncontent\n", b"x\n"], ids=["same size", "longer", "shorter"]
+)
+def test_a14_a15_another_file_with_the_same_name_and_inode(inbox: Inbox, stopped: bool, content: bytes) -> None:  # noqa: FBT001
+    """A file is deleted and another created under its name that gets its inode, running or stopped: read from 0."""
+    file = inbox.put("f.jsonl", b"one\ntwo\n")
+    inbox.poll()
+    inode = file.stat().st_ino
+    if stopped:
+        inbox.crash()
+    file.unlink()
+    _reuse_inode(inbox.path, "f.jsonl", inode, content)
+    assert inbox.polls(2) == content.decode().splitlines()
+
+
+def test_a14_a_new_file_that_gets_the_inode_of_a_deleted_one(inbox: Inbox) -> None:
+    """A file is deleted, and another of another name gets its inode and the very same content: it is new."""
+    file = inbox.write("f.jsonl", "same")
+    inbox.poll()
+    inode = file.stat().st_ino
+    file.unlink()
+    inbox.poll()
+    _reuse_inode(inbox.path, "g.jsonl", inode, b"same\n")
+    assert inbox.poll() == ["same"]
+
+
+def test_a16_a_hundred_files_with_equal_heads_are_all_read(inbox: Inbox) -> None:
+    """A hundred CSV files share their first 2 kB."""
+    head = ("column," * 300 + "last").encode()
+    for number in range(100):
+        inbox.put(f"{number:03}.csv", head + f"\nrow {number}\n".encode())
+    assert len(inbox.poll()) == 200
+    assert len({line for line in inbox.lines if line.startswith("row")}) == 100
+
+
+def test_a19_the_same_file_dropped_twice_is_delivered_twice(inbox: Inbox) -> None:
+    """Under another name the same content is read again; dropping repeated ids is for whoever knows about ids."""
+    file = inbox.write("f.jsonl", "one")
+    shutil.copyfile(file, inbox.path / "g.jsonl")
+    assert inbox.poll() == ["one", "one"]
+
+
+@pytest.mark.parametrize("before", [["one", "two"], LONG], ids=["short", "long"])
+def test_a20_a_file_replaced_atomically_is_read_from_its_start(inbox: Inbox, before: list[str]) -> None:
+    """Another file is renamed over it; at once, also when it had been quiet for hours."""
+    inbox.write("f.jsonl", *before)
+    inbox.polls(2, 4000)
+    inbox.write(".new", *reversed(before), "more")
+    (inbox.path / ".new").rename(inbox.path / "f.jsonl")
+    assert inbox.poll() == [*reversed(before), "more"]
+    assert inbox.counted["files_replaced"] == 1
+
+
+@pytest.mark.parametrize("before", [["one", "two"], LONG], ids=["short", "long"])
+def test_a20_a_file_replaced_by_its_own_longer_copy_goes_on(inbox: Inbox, before: list[str]) -> None:
+    """Editors and rsync write a new file and rename it: what was read already is not read again."""
+    inbox.write("f.jsonl", *before)
+    inbox.poll()
+    inbox.write(".new", *before, "more")
+    (inbox.path / ".new").rename(inbox.path / "f.jsonl")
+    assert inbox.polls(3) == ["more"]
+    assert not inbox.counted["files_replaced"]
+
+
+def test_a21_a_file_deleted_while_it_is_read_is_read_to_its_end(watch: Watch) -> None:
+    """It is unlinked in the middle of its turn: the turn lasts to its end, and the ledger says it is gone."""
+    inbox = watch(bytes_per_file=1024, max_line_bytes=100)
+    file = inbox.write("f.jsonl", *LONG[:100])
+    polling = inbox.source.poll(inbox.now)
+    deliveries = [next(polling)]
+    file.unlink()
+    deliveries += polling
+    assert inbox.commit(deliveries) == LONG[:100]
+    inbox.poll()
+    assert inbox.counted["files_gone"] == 1
+    (value,) = inbox.committed.values()
+    row = decoded(value)
+    assert row is not None
+    assert row.gone_at is not None
+
+
+def test_a21_bytes_that_went_unread_are_counted(watch: Watch) -> None:
+    """A file that goes before it is read to its end is a loss that is counted."""
+    inbox = watch(bytes_per_file=1024, max_line_bytes=100)
+    file = inbox.write("f.jsonl", *LONG[:100])
+    inbox.poll()
+    file.unlink()
+    inbox.poll()
+    assert inbox.counted["lost_bytes"] == 10_000 - inbox.counted["bytes_read"]
+
+
+def test_a39_a40_times_in_the_future_and_the_past_change_nothing(inbox: Inbox) -> None:
+    """A clock that is ahead, or at 1970, or runs backwards, delays nothing."""
+    for name, seconds in (("future", 4_070_908_800), ("past", 0), ("before", -86_400)):
+        for kind in ("jsonl", "npy"):
+            file = inbox.put(f"{name}.{kind}", b"line\nEND\n" if kind == "npy" else b"line\n")
+            os.utime(file, (seconds, seconds))
+    assert len(inbox.polls(4)) == 6
+    file = inbox.write("future.jsonl", "again")
+    os.utime(file, (5, 5))
+    assert inbox.poll() == ["again"]
+
+
+@pytest.mark.parametrize("before", [["one", "two"], LONG], ids=["short", "long"])
+def test_a41_a_rewrite_of_the_same_size_is_noticed_by_its_time(inbox: Inbox, before: list[str]) -> None:
+    """Content changes in place: the time of change gives it away, and the checksum decides. A touch is nothing."""
+    file = inbox.write("f.jsonl", *before)
+    inbox.poll()
+    os.utime(file, ns=(1, 1))
+    assert inbox.polls(3) == []
+    middle = len(before) // 2
+    after = [*before[:middle], before[middle].replace(before[middle][-1], "#"), *before[middle + 1 :]]
+    with file.open("r+b") as stream:
+        stream.write("".join(f"{line}\n" for line in after).encode())
+    os.utime(file, ns=(2, 2))
+    assert inbox.polls(3) == after
+    assert inbox.counted["files_replaced"] == 1
+
+
+def test_a41_a_large_file_is_compared_in_turns(watch: Watch) -> None:
+    """Comparing a large file takes several turns, and other files are read meanwhile."""
+    inbox = watch(bytes_per_file=64 << 10)
+    file = inbox.write("f.jsonl", *LONG * 40)
+    assert len(inbox.polls(20)) == 80_000
+    os.utime(file, ns=(1, 1))
+    inbox.write("g.jsonl", "other")
+    assert inbox.poll() == ["other"]
+    inbox.write("f.jsonl", "more")
+    assert inbox.polls(3) == []
+    assert inbox.polls(20) == ["more"]
+
+
+def test_a_file_that_was_gone_comes_back(inbox: Inbox) -> None:
+    """A file that is moved away and back is recognised, also after a restart."""
+    file = inbox.write("f.jsonl", "one")
+    inbox.poll()
+    file.rename(inbox.path.parent / "elsewhere")
+    inbox.poll()
+    assert inbox.counted["files_gone"] == 1
+    inbox.crash()
+    inbox.polls(2)
+    (inbox.path.parent / "elsewhere").rename(file)
+    inbox.write("f.jsonl", "two")
+    assert inbox.polls(2) == ["two"]
+    inbox.polls(3, 8 * 86400)
+    assert not inbox.counted["files_forgotten"]
+
+
+def test_a_file_is_forgotten_only_long_after_it_went(inbox: Inbox) -> None:
+    """A week after it went nothing is left of it; until then it is remembered, however old it is."""
+    kept = inbox.write("kept.jsonl", "one")
+    gone = inbox.write("gone.jsonl", "two")
+    inbox.poll()
+    gone.unlink()
+    inbox.polls(3, 2 * 86400)
+    assert len(inbox.committed) == 2
+    inbox.polls(3, 2 * 86400)
+    assert len(inbox.committed) == 1
+    assert inbox.counted["files_forgotten"] == 1
+    inbox.polls(3, 10 * 86400)
+    assert kept.exists()
+    assert len(inbox.committed) == 1

@@ -1,0 +1,68 @@
+"""How far behind the directory says it is: by our own clock, and only with what could have been read."""
+
+import errno
+import os
+from collections.abc import Callable
+
+from monitor.sources.directory.system_calls import System
+from tests.sources.directory.inbox import Inbox
+
+Watch = Callable[..., Inbox]
+
+LINES = ["x" * 99] * 60
+
+
+def test_a_file_is_unread_since_it_was_seen_to_be(watch: Watch) -> None:
+    """Whatever time a copy has kept: the wait begins when we saw it, and ends when it has been read to its end."""
+    inbox = watch(bytes_per_file=1024, max_line_bytes=1000)
+    os.utime(inbox.write("a.jsonl", *LINES), (1, 1))
+    inbox.poll()
+    first = inbox.now
+    assert inbox.source.lag().oldest_unread == first
+    inbox.poll()
+    assert inbox.source.lag().oldest_unread == first
+    inbox.polls(10)
+    assert inbox.source.lag().oldest_unread is None
+    os.utime(inbox.write("a.jsonl", *LINES), (1, 1))
+    inbox.poll()
+    assert inbox.source.lag().oldest_unread == inbox.now
+
+
+def test_new_files_are_unread_since_there_are_any(watch: Watch) -> None:
+    """A backlog of files that nobody has opened counts from the poll that first listed it."""
+    inbox = watch(bytes_per_tick=5000)
+    for number in range(9):
+        os.utime(inbox.write(f"{number}.jsonl", "one"), (1, 1))
+    inbox.poll()
+    first = inbox.now
+    assert inbox.source.lag().oldest_unread == first
+    inbox.poll()
+    assert inbox.source.lag().oldest_unread == first
+    inbox.polls(5)
+    assert inbox.source.lag().oldest_unread is None
+
+
+def test_a_file_that_settles_is_no_delay_of_ours(inbox: Inbox) -> None:
+    """A file that is written again and again, with a time of 1970, counts as a file and as bytes only."""
+    for number in range(1, 12):
+        os.utime(inbox.put("x.npy", b"x" * number), (1, 1))
+        inbox.poll()
+        lag = inbox.source.lag()
+        assert (lag.files, lag.oldest_unread) == (1, None)
+        assert lag.bytes == sum(range(number + 1))
+
+
+def test_a_file_that_cannot_be_opened_is_no_delay_of_ours(watch: Watch) -> None:
+    """It is tried again now and then, and would otherwise make us late for ever."""
+
+    class Closed(System):
+        def open(self, path: str, flags: int, directory: int | None = None) -> int:
+            if path == "x.npy":
+                raise OSError(errno.EACCES, "closed")
+            return super().open(path, flags, directory)
+
+    inbox = watch(system=Closed())
+    inbox.put("x.npy", b"one\nEND\n")
+    inbox.polls(20)
+    assert inbox.counted["files_unreadable"] == 1
+    assert inbox.source.lag().oldest_unread is None

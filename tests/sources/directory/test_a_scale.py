@@ -1,0 +1,155 @@
+"""Very many files: bounded memory, bounded time, nothing missed."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from monitor.records.decoder import Format
+from monitor.sources.directory.file_checkpoint import FileCheckpoint, FileState, Keys, encoded
+from monitor.sources.directory.system_calls import System
+from tests.sources.directory.inbox import KEY, Inbox
+
+Watch = Callable[..., Inbox]
+
+
+def _resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _drop(folder: Path, count: int, content: bytes = b"line\n") -> None:
+    directory = os.open(folder, os.O_RDONLY)
+    try:
+        for number in range(count):
+            file = os.open(f"{number:07}.jsonl", os.O_WRONLY | os.O_CREAT, 0o600, dir_fd=directory)
+            os.write(file, content)
+            os.close(file)
+    finally:
+        os.close(directory)
+
+
+def test_a31_a_hundred_thousand_files_at_start(watch: Watch) -> None:
+    """The backlog is read tick by tick, each tick short, with memory that does not grow with it beyond its rows."""
+    inbox = watch()
+    _drop(inbox.path, 100_000)
+    before = _resident_bytes()
+    lags, count = [], 0
+    while count < 100_000:
+        deliveries = inbox.peek()
+        count += sum(delivery.arrived.rows for delivery in deliveries)
+        for delivery in deliveries:
+            inbox.committed.update({key: value for key, value in delivery.positions.items() if value is not None})
+        inbox.decoder.pieces.clear()
+        del deliveries
+        inbox.source.acknowledge({})
+        lags.append(inbox.source.lag().files)
+    used = _resident_bytes() - before
+    assert lags == sorted(lags, reverse=True)
+    assert len(lags) > 4
+    assert lags[-1] == 0
+    assert count == len(inbox.committed) == 100_000
+    # Rows and keys, twice: ours, and those this test commits.
+    assert used < 100_000 * 1000
+    inbox.crash()
+    assert inbox.polls(2) == []
+
+
+class ManyNames(System):
+    """A directory of very many files that are not there."""
+
+    class Entry:
+        """What a listing gives for one file."""
+
+        def __init__(self, number: int) -> None:
+            self.name = f"{number:07}.jsonl"
+            self._number = number
+
+        def inode(self) -> int:
+            """Return some number."""
+            return self._number + 1
+
+        def is_dir(self, *, follow_symlinks: bool) -> bool:
+            """It is a file."""
+            assert not follow_symlinks
+            return False
+
+    def __init__(self, count: int, tick: Callable[[], None]) -> None:
+        self.count = count
+        self.stats = 0
+        self._tick = tick
+        self._entries = [self.Entry(number) for number in range(count)]
+
+    def entries(self, directory: int) -> Iterator["os.DirEntry[str]"]:
+        """List them all, which takes a while."""
+        assert directory
+        self._tick()
+        return iter(self._entries)  # type: ignore[arg-type]
+
+    def stat(self, name: str, directory: int) -> os.stat_result:
+        """Each is one line of five bytes."""
+        assert directory
+        self.stats += 1
+        return os.stat_result((0o100600, int(name[:7]) + 1, 1, 1, 0, 0, 5, 1, 1, 1), {"st_mtime_ns": 10**9})
+
+
+def test_a32_a_million_kept_files_are_listed_and_hardly_looked_at(watch: Watch) -> None:
+    """In steady state a poll compares names, looks at few files, stretches its interval, and warns once."""
+    count = 200_000
+    inbox = watch()
+
+    def tick() -> None:
+        inbox.clock += 1.0
+
+    system = ManyNames(count, tick)
+    inbox.system = system
+    keys = Keys(KEY)
+    row = FileCheckpoint(
+        1, Format.JSONL, FileState.READING, 1, 0, 5, 1_000_000_000, 5, 0xA1B2, line=2, unproven=None, changed_at=0.0
+    )
+    fields = [getattr(row, name) for name in row.__struct_fields__]
+    inode = row.__struct_fields__.index("inode")
+    for number in range(count):
+        fields[inode] = number + 1
+        inbox.committed[keys(f"{number:07}.jsonl")] = encoded(FileCheckpoint(*fields))
+    inbox.crash()
+    inbox.peek()
+    assert system.stats == count
+    system.stats = 0
+    deliveries = [delivery for _ in range(3) for delivery in inbox.peek()]
+    assert deliveries == []
+    # One second for each listing is more than a fifth of two seconds; each file is looked at once a minute.
+    assert inbox.source.next_poll_seconds() == 5.0
+    assert 0 < system.stats < 3.5 * count / 12
+    assert inbox.source.lag().files == 0
+
+
+def test_a32_one_warning_about_many_entries(watch: Watch) -> None:
+    """Above ten thousand entries, an event says so, once."""
+    inbox = watch()
+    _drop(inbox.path, 10_001)
+    inbox.polls(5)
+    assert len(inbox.events) == 1
+    assert "10,001 entries" in inbox.events[0]
+
+
+def test_a33_a_burst_while_stopped_is_read_completely(watch: Watch) -> None:
+    """Thirty thousand files come between two polls: all of them are read."""
+    inbox = watch()
+    inbox.poll()
+    _drop(inbox.path, 30_000)
+    assert len(inbox.polls(3)) == 30_000
+    assert inbox.source.lag().files == 0
+
+
+def test_more_files_than_are_looked_at_in_each_poll_are_still_followed(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files beyond the crowd are looked at more rarely: what is added to them comes within a minute."""
+    monkeypatch.setattr("monitor.sources.directory.tracker.CROWD", 10)
+    inbox = watch()
+    _drop(inbox.path, 100)
+    assert len(inbox.poll()) == 100
+    for number in range(100):
+        inbox.write(f"{number:07}.jsonl", f"more {number}")
+    assert sorted(inbox.polls(32)) == sorted(f"more {number}" for number in range(100))

@@ -1,0 +1,71 @@
+"""What `docs/directory.md` promises is so."""
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+from monitor.sources.directory.directory_options import DirectoryEvent, DirectoryOptions
+from tests.sources.directory.inbox import Inbox
+
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "directory.md").read_text(encoding="utf-8")
+
+Watch = Callable[..., Inbox]
+
+
+def test_the_page_lists_exactly_what_is_counted() -> None:
+    """The closed list, in its order."""
+    _, _, section = PAGE.partition("## What is counted")
+    assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == [str(name) for name in DirectoryEvent]
+
+
+def test_the_page_gives_the_defaults_as_they_are() -> None:
+    """The table of limits and the code agree."""
+    defaults = DirectoryOptions(Path("/in"))
+    assert f"`poll` | {defaults.poll_seconds:g}s |" in PAGE
+    assert f"`restat` | {defaults.restat_seconds:g}s |" in PAGE
+    assert f"`max_line` | {defaults.max_line_bytes >> 20}MiB |" in PAGE
+    assert f"| {defaults.bytes_per_file >> 20}MiB, {defaults.bytes_per_tick >> 20}MiB |" in PAGE
+    assert f"`time_per_tick` | {defaults.seconds_per_tick:g}s |" in PAGE
+    assert f"`partial_timeout` | {defaults.partial_timeout_seconds / 60:g}m |" in PAGE
+
+
+def test_a_file_renamed_and_touched_within_one_poll_is_read_again(inbox: Inbox) -> None:
+    """As the page says; one that is only renamed is not."""
+    file = inbox.write("a.jsonl", "one")
+    assert inbox.poll() == ["one"]
+    file = file.rename(inbox.path / "b.jsonl")
+    assert inbox.poll() == []
+    os.utime(file.rename(inbox.path / "c.jsonl"), (5, 5))
+    assert inbox.polls(3) == ["one"]
+
+
+def test_a_file_rotated_before_it_was_seen_is_only_counted(inbox: Inbox) -> None:
+    """As the page says; one that was seen before is read on."""
+    inbox.write("a.jsonl", "one").rename(inbox.path / "a.jsonl.1")
+    assert inbox.polls(3) == []
+    assert inbox.counted["unknown_extension"] == 1
+    file = inbox.write("b.jsonl", "two")
+    assert inbox.poll() == ["two"]
+    inbox.write("b.jsonl", "three")
+    file.rename(inbox.path / "b.jsonl.1")
+    assert inbox.polls(3) == ["three"]
+
+
+def test_the_writer_in_python_drops_files_safely(inbox: Inbox) -> None:
+    """The helper on the page runs, and what it drops is read once."""
+    (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    exec(code.replace("/data/inbox", str(inbox.path)), {})  # noqa: S102 - our own page
+    assert [json.loads(line) for line in inbox.polls(3)] == [{"probs": [0.7, 0.2, 0.1]}]
+    assert len(list(inbox.path.iterdir())) == 1
+
+
+def test_the_recipe_for_shells_drops_files_safely(inbox: Inbox, tmp_path: Path) -> None:
+    """The recipe on the page runs, and what it drops is read once."""
+    (recipe,) = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
+    (tmp_path / "result.jsonl").write_text("one\n")
+    command = recipe.replace("/data/inbox", str(inbox.path))
+    subprocess.run(["sh", "-c", command], cwd=tmp_path, check=True)
+    assert inbox.polls(3) == ["one"]

@@ -1,0 +1,250 @@
+"""What the daemon says about itself."""
+
+import logging
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import prometheus_client
+import pytest
+
+from monitor.core.estimators import ESTIMATORS
+from monitor.records.rejections import Reason
+from monitor.sinks.prometheus_page import PrometheusSink
+from monitor.sources.directory.directory_options import DirectoryEvent
+from monitor.sources.kafka.events import KafkaEvent as CountedByKafka
+from monitor.sources.kafka.failures import FailureKind
+from monitor.sources.kafka.health import PartitionLag
+from monitor.telemetry import DaemonFacts, KafkaFacts, SourceFacts, Telemetry
+from tests.sinks import reports
+from tests.sinks.pages import families, samples
+
+
+@pytest.fixture
+def telemetry() -> Telemetry:
+    """A daemon of two models that did nothing yet."""
+    made = Telemetry(reports.facts)
+    made.configured(("density", "triage"))
+    return made
+
+
+def test_promtool_has_nothing_to_say(telemetry: Telemetry, promtool: Path) -> None:
+    """Of the whole page: reports and telemetry together."""
+    sink = PrometheusSink()
+    sink.publish(reports.density())
+    page = sink.page() + telemetry.page()
+    checked = subprocess.run([promtool, "check", "metrics"], input=page, capture_output=True, check=False)
+    assert (checked.returncode, checked.stdout + checked.stderr) == (0, b"")
+
+
+def test_reports_and_telemetry_share_no_family(telemetry: Telemetry) -> None:
+    """Two halves of one family would make the page invalid."""
+    sink = PrometheusSink()
+    sink.publish(reports.density())
+    assert not families(sink.page()).keys() & families(telemetry.page()).keys()
+
+
+def test_everything_that_can_be_counted_is_0_before_it_happens() -> None:
+    """Or the first time would be no increase."""
+    nothing = replace(reports.facts(), counters={})
+    telemetry = Telemetry(lambda: nothing)
+    telemetry.configured(("density", "triage"))
+    found = samples(telemetry.page())
+    for source, events in {"results": DirectoryEvent, "late": DirectoryEvent, "stream": CountedByKafka}.items():
+        for model in ("density", "triage"):
+            assert found[f"cpcmon_records_total{{model={model},source={source}}}"] == 0
+        for reason in Reason:
+            assert found[f"cpcmon_records_rejected_total{{reason={reason},source={source}}}"] == 0
+        for event in events:
+            assert found[f"cpcmon_source_events_total{{event={event},source={source}}}"] == 0
+    for model in ("density", "triage"):
+        for name in ("normalised", "argmax_mismatch", "future", "other_version", "unstored_segment", "late", "evicted"):
+            assert found[f"cpcmon_records_{name}_total{{model={model}}}"] == 0
+        for name in ("evaluations", "evaluation_failures", "scheduler_missed", "scheduler_skipped"):
+            assert found[f"cpcmon_{name}_total{{model={model}}}"] == 0
+        for estimator in ESTIMATORS:
+            assert found[f"cpcmon_estimator_failures_total{{estimator={estimator.name},model={model}}}"] == 0
+    assert found["cpcmon_state_recovered_total{from=backup}"] == found["cpcmon_state_recovered_total{from=empty}"] == 0
+    assert found["cpcmon_state_damaged_chunks_total{}"] == found["cpcmon_resumed_total{}"] == 0
+
+
+def test_counters_of_the_pipeline_are_shown_as_they_are(telemetry: Telemetry) -> None:
+    """They go on over restarts; those of sources and models that are gone are left out."""
+    found = samples(telemetry.page())
+    assert found["cpcmon_records_total{model=density,source=results}"] == 12_345
+    assert found["cpcmon_records_rejected_total{reason=bad_sum,source=results}"] == 3
+    assert found["cpcmon_source_events_total{event=bytes_read,source=results}"] == 99_000_000
+    assert found["cpcmon_state_recovered_total{from=backup}"] == 1
+    assert not [series for series in found if "elsewhere" in series]
+
+
+def test_an_event_that_no_list_knows_is_shown_too() -> None:
+    """A source of another kind has events of its own."""
+    facts = replace(reports.facts(), counters={("source_events_total", "results", "rebalanced"): 2})
+    found = samples(Telemetry(lambda: facts).page())
+    assert found["cpcmon_source_events_total{event=rebalanced,source=results}"] == 2
+
+
+def test_what_happens_is_counted(telemetry: Telemetry) -> None:
+    """A failed evaluation, or reload, counts among all and among those that failed."""
+    telemetry.evaluated("density", 0.3)
+    telemetry.evaluation_failed("density")
+    telemetry.estimator_failed("density", "cpc_acc", 4)
+    telemetry.missed("density")
+    telemetry.skipped("density")
+    telemetry.clock_jumped()
+    telemetry.ticked(0.01)
+    telemetry.reloaded(reports.NOW + 60.0)
+    telemetry.reload_failed()
+    found = samples(telemetry.page())
+    assert found["cpcmon_evaluations_total{model=density}"] == 2
+    assert found["cpcmon_evaluation_failures_total{model=density}"] == 1
+    assert found["cpcmon_estimator_failures_total{estimator=cpc_acc,model=density}"] == 4
+    assert found["cpcmon_scheduler_missed_total{model=density}"] == 1
+    assert found["cpcmon_scheduler_skipped_total{model=density}"] == 1
+    assert found["cpcmon_clock_jumps_total{}"] == 1
+    assert found["cpcmon_evaluation_duration_seconds_bucket{le=0.1,model=density}"] == 0
+    assert found["cpcmon_evaluation_duration_seconds_bucket{le=0.5,model=density}"] == 1
+    assert found["cpcmon_tick_duration_seconds_count{}"] == 1
+    assert found["cpcmon_config_reloads_total{}"] == 2
+    assert found["cpcmon_config_reload_failures_total{}"] == 1
+    assert found["cpcmon_config_last_reload_successful{}"] == 0
+    assert found["cpcmon_config_last_reload_success_timestamp_seconds{}"] == reports.NOW + 60.0
+
+
+def test_before_a_configuration_was_taken_over_nothing_says_that_one_failed() -> None:
+    """So that the alert on failed reloads is silent from the first scrape on."""
+    found = samples(Telemetry(reports.facts).page())
+    assert found["cpcmon_config_last_reload_successful{}"] == 1
+    assert "cpcmon_config_last_reload_success_timestamp_seconds{}" not in found
+
+
+def test_before_the_state_was_read_no_counter_of_the_pipeline_is_shown() -> None:
+    """A 0 that becomes 12,345 at the next scrape would be 12,345 records in an instant, and an alert at every restart."""
+    facts = replace(reports.facts(), counters=None)
+    found = families(Telemetry(lambda: facts).page())
+    assert "cpcmon_records_total" not in found
+    assert "cpcmon_state_recovered_total" not in found
+    assert "cpcmon_ready" in found
+
+
+def test_a_model_that_is_gone_is_no_longer_shown_and_cannot_come_back() -> None:
+    """Not even by an evaluation that ends after the reload; one that stays goes on counting."""
+    config = replace(reports.config(), models=reports.config().models[:1])
+    facts = replace(reports.facts(), models=("density",), config=config)
+    shown = Telemetry(lambda: facts)
+    shown.configured(("density", "triage"))
+    shown.evaluated("triage", 0.1)
+    shown.evaluated("density", 0.1)
+    shown.configured(("density",))
+    shown.evaluated("triage", 0.1)
+    shown.missed("the schedule itself")
+    found = samples(shown.page())
+    assert not [series for series in found if "triage" in series or "itself" in series]
+    assert found["cpcmon_evaluations_total{model=density}"] == 1
+
+
+def test_what_is_configured_is_told_to_rules_that_do_not_know_it(telemetry: Telemetry) -> None:
+    """Of which kind an alert is, how long the schedule waits, and whether others read records of the model."""
+    found = samples(telemetry.page())
+    kinds = {
+        "accuracy_low": "accuracy_low",
+        "accuracy_high": "accuracy_high",
+        "apart": "disagreement",
+        "silent": "silent",
+    }
+    for alert, kind in {**kinds, "refused": "degraded_input"}.items():
+        on = "upper" if kind.startswith("accuracy") else ""
+        assert found[f"cpcmon_alert_info{{alert={alert},kind={kind},model=density,on={on}}}"] == 1
+    assert found["cpcmon_evaluation_gap_seconds{model=density}"] == 60
+    assert found["cpcmon_evaluation_gap_seconds{model=triage}"] == 86_400
+    assert found["cpcmon_model_shared{model=density}"] == 0
+    shared = replace(reports.facts(), config=reports.shared_config())
+    assert samples(Telemetry(lambda: shared).page())["cpcmon_model_shared{model=density}"] == 1
+
+
+def test_nothing_unread_has_no_age(telemetry: Telemetry) -> None:
+    """0 would say 1970."""
+    found = samples(telemetry.page())
+    assert found["cpcmon_source_oldest_unread_timestamp_seconds{source=results}"] == reports.NOW - 30.0
+    assert "cpcmon_source_oldest_unread_timestamp_seconds{source=late}" not in found
+    assert found["cpcmon_source_ready{source=late}"] == 0
+    assert found["cpcmon_source_lag_bytes{source=results}"] == 4096
+
+
+def test_nothing_is_said_of_deliveries_that_are_not_configured() -> None:
+    """A counter that stays 0 would look like a webhook that never had to send."""
+    facts = replace(reports.facts(), webhook=None, heartbeat=None)
+    found = families(Telemetry(lambda: facts).page())
+    assert not [name for name in found if "webhook" in name or "heartbeat" in name]
+
+
+def test_a_part_that_fails_is_said_and_the_others_stay(caplog: pytest.LogCaptureFixture) -> None:
+    """The estimates come from elsewhere and are not touched at all."""
+
+    def fails() -> DaemonFacts:
+        raise RuntimeError("no facts")
+
+    telemetry = Telemetry(fails)
+    telemetry.configured(("density",))
+    with caplog.at_level(logging.ERROR, "cpcmon"):
+        found = samples(telemetry.page())
+    assert found["cpcmon_telemetry_errors{}"] == 1
+    assert found["cpcmon_evaluations_total{model=density}"] == 0
+    assert "process_resident_memory_bytes{}" in found
+    assert "cpcmon_ready{}" not in found
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+
+
+def test_no_series_says_when_a_counter_was_made(telemetry: Telemetry) -> None:
+    """And the library's own registry, which others in the process may use, is left alone."""
+    telemetry.evaluated("density", 0.1)
+    assert b"_created" not in telemetry.page()
+    assert b"cpcmon" not in prometheus_client.generate_latest()
+    assert b"_created" in prometheus_client.generate_latest(_fresh_registry())
+
+
+def _fresh_registry() -> prometheus_client.CollectorRegistry:
+    registry = prometheus_client.CollectorRegistry()
+    prometheus_client.Counter("others", "Of another library.", registry=registry).inc()
+    return registry
+
+
+def test_the_events_of_one_sort_of_source_are_not_shown_of_another(telemetry: Telemetry) -> None:
+    """Fifty zeros of things that cannot happen would hide the others."""
+    found = samples(telemetry.page())
+    assert "cpcmon_source_events_total{event=rebalances,source=results}" not in found
+    assert "cpcmon_source_events_total{event=files_truncated,source=stream}" not in found
+
+
+def test_without_a_consumer_group_nothing_is_said_of_one() -> None:
+    facts = replace(reports.facts(), sources={"results": SourceFacts(ready=True)})
+    assert not [name for name in families(Telemetry(lambda: facts).page()) if "kafka" in name]
+
+
+def test_of_many_partitions_those_furthest_behind_are_shown_and_all_are_summed() -> None:
+    """A topic of ten thousand partitions must not make a page of twenty thousand series."""
+    lags = {f"predictions/{number}": PartitionLag(number, number / 10.0) for number in range(1000)}
+    facts = replace(reports.facts(), sources={"stream": SourceFacts(ready=True, kafka=KafkaFacts(lags, 1000))})
+    found = samples(Telemetry(lambda: facts).page())
+    shown = {
+        series: value for series, value in found.items() if series.startswith("cpcmon_kafka_partition_lag_records")
+    }
+    assert len(shown) == 100
+    assert min(shown.values()) == 900
+    assert found["cpcmon_kafka_lag_records{source=stream}"] == sum(range(1000))
+    assert found["cpcmon_kafka_lag_seconds{source=stream}"] == 99.9
+
+
+def test_every_sort_of_trouble_with_a_cluster_has_its_series(telemetry: Telemetry) -> None:
+    found = samples(telemetry.page())
+    shown = {kind: found[f"cpcmon_kafka_poll_errors_total{{source=stream,type={kind}}}"] for kind in FailureKind}
+    assert shown == dict.fromkeys(FailureKind, 0.0) | {FailureKind.UNREACHABLE: 2.0}
+
+
+def test_before_the_state_was_read_no_loss_is_shown() -> None:
+    """A 0 that becomes 45 at the next scrape would be a loss that never happened."""
+    facts = replace(reports.facts(), counters=None)
+    found = families(Telemetry(lambda: facts).page())
+    assert "cpcmon_kafka_records_lost_total" not in found
+    assert "cpcmon_kafka_lag_records" in found
