@@ -16,7 +16,7 @@ PATIENCE_SECONDS = 30.0
 
 def hold() -> None:
     """End this process, in order if it can, once nobody holds it any more."""
-    threading.Thread(target=_stop_when_let_go, name="leash", daemon=True).start()
+    threading.Thread(target=_stop_when_let_go, name="supervisor", daemon=True).start()
 
 
 def _stop_when_let_go() -> None:

@@ -65,7 +65,7 @@ def test_a_pipe_sees_no_bar(monkeypatch: pytest.MonkeyPatch) -> None:
 # A directory is read a file a stroke, so that there is a second one.
 SCRIPT = """
 import functools, sys, threading
-from monitor.cli import main, progress, watch
+from monitor.cli import main, progress_bar as progress, watch
 start, spoken = threading.Thread.start, threading.Event()
 def start_and_listen(thread):
     spoken.clear()

@@ -7,10 +7,10 @@ from tests.demo.process import LIMIT
 
 _DEAF = """
 import signal, time
-from monitor.demo import leash
+from monitor.demo import supervisor
 signal.signal(signal.SIGTERM, lambda *_: print("told", flush=True))
-leash.PATIENCE_SECONDS = 0.2
-leash.hold()
+supervisor.PATIENCE_SECONDS = 0.2
+supervisor.hold()
 deadline = time.monotonic() + 60.0
 while time.monotonic() < deadline:
     time.sleep(0.1)

@@ -8,7 +8,7 @@ from tests.conftest import ROOT
 from tests.docs.markdown import PAGES, Page
 
 _OURS = re.compile(r"(?:monitor|tests|deploy|docs|benchmarks)/[\w/.*{},-]*\w")
-_EXAMPLES = {"monitor/sources/journal.py", "monitor/config/journal_source.py"}
+_EXAMPLES = {"monitor/sources/journal.py", "monitor/config/journal_settings.py"}
 """What the reader of docs/extending.md writes; its test writes them too."""
 
 

@@ -148,8 +148,8 @@ def test_a_page_of_a_reference_loads_no_scipy(tmp_path: Path) -> None:
     sample_reference().save(tmp_path / "model.ref")
     program = """
 import sys
-from monitor.reference_file import Reference
-from monitor.web.reference_page import reference_page
+from monitor.reference.reference import Reference
+from monitor.web.pages.reference_page import reference_page
 from monitor.web.site import Site
 found = Reference.load(sys.argv[1])
 site = Site(dict, list, list, lambda: 0.0, "1", reference=lambda _: found)

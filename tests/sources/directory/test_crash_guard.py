@@ -17,7 +17,7 @@ BATCH = (b"k" * 16, 4096)
 WATCH = """
 import os, pickle, sys
 from pathlib import Path
-from monitor.sources.crash_guard import CrashGuard
+from monitor.sources.directory.crash_guard import CrashGuard
 from tests.sources.inbox import Inbox, LineDecoder
 
 class Poisoned(LineDecoder):
