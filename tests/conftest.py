@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, settings
 from monitor.cli import main
 from tests.cli.examples import prepare
 from tests.made_once import made_once
+from tests.servers import real_server
 
 # Seeds are fixed: a red build must be red again on the next machine.
 settings.register_profile(
@@ -107,3 +108,9 @@ def cpcmon(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
         return Ran(code, captured.out, captured.err)
 
     return run
+
+
+@pytest.fixture
+def promtool() -> Path:
+    """The tool that checks metrics, rules and alerts as Prometheus itself would."""
+    return Path(real_server("promtool"))
