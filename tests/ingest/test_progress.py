@@ -66,7 +66,7 @@ def test_a_real_restore_tells_how_far_it_is(said: list[str], tmp_path: Path, mon
     monitor.tick()
     monitor.tick()
     monkeypatch.setattr(
-        restore, "Rebuilding", lambda windows: RestoreProgress(windows, iter(range(0, 1000, 20)).__next__)
+        restore, "RestoreProgress", lambda windows: RestoreProgress(windows, iter(range(0, 1000, 20)).__next__)
     )
     monitor.restart()
     monitor.state.close()
