@@ -134,7 +134,7 @@ def test_a26_an_unreadable_file_is_counted_once_and_the_others_are_read(open_fol
     script = """
 import os, sys
 from pathlib import Path
-from tests.sources.inbox import Inbox
+from tests.sources.directory.inbox import Inbox
 os.setgid(65534); os.setuid(65534)
 inbox = Inbox(Path(sys.argv[1]))
 print(inbox.polls(200), dict(inbox.counted), len(inbox.warnings))

@@ -18,7 +18,7 @@ WATCH = """
 import os, pickle, sys
 from pathlib import Path
 from monitor.sources.directory.crash_guard import CrashGuard
-from tests.sources.inbox import Inbox, LineDecoder
+from tests.sources.directory.inbox import Inbox, LineDecoder
 
 class Poisoned(LineDecoder):
     def text(self, piece):
