@@ -43,10 +43,9 @@ MEBIBYTE = 1 << 20
 PROGRAM = """
 import json, resource, sys
 from pathlib import Path
-from monitor.decode.pieces import Format
-from monitor.decode.record_format import ModelFormat
-from monitor.decode.rejections import RefusedFile
-from monitor.decode.stream import StreamDecoder
+from monitor.records.decoder import Format, StreamDecoder
+from monitor.records.record_schema import ModelFormat
+from monitor.records.rejections import RefusedFile
 from tests.effort import calls_of
 
 def peak():
