@@ -192,9 +192,13 @@ def test_replicas_page_once_and_from_the_whole(rules: Rules) -> None:
 
 @pytest.mark.parametrize("hold", [0, 2, 30, 45])
 def test_what_replicas_say_together_fires_after_the_configured_time(rules: Rules, hold: int) -> None:
-    """Prometheus knows no `for` of its own for each alert, so the daemon exports it. The first minute has no sums yet."""
-    before, after = rules.firing(_low_together(hold=hold), max(0, hold - 1), hold + 1)
-    assert (before["CpcmonMergedAccuracyLow"], after["CpcmonMergedAccuracyLow"]) == (hold == 0, 1)
+    """Prometheus knows no `for` of its own for each alert, so the daemon exports it.
+
+    In the first minute the sums may not be recorded yet: promtool evaluates groups in any order.
+    """
+    minutes = [hold - 1, hold + 1] if hold else [1]
+    found = [one["CpcmonMergedAccuracyLow"] for one in rules.firing(_low_together(hold=hold), *minutes)]
+    assert found == ([0, 1] if hold else [1])
 
 
 def test_two_alerts_of_one_model_wait_as_long_as_each_is_configured(rules: Rules) -> None:
