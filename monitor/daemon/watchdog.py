@@ -13,33 +13,33 @@ from dataclasses import dataclass
 from typing import Self
 
 _STUCK_SECONDS = 120.0
-"""Longer than any batch takes. A stroke that has not moved for so long will not move again."""
+"""Longer than any batch takes. A loop without progress for so long is stuck."""
 
 
 class Watchdog:
-    """When each stroke last did something, on the steady clock; may be used by any thread."""
+    """When each loop last made progress, on the steady clock. May be used by any thread."""
 
     def __init__(self, stuck_seconds: float = _STUCK_SECONDS) -> None:
         self._stuck_seconds = stuck_seconds
         self._lock = threading.Lock()
         self._last: dict[str, float] = {}
 
-    def moved(self, stroke: str, running: float) -> None:
-        """Note that a stroke did something."""
+    def moved(self, loop: str, running: float) -> None:
+        """Note progress of a loop."""
         with self._lock:
-            self._last[stroke] = running
+            self._last[loop] = running
 
-    def end(self, stroke: str) -> None:
-        """Expect nothing of a stroke any more."""
+    def end(self, loop: str) -> None:
+        """Expect no more progress of a loop."""
         with self._lock:
-            self._last.pop(stroke, None)
+            self._last.pop(loop, None)
 
     def problems(self, running: float) -> list[str]:
-        """Return a sentence for each stroke that is stuck."""
+        """Return a sentence for each loop that is stuck."""
         with self._lock:
             return [
-                f"{stroke} has not moved for {running - last:.0f} seconds"
-                for stroke, last in self._last.items()
+                f"{loop} has not moved for {running - last:.0f} seconds"
+                for loop, last in self._last.items()
                 if running - last > self._stuck_seconds
             ]
 

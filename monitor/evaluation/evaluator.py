@@ -1,4 +1,4 @@
-"""The stroke that judges: a snapshot of all windows of a model, estimators, alerts, and one immutable report.
+"""The evaluation: a snapshot of all windows of a model, estimators, alerts, and one immutable report.
 
 One object a model. Its owner calls it from one thread at a time; what it remembers between evaluations, and over
 restarts, it gives away as bytes.

@@ -1,4 +1,4 @@
-"""The stroke that takes records in: poll, decode, commit, then the windows, then acknowledge.
+"""The ingestion loop: poll, decode, commit, then the windows, then acknowledge.
 
 Rows and positions are committed in one transaction before anything in memory changes. A crash at any instant therefore
 loses nothing and counts nothing twice: before the commit the same records are read again, after it they are restored.

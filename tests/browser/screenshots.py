@@ -36,7 +36,7 @@ _SCHEMES: tuple[Scheme, ...] = ("light", "dark")
 
 
 def take_all(browser: Browser, url: str, pages: Mapping[str, str] = PAGES) -> Iterator[Path]:
-    """Take a picture of every page, in both themes, on a desk and on a phone."""
+    """Take a picture of every page, in both themes, on a desktop and on a phone."""
     FOLDER.mkdir(exist_ok=True)
     for scheme in _SCHEMES:
         for size in (DESKTOP, PHONE):

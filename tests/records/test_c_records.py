@@ -658,7 +658,7 @@ def test_c19_the_same_records_are_the_same_vectors_in_every_format() -> None:
 
 
 def test_a_refusal_is_an_error_that_callers_know() -> None:
-    """`RefusedFile` names its reason, for the ledger and for metrics."""
+    """`RefusedFile` names its reason, for the file checkpoint and for metrics."""
     with pytest.raises(
         RefusedFile, match=r"file#1: expected headers that fit .* found others \(bad_header\)"
     ) as caught:

@@ -182,8 +182,8 @@ class _Late:
 class Archiver:
     """Archives and deletes."""
 
-    def __init__(self, desk: PollContext, keys: Keys, reader: Tailer) -> None:
-        self._desk = desk
+    def __init__(self, context: PollContext, keys: Keys, reader: Tailer) -> None:
+        self._context = context
         self._keys = keys
         self._reader = reader
         self._paused_until = 0.0
@@ -206,27 +206,27 @@ class Archiver:
         self._late.clear()
 
     def reload(self, keys: set[bytes]) -> None:
-        """Go back to the rows of the ledger."""
+        """Go back to the rows of the checkpoints."""
         for late in self._late:
             if late.tracked.key in keys:
-                late.tracked.row = self._desk.ledger.row(late.tracked.key) or late.row
+                late.tracked.row = self._context.checkpoints.row(late.tracked.key) or late.row
 
     def finish(self, folder: SafeDirectory, finishable: dict[str, tuple[bytes, int]]) -> list[tuple[str, int]]:
         """Finish some of these files, all of which have been committed, and take them out.
 
         Returns the names, with the inodes as listed, that are to be looked at again, whatever has them now.
         """
-        if not self._recovered and self._desk.monotonic() >= self._paused_until:
+        if not self._recovered and self._context.monotonic() >= self._paused_until:
             self._recovered = True
-            put_all_back(folder, self._desk.options)
+            put_all_back(folder, self._context.options)
         awake: list[tuple[str, int]] = []
         for name, (key, entry) in list(islice(finishable.items(), _BATCH)):
-            if self._desk.monotonic() < self._paused_until or not self._has_room():
+            if self._context.monotonic() < self._paused_until or not self._has_room():
                 break
             del finishable[name]
-            row = self._desk.ledger.row(key)
+            row = self._context.checkpoints.row(key)
             # A file that failed holds records that nobody has read: it is never deleted.
-            if row is None or (row.state is FileState.FAILED and self._desk.options.on_finish is OnFinish.DELETE):
+            if row is None or (row.state is FileState.FAILED and self._context.options.on_finish is OnFinish.DELETE):
                 continue
             try:
                 self._finish_one(folder, name, key, row)
@@ -254,22 +254,22 @@ class Archiver:
         left = late.unread
         os.close(late.file)
         if left > 0:
-            self._desk.counted[DirectoryEvent.LOST_BYTES] += left
-        if late.tracked.key in self._desk.ledger:
+            self._context.counted[DirectoryEvent.LOST_BYTES] += left
+        if late.tracked.key in self._context.checkpoints:
             self._forget.append(late.tracked.key)
 
     def _fails(self, error: OSError) -> None:
-        desk = self._desk
-        desk.counted[DirectoryEvent.FINISH_ERRORS] += 1
-        self._paused_until = desk.monotonic() + _PAUSE_SECONDS
+        context = self._context
+        context.counted[DirectoryEvent.FINISH_ERRORS] += 1
+        self._paused_until = context.monotonic() + _PAUSE_SECONDS
         self._recovered = False
-        if desk.once(("finish", error.errno)):
-            desk.warn(
-                f"on_finish: {desk.options.on_finish} is not possible ({error_name(error)}): files stay where they are"
+        if context.once(("finish", error.errno)):
+            context.warn(
+                f"on_finish: {context.options.on_finish} is not possible ({error_name(error)}): files stay where they are"
             )
 
     def _finish_one(self, folder: SafeDirectory, name: str, key: bytes, row: FileCheckpoint) -> None:
-        desk = self._desk
+        context = self._context
         try:
             if folder.is_link(name):
                 raise OpenRefused(OpenRefusal.LINK)
@@ -282,7 +282,7 @@ class Archiver:
             if not look.same(row) or (row.format.grows and row.state is FileState.READING and row.offset != look.size):
                 os.close(file)
                 return  # written since; the next look finds out
-            if desk.options.on_finish is OnFinish.DELETE:
+            if context.options.on_finish is OnFinish.DELETE:
                 self._unlink(folder, name, row)
             else:
                 self._archive(folder, name, file, row)
@@ -290,28 +290,28 @@ class Archiver:
             os.close(file)
             raise
         self._forget.append(key)
-        desk.counted[DirectoryEvent.FILES_FINISHED] += 1
+        context.counted[DirectoryEvent.FILES_FINISHED] += 1
         if not row.format.grows or row.state is FileState.FAILED:
             os.close(file)
             return
         # Its writer may have added to it just now, or may do so in a moment.
         tracked = TrackedFile(name, self._keys(f"\0{name}\0{look.inode}"), row.format, row=row, look=look)
-        self._late.append(_Late(tracked, file, desk.monotonic() + _GRACE_SECONDS, row))
+        self._late.append(_Late(tracked, file, context.monotonic() + _GRACE_SECONDS, row))
 
     def _unlink(self, folder: SafeDirectory, name: str, row: FileCheckpoint) -> None:
         directory, base = folder.parent(name)
-        with aside(self._desk.system, directory, base, row) as private:
+        with aside(self._context.system, directory, base, row) as private:
             os.unlink(private, dir_fd=directory)
 
     # Archiving
 
     def _archive(self, folder: SafeDirectory, name: str, file: int, row: FileCheckpoint) -> None:
-        desk, options = self._desk, self._desk.options
+        context, options = self._context, self._context.options
         directory, base = folder.parent(name)
         parts = (
             [".failed"]
             if row.state is FileState.FAILED
-            else [datetime.fromtimestamp(desk.now, UTC).strftime("%Y-%m-%d")]
+            else [datetime.fromtimestamp(context.now, UTC).strftime("%Y-%m-%d")]
         )
         if options.archive is None and row.state is not FileState.FAILED:
             parts.insert(0, ".done")
@@ -319,10 +319,10 @@ class Archiver:
         try:
             target = free_name(base, target_folder)
             if row.state is FileState.FAILED:
-                write_reason(target, target_folder, row, desk.now)
+                write_reason(target, target_folder, row, context.now)
             try:
-                with aside(desk.system, directory, base, row) as private:
-                    desk.system.rename(private, directory, target, target_folder)
+                with aside(context.system, directory, base, row) as private:
+                    context.system.rename(private, directory, target, target_folder)
             except OSError as error:
                 if error.errno != errno.EXDEV:
                     raise
@@ -334,7 +334,7 @@ class Archiver:
                     raise
             if options.completion_marker:
                 with suppress(OSError):
-                    desk.system.rename(f"{base}{MARKER}", directory, f"{target}{MARKER}", target_folder)
+                    context.system.rename(f"{base}{MARKER}", directory, f"{target}{MARKER}", target_folder)
         except BaseException:
             if row.state is FileState.FAILED:
                 with suppress(OSError):
@@ -355,7 +355,7 @@ class Archiver:
                 while data := os.pread(file, _COPY_BYTES, done):
                     written = 0
                     while written < len(data):
-                        written += self._desk.system.write(copy, data[written:])
+                        written += self._context.system.write(copy, data[written:])
                     done += len(data)
                 os.fsync(copy)
                 if os.fstat(copy).st_size != os.fstat(file).st_size:
@@ -373,7 +373,7 @@ class Archiver:
 
     def look_again(self) -> Iterator[Delivery]:
         """Deliver what was added to files after they had been finished, and forget their rows."""
-        desk = self._desk
+        context = self._context
         for late in list(self._late):
             # Whoever takes a delivery may acknowledge it at once, and more files are finished and let go of meanwhile.
             if late not in self._late:
@@ -383,11 +383,11 @@ class Archiver:
                 yield from self._read_late(late)
             finally:
                 self._reading = None
-            if desk.clock >= late.until:
+            if context.clock >= late.until:
                 self._let_go(late)
         if self._forget:
             forgotten, self._forget = self._forget, []
-            yield desk.delivery(positions={key: desk.ledger.put(key, None) for key in forgotten})
+            yield context.delivery(positions={key: context.checkpoints.put(key, None) for key in forgotten})
 
     def _read_late(self, late: _Late) -> Iterator[Delivery]:
         tracked = late.tracked

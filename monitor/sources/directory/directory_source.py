@@ -37,28 +37,28 @@ class DirectoryLagMeter:
     By our own clock: the times of files are those of their writers, and a copy may keep one of years ago.
     """
 
-    def __init__(self, desk: PollContext) -> None:
-        self._desk = desk
+    def __init__(self, context: PollContext) -> None:
+        self._context = context
         self._backlog_since: float | None = None
         """Since when there have been new files that nobody has opened."""
 
     def measure(self, folder: SafeDirectory, active: Iterable[TrackedFile], new: Sequence[Found]) -> Lag:
         """Add up what is unread in files that are followed, and in new ones that have not been opened yet."""
-        desk = self._desk
+        context = self._context
         size = files = 0
-        self._backlog_since = (self._backlog_since or desk.now) if new else None
+        self._backlog_since = (self._backlog_since or context.now) if new else None
         since = [] if self._backlog_since is None else [self._backlog_since]
         for tracked in active:
             if not tracked.unread:
                 tracked.unread_since = None
             elif tracked.unread_since is None:
-                tracked.unread_since = desk.now
+                tracked.unread_since = context.now
             if tracked.look is None or not (tracked.unread or tracked.settling):
                 continue
             files += 1
             size += tracked.unread_bytes
             # What settles, or cannot be opened, is waited for: we are not late with it.
-            if tracked.unread_since is not None and tracked.wait_until <= desk.clock:
+            if tracked.unread_since is not None and tracked.wait_until <= context.clock:
                 since.append(tracked.unread_since)
         return Lag(size + _size_of(folder, new), files + len(new), min(since, default=None))
 
@@ -104,13 +104,13 @@ class DirectorySource:
         self.name = name
         self._options = options
         self._keys = Keys(key)
-        self._ledger = FileCheckpoints()
-        self._desk = PollContext(options, decoder, self._ledger, system or System(), guard, monotonic)
+        self._checkpoints = FileCheckpoints()
+        self._context = PollContext(options, decoder, self._checkpoints, system or System(), guard, monotonic)
         self._roster = Roster(options)
-        self._growing = Tailer(self._desk)
-        self._settled = WholeFileReader(self._desk)
-        self._follower = FileTracker(self._desk, self._roster, self._keys, self._settled)
-        self._finisher = Archiver(self._desk, self._keys, self._growing)
+        self._growing = Tailer(self._context)
+        self._settled = WholeFileReader(self._context)
+        self._follower = FileTracker(self._context, self._roster, self._keys, self._settled)
+        self._finisher = Archiver(self._context, self._keys, self._growing)
         self._turn = 0
         self._cut_short = False
         """Whether the last poll ended before it had served all files."""
@@ -122,23 +122,23 @@ class DirectorySource:
         self._last_restat = float("-inf")
         self._identity: tuple[int, int] | None = None
         self._waits_for: str | None = "has not been polled yet"
-        self._meter = DirectoryLagMeter(self._desk)
+        self._meter = DirectoryLagMeter(self._context)
         self._lag = Lag()
         self._started = self._keys("")
         """The key under which it is kept that the directory has been watched before."""
 
     def restore(self, positions: Mapping[bytes, bytes]) -> None:
         """Take over the positions that were committed; called once, before the first poll."""
-        damaged = self._ledger.restore(positions)
+        damaged = self._checkpoints.restore(positions)
         if damaged:
-            self._desk.counted[DirectoryEvent.POSITIONS_DAMAGED] += damaged
-            self._desk.warn(f"{damaged} positions are damaged; their files are read as if never seen")
+            self._context.counted[DirectoryEvent.POSITIONS_DAMAGED] += damaged
+            self._context.warn(f"{damaged} positions are damaged; their files are read as if never seen")
         self._follower.restore()
 
     def poll(self, now: float) -> Generator[Delivery, None, None]:
         """Yield what is there to be read, at most as much as one tick may take."""
-        desk, epoch = self._desk, self._epoch
-        desk.begin(now)
+        context, epoch = self._context, self._epoch
+        context.begin(now)
         self._turn += 1
         self._cut_short = False
         folder = self._open_folder()
@@ -153,15 +153,15 @@ class DirectorySource:
             if folder is not None:
                 self._lag = self._meter.measure(folder, self._follower.active.values(), self._follower.new)
                 folder.close()
-        if (rest := desk.rest()) is not None:
+        if (rest := context.rest()) is not None:
             self._owes = True
             yield rest
 
     def acknowledge(self, oldest: Mapping[str, float] = NOTHING_HELD) -> None:  # noqa: ARG002 - files have no shards
         """Everything delivered so far has been committed: files that are done with may be archived or deleted."""
-        self._ledger.commit()
+        self._checkpoints.commit()
         self._last_committed = self._last_served
-        self._desk.unacknowledged.clear()
+        self._context.unacknowledged.clear()
         self._owes = False
         if self._options.on_finish is OnFinish.KEEP:
             self._follower.finishable.clear()
@@ -179,12 +179,12 @@ class DirectorySource:
         """What was delivered since the last acknowledgement could not be committed: deliver it again."""
         self._epoch += 1
         self._owes = False
-        changed = set(self._ledger.roll_back())
+        changed = set(self._checkpoints.roll_back())
         self._last_served = self._last_committed
         self._follower.reload(changed)
         self._finisher.reload(changed)
-        self._desk.noted.difference_update(self._desk.unacknowledged)
-        self._desk.unacknowledged.clear()
+        self._context.noted.difference_update(self._context.unacknowledged)
+        self._context.unacknowledged.clear()
 
     def lag(self) -> Lag:
         """Return how much was unread as of the last poll. Of very many new files, the bytes are an estimate."""
@@ -199,8 +199,8 @@ class DirectorySource:
         self._epoch += 1
         self._settled.close()
         self._finisher.close()
-        if self._desk.guard is not None:
-            self._desk.guard.close()
+        if self._context.guard is not None:
+            self._context.guard.close()
 
     def next_poll_seconds(self) -> float:
         """Return how long to wait before the next poll: longer when listing takes long, not at all when more is there."""
@@ -215,69 +215,69 @@ class DirectorySource:
 
     def _open_folder(self) -> SafeDirectory | None:
         try:
-            folder = SafeDirectory(self._options, self._desk.system)
+            folder = SafeDirectory(self._options, self._context.system)
         except OSError as error:
             self._cannot_list(error)
             return None
         return folder
 
     def _cannot_list(self, error: OSError) -> None:
-        self._desk.counted[DirectoryEvent.POLL_ERRORS] += 1
+        self._context.counted[DirectoryEvent.POLL_ERRORS] += 1
         sentence = f"waits for its directory {str(self._options.path)!r} ({error_name(error)})"
         if self._waits_for != sentence:
-            self._desk.warn(sentence)
+            self._context.warn(sentence)
         self._waits_for = sentence
 
     def _poll(self, folder: SafeDirectory) -> Iterator[Delivery]:
-        desk, options = self._desk, self._options
+        context, options = self._context, self._options
         if self._options.on_finish is not OnFinish.KEEP and not self._owes:
             # Where nothing is delivered nothing is acknowledged, and files are to be tidied up all the same.
             self._finish(folder)
         yield from self._finisher.look_again()
         turns = max(1, round(options.restat_seconds / self._interval()))
-        began = desk.monotonic()
+        began = context.monotonic()
         try:
             listing = self._roster.scan(folder, self._follower.active, self._turn, turns, self._follower.again())
         except OSError as error:
             self._cannot_list(error)
             return
-        self._seconds_listing = desk.monotonic() - began
+        self._seconds_listing = context.monotonic() - began
         self._note_directory(folder, listing.entries)
-        if options.start_at is StartAt.END and self._started not in self._ledger:
+        if options.start_at is StartAt.END and self._started not in self._checkpoints:
             yield from self._skip_what_is_there(folder, listing.fresh)
         yield from self._follower.examine(folder, listing)
-        if desk.clock - self._last_restat >= options.restat_seconds:
-            self._last_restat = desk.clock
+        if context.clock - self._last_restat >= options.restat_seconds:
+            self._last_restat = context.clock
             yield from self._follower.forget_gone(folder)
         yield from self._serve(folder)
 
     def _note_directory(self, folder: SafeDirectory, entries: int) -> None:
-        desk = self._desk
+        context = self._context
         if self._waits_for is not None and self._identity is not None:
-            desk.tell("its directory is there again")
+            context.tell("its directory is there again")
         elif self._identity not in {None, folder.identity}:
-            desk.warn("its directory has been replaced or mounted anew")
+            context.warn("its directory has been replaced or mounted anew")
         self._identity, self._waits_for = folder.identity, None
-        if entries > MANY_ENTRIES and desk.once("many"):
-            desk.tell(
+        if entries > MANY_ENTRIES and context.once("many"):
+            context.tell(
                 f"its directory holds {entries:,} entries, and listing them takes ever longer: "
                 "archive files, or use a folder a day"
             )
 
     def _serve(self, folder: SafeDirectory) -> Iterator[Delivery]:
         """Read the files that hold something unread, in name order, going on after the one that was read last."""
-        follower, desk = self._follower, self._desk
+        follower, context = self._follower, self._context
         new = {found.name: found for found in follower.new}
         waiting = [
             tracked.name
             for tracked in follower.active.values()
-            if tracked.unread and tracked.wait_until <= desk.clock and tracked.name not in new
+            if tracked.unread and tracked.wait_until <= context.clock and tracked.name not in new
         ]
         names = sorted([*waiting, *new])
         start = bisect.bisect_right(names, self._last_served)
-        desk.allow_time()
+        context.allow_time()
         for name in [*names[start:], *names[:start]]:
-            if desk.left <= 0 or desk.time_is_up:
+            if context.left <= 0 or context.time_is_up:
                 self._cut_short = True
                 break
             self._last_served = name
@@ -291,7 +291,7 @@ class DirectorySource:
             new.pop(name, None)
             yield from self._read(folder, tracked)
             self._follow(tracked)
-            self._cut_short = tracked.unread and desk.time_is_up
+            self._cut_short = tracked.unread and context.time_is_up
         else:
             self._last_served = ""
         follower.new = list(new.values())
@@ -315,7 +315,7 @@ class DirectorySource:
 
     def _skip_what_is_there(self, folder: SafeDirectory, fresh: list[Found]) -> Iterator[Delivery]:
         """Count everything as read that is there when the directory is watched for the first time."""
-        desk = self._desk
+        context = self._context
         positions: dict[bytes, bytes | None] = {}
         for found in fresh:
             format_ = self._roster.format_of(found.name)
@@ -325,6 +325,6 @@ class DirectorySource:
                 continue
             if format_ is not None and look.size:
                 tracked = TrackedFile(found.name, self._keys(found.name), format_)
-                row = msgspec.structs.replace(desk.new_row(tracked, look), skip_to=look.size)
-                positions[tracked.key] = self._ledger.put(tracked.key, row)
-        yield desk.delivery(positions=positions | {self._started: self._ledger.put(self._started, _STARTED)})
+                row = msgspec.structs.replace(context.new_row(tracked, look), skip_to=look.size)
+                positions[tracked.key] = self._checkpoints.put(tracked.key, row)
+        yield context.delivery(positions=positions | {self._started: self._checkpoints.put(self._started, _STARTED)})

@@ -1,4 +1,4 @@
-"""What all parts of a watched directory share while it is polled: settings, ledger, clock, budget and tallies."""
+"""What all parts of a watched directory share while it is polled: settings, checkpoints, clock, budget and tallies."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -40,7 +40,7 @@ class PollContext:
 
     options: DirectoryOptions
     decoder: Decoder
-    ledger: FileCheckpoints
+    checkpoints: FileCheckpoints
     system: System
     guard: CrashGuard | None
     monotonic: Callable[[], float]
@@ -116,7 +116,9 @@ class PollContext:
     ) -> Delivery:
         """Return records of a file together with its new row, and with what else happened."""
         tracked.row = row
-        return self.delivery(called(tracked.key), {tracked.key: self.ledger.put(tracked.key, row)}, arrived, counted)
+        return self.delivery(
+            called(tracked.key), {tracked.key: self.checkpoints.put(tracked.key, row)}, arrived, counted
+        )
 
     def delivery(
         self,

@@ -59,14 +59,14 @@ class Resolver:
 
     def __init__(
         self,
-        desk: PollContext,
+        context: PollContext,
         roster: Roster,
         keys: Keys,
         settled: WholeFileReader,
         absent: Absent,
         active: dict[str, TrackedFile],
     ) -> None:
-        self._desk = desk
+        self._context = context
         self._roster = roster
         self._keys = keys
         self._settled = settled
@@ -75,7 +75,7 @@ class Resolver:
 
     def resolve(self, folder: SafeDirectory, findings: FileFindings) -> Iterator[Delivery]:
         """Conclude from what was found which file is which; names that turn out to be known are taken from `new`."""
-        desk = self._desk
+        context = self._context
         positions: Positions = {}
         loose = self._loose(findings)
         matches = self._matches(folder, findings, loose)
@@ -90,7 +90,7 @@ class Resolver:
                 self._begin_anew(tracked, look, why, positions, keep=tracked.key not in taken)
         for tracked in findings.changed:
             if tracked.key not in gained | taken | positions.keys():
-                positions[tracked.key] = desk.ledger.put(tracked.key, tracked.row)
+                positions[tracked.key] = context.checkpoints.put(tracked.key, tracked.row)
         self._note_vanished(folder, findings, taken, positions)
         for match in matches:
             self._adopt_match(match, positions)
@@ -101,7 +101,7 @@ class Resolver:
             if self._keys(found.name) not in gained:
                 self._ignore(found)
         if positions:
-            yield desk.delivery(positions=positions)
+            yield context.delivery(positions=positions)
 
     def _held_still(self, folder: SafeDirectory, findings: FileFindings, loose: LooseRows) -> bool:
         """Tell whether all names still have the files they were found to have.
@@ -140,12 +140,12 @@ class Resolver:
         keys = {tracked.key for tracked in doubtful if tracked is not None}
         for tracked in findings.changed:
             if tracked.key not in keys:
-                positions[tracked.key] = self._desk.ledger.put(tracked.key, tracked.row)
+                positions[tracked.key] = self._context.checkpoints.put(tracked.key, tracked.row)
         new = set() if loose.copied else {found.name for found in findings.new[:_SOME]}
         known = {*loose.moved, *(inode for name, inode in findings.inodes.items() if name not in new)}
         findings.new = [found for found in findings.new if found.name in new and _is_other(folder, found, known)]
         if positions:
-            yield self._desk.delivery(positions=positions)
+            yield self._context.delivery(positions=positions)
 
     def _loose(self, findings: FileFindings) -> LooseRows:
         """Return the rows whose file is no longer where it was."""
@@ -178,7 +178,7 @@ class Resolver:
     def _resolve_strangers(
         self, folder: SafeDirectory, findings: FileFindings, taken: set[bytes], gained: set[bytes], positions: Positions
     ) -> None:
-        desk = self._desk
+        context = self._context
         for stray in findings.strangers:
             tracked = stray.tracked
             if tracked is None or tracked.row is None or tracked.key in gained:
@@ -187,8 +187,8 @@ class Resolver:
             self._active[tracked.name] = tracked
             if tracked.key in taken:
                 tracked.row = None
-                positions[tracked.key] = desk.ledger.put(tracked.key, None)
-                tracked.sees(stray.look, desk.clock)
+                positions[tracked.key] = context.checkpoints.put(tracked.key, None)
+                tracked.sees(stray.look, context.clock)
                 tracked.unread, tracked.unfinished = tracked.grows and stray.look.size > 0, 0
             elif not tracked.grows:
                 self._settled.examine(tracked, stray.look, marked=False)
@@ -196,12 +196,12 @@ class Resolver:
                 findings.anew.append((tracked, stray.look, DirectoryEvent.FILES_REPLACED))
             else:
                 self.accept(tracked, row, stray.look, thoroughly=True)
-                tracked.row = desk.seen_row(row, stray.look)
-                positions[tracked.key] = desk.ledger.put(tracked.key, tracked.row)
+                tracked.row = context.seen_row(row, stray.look)
+                positions[tracked.key] = context.checkpoints.put(tracked.key, tracked.row)
 
     def accept(self, tracked: TrackedFile, row: FileCheckpoint, look: FileLook, *, thoroughly: bool) -> None:
         """Go on with a file that seems to be the one it was; compare all of it first if there is a doubt."""
-        tracked.sees(look, self._desk.clock)
+        tracked.sees(look, self._context.clock)
         tracked.doubtful = False
         if thoroughly and row.offset > SMALL_BYTES:
             tracked.check, tracked.adopts = PrefixCheck(row.offset, row.checksum), None
@@ -211,18 +211,18 @@ class Resolver:
         self, tracked: TrackedFile, look: FileLook, why: DirectoryEvent, positions: Positions, *, keep: bool = True
     ) -> None:
         """Start a file from its beginning; `keep` its row for a copy that may continue it."""
-        desk, old = self._desk, tracked.row
-        row = desk.new_row(tracked, look)
+        context, old = self._context, tracked.row
+        row = context.new_row(tracked, look)
         if old is not None:
             former = msgspec.structs.replace(old, previous=None) if keep and old.offset else None
             row = msgspec.structs.replace(row, generation=old.generation + 1, previous=former)
-        desk.counted[why] += 1
-        desk.tell(f"{called(tracked.key)}: {why.removeprefix('files_')}, and read from its start")
+        context.counted[why] += 1
+        context.tell(f"{called(tracked.key)}: {why.removeprefix('files_')}, and read from its start")
         tracked.row = row
-        tracked.sees(look, desk.clock)
+        tracked.sees(look, context.clock)
         tracked.unread, tracked.doubtful, tracked.check = look.size > 0, False, None
         tracked.unfinished, tracked.zeros_at = 0, -1
-        positions[tracked.key] = desk.ledger.put(tracked.key, row)
+        positions[tracked.key] = context.checkpoints.put(tracked.key, row)
         if row.previous is not None:
             self._absent.wait(tracked.key)
         self._roster.wake(tracked.name, tracked.entry)
@@ -235,7 +235,7 @@ class Resolver:
         stray, loose = match.stray, match.loose
         tracked = stray.tracked or TrackedFile(stray.name, stray.key, loose.row.format, stray.entry)
         tracked.format, tracked.look = loose.row.format, None
-        tracked.sees(stray.look, self._desk.clock)
+        tracked.sees(stray.look, self._context.clock)
         self._roster.wake(stray.name, stray.entry)
         self._active[stray.name] = tracked
         if match.certain:
@@ -246,40 +246,40 @@ class Resolver:
 
     def _adopt(self, tracked: TrackedFile, look: FileLook, loose: Loose, positions: Positions) -> None:
         """Give a row to the file that continues it."""
-        desk, key = self._desk, loose.key
+        context, key = self._context, loose.key
         if loose.former:
-            own = desk.ledger.row(key)
+            own = context.checkpoints.row(key)
             if own is not None:
                 own = msgspec.structs.replace(own, previous=None)
-                positions[key] = desk.ledger.put(key, own)
+                positions[key] = context.checkpoints.put(key, own)
                 for other in self._active.values():
                     if other.key == key:
                         other.row = own
         elif key not in positions:
-            positions[key] = desk.ledger.put(key, None)
+            positions[key] = context.checkpoints.put(key, None)
         self._absent.adopted(key)
         tracked.row = msgspec.structs.replace(loose.row, previous=None, gone_at=None)
         # A row of which nothing was read is known by how the file began at its size then; that has just been compared.
         if tracked.row.offset:
-            tracked.row = desk.seen_row(tracked.row, look)
+            tracked.row = context.seen_row(tracked.row, look)
         tracked.unread = look.size > loose.row.offset if tracked.grows else loose.row.state is FileState.READING
         tracked.unfinished, tracked.doubtful = 0, False
-        positions[tracked.key] = desk.ledger.put(tracked.key, tracked.row)
-        desk.counted[DirectoryEvent.FILES_ADOPTED] += 1
+        positions[tracked.key] = context.checkpoints.put(tracked.key, tracked.row)
+        context.counted[DirectoryEvent.FILES_ADOPTED] += 1
 
     def verify(self, folder: SafeDirectory, tracked: TrackedFile, check: PrefixCheck) -> Iterator[Delivery]:
         """Go on comparing a file with what was read of it, and act on the result once there is one."""
-        desk = self._desk
+        context = self._context
         try:
             with folder.opened(tracked.name) as (file, look):
                 if tracked.look is None or look.inode != tracked.look.inode:
                     return
-                result = desk.step(check, file)
+                result = context.step(check, file)
         except OpenRefused:
             return
         except OSError as error:
             if not is_missing(error):
-                desk.unreadable(tracked, error)
+                context.unreadable(tracked, error)
             return
         if result is None:
             return
@@ -291,10 +291,10 @@ class Resolver:
             self._begin_anew(tracked, look, DirectoryEvent.FILES_REPLACED, positions)
         elif tracked.row is not None:
             tracked.unread = look.size > tracked.row.offset
-            tracked.row = desk.seen_row(tracked.row, tracked.look)
-            positions[tracked.key] = desk.ledger.put(tracked.key, tracked.row)
+            tracked.row = context.seen_row(tracked.row, tracked.look)
+            positions[tracked.key] = context.checkpoints.put(tracked.key, tracked.row)
         if positions:
-            yield desk.delivery(called(tracked.key), positions)
+            yield context.delivery(called(tracked.key), positions)
 
     def _end_adoption(
         self,
@@ -307,7 +307,7 @@ class Resolver:
         matches: bool,
     ) -> None:
         tracked.adopts = None
-        own = self._desk.ledger.row(key)
+        own = self._context.checkpoints.row(key)
         former = None if own is None else own.previous
         if matches and former is not None and (former.offset, former.checksum) == (check.length, check.expected):
             self._adopt(tracked, look, Loose(key, former, former=True), positions)
@@ -320,7 +320,7 @@ class Resolver:
     def _note_vanished(
         self, folder: SafeDirectory, findings: FileFindings, taken: set[bytes], positions: Positions
     ) -> None:
-        desk = self._desk
+        context = self._context
         gone: list[tuple[bytes, FileCheckpoint]] = []
         for tracked in findings.vanished:
             self._active.pop(tracked.name, None)
@@ -329,17 +329,17 @@ class Resolver:
             if tracked.key not in taken and tracked.row is not None:
                 gone.append((tracked.key, tracked.row))
                 if tracked.unread_bytes:
-                    desk.counted[DirectoryEvent.LOST_BYTES] += tracked.unread_bytes
+                    context.counted[DirectoryEvent.LOST_BYTES] += tracked.unread_bytes
         twice = self._absent.missed_twice(findings.missing)
         self._roster.forget(twice | taken.intersection(findings.missing))
-        gone += [(key, row) for key in twice - taken if (row := desk.ledger.row(key)) is not None]
+        gone += [(key, row) for key in twice - taken if (row := context.checkpoints.row(key)) is not None]
         self._absent.note_gone(gone, folder.identity[0], positions)
 
     def _ignore(self, found: Found) -> None:
         """Count a file that is not meant to be read, once."""
         self._roster.ignore(found.name, found.entry)
-        if self._roster.is_meant(found.name) and self._desk.once(("unknown", self._keys(found.name))):
-            self._desk.counted[DirectoryEvent.UNKNOWN_EXTENSION] += 1
+        if self._roster.is_meant(found.name) and self._context.once(("unknown", self._keys(found.name))):
+            self._context.counted[DirectoryEvent.UNKNOWN_EXTENSION] += 1
 
 
 def _is_other(folder: SafeDirectory, found: Found, known: set[int]) -> bool:

@@ -119,8 +119,8 @@ _ADOPTION_SECONDS = 600.0
 class Absent:
     """Keeps account of rows without a file."""
 
-    def __init__(self, desk: PollContext) -> None:
-        self._desk = desk
+    def __init__(self, context: PollContext) -> None:
+        self._context = context
         self._unplaced: set[bytes] = set()
         """Rows whose file has not been seen since the start."""
         self._missed: set[bytes] = set()
@@ -130,15 +130,15 @@ class Absent:
         """Rows that hold a former row, and rows recently gone, and until when they wait for their file."""
 
     def restore(self) -> None:
-        """Begin with the rows of the ledger."""
-        self.reload(self._desk.ledger)
+        """Begin with the rows of the checkpoints."""
+        self.reload(self._context.checkpoints)
         # There is no clock before the first poll, and no file to be found before the directory can be listed.
         self._waiting = dict.fromkeys(self._waiting, inf)
 
     def reload(self, keys: Iterable[bytes]) -> None:
         """Begin anew with some rows."""
         for key in keys:
-            row = self._desk.ledger.row(key)
+            row = self._context.checkpoints.row(key)
             self._gone.pop(key, None)
             self._unplaced.discard(key)
             if row is None:
@@ -156,7 +156,7 @@ class Absent:
 
     def wait(self, key: bytes) -> None:
         """Let a row wait for a file of another name."""
-        self._waiting[key] = self._desk.clock + _ADOPTION_SECONDS
+        self._waiting[key] = self._context.clock + _ADOPTION_SECONDS
 
     def placed(self, key: bytes) -> None:
         """Note that the file of a row has been found."""
@@ -174,15 +174,15 @@ class Absent:
 
     def add_waiting(self, loose: LooseRows, missing: list[bytes]) -> None:
         """Add all rows that wait for their file."""
-        ledger = self._desk.ledger
+        checkpoints = self._context.checkpoints
         for key in missing:
-            if (row := ledger.row(key)) is not None:
+            if (row := checkpoints.row(key)) is not None:
                 loose.add(Loose(key, row))
         for key, until in list(self._waiting.items()):
-            row = ledger.row(key)
+            row = checkpoints.row(key)
             if isinf(until):
                 self.wait(key)
-            if row is None or until < self._desk.clock:
+            if row is None or until < self._context.clock:
                 del self._waiting[key]
             elif row.previous is not None:
                 loose.add_copied(Loose(key, row.previous, former=True))
@@ -200,25 +200,25 @@ class Absent:
         self, rows: Iterable[tuple[bytes, FileCheckpoint]], device: int, positions: dict[bytes, bytes | None]
     ) -> None:
         """Record that files are gone."""
-        desk = self._desk
+        context = self._context
         for key, row in rows:
             # Under an empty mount point another device shows: the files are elsewhere, not gone.
             if row.device == device and row.gone_at is None:
-                positions[key] = desk.ledger.put(key, msgspec.structs.replace(row, gone_at=desk.now))
-                self._gone[key] = desk.now
+                positions[key] = context.checkpoints.put(key, msgspec.structs.replace(row, gone_at=context.now))
+                self._gone[key] = context.now
                 self.wait(key)
-                desk.counted[DirectoryEvent.FILES_GONE] += 1
+                context.counted[DirectoryEvent.FILES_GONE] += 1
 
     def forget(self, device: int) -> Iterator[Delivery]:
         """Forget files that have been gone for long, from a directory that can be listed and is the one they were in."""
-        desk = self._desk
-        oldest = desk.now - desk.options.forget_after_seconds
+        context = self._context
+        oldest = context.now - context.options.forget_after_seconds
         positions: dict[bytes, bytes | None] = {}
         for key in [key for key, gone_at in self._gone.items() if gone_at <= oldest]:
-            row = desk.ledger.row(key)
+            row = context.checkpoints.row(key)
             if row is not None and row.device == device:
                 del self._gone[key]
-                positions[key] = desk.ledger.put(key, None)
+                positions[key] = context.checkpoints.put(key, None)
         if positions:
-            desk.counted[DirectoryEvent.FILES_FORGOTTEN] += len(positions)
-            yield desk.delivery(positions=positions)
+            context.counted[DirectoryEvent.FILES_FORGOTTEN] += len(positions)
+            yield context.delivery(positions=positions)

@@ -44,37 +44,37 @@ _SMALLEST_PIECE_BYTES = 64 << 10
 class Tailer:
     """Reads JSON Lines and CSV files."""
 
-    def __init__(self, desk: PollContext) -> None:
-        self._desk = desk
+    def __init__(self, context: PollContext) -> None:
+        self._context = context
 
     def read(self, folder: SafeDirectory, tracked: TrackedFile) -> Iterator[Delivery]:
         """Deliver what is there to be read, at most one turn's worth."""
-        desk = self._desk
-        desk.left -= FILE_COST_BYTES
+        context = self._context
+        context.left -= FILE_COST_BYTES
         try:
             with folder.opened(tracked.name) as (file, look):
                 yield from self.lines(file, look, tracked)
             tracked.failures = 0
         except OpenRefused as refused:
             tracked.unread, tracked.refused = False, True
-            desk.refuse(tracked.key, tracked.entry, refused.refusal)
+            context.refuse(tracked.key, tracked.entry, refused.refusal)
         except OSError as error:
             # One that has gone since it was listed is noticed by the next poll.
             if is_missing(error):
                 tracked.unread = False
             else:
-                desk.unreadable(tracked, error)
+                context.unreadable(tracked, error)
 
     def lines(self, file: int, look: FileLook, tracked: TrackedFile) -> Iterator[Delivery]:
         """Deliver what is there to be read in an open file."""
-        desk = self._desk
+        context = self._context
         row = tracked.row
         if row is None:
-            row = desk.new_row(tracked, look)
+            row = context.new_row(tracked, look)
         elif not self._still_is(file, look, tracked, row):
             return
-        tracked.sees(look, desk.clock)
-        turn = min(desk.options.bytes_per_file, max(desk.left, FILE_COST_BYTES))
+        tracked.sees(look, context.clock)
+        turn = min(context.options.bytes_per_file, max(context.left, FILE_COST_BYTES))
         end = 0
         while look.size:
             lines = self._next_lines(file, tracked, row)
@@ -84,32 +84,32 @@ class Tailer:
                 return
             if row.offset + taken > look.size:  # it has grown since it was opened
                 look = FileLook.of(os.fstat(file))
-                tracked.sees(look, desk.clock)
+                tracked.sees(look, context.clock)
             yield self._take(file, look, tracked, row, lines)
             if tracked.row is None or tracked.row.state is FileState.FAILED:
                 return
             row = tracked.row
             turn -= taken
-            desk.left -= taken
-            if turn > 0 and not desk.time_is_up:
+            context.left -= taken
+            if turn > 0 and not context.time_is_up:
                 continue
             # A file that was deleted while we read it cannot be opened again: its turn lasts to its end. Its writer may
             # go on for ever, so beyond where its end is now only as long as this poll may read.
             status = os.fstat(file)
             end = end or status.st_size
-            if status.st_nlink or (row.offset >= end and (desk.left <= 0 or desk.time_is_up)):
-                tracked.sees(FileLook.of(status), desk.clock)
+            if status.st_nlink or (row.offset >= end and (context.left <= 0 or context.time_is_up)):
+                tracked.sees(FileLook.of(status), context.clock)
                 tracked.unread = row.offset < status.st_size
                 return
         tracked.unread = False
 
     def _next_lines(self, file: int, tracked: TrackedFile, row: FileCheckpoint) -> TailLines:
         return lines_at(
-            self._desk.system,
+            self._context.system,
             file,
             row.offset,
             skipping=row.skipping,
-            max_line_bytes=self._desk.options.max_line_bytes,
+            max_line_bytes=self._context.options.max_line_bytes,
             zeros_until=self._zeros_until(tracked, row),
             block_bytes=tracked.piece_bytes,
         )
@@ -121,11 +121,11 @@ class Tailer:
         tracked.unread, tracked.unfinished = False, lines.unfinished
         if lines.zeros:
             self._wait_for_zeros(tracked, row, look)
-        desk = self._desk
-        if not row.offset and not begins_like(desk.system, file, row):
+        context = self._context
+        if not row.offset and not begins_like(context.system, file, row):
             # Not a line yet, but should the file be rotated now, it is known again by how it begins.
-            row = msgspec.structs.replace(desk.seen_row(row, look), changed_at=desk.now)
-            yield desk.deliver(tracked, begun(desk.system, file, row))
+            row = msgspec.structs.replace(context.seen_row(row, look), changed_at=context.now)
+            yield context.deliver(tracked, begun(context.system, file, row))
 
     def _still_is(self, file: int, look: FileLook, tracked: TrackedFile, row: FileCheckpoint) -> bool:
         """Tell whether the file just opened is the one that was looked at; if not, the next poll sorts it out."""
@@ -134,43 +134,45 @@ class Tailer:
             return False
         if look.size <= before.size and not look.same(before):
             return False
-        if not quickly_matches(self._desk.system, file, row):
+        if not quickly_matches(self._context.system, file, row):
             tracked.doubtful = True
             return False
         return True
 
     def _take(self, file: int, look: FileLook, tracked: TrackedFile, row: FileCheckpoint, lines: TailLines) -> Delivery:
-        desk, data = self._desk, lines.data
+        context, data = self._context, lines.data
         if lines.skipped:
-            data = read_fully(desk.system, file, lines.skipped, row.offset)
+            data = read_fully(context.system, file, lines.skipped, row.offset)
             row = msgspec.structs.replace(self._after(file, look, row, data, row.unproven), skipping=True)
-            return desk.deliver(tracked, row, counted={DirectoryEvent.BYTES_READ: len(data)})
+            return context.deliver(tracked, row, counted={DirectoryEvent.BYTES_READ: len(data)})
         if row.offset < row.skip_to:
             old = data[: data.rfind(b"\n", 0, row.skip_to - row.offset) + 1]
             if old:
                 tally = {DirectoryEvent.BYTES_READ: len(old), DirectoryEvent.BYTES_SKIPPED: len(old)}
-                return desk.deliver(tracked, self._after(file, look, row, old, row.unproven), counted=tally)
+                return context.deliver(tracked, self._after(file, look, row, old, row.unproven), counted=tally)
         head = b""
         if row.format is Format.CSV:
-            head = header_of(desk.system, file, desk.options.max_line_bytes) if row.offset else data[:HEADER_BYTES]
+            head = (
+                header_of(context.system, file, context.options.max_line_bytes) if row.offset else data[:HEADER_BYTES]
+            )
         piece = TextPiece(called(tracked.key), row.format, data, row.offset, row.line, head, row.skipping, row.unproven)
-        began = desk.monotonic()
+        began = context.monotonic()
         arrived = self._decoded(tracked.key, piece)
-        tracked.piece_bytes = _next_size(tracked.piece_bytes, desk.monotonic() - began)
+        tracked.piece_bytes = _next_size(tracked.piece_bytes, context.monotonic() - began)
         if isinstance(arrived, Failure):
-            return desk.fail(tracked, row, look, arrived)
+            return context.fail(tracked, row, look, arrived)
         row = self._after(file, look, row, data, arrived.unproven)
-        return desk.deliver(tracked, row, arrived, {DirectoryEvent.BYTES_READ: len(data)})
+        return context.deliver(tracked, row, arrived, {DirectoryEvent.BYTES_READ: len(data)})
 
     def _decoded(self, key: bytes, piece: TextPiece) -> RecordBatch | Failure:
-        text = self._desk.decoder.text
-        return self._desk.decoded(key, piece.offset, lambda: text(piece), lambda: text(piece))
+        text = self._context.decoder.text
+        return self._context.decoded(key, piece.offset, lambda: text(piece), lambda: text(piece))
 
     def _after(
         self, file: int, look: FileLook, row: FileCheckpoint, data: bytes, unproven: int | None
     ) -> FileCheckpoint:
         """Return the row once these bytes are taken."""
-        system = self._desk.system
+        system = self._context.system
         offset = row.offset + len(data)
         head = tail = 0
         if offset > SMALL_BYTES:
@@ -192,7 +194,7 @@ class Tailer:
             generation=row.generation,
             unproven=unproven,
             skip_to=row.skip_to if offset < row.skip_to else 0,
-            changed_at=self._desk.now,
+            changed_at=self._context.now,
             previous=row.previous,
         )
 
@@ -200,15 +202,15 @@ class Tailer:
         """Return up to where zero bytes have been waited for long enough."""
         if tracked.zeros_at < 0:
             return 0
-        waited = self._desk.clock - tracked.zeros_since
-        if waited < self._desk.options.partial_timeout_seconds:
+        waited = self._context.clock - tracked.zeros_since
+        if waited < self._context.options.partial_timeout_seconds:
             return 0
         return tracked.zeros_until if row.offset < tracked.zeros_until else 0
 
     def _wait_for_zeros(self, tracked: TrackedFile, row: FileCheckpoint, look: FileLook) -> None:
-        waited = self._desk.clock - tracked.zeros_since
-        if tracked.zeros_at != row.offset or waited >= self._desk.options.partial_timeout_seconds:
-            tracked.zeros_at, tracked.zeros_since = row.offset, self._desk.clock
+        waited = self._context.clock - tracked.zeros_since
+        if tracked.zeros_at != row.offset or waited >= self._context.options.partial_timeout_seconds:
+            tracked.zeros_at, tracked.zeros_since = row.offset, self._context.clock
             tracked.zeros_until = look.size
 
 

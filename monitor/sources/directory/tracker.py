@@ -29,21 +29,21 @@ _ATTENTION_IN_A_CROWD_SECONDS = 60.0
 class FileTracker:
     """Keeps the files that are followed."""
 
-    def __init__(self, desk: PollContext, roster: Roster, keys: Keys, settled: WholeFileReader) -> None:
+    def __init__(self, context: PollContext, roster: Roster, keys: Keys, settled: WholeFileReader) -> None:
         self.active: dict[str, TrackedFile] = {}
         self.new: list[Found] = []
         """Files that grow and of which nothing has been read: opened when their turn comes, not before."""
         self.finishable: dict[str, tuple[bytes, int]] = {}
         """Files that have been read and no longer change: their keys, and their inodes as listed."""
-        self._desk = desk
+        self._context = context
         self._roster = roster
         self._keys = keys
         self._settled = settled
-        self._absent = Absent(desk)
-        self._resolver = Resolver(desk, roster, keys, settled, self._absent, self.active)
+        self._absent = Absent(context)
+        self._resolver = Resolver(context, roster, keys, settled, self._absent, self.active)
 
     def restore(self) -> None:
-        """Begin with the rows of the ledger."""
+        """Begin with the rows of the checkpoints."""
         self._absent.restore()
 
     def reload(self, keys: set[bytes]) -> None:
@@ -83,7 +83,7 @@ class FileTracker:
             self._look_at(folder, tracked, findings, marked=tracked.name in listing.markers)
         for found in listing.due:
             key = self._keys(found.name)
-            row = self._desk.ledger.row(key)
+            row = self._context.checkpoints.row(key)
             format_ = row.format if row is not None else self._roster.format_of(found.name)
             if format_ is not None:
                 tracked = TrackedFile(found.name, key, format_, found.entry, row)
@@ -95,7 +95,7 @@ class FileTracker:
         """Sort fresh names into files with a row, new files, and those that are not meant."""
         for found in listing.fresh:
             key = self._keys(found.name)
-            row = self._desk.ledger.row(key)
+            row = self._context.checkpoints.row(key)
             format_ = row.format if row is not None else self._roster.format_of(found.name)
             if format_ is None:
                 findings.foreign.append(found)
@@ -114,15 +114,15 @@ class FileTracker:
         self, folder: SafeDirectory, tracked: TrackedFile, findings: FileFindings, *, marked: bool, quiet: bool = False
     ) -> None:
         """Look at one file; `quiet` ones are followed only if there is a reason to."""
-        desk = self._desk
-        if tracked.wait_until > desk.clock:
+        context = self._context
+        if tracked.wait_until > context.clock:
             return
         try:
             look = folder.look(tracked.name)
             findings.inodes[tracked.name] = look.inode
             self._compare(folder, tracked, look, findings, marked=marked)
         except OpenRefused as refused:
-            desk.refuse(tracked.key, tracked.entry, refused.refusal)
+            context.refuse(tracked.key, tracked.entry, refused.refusal)
             self._roster.ignore(tracked.name, tracked.entry)
             findings.vanished.append(tracked)
             return
@@ -130,7 +130,7 @@ class FileTracker:
             if is_missing(error):
                 findings.vanished.append(tracked)
                 return
-            desk.unreadable(tracked, error)
+            context.unreadable(tracked, error)
         if not self.rest(tracked, quiet=quiet):
             self._roster.wake(tracked.name, tracked.entry)
             self.active[tracked.name] = tracked
@@ -138,7 +138,7 @@ class FileTracker:
     def _compare(
         self, folder: SafeDirectory, tracked: TrackedFile, look: FileLook, findings: FileFindings, *, marked: bool
     ) -> None:
-        desk, row = self._desk, tracked.row
+        context, row = self._context, tracked.row
         before = tracked.look or row
         if before is not None and look.inode != before.inode and row is not None:
             findings.strangers.append(Stray(tracked.name, tracked.key, tracked.entry, look, tracked))
@@ -147,7 +147,7 @@ class FileTracker:
                 findings.unknown.append(Stray(tracked.name, tracked.key, tracked.entry, look, tracked))
             self._settled.examine(tracked, look, marked=marked)
         elif row is None or before is None:
-            if tracked.sees(look, desk.clock):
+            if tracked.sees(look, context.clock):
                 tracked.unread = look.size > 0
             self._watch_tail(tracked, look, findings)
         else:
@@ -167,7 +167,7 @@ class FileTracker:
             findings.anew.append((tracked, look, DirectoryEvent.FILES_TRUNCATED))
         elif what is FileChange.NONE and not tracked.doubtful:
             if tracked.look is None:
-                tracked.sees(look, self._desk.clock)
+                tracked.sees(look, self._context.clock)
                 tracked.unread = row.offset < look.size and row.state is not FileState.FAILED
             self._watch_tail(tracked, look, findings)
         elif not seems_the_same(folder, tracked, row):
@@ -175,22 +175,22 @@ class FileTracker:
         else:
             self._resolver.accept(tracked, row, look, thoroughly=what is not FileChange.GROWN)
             if what is FileChange.TOUCHED and tracked.check is None:
-                tracked.row = self._desk.seen_row(row, look)
+                tracked.row = self._context.seen_row(row, look)
                 findings.changed.append(tracked)
 
     def _watch_tail(self, tracked: TrackedFile, look: FileLook, findings: FileFindings) -> None:
         """Notice an unfinished last line, or zero bytes, that have been there for long."""
-        desk = self._desk
-        timeout = desk.options.partial_timeout_seconds
-        if tracked.zeros_at >= 0 and desk.clock - tracked.zeros_since >= timeout:
+        context = self._context
+        timeout = context.options.partial_timeout_seconds
+        if tracked.zeros_at >= 0 and context.clock - tracked.zeros_since >= timeout:
             tracked.unread = True
-        if not tracked.unfinished or tracked.unread or desk.clock - tracked.since < timeout:
+        if not tracked.unfinished or tracked.unread or context.clock - tracked.since < timeout:
             return
-        row = tracked.row or desk.new_row(tracked, look)
+        row = tracked.row or context.new_row(tracked, look)
         if not row.partial:
             tracked.row = msgspec.structs.replace(row, partial=True)
             findings.changed.append(tracked)
-            desk.counted[DirectoryEvent.PARTIAL_TAIL] += 1
+            context.counted[DirectoryEvent.PARTIAL_TAIL] += 1
 
     # Resting
 
@@ -206,12 +206,12 @@ class FileTracker:
 
     def _is_busy(self, tracked: TrackedFile, *, quiet: bool) -> bool:
         """Tell whether a file is to be looked at in the next poll."""
-        desk, row, look = self._desk, tracked.row, tracked.look
-        waits = tracked.check is not None or tracked.failed_at is not None or tracked.wait_until > desk.clock
+        context, row, look = self._context, tracked.row, tracked.look
+        waits = tracked.check is not None or tracked.failed_at is not None or tracked.wait_until > context.clock
         if look is None or waits or tracked.unread or tracked.doubtful:
             return True
         if row is None:
-            return look.size > 0 or (not quiet and desk.clock - tracked.since < desk.options.restat_seconds)
+            return look.size > 0 or (not quiet and context.clock - tracked.since < context.options.restat_seconds)
         if not tracked.grows:
             return row.state is FileState.READING or not look.same(row)
         if row.state is FileState.FAILED or self._is_finished(tracked, row):
@@ -219,11 +219,11 @@ class FileTracker:
         if tracked.unfinished and not row.partial:
             return True
         attention = _ATTENTION_SECONDS if len(self.active) < CROWD else _ATTENTION_IN_A_CROWD_SECONDS
-        return desk.now - row.changed_at < attention and len(self.active) < 2 * CROWD
+        return context.now - row.changed_at < attention and len(self.active) < 2 * CROWD
 
     def _is_finished(self, tracked: TrackedFile, row: FileCheckpoint) -> bool:
         return (
             tracked.look is not None
             and (row.state is not FileState.READING or row.offset == tracked.look.size)
-            and self._desk.now - row.changed_at >= self._desk.options.finish_after_seconds
+            and self._context.now - row.changed_at >= self._context.options.finish_after_seconds
         )

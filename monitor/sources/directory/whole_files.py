@@ -48,8 +48,8 @@ class _Decoding:
 class WholeFileReader:
     """Decides when files are complete, and reads them."""
 
-    def __init__(self, desk: PollContext) -> None:
-        self._desk = desk
+    def __init__(self, context: PollContext) -> None:
+        self._context = context
         self._open: dict[bytes, _Decoding] = {}
 
     def close(self) -> None:
@@ -64,8 +64,8 @@ class WholeFileReader:
 
     def examine(self, tracked: TrackedFile, look: FileLook, *, marked: bool) -> None:
         """Take a look at a file, and decide whether it can be read."""
-        desk, row = self._desk, tracked.row
-        changed = tracked.sees(look, desk.clock)
+        context, row = self._context, tracked.row
+        changed = tracked.sees(look, context.clock)
         if changed:
             tracked.failed_at = tracked.check = None
             self.drop(tracked.key)
@@ -74,45 +74,45 @@ class WholeFileReader:
             tracked.unread = False
             return
         if tracked.failed_at is not None:
-            tracked.unread = desk.clock - tracked.failed_at >= desk.options.retry_incomplete_seconds
-        elif desk.options.completion_marker:
+            tracked.unread = context.clock - tracked.failed_at >= context.options.retry_incomplete_seconds
+        elif context.options.completion_marker:
             tracked.unread = marked
         else:
-            patience = desk.options.settle_seconds * 2 ** min(tracked.failures, 4)
-            still = not changed and desk.clock - tracked.since >= patience
+            patience = context.options.settle_seconds * 2 ** min(tracked.failures, 4)
+            still = not changed and context.clock - tracked.since >= patience
             tracked.unread = look.size > 0 and (still or tracked.proven)
         # Without a marker, time alone decides, so that it is only a matter of waiting.
-        tracked.settling = look.size > 0 and not tracked.unread and not desk.options.completion_marker
+        tracked.settling = look.size > 0 and not tracked.unread and not context.options.completion_marker
 
     def read(self, folder: SafeDirectory, tracked: TrackedFile) -> Iterator[Delivery]:
         """Deliver what one turn allows."""
-        desk = self._desk
-        desk.left -= FILE_COST_BYTES
+        context = self._context
+        context.left -= FILE_COST_BYTES
         try:
             if tracked.failed_at is not None and tracked.row is not None and tracked.look is not None:
                 tracked.failed_at = None
-                yield desk.fail(tracked, tracked.row, tracked.look, tracked.failure or DECODER_ERROR)
+                yield context.fail(tracked, tracked.row, tracked.look, tracked.failure or DECODER_ERROR)
                 return
             opened = tracked.key not in self._open
             if opened and (delivery := self._begin(folder, tracked)) is not None:
                 yield delivery
             decoding = self._open.get(tracked.key)
             # Its first piece has been decoded, which may have taken all the time there was.
-            if decoding is not None and not (opened and desk.time_is_up):
+            if decoding is not None and not (opened and context.time_is_up):
                 yield from self._pieces(tracked, decoding)
         except OpenRefused as refused:
             tracked.unread, tracked.refused = False, True
-            desk.refuse(tracked.key, tracked.entry, refused.refusal)
+            context.refuse(tracked.key, tracked.entry, refused.refusal)
         except OSError as error:
             self.drop(tracked.key)
             if is_missing(error):
                 tracked.unread = False
             else:
-                desk.unreadable(tracked, error)
+                context.unreadable(tracked, error)
 
     def _begin(self, folder: SafeDirectory, tracked: TrackedFile) -> Delivery | None:
         """Read a file once for its checksum, which may take several turns, then open it for decoding."""
-        desk = self._desk
+        context = self._context
         file, look = folder.open(tracked.name)
         try:
             if tracked.look is None or not look.same(tracked.look):
@@ -121,11 +121,11 @@ class WholeFileReader:
                 return None
             check = tracked.check = tracked.check or PrefixCheck(look.size, None)
             if check.done < check.length:
-                done = desk.step(check, file)
+                done = context.step(check, file)
                 if done is False:
                     tracked.unread, tracked.settling, tracked.check = False, True, None
                     return None
-                if done is None or desk.time_is_up:
+                if done is None or context.time_is_up:
                     return None
             if not self._has_room():
                 return None
@@ -156,26 +156,26 @@ class WholeFileReader:
 
     def _row(self, tracked: TrackedFile, look: FileLook, checksum: int) -> tuple[FileCheckpoint, Delivery | None]:
         """Return the row to go on with: the one there is when the content is what it was, else a new one."""
-        desk, old = self._desk, tracked.row
+        context, old = self._context, tracked.row
         if old is not None and (old.checksum, old.offset) == (checksum, look.size):
-            row = desk.seen_row(old, look)
+            row = context.seen_row(old, look)
             if row.state is FileState.READING:
                 return row, None
             tracked.unread = False
-            return row, desk.deliver(tracked, row)
-        row = msgspec.structs.replace(desk.new_row(tracked, look), checksum=checksum, offset=look.size)
+            return row, context.deliver(tracked, row)
+        row = msgspec.structs.replace(context.new_row(tracked, look), checksum=checksum, offset=look.size)
         if old is None or (old.state is FileState.READING and not old.rows):
             if old is not None and old.skip_to:
                 row = msgspec.structs.replace(row, state=FileState.COMPLETE)
                 tracked.unread = False
-                return row, desk.deliver(tracked, row, counted={DirectoryEvent.BYTES_SKIPPED: look.size})
+                return row, context.deliver(tracked, row, counted={DirectoryEvent.BYTES_SKIPPED: look.size})
             return row, None
         row = msgspec.structs.replace(row, generation=old.generation + 1)
-        return row, desk.deliver(tracked, row, counted={DirectoryEvent.FILES_REPLACED: 1})
+        return row, context.deliver(tracked, row, counted={DirectoryEvent.FILES_REPLACED: 1})
 
     def _pieces(self, tracked: TrackedFile, decoding: _Decoding) -> Iterator[Delivery]:
-        desk = self._desk
-        turn = desk.options.bytes_per_file
+        context = self._context
+        turn = context.options.bytes_per_file
         decoding.turns += 1
         while True:
             row, piece = tracked.row, decoding.ahead
@@ -196,33 +196,33 @@ class WholeFileReader:
                 rows=row.rows + rows,
                 state=FileState.COMPLETE if complete else FileState.READING,
                 unproven=None,
-                changed_at=desk.now,
+                changed_at=context.now,
             )
             tally = {DirectoryEvent.BYTES_READ: decoding.look.size} if complete else None
             if complete:
                 self.drop(tracked.key)
                 tracked.unread, tracked.failures = False, 0
             turn -= rows * _ROW_BYTES
-            desk.left -= rows * _ROW_BYTES
-            yield desk.deliver(tracked, row, piece, tally)
-            if complete or turn <= 0 or desk.time_is_up or self._open.get(tracked.key) is not decoding:
+            context.left -= rows * _ROW_BYTES
+            yield context.deliver(tracked, row, piece, tally)
+            if complete or turn <= 0 or context.time_is_up or self._open.get(tracked.key) is not decoding:
                 return
 
     def _failed(self, tracked: TrackedFile, row: FileCheckpoint, failure: Failure) -> Iterator[Delivery]:
         """Wait whether the file goes on changing; what crashes the decoder is not given another chance."""
-        desk = self._desk
+        context = self._context
         tracked.unread = False
         if failure is CRASH and tracked.look is not None:
-            yield desk.fail(tracked, row, tracked.look, failure)
+            yield context.fail(tracked, row, tracked.look, failure)
             return
         tracked.settling = True
         tracked.row = row
-        tracked.failed_at, tracked.failure = desk.clock, failure
+        tracked.failed_at, tracked.failure = context.clock, failure
         tracked.failures = min(tracked.failures + 1, 20)
 
     def _next(self, tracked: TrackedFile, rows: int) -> RecordBatch | Failure | None:
         decoding = self._open[tracked.key]
-        return self._desk.decoded(
+        return self._context.decoded(
             tracked.key,
             rows,
             lambda: next(decoding.pieces, None),
@@ -231,7 +231,7 @@ class WholeFileReader:
 
     def _decoded(self, tracked: TrackedFile, file: BinaryIO, rows: int) -> Iterator[RecordBatch]:
         """Decode from a row on; nothing is raised before the first piece is asked for."""
-        yield from self._desk.decoder.settled(called(tracked.key), file, tracked.format, skip=rows)
+        yield from self._context.decoder.settled(called(tracked.key), file, tracked.format, skip=rows)
 
     def _first_piece(self, tracked: TrackedFile, decoding: _Decoding, rows: int) -> None:
         """Decode one piece in a child process, which shares our place in the file unless it opens the file anew."""

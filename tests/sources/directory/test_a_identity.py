@@ -254,7 +254,7 @@ def test_a20_a_file_replaced_by_its_own_longer_copy_goes_on(inbox: Inbox, before
 
 
 def test_a21_a_file_deleted_while_it_is_read_is_read_to_its_end(watch: Watch) -> None:
-    """It is unlinked in the middle of its turn: the turn lasts to its end, and the ledger says it is gone."""
+    """It is unlinked in the middle of its turn: the turn lasts to its end, and the checkpoint says it is gone."""
     inbox = watch(bytes_per_file=1024, max_line_bytes=100)
     file = inbox.write("f.jsonl", *LONG[:100])
     polling = inbox.source.poll(inbox.now)
