@@ -304,22 +304,8 @@ class FilePath(SettingKind[Path]):
 
 
 @dataclass(frozen=True)
-class SecretPath(SettingKind[Path]):
+class SecretPath(FilePath):
     """The path of a file that holds a secret. The secret is easily pasted in its place, so the path is not shown either."""
-
-    folder: Path
-    what: str
-    word = "path"
-
-    @property
-    def expected(self) -> str:
-        """What was asked for."""
-        return self.what
-
-    @property
-    def stand_in(self) -> Path:
-        """The folder itself."""
-        return self.folder
 
     def read(self, node: Node) -> Path:
         """Return the path."""
