@@ -263,7 +263,7 @@ class Daemon:
             log.info("the configuration was taken over")
         else:
             self._telemetry.reload_failed()
-            log.error("the configuration was not taken over, the one of before stays: %s", problem)
+            log.error("reload failed, keeping the previous configuration: %s", problem)
         return problem
 
     def _take_over(self, state: State) -> str | None:

@@ -11,7 +11,7 @@ from tests.daemon.conftest import Site
 from tests.daemon.process import Process, running
 
 TAKEN = "the configuration was taken over"
-REFUSED = "the configuration was not taken over"
+REFUSED = "reload failed, keeping the previous configuration"
 STILL = 'cpcmon_alert_firing{alert="still",model="density",segment="all",severity="warning"}'
 SUCCESSFUL = "cpcmon_config_last_reload_successful"
 

@@ -164,7 +164,7 @@ def test_sighup_takes_over_a_good_configuration_and_keeps_the_old_one_when_it_is
 
         site.config.write_text(site.config.read_text("utf-8").replace("window:", "windw:"), encoding="utf-8")
         process.tell(signal.SIGHUP)
-        process.wait_for_line("was not taken over")
+        process.wait_for_line("reload failed")
         page = process.wait_for("cpcmon_config_last_reload_successful", 0.0)
         assert one(page, "cpcmon_accuracy_threshold_ratio", **ALL) == 0.61
         status, body = process.ask("/-/reload", "POST")
