@@ -22,6 +22,8 @@ from tests.servers import real_server
 from tests.sinks.receiver import Receiver, status
 from tests.strategies import Singles, synthetic
 
+pytestmark = pytest.mark.slow
+
 HEALTHY: Singles = synthetic(1000, 3, seed=5, sharpness=2.6)[0]
 POOR: Singles = synthetic(1000, 3, seed=6, sharpness=0.6)[0]
 ALL = {"model": "density", "segment": "all"}

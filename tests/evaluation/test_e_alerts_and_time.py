@@ -62,6 +62,7 @@ def test_a_window_that_once_held_enough_has_too_few_records_and_is_not_warming(t
     assert whole(monitor.step()).state is WindowState.TOO_FEW_RECORDS
 
 
+@pytest.mark.slow
 def test_a_drop_fires_after_its_dwell_and_recovers_after_as_long(monitor: Monitor) -> None:
     assert phase(monitor.run(2 * HOUR)) is AlertPhase.OK
     assert phase(monitor.run(25 * 60, POOR)) is AlertPhase.PENDING
@@ -72,6 +73,7 @@ def test_a_drop_fires_after_its_dwell_and_recovers_after_as_long(monitor: Monito
     assert phase(monitor.run(HOUR, HEALTHY)) is AlertPhase.OK
 
 
+@pytest.mark.slow
 def test_e6_silence_makes_the_window_stale_and_leaves_the_accuracy_alert_as_it_is(tmp_path: Path) -> None:
     monitor = Monitor(tmp_path / "state", LOW, SILENT)
     monitor.run(2 * HOUR)
@@ -92,6 +94,7 @@ def test_e6_silence_makes_the_window_stale_and_leaves_the_accuracy_alert_as_it_i
     assert low.firing
 
 
+@pytest.mark.slow
 def test_e7_silence_while_pending_never_fires(monitor: Monitor) -> None:
     monitor.run(2 * HOUR)
     assert phase(monitor.run(25 * 60, POOR)) is AlertPhase.PENDING
@@ -99,6 +102,7 @@ def test_e7_silence_while_pending_never_fires(monitor: Monitor) -> None:
         assert phase(monitor.step()) is AlertPhase.PENDING
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("minutes", "expected"),
     [
@@ -232,6 +236,7 @@ def test_e12_a_tick_that_began_before_a_suspension_says_nothing_of_what_came_sin
     assert whole(monitor.evaluate()).valid
 
 
+@pytest.mark.slow
 def test_while_intake_is_paused_its_silence_is_not_taken_for_the_sources(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -314,6 +319,7 @@ def test_e15_without_one_of_its_voices_the_consensus_is_an_error_and_the_others_
     assert (on_atc.phase, on_atc.held) == (AlertPhase.FIRING, False)
 
 
+@pytest.mark.slow
 def test_e17_a_segment_that_vanished_is_forgotten_with_its_alerts(tmp_path: Path) -> None:
     monitor = Monitor(tmp_path / "state", LOW, split=True, forget=6 * HOUR)
     monitor.run(2 * HOUR, site="A")

@@ -63,6 +63,7 @@ def panel(title: str) -> Json:
     return found
 
 
+@pytest.mark.slow
 def test_every_query_of_every_open_panel_and_variable_returns_data_that_its_legend_can_name(watched: Watched) -> None:
     """A model with segments, one of each state beside it, records that were refused."""
     watched.wait_for_data([*queries(*open_panels()), *variable_queries()], SICK)
@@ -156,6 +157,7 @@ def test_a_model_that_can_be_judged_elsewhere_does_not_hide_one_that_cannot(watc
     wait_until_nothing_is_missing(wrong, watched.sick.send_more)
 
 
+@pytest.mark.slow
 def test_the_heat_map_has_the_worst_segments_first_and_each_once(watched: Watched) -> None:
     asked = list(queries(panel("The 10 worst segments over time, worst first")))
     watched.wait_for_data(asked, SICK)

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from tests.conftest import ROOT
@@ -62,6 +63,7 @@ def test_every_file_that_is_mounted_is_in_the_tree() -> None:
     assert all((FOLDER / name).exists() for name in named)
 
 
+@pytest.mark.slow
 def test_the_feed_reaches_the_daemon_with_the_configuration_beside_it(kafka: Topics, tmp_path: Path) -> None:
     """A real broker, the feed's own commands, and the real daemon on the configuration of the compose file."""
     topic = unique("feed")

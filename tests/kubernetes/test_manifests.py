@@ -47,6 +47,7 @@ def test_a_field_that_kubernetes_does_not_know_is_found(render: Renderer, tmp_pa
     assert render.run("kubernetes-validate", "--strict", "-k", "1.37", str(file), check=False).returncode != 0
 
 
+@pytest.mark.slow
 def test_checkov_finds_nothing_but_what_is_meant(render: Renderer, tmp_path: Path) -> None:
     """All four renderings at once, for the time that it takes to start."""
     for way in WAYS:
@@ -107,6 +108,7 @@ def test_a_pod_that_is_not_ready_holds_up_no_drain(render: Renderer, way: str, o
     assert budget["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
 
 
+@pytest.mark.slow
 @BOTH_WAYS
 def test_a_pod_that_moves_is_still_the_same_to_prometheus(
     render: Renderer, tmp_path: Path, way: str, overlay: str

@@ -13,6 +13,8 @@ from tests.rules.alert_cases import OF_CPCMON, OF_REPLICAS, ONLY_GENERATED, ONLY
 from tests.rules.shipped_rules import GENERIC
 from tests.sinks import reports
 
+pytestmark = pytest.mark.slow
+
 FILES = {
     "generic": (GENERIC.read_text(), (*OF_CPCMON, *OF_REPLICAS, *ONLY_GENERIC)),
     "generated": (rule_file(reports.config()), (*OF_CPCMON, *ONLY_GENERATED)),

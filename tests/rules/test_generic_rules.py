@@ -223,6 +223,7 @@ def test_one_poor_value_before_silence_does_not_fire(rules: Rules) -> None:
     assert {one["CpcmonMergedAccuracyLow"] for one in rules.firing(series, *range(25))} == {0}
 
 
+@pytest.mark.slow
 def test_what_replicas_can_no_longer_say_together_is_not_called_recovered(rules: Rules) -> None:
     """At night the windows grow old: the accuracy is unknown, and nobody is told that it is well."""
     series = _low_together(40, gone=" 0x80")
@@ -238,6 +239,7 @@ def test_what_replicas_can_no_longer_say_together_is_not_called_recovered(rules:
     assert (before["CpcmonMergedAccuracyLow"], after["CpcmonMergedAccuracyLow"]) == (1, 0)
 
 
+@pytest.mark.slow
 def test_replicas_that_are_all_down_have_not_recovered(rules: Rules) -> None:
     """Nobody inhibits it: what all say together has no instance."""
     known = _low_together()

@@ -222,6 +222,7 @@ def test_silence_is_told_when_all_replicas_hear_nothing(rules: Rules) -> None:
     assert (before["CpcmonSilent"], after["CpcmonSilent"]) == (0, 1)
 
 
+@pytest.mark.slow
 def test_replicas_that_are_all_down_have_not_recovered(rules: Rules) -> None:
     """Nobody inhibits it: what all say together has no instance. One of two that is down changes nothing."""
     known = WATCHED | share("a", "300x240", {"ac": "225x240"})

@@ -188,6 +188,7 @@ def test_a_neighbour_with_the_same_models_is_not_taken_for_ones_own(rules: Rules
     assert {"CpcmonSilent", "CpcmonEvaluationFailing"} <= set(east.firing(fallen, 40)[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("series", "minute", "alert"),
     [

@@ -240,6 +240,7 @@ def test_b10_the_journal_mode_is_read_back(tmp_path: Path, monkeypatch: pytest.M
         State.open(tmp_path / "state")
 
 
+@pytest.mark.slow
 def test_b11_a_second_process_on_the_same_state_is_refused(tmp_path: Path, cpcmon: Callable[..., Ran]) -> None:
     """With exit code 3 and a sentence that names the first; afterwards the state is free again."""
     state = State.open(tmp_path / "state")
@@ -297,6 +298,7 @@ def test_b13_an_older_database_is_backed_up_and_migrated(tmp_path: Path) -> None
     backup.close()
 
 
+@pytest.mark.slow
 def test_b13_killed_anywhere_in_a_migration_it_is_of_one_version_or_the_other(tmp_path: Path) -> None:
     """At every write, sync and rename; the next start finishes what was begun."""
     need_strace()
