@@ -31,13 +31,13 @@ def _drop(folder: Path, count: int, content: bytes = b"line\n") -> None:
         os.close(directory)
 
 
-def test_a31_twenty_thousand_files_at_start(watch: Watch) -> None:
+def test_a31_fifty_thousand_files_at_start(watch: Watch) -> None:
     """The backlog is read tick by tick, each tick short, with memory that does not grow with it beyond its rows."""
     inbox = watch()
-    _drop(inbox.path, 20_000)
+    _drop(inbox.path, 50_000)
     before = _resident_bytes()
     lags, count = [], 0
-    while count < 20_000:
+    while count < 50_000:
         deliveries = inbox.peek()
         count += sum(delivery.arrived.rows for delivery in deliveries)
         for delivery in deliveries:
@@ -48,11 +48,11 @@ def test_a31_twenty_thousand_files_at_start(watch: Watch) -> None:
         lags.append(inbox.source.lag().files)
     used = _resident_bytes() - before
     assert lags == sorted(lags, reverse=True)
-    assert len(lags) > 1
+    assert len(lags) > 3
     assert lags[-1] == 0
-    assert count == len(inbox.committed) == 20_000
+    assert count == len(inbox.committed) == 50_000
     # Rows and keys, twice: ours, and those this test commits.
-    assert used < 20_000 * 1000
+    assert used < 50_000 * 1000
     inbox.crash()
     assert inbox.polls(2) == []
 
