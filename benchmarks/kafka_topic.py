@@ -10,7 +10,7 @@ from monitor.config.model_options import ModelOptions
 from monitor.core.window import Bounds
 from monitor.ingest.ingestion import Ingestion
 from monitor.ingest.model_state import ModelState
-from monitor.records.messages.message_decoder import MessageDecoder
+from monitor.records.message_decoder import MessageDecoder
 from monitor.reference.reference import Reference
 from monitor.sources.kafka.kafka_options import KafkaOptions
 from monitor.sources.kafka.kafka_source import KafkaSource

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from monitor.errors import UsageError
-from monitor.records.decoder import Format
+from monitor.records.record_batch import Format
 from monitor.settings.kinds import Choice, FilePath, Flag, ListOf, Text
 from monitor.settings.quantities import Duration, SizeSetting
 from monitor.settings.section import Section

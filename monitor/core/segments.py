@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from monitor.core.record_columns import Records, Texts
 from monitor.core.scores import Floats, Integers, Singles
 from monitor.core.totals import Gauge, WindowTotals
 from monitor.core.window import Added, Bounds, SlidingWindow, bytes_per_record, bytes_per_window
@@ -25,50 +25,6 @@ ALL: Segment = ()
 def name_of(segment: Segment) -> str:
     """Return what people call a segment: `all`, `site=A`, `site=A,scanner=2`."""
     return ",".join(f"{field}={value}" for field, value in segment) or "all"
-
-
-@dataclass(frozen=True, slots=True)
-class Texts:
-    """A column of texts. Each distinct one is kept once, so that splitting a batch compares numbers, not texts."""
-
-    values: tuple[str, ...]
-    codes: NDArray[np.int64]
-    """For each record, the place of its text among the values."""
-
-    @classmethod
-    def of(cls, texts: Iterable[str]) -> "Texts":
-        """Return a column of these texts."""
-        places: dict[str, int] = {}
-        codes = [places.setdefault(text, len(places)) for text in texts]
-        return cls(tuple(places), np.array(codes, dtype=np.int64))
-
-    def __len__(self) -> int:
-        """Return the number of records."""
-        return len(self.codes)
-
-    def taken(self, rows: Integers) -> "Texts":
-        """Return the column of some rows."""
-        return Texts(self.values, self.codes[rows])
-
-    @classmethod
-    def joined(cls, columns: "Sequence[Texts]") -> "Texts":
-        """Return columns one after the other."""
-        if len({column.values for column in columns}) == 1:
-            return cls(columns[0].values, np.concatenate([column.codes for column in columns]))
-        places: dict[str, int] = {}
-        codes = []
-        for column in columns:
-            place = [places.setdefault(value, len(places)) for value in column.values]
-            codes.append(np.array(place, dtype=np.int64)[column.codes])
-        return cls(tuple(places), np.concatenate(codes))
-
-    def texts(self) -> list[str]:
-        """Return the text of each record."""
-        return [self.values[code] for code in self.codes.tolist()]
-
-    def are(self, text: str) -> NDArray[np.bool_]:
-        """Tell which records have this text."""
-        return np.array([value == text for value in self.values], dtype=np.bool_)[self.codes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,44 +47,6 @@ class Segmentation:
         if self.most_segments < 0 or (self.forget_seconds is not None and not self.forget_seconds > 0.0):
             found = f"{self.most_segments!r} and {self.forget_seconds!r}"
             raise ValueError(f"segments: expected a cap of 0 or more and a time above 0 seconds, found {found}")
-
-
-@dataclass(frozen=True, slots=True)
-class Records:
-    """A batch of one model's records, as columns."""
-
-    vectors: Singles
-    at: Floats
-    """Event times; NaN where unknown."""
-    fields: Mapping[str, Texts] = field(default_factory=dict)
-    """Values of the fields that split records; empty text where a record has none."""
-    versions: Texts | None = None
-    """Versions of the model that made each record; empty text where unknown."""
-
-    def taken(self, rows: Integers) -> "Records":
-        """Return some of the records."""
-        fields = {name: column.taken(rows) for name, column in self.fields.items()}
-        versions = None if self.versions is None else self.versions.taken(rows)
-        return Records(self.vectors[rows], self.at[rows], fields, versions)
-
-
-def joined(batches: Sequence[Records]) -> Records:
-    """Return batches of one model as one, in their order."""
-    if len(batches) == 1:
-        return batches[0]
-    names = {name for batch in batches for name in batch.fields}
-    return Records(
-        np.concatenate([batch.vectors for batch in batches]),
-        np.concatenate([batch.at for batch in batches]),
-        {name: Texts.joined([batch.fields.get(name) or _blank(batch) for batch in batches]) for name in sorted(names)},
-        Texts.joined([batch.versions or _blank(batch) for batch in batches])
-        if any(batch.versions for batch in batches)
-        else None,
-    )
-
-
-def _blank(batch: Records) -> Texts:
-    return Texts(("",), np.zeros(len(batch.at), dtype=np.int64))
 
 
 @dataclass(frozen=True, slots=True)

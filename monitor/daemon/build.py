@@ -14,7 +14,7 @@ from monitor.ingest.ingestion import Ingestion
 from monitor.ingest.model_state import ModelState
 from monitor.records.decoder import StreamDecoder
 from monitor.records.hints import IN_A_FILE_OF_SETTINGS
-from monitor.records.messages.message_decoder import MessageDecoder
+from monitor.records.message_decoder import MessageDecoder
 from monitor.records.record_schema import ModelFormat
 from monitor.reference.reference import Reference
 from monitor.sources.base import Source

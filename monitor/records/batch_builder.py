@@ -1,21 +1,66 @@
-"""The rules on records of a stream, whatever format carried them: candidates go in, columns of one model come out."""
+"""The rules on records of a stream, whatever their format: candidates in, columns by model out."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from monitor.core.segments import Records, Texts
-from monitor.records.columns import IdColumn, TextColumn, Values, compact, join_texts
-from monitor.records.hints import IN_A_FILE_OF_SETTINGS, Wording
+from monitor.core.record_columns import Records, joined
+from monitor.records.columns import IdColumn, TextColumn, Values, compact, text_of
+from monitor.records.formats.text import LineBlock
+from monitor.records.hints import IN_A_FILE_OF_SETTINGS, RECENT, Recent, Wording
 from monitor.records.id_hash import hash_ids
 from monitor.records.labels import NO_CLASS, Indices, LabelRules
-from monitor.records.recent_hints import RECENT, Recent
-from monitor.records.record_batch import NO_ID, Hashes, ModelRecords
-from monitor.records.record_schema import ModelFormat
+from monitor.records.record_batch import (
+    MOST_POINTERS,
+    NO_ID,
+    Hashes,
+    ModelRecords,
+    Pointer,
+    RecordBatch,
+    RejectedRecord,
+    StreamRejections,
+    bare_pointer,
+)
+from monitor.records.record_schema import ModelFormat, reason_of_length
 from monitor.records.rejections import Reason
 from monitor.records.times import TimeRules
 from monitor.records.vectors import ACCEPTED, Booleans, Floats, Judged, Singles, judge, mark, reason_of
+
+
+class Routes:
+    """The models of a stream by name."""
+
+    def __init__(self, models: Sequence[ModelFormat]) -> None:
+        self._models = {model.name: model for model in models}
+        self._only = models[0] if len(models) == 1 else None
+
+    def find(self, value: object) -> ModelFormat | Reason:
+        """Return the model that a record names, or why there is none."""
+        if value is None:
+            return Reason.MISSING_FIELD if self._only is None else self._only
+        # A name that is not configured may be anything, so it is never quoted.
+        return self._models.get(text_of(value) or "", Reason.UNKNOWN_MODEL)
+
+    def split(self, values: Values | None, count: int) -> Iterator[tuple[ModelFormat | Reason, Indices]]:
+        """Yield each model that some records name, with their places; and why others have none."""
+        if values is None or values.count(values[0]) == count:
+            yield self.find(None if values is None else values[0]), np.arange(count)
+            return
+        found: dict[tuple[type, object], ModelFormat | Reason] = {}
+        places: dict[str, list[int]] = {}
+        answers: dict[str, ModelFormat | Reason] = {}
+        for place, value in enumerate(values):
+            # True equals 1 and hashes alike, so only values of one type may share an answer.
+            key = (type(value), value) if isinstance(value, str | int | float | None) else (type(value), None)
+            answer = found.get(key)
+            if answer is None:
+                answer = found[key] = self.find(value)
+            name = f"model {answer.name}" if isinstance(answer, ModelFormat) else str(answer)
+            answers[name] = answer
+            places.setdefault(name, []).append(place)
+        for name, rows in places.items():
+            yield answers[name], np.array(rows, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,34 +188,183 @@ class BatchBuilder:
         )
 
 
-@dataclass(slots=True)
-class Gathered:
-    """Accepted records of one model, block by block."""
+def _joined(blocks: Sequence[ModelRecords]) -> ModelRecords | None:
+    """Return the records of several blocks of one model; None when there are none."""
+    blocks = [block for block in blocks if len(block)]
+    if len(blocks) < 2:
+        return blocks[0] if blocks else None
+    ids = [np.full(len(block), NO_ID, dtype=np.uint64) if block.ids is None else block.ids for block in blocks]
+    return ModelRecords(
+        joined([block.records for block in blocks]),
+        np.concatenate(ids) if any(block.ids is not None for block in blocks) else None,
+        sum(block.normalised for block in blocks),
+        sum(block.argmax_mismatches for block in blocks),
+    )
 
-    blocks: list[ModelRecords] = field(default_factory=list)
 
-    def joined(self) -> ModelRecords | None:
-        """Return all of them; None when there are none."""
-        blocks = [block for block in self.blocks if len(block)]
-        if len(blocks) < 2:
-            return blocks[0] if blocks else None
-        records = [block.records for block in blocks]
-        has_ids = any(block.ids is not None for block in blocks)
-        ids = [np.full(len(block), NO_ID, dtype=np.uint64) if block.ids is None else block.ids for block in blocks]
-        has_versions = any(one.versions is not None for one in records)
-        versions = [_no_texts(len(one.at)) if one.versions is None else one.versions for one in records]
-        return ModelRecords(
-            Records(
-                np.concatenate([one.vectors for one in records]),
-                np.concatenate([one.at for one in records]),
-                {name: join_texts([one.fields[name] for one in records]) for name in records[0].fields},
-                join_texts(versions) if has_versions else None,
-            ),
-            np.concatenate(ids) if has_ids else None,
-            sum(block.normalised for block in blocks),
-            sum(block.argmax_mismatches for block in blocks),
+class BlockBuilder:
+    """Takes the candidates of one piece, block by block, and what its reader refuses by itself."""
+
+    def __init__(
+        self, where: str, rules: Mapping[str, ModelRules], first_number: int, *, is_ascii: bool = False
+    ) -> None:
+        self.where = where
+        self.rules = rules
+        self.is_ascii = is_ascii
+        self.ignored = 0
+        self._first = first_number
+        self._refusals = StreamRejections()
+        self._waiting: dict[str, BatchBuilder] = {}
+        self._accepted: dict[str, list[ModelRecords]] = {}
+
+    def add(self, model: str, candidates: Candidates) -> None:
+        """Take some records of a model; they are judged when the block ends."""
+        if model not in self._waiting:
+            self._waiting[model] = BatchBuilder(self.rules[model])
+        self._waiting[model].add(candidates)
+
+    def refuse(self, model: str, place: int, reason: Reason, block: LineBlock | None = None) -> None:
+        """Refuse the record at a place of a block of lines, or at a row of the piece."""
+        if block is None:
+            refused = RejectedRecord(self._first + place, reason)
+        else:
+            start, end = block.bounds(place)
+            number = self._first + block.first + place
+            refused = RejectedRecord(number, reason, block.start + start, block.start + end)
+        self._refusals.add(model, refused)
+
+    def refuse_all(self, model: str, places: Sequence[int], reason: Reason, block: LineBlock | None = None) -> None:
+        """Refuse the records at several places, which stand in order, for one reason."""
+        self._refusals.count(model, reason, len(places) - MOST_POINTERS)
+        for place in places[-MOST_POINTERS:]:
+            self.refuse(model, place, reason, block)
+
+    def end_block(self, block: LineBlock | None = None) -> None:
+        """Judge what waits; places are those of this block."""
+        for name, waiting in self._waiting.items():
+            accepted, refused = waiting.judged()
+            self._accepted.setdefault(name, []).append(accepted)
+            for place, reason in refused:
+                self.refuse(name, place, reason, block)
+        self._waiting = {}
+
+    def finish(
+        self, rows: int, pointer: Callable[[RejectedRecord], Pointer], unproven: int | None = None
+    ) -> RecordBatch:
+        """Return what the piece held."""
+        models = {name: _joined(blocks) for name, blocks in self._accepted.items()}
+        hints = {name: rules.recent.hints() for name, rules in self.rules.items()}
+        return RecordBatch(
+            {name: records for name, records in models.items() if records is not None},
+            self._refusals.counts,
+            self._refusals.pointers(pointer),
+            self.ignored,
+            rows,
+            unproven,
+            {name: told for name, told in hints.items() if told},
         )
 
 
-def _no_texts(count: int) -> Texts:
-    return Texts(("",), np.zeros(count, dtype=np.int64))
+PIECE_ROWS = 8_192
+_PIECE_NUMBERS = 1 << 19
+"""Numbers of all rows of a piece: 4 MiB of floats."""
+
+
+def rows_a_piece(width: int) -> int:
+    """Return how many rows of so many numbers are read together."""
+    return max(1, min(PIECE_ROWS, _PIECE_NUMBERS // max(1, width)))
+
+
+@dataclass(frozen=True, slots=True)
+class Vectors:
+    """The outputs of some rows, one after the other."""
+
+    flat: Floats
+    lengths: Indices
+    wrong: Booleans | None = None
+    """Which rows hold something that is no number."""
+
+    @classmethod
+    def of(cls, matrix: Floats) -> "Vectors":
+        """Return the rows of a matrix."""
+        return cls(matrix.reshape(-1), np.full(len(matrix), matrix.shape[1], dtype=np.int64))
+
+    def taken(self, rows: Indices, width: int) -> Floats:
+        """Return some rows, all of which have this length."""
+        if len(rows) == len(self.lengths):
+            return self.flat.reshape(len(rows), width)
+        starts = np.cumsum(self.lengths) - self.lengths
+        some: Floats = self.flat[starts[rows][:, np.newaxis] + np.arange(width)]
+        return some
+
+
+@dataclass(frozen=True, slots=True)
+class RowColumns:
+    """The columns of some rows; a column that is None is absent."""
+
+    count: int
+    outputs: Mapping[str, Vectors]
+    """By model; one that is not there has no outputs in the file."""
+    models: Values | None = None
+    times: Values | None = None
+    ids: Values | None = None
+    versions: Values | None = None
+    predicted: Values | None = None
+    segments: Mapping[str, Values | None] = field(default_factory=dict)
+    """By the name of the field."""
+
+
+class RowFiles:
+    """Hands the rows of files over to the rules."""
+
+    def __init__(self, models: Sequence[ModelFormat], rules: Mapping[str, ModelRules]) -> None:
+        self._routes = Routes(models)
+        self._rules = rules
+
+    def arrived(self, where: str, first: int, columns: RowColumns) -> RecordBatch:
+        """Return what some rows hold, of which the first has this number in the file, counting from 1."""
+        piece = BlockBuilder(where, self._rules, first)
+        for model, rows in self._routes.split(columns.models, columns.count):
+            if isinstance(model, ModelFormat) and model.name not in columns.outputs:
+                _refuse(piece, model.name, rows, Reason.MISSING_FIELD)
+            elif isinstance(model, Reason):
+                _refuse(piece, "", rows, model)
+            else:
+                _hand_over(model, rows, columns, piece)
+        piece.end_block()
+        return piece.finish(columns.count, bare_pointer)
+
+
+def _refuse(piece: BlockBuilder, model: str, rows: Indices, reason: Reason) -> None:
+    for row in rows.tolist():
+        piece.refuse(model, row, reason)
+
+
+def _hand_over(model: ModelFormat, rows: Indices, columns: RowColumns, piece: BlockBuilder) -> None:
+    vectors = columns.outputs[model.name]
+    if vectors.wrong is not None:
+        _refuse(piece, model.name, rows[vectors.wrong[rows]], Reason.WRONG_TYPE)
+        rows = rows[~vectors.wrong[rows]]
+    for length in np.unique(vectors.lengths[rows]).tolist():
+        if (reason := reason_of_length(length, model)) is not None:
+            _refuse(piece, model.name, rows[vectors.lengths[rows] == length], reason)
+    rows = rows[vectors.lengths[rows] == model.width]
+    if not len(rows):
+        return
+    places = rows.tolist()
+
+    def some(values: Values | None) -> Values | None:
+        return values if values is None or len(places) == columns.count else [values[place] for place in places]
+
+    piece.add(
+        model.name,
+        Candidates(
+            rows,
+            vectors.taken(rows, model.width),
+            some(columns.times),
+            some(columns.ids),
+            some(columns.versions),
+            some(columns.predicted),
+            tuple(some(columns.segments.get(name)) for name in model.segment_fields),
+        ),
+    )

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from monitor.core.segments import Texts
+from monitor.core.record_columns import Texts
 from monitor.records.labels import Indices
 from monitor.records.vectors import Booleans
 
@@ -149,13 +149,3 @@ def compact(column: Texts, rows: Indices) -> Texts:
     """Return the column of some rows, with not a word left of the others."""
     used, codes = np.unique(column.codes[rows], return_inverse=True)
     return Texts(tuple(column.values[place] for place in used.tolist()), codes.reshape(-1))
-
-
-def join_texts(columns: Sequence[Texts]) -> Texts:
-    """Return several columns as one."""
-    places: dict[str, int] = {}
-    codes: list[NDArray[np.int64]] = []
-    for column in columns:
-        mapped = [places.setdefault(value, len(places)) for value in column.values]
-        codes.append(np.array(mapped, dtype=np.int64)[column.codes])
-    return Texts(tuple(places), np.concatenate(codes))

@@ -1,12 +1,15 @@
-"""What probably went wrong, told when many records of a file share an oddity; nothing is converted on a hunch."""
+"""Hints: the probable cause when many records of a file or stream break the same rule. Nothing is converted on a guess."""
 
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from monitor.records.layout import OutputKind
 from monitor.records.rejections import Reason
-from monitor.records.vectors import Codes, Floats, Singles, code_of, sum_tolerance
+from monitor.records.times import TimeRules
+from monitor.records.vectors import ACCEPTED, Codes, Floats, Singles, code_of, sum_tolerance
 
 _FEWEST = 20
 """Records below which nothing is said: following a hint drawn from one bad record would spoil all others."""
@@ -102,3 +105,65 @@ def _count_like_probs(rows: Floats) -> int:
     with np.errstate(all="ignore"):
         inside = (rows >= 0.0).all(axis=1) & (rows <= 1.0).all(axis=1)
         return int(np.count_nonzero(inside & (np.abs(rows.sum(axis=1) - 1.0) <= sum_tolerance(rows.shape[1]))))
+
+
+RECENT = 500
+"""Records over which hints are drawn."""
+
+_FEWEST_TIMES = 20
+_FEW = 20
+
+
+@dataclass(slots=True)
+class Recent:
+    """The latest records of one model."""
+
+    kind: OutputKind
+    times: TimeRules
+    wording: Wording = IN_A_FILE_OF_SETTINGS
+    _vectors: deque[tuple[Floats, Codes, Singles]] = field(default_factory=deque)
+    _held_vectors: int = 0
+    _refused_times: deque[tuple[int, list[object]]] = field(default_factory=deque)
+    _held_times: int = 0
+    _hints: tuple[str, ...] = ()
+    _since: int = 0
+    """Records that came since the hints were drawn."""
+
+    def add(
+        self, count: int, rows: Floats, codes: Codes, probabilities: Singles, refused_times: Sequence[object]
+    ) -> None:
+        """Take the last few of some records: vectors as they were given, what the rules said on them and made of them.
+
+        Times that were refused are taken too.
+        """
+        # Copies, so that a few rows do not keep the memory of all of them.
+        self._vectors.append((rows, codes.copy(), probabilities.copy()))
+        self._held_vectors += len(rows)
+        while self._held_vectors - len(self._vectors[0][0]) >= RECENT:
+            self._held_vectors -= len(self._vectors.popleft()[0])
+        self._refused_times.append((count, list(refused_times[-RECENT:])))
+        self._held_times += count
+        while self._held_times - self._refused_times[0][0] >= RECENT:
+            self._held_times -= self._refused_times.popleft()[0]
+        self._since += count
+
+    def hints(self) -> tuple[str, ...]:
+        """Return what to tell the operator; drawn anew every few records, since a file may hold a single one."""
+        if self._since >= _FEW:
+            self._hints = (*self._hints_on_vectors(), *self._hints_on_times())
+            self._since = 0
+        return self._hints
+
+    def _hints_on_vectors(self) -> tuple[str, ...]:
+        rows, codes, probabilities = (np.concatenate(parts)[-RECENT:] for parts in zip(*self._vectors, strict=True))
+        tally = Tally(self.kind)
+        tally.add(rows, codes)
+        return tally.hints(probabilities[codes == ACCEPTED], self.wording)
+
+    def _hints_on_times(self) -> tuple[str, ...]:
+        refused = [value for _, values in self._refused_times for value in values]
+        if len(refused) < _FEWEST_TIMES or (unit := self.times.unit_like(refused)) is None:
+            return ()
+        names = {"ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
+        option = self.wording.time_unit.format(unit)
+        return (f"times look like {names.get(unit, unit)}: {self.wording.verb} {option}",)

@@ -8,11 +8,10 @@ import numpy as np
 
 from monitor.records.formats.json_problems import find, is_absent, read_line
 from monitor.records.labels import Indices
-from monitor.records.messages.message_forms import Text
-from monitor.records.record_batch import Pointer
+from monitor.records.message_forms import Text
+from monitor.records.record_batch import Pointer, RejectedRecord
 from monitor.records.record_schema import FieldPath, ModelFormat, RecordFields
 from monitor.records.rejections import Reason, RejectionProblem
-from monitor.records.stream_rejections import RejectedRecord
 
 _DIGEST_BYTES = 8
 _RAW_BYTES = 4 << 10

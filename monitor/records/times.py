@@ -6,7 +6,7 @@ from datetime import datetime, tzinfo
 
 import numpy as np
 
-from monitor.records.formats.json_vectors import floats_of
+from monitor.records.outputs import floats_of
 from monitor.records.record_schema import TimeUnit
 from monitor.records.vectors import Booleans, Floats
 

@@ -14,8 +14,7 @@ from monitor.core.estimators.consensus import CONSENSUS
 from monitor.core.scores import Singles, in_blocks, label_outputs
 from monitor.errors import InvalidInput, UsageError
 from monitor.records.layout import Layout, OutputKind
-from monitor.records.offline.batch import Batch
-from monitor.records.offline.intake import accept_array, as_kind
+from monitor.records.offline.intake import Batch, accept_array, as_kind
 from monitor.reference.reference import Reference
 
 

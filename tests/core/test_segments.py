@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monitor.core.calibration import calibrate
+from monitor.core.record_columns import Records, Texts
 from monitor.core.scores import label_outputs
-from monitor.core.segments import ALL, ModelWindows, Records, Segmentation, Texts, name_of
+from monitor.core.segments import ALL, ModelWindows, Segmentation, name_of
 from monitor.core.totals import Gauge, totals_of
 from monitor.core.window import Bounds, bytes_per_window
 from tests.strategies import Singles, synthetic

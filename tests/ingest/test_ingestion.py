@@ -9,7 +9,8 @@ import pytest
 
 from monitor.config.config import IngestOptions
 from monitor.core.history import Span
-from monitor.core.segments import ALL, Texts
+from monitor.core.record_columns import Texts
+from monitor.core.segments import ALL
 from monitor.core.totals import totals_of
 from monitor.core.window import Bounds
 from monitor.errors import StatePaused

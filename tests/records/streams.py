@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import ipc, parquet
 
-from monitor.records.decoder import Format, StreamDecoder, TextPiece
-from monitor.records.record_batch import RecordBatch
+from monitor.records.decoder import StreamDecoder
+from monitor.records.record_batch import Format, RecordBatch, TextPiece
 from monitor.records.record_schema import ModelFormat, RecordFields
 from monitor.records.rejections import RefusedFile
 from monitor.records.vectors import Singles

@@ -15,12 +15,12 @@ import pyarrow as pa
 import pytest
 from pyarrow import ipc, parquet
 
-from monitor.records.decoder import Format
 from monitor.records.formats import arrays as stream_arrays
 from monitor.records.formats import arrow_limits
 from monitor.records.formats import text as gzip_text
 from monitor.records.layout import Layout
 from monitor.records.offline.files import read_file
+from monitor.records.record_batch import Format
 from monitor.records.rejections import RefusedFile
 from tests.conftest import ROOT
 from tests.records.streams import (
@@ -43,7 +43,8 @@ MEBIBYTE = 1 << 20
 PROGRAM = """
 import json, resource, sys
 from pathlib import Path
-from monitor.records.decoder import Format, StreamDecoder
+from monitor.records.record_batch import Format
+from monitor.records.decoder import StreamDecoder
 from monitor.records.record_schema import ModelFormat
 from monitor.records.rejections import RefusedFile
 from tests.effort import calls_of

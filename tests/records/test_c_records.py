@@ -19,8 +19,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from monitor.records.decoder import Format
 from monitor.records.layout import OutputKind
+from monitor.records.record_batch import Format
 from monitor.records.record_schema import ModelFormat, RecordFields, TimeUnit
 from monitor.records.rejections import RefusedFile
 from tests.effort import calls_of

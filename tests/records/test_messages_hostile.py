@@ -10,9 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from monitor.records.decoder import Format, TextPiece
-from monitor.records.messages.message_forms import MOST_ITEMS
-from monitor.records.record_batch import RecordBatch
+from monitor.records.message_forms import MOST_ITEMS
+from monitor.records.record_batch import Format, RecordBatch, TextPiece
 from monitor.records.record_schema import RecordFields
 from tests.records.messages import message, receive, receiver
 from tests.records.streams import GOOD, RECORD, reasons_of, stream

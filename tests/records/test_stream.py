@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 from monitor.errors import UsageError
-from monitor.records.decoder import MAX_LINE_BYTES, Format, TextPiece
+from monitor.records.decoder import MAX_LINE_BYTES
 from monitor.records.id_hash import hash_ids
 from monitor.records.layout import OutputKind
-from monitor.records.record_batch import NO_ID
+from monitor.records.record_batch import NO_ID, Format, TextPiece
 from monitor.records.record_schema import ModelFormat, RecordFields, TimeUnit
 from monitor.records.rejections import Reason, RefusedFile
 from tests.records.streams import (

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from monitor.errors import CpcmonError
-from monitor.records.decoder import Format, StreamDecoder, TextPiece
-from monitor.records.record_batch import RecordBatch
+from monitor.records.decoder import StreamDecoder
+from monitor.records.record_batch import Format, RecordBatch, TextPiece
 from monitor.records.record_schema import RecordFields
 from tests.records.streams import GOOD, RECORD, decode_file, npy, npz, stream, table, write
 

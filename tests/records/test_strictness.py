@@ -8,8 +8,9 @@ import pyarrow as pa
 import pytest
 
 from monitor.errors import UsageError
-from monitor.records.decoder import Format, StreamDecoder
+from monitor.records.decoder import StreamDecoder
 from monitor.records.hints import ON_THE_COMMAND_LINE
+from monitor.records.record_batch import Format
 from monitor.records.record_schema import ModelFormat, RecordFields
 from monitor.records.rejections import RefusedFile
 from tests.effort import calls_of

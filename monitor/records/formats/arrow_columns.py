@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 
 from monitor.errors import InvalidInput
+from monitor.records.batch_builder import Vectors
 from monitor.records.columns import Values, shortest
-from monitor.records.formats.arrays import Vectors
 from monitor.records.labels import Indices
 from monitor.records.layout import Layout, OutputKind, find_class_columns
-from monitor.records.offline.batch import Decoded
-from monitor.records.offline.intake import MAX_NUMBERS, Intake
+from monitor.records.offline.intake import MAX_NUMBERS, Decoded, Intake
 from monitor.records.record_schema import FieldPath, ModelFormat, RecordFields, join_path
 from monitor.records.rejections import Reason, RejectionProblem, listed, said
 from monitor.records.vectors import Booleans, Floats, any_in_row

@@ -4,8 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
-from monitor.records.batch_builder import ModelRules
-from monitor.records.formats.arrays import RowColumns, RowFiles, rows_a_piece
+from monitor.records.batch_builder import ModelRules, RowColumns, RowFiles, rows_a_piece
 from monitor.records.formats.arrow_columns import ArrowColumns, library
 from monitor.records.formats.arrow_limits import MAX_ROWS, widest_rows
 from monitor.records.formats.arrow_trial import ipc_batches, open_ipc

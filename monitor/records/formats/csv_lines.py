@@ -8,12 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from monitor.records.batch_builder import Candidates
-from monitor.records.block_builder import BlockBuilder
+from monitor.records.batch_builder import BlockBuilder, Candidates, Routes
 from monitor.records.columns import Values
-from monitor.records.formats.json_vectors import decode_vector
-from monitor.records.formats.line_blocks import LineBlock
-from monitor.records.formats.text import without_mark
+from monitor.records.formats.text import LineBlock, without_mark
 from monitor.records.hints import IN_A_FILE_OF_SETTINGS, Wording
 from monitor.records.labels import Indices
 from monitor.records.layout import OutputKind
@@ -26,10 +23,9 @@ from monitor.records.offline.csv_file import (
     problem_of_array,
     wide_cells,
 )
-from monitor.records.outputs import matrix_at_once, matrix_one_by_one
+from monitor.records.outputs import decode_vector, matrix_at_once, matrix_one_by_one
 from monitor.records.record_schema import ModelFormat, RecordFields, strange_classes
 from monitor.records.rejections import Reason, RejectionProblem
-from monitor.records.routing import Routes
 
 Row = list[str]
 Rows = list[tuple[int, Row]]

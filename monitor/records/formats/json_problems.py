@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 import msgspec
 
+from monitor.records.batch_builder import Routes
 from monitor.records.columns import text_of
-from monitor.records.formats.json_vectors import arrange
 from monitor.records.layout import Layout, OutputKind
+from monitor.records.outputs import arrange
 from monitor.records.record_schema import FieldPath, ModelFormat, RecordFields, reason_of_length
 from monitor.records.rejections import Reason, RejectionProblem, listed, shown
-from monitor.records.routing import Routes
 
 
 class _HugeInteger:

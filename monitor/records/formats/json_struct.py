@@ -13,8 +13,8 @@ from typing import Any, Literal
 import msgspec
 
 from monitor.records.columns import is_segment
-from monitor.records.formats.json_vectors import Vector
 from monitor.records.layout import OutputKind
+from monitor.records.outputs import Vector
 from monitor.records.record_schema import FieldPath, ModelFormat, RecordFields
 
 TEXT = str | int | float | None

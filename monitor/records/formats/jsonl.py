@@ -6,16 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from monitor.records.batch_builder import Candidates
-from monitor.records.block_builder import BlockBuilder
+from monitor.records.batch_builder import BlockBuilder, Candidates, Routes
 from monitor.records.formats.json_problems import CarefulLook, LineVerdict
 from monitor.records.formats.json_struct import REFUSED, Columns, LearnedStruct
-from monitor.records.formats.line_blocks import LineBlock
+from monitor.records.formats.text import LineBlock
 from monitor.records.labels import Indices
 from monitor.records.outputs import matrix_at_once, matrix_one_by_one
 from monitor.records.record_schema import FieldPath, ModelFormat, RecordFields
 from monitor.records.rejections import Reason, RejectionProblem
-from monitor.records.routing import Routes
 
 PATIENCE = 100
 """Lines without a single JSON object after which a file is given up as something else."""

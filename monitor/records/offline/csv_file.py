@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 
 from monitor.records.formats.json_problems import load, problem_of_output
-from monitor.records.formats.json_vectors import add_vectors, decode_vector
 from monitor.records.formats.text import (
     MAX_LINE_BYTES,
     NOT_UTF8,
@@ -22,8 +21,8 @@ from monitor.records.formats.text import (
 )
 from monitor.records.labels import Indices
 from monitor.records.layout import Layout, OutputKind, find_class_columns
-from monitor.records.offline.batch import Decoded
-from monitor.records.offline.intake import Intake
+from monitor.records.offline.intake import Decoded, Intake, add_vectors
+from monitor.records.outputs import decode_vector
 from monitor.records.rejections import Reason, RejectionProblem, listed
 
 Rows = tuple[list[int], list[list[str]]]

@@ -3,13 +3,13 @@
 from pathlib import Path
 
 from monitor.errors import InvalidInput, UsageError
-from monitor.records.decoder import SUFFIXES, Format, format_of
 from monitor.records.formats.arrow_columns import read_ipc, read_parquet
 from monitor.records.layout import Layout
-from monitor.records.offline.batch import Decoded
 from monitor.records.offline.csv_file import read_csv
+from monitor.records.offline.intake import Decoded
 from monitor.records.offline.jsonl_file import read_jsonl
 from monitor.records.offline.npy_file import read_npy, read_npz
+from monitor.records.record_batch import SUFFIXES, Format, format_of
 
 _READERS = {
     Format.JSONL: read_jsonl,

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,38 @@ from monitor.errors import InvalidInput, UsageError
 from monitor.records.hints import Tally
 from monitor.records.labels import Indices, LabelRules, Labels
 from monitor.records.layout import MAX_CLASSES, Layout, OutputKind, numbered
-from monitor.records.offline.batch import Batch, Decoded
+from monitor.records.outputs import Vector, arrange
 from monitor.records.rejections import DETAILS, Reason, Rejection, RejectionProblem, Rejections
 from monitor.records.vectors import ACCEPTED, Codes, Floats, Singles, code_of, explain, judge, reason_of
 
 MAX_NUMBERS = 1 << 30
 """Numbers that one file may bring in: 4 GiB of float32."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Columns of accepted outputs."""
+
+    probabilities: Singles
+    """Shape (records, classes); each row was divided by its own sum."""
+    labels: Indices | None
+    """The index of each record's true class; None when labels were not read."""
+    classes: tuple[str, ...]
+    """The names of the classes; empty when no record was accepted and nothing else names them."""
+    normalised: int
+    """Accepted vectors whose sum was further from 1 than float32 rounding explains."""
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """What a file or array held."""
+
+    batch: Batch
+    rejections: Rejections
+    hints: tuple[str, ...]
+    """What probably went wrong, and what to do about it."""
+    unusable: str | None = None
+    """Why not even the accepted records may be used, and what to do; None when they may."""
 
 
 class Intake:
@@ -302,3 +329,22 @@ def accept_array(outputs: ArrayLike, layout: Layout, labels: ArrayLike | None = 
     if decoded.rejections.total:
         raise InvalidInput(f"outputs: {decoded.rejections}")
     return decoded.batch
+
+
+def add_vectors(intake: Intake, numbers: Indices, vectors: list[Vector], labels: list[object] | None) -> None:
+    """Hand decoded vectors to the rules; those with one key a class are first put in the order of the classes."""
+    if dict in set(map(type, vectors)):
+        arranged = [arrange(vector, intake.classes) if isinstance(vector, dict) else vector for vector in vectors]
+        kept = []
+        vectors = []
+        for place, vector in enumerate(arranged):
+            if isinstance(vector, RejectionProblem):
+                intake.reject(int(numbers[place]), vector)
+            else:
+                kept.append(place)
+                vectors.append(vector)
+        numbers = numbers[kept]
+        labels = None if labels is None else [labels[place] for place in kept]
+    flat: Floats = np.fromiter(chain.from_iterable(vectors), dtype=np.float64)
+    lengths: Indices = np.fromiter(map(len, vectors), dtype=np.int64)
+    intake.add(numbers, flat, lengths, labels)

@@ -8,12 +8,11 @@ import msgspec
 import numpy as np
 
 from monitor.records.formats.json_problems import load, problem_of_record
-from monitor.records.formats.json_vectors import Vector, add_vectors
 from monitor.records.formats.text import NOT_UTF8, NUL_BYTES, TOO_LONG, TextLines, read_lines
 from monitor.records.labels import Indices
 from monitor.records.layout import ClassColumns, Layout, OutputKind, find_class_columns
-from monitor.records.offline.batch import Decoded
-from monitor.records.offline.intake import Intake
+from monitor.records.offline.intake import Decoded, Intake, add_vectors
+from monitor.records.outputs import Vector
 from monitor.records.rejections import Reason, RejectionProblem
 
 _PATIENCE = 100

@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monitor.records.layout import MAX_CLASSES, ClassColumns, Layout, OutputKind, find_class_columns, order_of
-from monitor.records.offline.batch import Decoded
-from monitor.records.offline.intake import accept, problem_of_dtype, problem_of_label_dtype
+from monitor.records.offline.intake import Decoded, accept, problem_of_dtype, problem_of_label_dtype
 from monitor.records.rejections import Reason, RejectionProblem, listed, said
 
 MAX_DIRECTORY_BYTES = 1 << 20

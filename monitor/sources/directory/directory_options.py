@@ -5,7 +5,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from monitor.errors import UsageError
-from monitor.records.decoder import Format
+from monitor.records.record_batch import Format
 
 
 class DirectoryEvent(StrEnum):

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from monitor.records.decoder import Format
+from monitor.records.record_batch import Format
 from monitor.records.rejections import Reason
 from monitor.sources.directory.directory_options import StartAt
 from tests.sources.directory.inbox import Inbox
