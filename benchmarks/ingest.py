@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from benchmarks.windows import outputs
-from monitor.config.model_options import ModelOptions
+from monitor.config.config import ModelOptions
 from monitor.core.segments import ALL, Segmentation
 from monitor.core.window import Bounds
 from monitor.ingest.ingestion import Ingestion

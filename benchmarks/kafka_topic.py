@@ -6,7 +6,7 @@ import json
 import numpy as np
 
 from benchmarks.windows import outputs
-from monitor.config.model_options import ModelOptions
+from monitor.config.config import ModelOptions
 from monitor.core.window import Bounds
 from monitor.ingest.ingestion import Ingestion
 from monitor.ingest.model_state import ModelState

@@ -13,7 +13,7 @@ from typing import Any
 from monitor.cli.inputs import add_minimum_option, check_minimum
 from monitor.cli.parser import as_path
 from monitor.cli.progress_bar import progress_bar
-from monitor.config.model_options import ModelOptions
+from monitor.config.config import ModelOptions
 from monitor.core.estimate import Estimate, NoEstimate, Result, Why
 from monitor.core.intervals import Progress
 from monitor.core.segments import ALL, Segmentation, name_of

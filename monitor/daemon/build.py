@@ -5,10 +5,8 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from types import MappingProxyType
 
-from monitor.config.config import Config, SourceConfig
-from monitor.config.cross_checks import room_for
-from monitor.config.model_options import ModelOptions
-from monitor.config.references import model_options
+from monitor.config.config import Config, ModelOptions, SourceConfig, model_options
+from monitor.config.references import room_for
 from monitor.evaluation.evaluator import Evaluator, key_of
 from monitor.ingest.ingestion import Ingestion
 from monitor.ingest.model_state import ModelState

@@ -11,7 +11,18 @@ from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
 
-from monitor.settings.kinds import HIDDEN, ByName, Fault, FilePath, Flag, ListOf, OneOf, SettingKind, Text, Unfit
+from monitor.settings.kinds import (
+    HIDDEN,
+    FilePath,
+    Flag,
+    InvalidValue,
+    ListOf,
+    MapOf,
+    OneOf,
+    SettingKind,
+    Text,
+    ValueProblem,
+)
 from monitor.settings.section import Section
 from monitor.settings.setting_files import open_document
 from monitor.settings.yaml_text import Node, Scalar
@@ -81,7 +92,7 @@ class _Hash(SettingKind[str]):
     """A password as bcrypt hashed it."""
 
     word = "bcrypt hash"
-    stand_in = ""
+    placeholder = ""
     least, most = 4, 16
     """Costs. Each more doubles the time: 16 takes seconds."""
 
@@ -96,9 +107,9 @@ class _Hash(SettingKind[str]):
         form = re.compile(r"\$2[aby]\$([0-9]{2})\$[./A-Za-z0-9]{21}[.Oeu][./A-Za-z0-9]{31}")
         found = form.fullmatch(node.text) if isinstance(node, Scalar) else None
         if found is None:
-            raise Unfit(Fault(self.expected, "something else, which is not shown", node.line))
+            raise InvalidValue(ValueProblem(self.expected, "something else, which is not shown", node.line))
         if not self.least <= int(found.group(1)) <= self.most:
-            raise Unfit(Fault(self.expected, f"a cost of {int(found.group(1))}", node.line))
+            raise InvalidValue(ValueProblem(self.expected, f"a cost of {int(found.group(1))}", node.line))
         return found.group()
 
     def show(self, value: str) -> str:  # noqa: ARG002  whatever it is
@@ -113,24 +124,24 @@ def read_web_config(path: Path) -> WebConfig:
     tls = _tls(root.section("tls_server_config"), path.parent)
     server = root.section("http_server_config")
     if server.get("http2", Flag(), default=False):
-        server.tell("http2", "false: cpcmon speaks HTTP/1.1 only", "true")
+        server.report("http2", "false: cpcmon speaks HTTP/1.1 only", "true")
     named = server.section("headers")
     headers = {name: named.get(name, kind, None) for name, kind in _HEADERS.items()}
-    users = root.get("basic_auth_users", ByName(_Hash(), Text(), "names with a bcrypt hash each"), {})
+    users = root.get("basic_auth_users", MapOf(_Hash(), Text(), "names with a bcrypt hash each"), {})
     if any(":" in name for name in users):
-        root.tell("basic_auth_users", "names without a colon, which ends the name in HTTP", "one with it")
+        root.report("basic_auth_users", "names without a colon, which ends the name in HTTP", "one with it")
     if root.has("basic_auth_users") and not users and root.clean:
-        root.tell("basic_auth_users", "one name or more", "none")
-    root.refuse("rate_limit", _NO_RATE_LIMIT)
+        root.report("basic_auth_users", "one name or more", "none")
+    root.forbid("rate_limit", _NO_RATE_LIMIT)
     document.finish()
     return WebConfig(tls, {name: value for name, value in headers.items() if value is not None}, users)
 
 
 def _tls(section: Section, folder: Path) -> TlsConfig | None:
     for name in ("cert", "key", "client_ca"):
-        section.refuse(name, _INLINE)
+        section.forbid(name, _INLINE)
     for name in ("cipher_suites", "curve_preferences", "prefer_server_cipher_suites"):
-        section.refuse(name, _OWN_CHOICE)
+        section.forbid(name, _OWN_CHOICE)
     cert = section.get("cert_file", FilePath(folder, "a file, since TLS needs both cert_file and key_file"))
     key = section.get("key_file", FilePath(folder, "a file, since TLS needs both cert_file and key_file"))
     auth = ClientAuth(section.get("client_auth_type", _CLIENT_AUTH, str(ClientAuth.NONE)))
@@ -143,7 +154,7 @@ def _tls(section: Section, folder: Path) -> TlsConfig | None:
     if section.clean:
         _check_clients(section, auth, authority, names)
     if least > most:
-        section.tell("max_version", f"{least} or later, since that is the min_version", repr(str(most)))
+        section.report("max_version", f"{least} or later, since that is the min_version", repr(str(most)))
     return TlsConfig(cert, key, auth, authority, names, least, most)
 
 
@@ -151,9 +162,9 @@ def _check_clients(section: Section, auth: ClientAuth, authority: Path | None, n
     """Refuse settings for client certificates that do not fit together, and so would protect less than they seem to."""
     found = repr(str(auth))
     if authority is None and auth is not ClientAuth.NONE:
-        section.tell("client_ca_file", f"a file, since client_auth_type is {auth}", "nothing")
+        section.report("client_ca_file", f"a file, since client_auth_type is {auth}", "nothing")
     if authority is not None and auth is ClientAuth.NONE:
         expected = f"{ClientAuth.REQUIRED} or {ClientAuth.IF_GIVEN}, since there is a client_ca_file"
-        section.tell("client_auth_type", expected, found)
+        section.report("client_auth_type", expected, found)
     if names and auth is not ClientAuth.REQUIRED:
-        section.tell("client_auth_type", f"{ClientAuth.REQUIRED}, since there are client_allowed_sans", found)
+        section.report("client_auth_type", f"{ClientAuth.REQUIRED}, since there are client_allowed_sans", found)

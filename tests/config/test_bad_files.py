@@ -7,6 +7,7 @@ import pytest
 
 from monitor.config.reading import read_config
 from monitor.errors import ConfigError
+from monitor.evaluation.schedule import cron_problem
 from tests.conftest import ROOT
 
 BAD = ROOT / "tests" / "data" / "config" / "bad"
@@ -21,8 +22,8 @@ def test_a_bad_file_is_refused_with_exactly_these_sentences(file: Path, monkeypa
     told = [line.removeprefix("# ") for line in takewhile(lambda line: line.startswith("# "), lines)]
     expected = [f"{file.name}:{sentence}" for sentence in told]
     with pytest.raises(ConfigError) as caught:
-        read_config(Path(file.name))
-    count = f"{len(told)} {'mistake' if len(told) == 1 else 'mistakes'}"
+        read_config(Path(file.name), cron_problem)
+    count = f"{len(told)} {'problem' if len(told) == 1 else 'problems'}"
     assert str(caught.value).splitlines() == [*expected, f"{file.name}: {count}"]
 
 

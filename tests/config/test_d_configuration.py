@@ -171,9 +171,7 @@ def test_d2_a_secret_is_not_in_what_is_shown_of_a_configuration(write: Write) ->
     ("piped", "expected"),
     [
         pytest.param("config.yaml", "config.yaml: expected a file of settings, found a pipe or a device", id="itself"),
-        pytest.param(
-            "secret", "notify.webhook.url_file: expected a file that holds an address, found a pipe", id="url"
-        ),
+        pytest.param("secret", "notify.webhook.url_file: expected a file with a URL, found a pipe", id="url"),
         pytest.param("density.ref", "models[0].reference: expected a reference file, found a pipe", id="reference"),
     ],
 )

@@ -1,19 +1,16 @@
 """A configuration that is right becomes what it says."""
 
 import os
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from monitor.config.config import Cron, Every, Heartbeat, Webhook
-from monitor.config.directory_settings import DURATIONS, SIZES
 from monitor.config.reading import read_config
 from monitor.core.alerts import AlertRule, AlertType, On, Severity
 from monitor.core.segments import Segmentation
 from monitor.core.window import Bounds
-from monitor.errors import ConfigError, UsageError
+from monitor.errors import ConfigError
 from monitor.records.record_schema import TimeUnit
 from monitor.sources.directory.directory_options import DirectoryOptions, OnFinish
 from tests.config.conftest import BASE, Write
@@ -173,19 +170,6 @@ def test_a_file_that_windows_wrote_is_read(write: Write) -> None:
     assert read_config(file).models[0].name == "density"
 
 
-@pytest.mark.parametrize("key", [*DURATIONS, *SIZES])
-def test_the_bounds_of_a_directory_are_those_of_its_options(key: str) -> None:
-    """At the bound the options agree, and just beyond it they refuse."""
-    name, kind = (DURATIONS | SIZES)[key]
-    options = DirectoryOptions(Path("/in"))
-    for value, beyond in ((kind.least, kind.least - 0.001), (kind.most, kind.most * 1.001)):
-        inside: Any = {name: value}
-        outside: Any = {name: beyond}
-        assert getattr(replace(options, **inside), name) == value
-        with pytest.raises(UsageError, match=f"{name}: expected"):
-            replace(options, **outside)
-
-
 def test_home_and_environment_variables_are_filled_in_for_every_path(
     write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -213,7 +197,7 @@ def test_home_and_environment_variables_are_filled_in_for_every_path(
     [
         ("$NONE_SUCH/state", "'$NONE_SUCH/state': the environment variable NONE_SUCH is not set"),
         ("${EMPTY}", "'${EMPTY}': the environment variable EMPTY is not set"),
-        ("~none_such/state", "'~none_such/state': no home folder is known for ~none_such"),
+        ("~none_such/state", "'~none_such/state': no home directory is known for ~none_such"),
     ],
 )
 def test_what_cannot_be_filled_in_is_a_mistake(
@@ -226,5 +210,5 @@ def test_what_cannot_be_filled_in_is_a_mistake(
             write("notify: {webhook: {url_file: $NONE_SUCH/url}}\n", BASE.replace("path: state", f"path: '{written}'"))
         )
     told = str(refused.value).splitlines()
-    assert told[0].endswith(f":1: storage.path: expected the path of a folder, found {found}")
-    assert told[1].endswith("holds an address, found a home folder or an environment variable that is not known")
+    assert told[0].endswith(f":1: storage.path: expected the path of a directory, found {found}")
+    assert told[1].endswith("a URL, found an unknown home directory or environment variable")

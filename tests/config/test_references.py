@@ -39,7 +39,7 @@ def test_all_references_that_do_not_fit_are_told_at_once(write: Write) -> None:
     (file.parent / "damaged.ref").write_bytes((file.parent / "density.ref").read_bytes()[:-10])
     told = _refusal(file)
     folder = file.parent
-    assert told[0] == "7: models[0].version: expected the reference to be of version '3', found one of '2.1'"
+    assert told[0] == "7: models[0].version: expected a reference of version '3', found version '2.1'"
     assert told[1] == "8: models[0].kind: expected 2 names, since a score is that of the second, found 3"
     assert told[2].startswith("9: models[0].alerts[0].drop: expected less than the reference's accuracy, 0.")
     assert told[3] == (
@@ -48,7 +48,7 @@ def test_all_references_that_do_not_fit_are_told_at_once(write: Write) -> None:
     )
     assert told[4].startswith("13: models[2].reference: expected content with fingerprint ")
     assert told[5] == "15: models[3].reference: expected a reference made for model 'other', found one for 'density'"
-    assert told[6:] == [" 6 mistakes"]
+    assert told[6:] == [" 6 problems"]
 
 
 def test_windows_that_may_take_too_much_memory_are_refused(write: Write) -> None:
@@ -56,11 +56,11 @@ def test_windows_that_may_take_too_much_memory_are_refused(write: Write) -> None
     file = write("    segment_by: [site]\n    window: {records: 100000}\n    segments: {limit: 500}\n")
     (told, count) = _refusal(file)
     assert told.startswith("1: limits.window_bytes: expected at least ")
-    assert "which the windows may come to take (density " in told
+    assert "the size of all windows when full (density " in told
     assert told.endswith(
         "found 512MiB: raise it, or lower window.records, window.most_records or segments.limit of a model"
     )
-    assert count == " 1 mistake"
+    assert count == " 1 problem"
     file.write_text(file.read_text() + "limits: {window_bytes: 8GiB}\n")
     assert load_models(read_config(file))
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from monitor.config.config import Config
 from monitor.config.reading import read_config
-from monitor.settings.kinds import HIDDEN, ByName, ListOf, Secret, SecretPath, Setting, SettingKind, Text
+from monitor.settings.kinds import HIDDEN, ListOf, MapOf, Secret, SecretPath, Setting, SettingKind, Text
 from monitor.settings.quantities import Duration, Number
-from monitor.settings.section import Asked
-from monitor.settings.yaml_text import Scalar, YamlSettings, compose
+from monitor.settings.section import DeclaredSetting
+from monitor.settings.yaml_text import Scalar, YamlMap, compose
 from tests.config.conftest import BASE, Write
 from tests.config.settings import EXAMPLE, asked, asked_by_path
 from tests.conftest import Ran
@@ -47,7 +47,7 @@ notify:
 
 
 def _is_secret(kind: SettingKind[object]) -> bool:
-    return isinstance(kind, Secret | SecretPath) or (isinstance(kind, ListOf | ByName) and _is_secret(kind.kind))
+    return isinstance(kind, Secret | SecretPath) or (isinstance(kind, ListOf | MapOf) and _is_secret(kind.kind))
 
 
 def _by_path(config: Config) -> dict[str, Setting]:
@@ -93,9 +93,9 @@ def test_each_value_is_written_as_a_file_would(tmp_path: Path) -> None:
     assert wrong == []
 
 
-def _only(value: str) -> Scalar | YamlSettings:
+def _only(value: str) -> Scalar | YamlMap:
     tree = compose(f"value: {value}\n".encode(), [])
-    assert isinstance(tree, YamlSettings)
+    assert isinstance(tree, YamlMap)
     return tree.entries["value"].node  # type: ignore[return-value]
 
 
@@ -183,7 +183,7 @@ def test_every_secret_is_hidden(secretive: Path) -> None:
     assert missing == {f"notify.{url}.url_file", f"notify.{file}.url"}, "the mark stands in all others"
 
 
-def _secrets_of(some: list[Asked]) -> bool:
+def _secrets_of(some: list[DeclaredSetting]) -> bool:
     return any(_is_secret(one.kind) for one in some)
 
 
@@ -194,10 +194,10 @@ def test_what_sounds_like_a_secret_is_of_the_kind(secretive: Path) -> None:
     assert wrong == []
 
 
-@pytest.mark.parametrize("kind", [Secret("x"), ListOf(Secret("x"), "some"), ByName(Secret("x"), Text(), "some")])
+@pytest.mark.parametrize("kind", [Secret("x"), ListOf(Secret("x"), "some"), MapOf(Secret("x"), Text(), "some")])
 def test_secrets_are_hidden_wherever_they_stand(kind: SettingKind[object]) -> None:
     """In a list, or under names, too."""
-    value: object = {"a": MARK} if isinstance(kind, ByName) else (MARK,) if isinstance(kind, ListOf) else MARK
+    value: object = {"a": MARK} if isinstance(kind, MapOf) else (MARK,) if isinstance(kind, ListOf) else MARK
     assert HIDDEN in kind.show(value)
     assert MARK not in kind.show(value)
 

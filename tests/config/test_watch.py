@@ -79,7 +79,7 @@ def test_what_was_taken_otherwise_is_not_told_again(file: Path) -> None:
     """A reload by signal has read it."""
     looks = Looks(file)
     file.write_text("other")
-    looks.watch.taken()
+    looks.watch.mark_read()
     assert looks() == [False] * 4
 
 
@@ -87,7 +87,7 @@ def test_a_reference_that_is_replaced_is_a_change(file: Path) -> None:
     looks = Looks(file)
     reference = file.with_name("density.ref")
     reference.write_bytes(b"one")
-    looks.watch.names([reference, None])
+    looks.watch.watch_references([reference, None])
     assert looks() == [False] * 4
     reference.with_name("new").write_bytes(b"two")
     reference.with_name("new").replace(reference)
@@ -96,6 +96,6 @@ def test_a_reference_that_is_replaced_is_a_change(file: Path) -> None:
 
 def test_other_references_than_before_are_no_change(file: Path) -> None:
     looks = Looks(file)
-    looks.watch.names([file.with_name("absent.ref")])
-    looks.watch.names([])
+    looks.watch.watch_references([file.with_name("absent.ref")])
+    looks.watch.watch_references([])
     assert looks() == [False] * 4

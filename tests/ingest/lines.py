@@ -7,8 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from monitor.config.config import IngestOptions
-from monitor.config.model_options import ModelOptions
+from monitor.config.config import IngestOptions, ModelOptions
 from monitor.core.segments import ALL, Segment, Segmentation
 from monitor.core.window import Bounds
 from monitor.ingest.ingestion import Ingestion

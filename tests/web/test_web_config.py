@@ -75,7 +75,7 @@ def test_every_setting_is_read(web_config: Write, tmp_path: Path) -> None:
         pytest.param(f"{TLS}  client_auth_type: RequireAndVerifyClientCert\n", "client_ca_file: expected a file, since client_auth_type is RequireAndVerifyClientCert, found nothing", id="asking without authority"),
         pytest.param(f"{TLS}  client_auth_type: RequireAnyClientCert\n", "found 'RequireAnyClientCert': cpcmon asks for no certificate that it does not verify", id="unverified"),
         pytest.param(f"{TLS}  client_allowed_sans: [a]\n", "client_auth_type: expected RequireAndVerifyClientCert, since there are client_allowed_sans", id="names without certificates"),
-        pytest.param(f"{TLS}{AUTH}  client_allowed_sans: []\n", "client_allowed_sans: expected a list of names, found an empty one", id="no names"),
+        pytest.param(f"{TLS}{AUTH}  client_allowed_sans: []\n", "client_allowed_sans: expected a list of names, found an empty list", id="no names"),
         pytest.param(f"{TLS}  min_version: TLS11\n", "web.yml:4: tls_server_config.min_version: expected one of TLS12, TLS13, found 'TLS11': it is broken", id="old version"),
         pytest.param(f"{TLS}  min_version: TLS13\n  max_version: TLS12\n", "max_version: expected TLS13 or later, since that is the min_version", id="versions crossed"),
         pytest.param(f"{TLS}  cipher_suites: [x]\n", "cipher_suites: expected no cipher_suites: OpenSSL chooses", id="ciphers"),
@@ -109,7 +109,7 @@ def test_every_mistake_is_told_at_once(web_config: Write) -> None:
     """One run is enough to mend the file."""
     with pytest.raises(ConfigError) as raised:
         read_web_config(web_config("tls_server_config: {min_version: TLS10}\nrate_limit: {}\nother: 1\n"))
-    assert str(raised.value).endswith("5 mistakes")
+    assert str(raised.value).endswith("5 problems")
 
 
 def test_the_operators_headers_are_sent(serve: Serve, web_config: Write) -> None:
