@@ -11,7 +11,7 @@ from monitor.core.estimate import MINIMUM_RECORDS
 from monitor.errors import InvalidInput, UsageError
 from monitor.records.layout import Layout, OutputKind
 from monitor.records.offline.files import read_file
-from monitor.records.offline.intake import Batch
+from monitor.records.offline.offline_batch import Batch
 
 FORMATS = "JSONL, CSV with a header, NPZ, NPY; Parquet and Arrow with the extra [parquet]"
 

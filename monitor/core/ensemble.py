@@ -1,4 +1,4 @@
-"""All estimators together: calibrated on one reference, asked about one window."""
+"""All estimators together: calibration on a reference, estimation for a window."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -14,7 +14,7 @@ from monitor.core.estimators.consensus import CONSENSUS, VOICES, consensus, disa
 from monitor.core.scores import Floats, LabelledOutputs, Outputs
 
 Failed = Callable[[str, Exception], None]
-"""Told of an estimator that failed, by its name. Without it, a failure ends the whole evaluation."""
+"""Called with the name and error of an estimator that failed. Without it, a failure is raised."""
 
 Variants = Mapping[str, str]
 """Which variant of an estimator to use, by its name: `{"cpc_ac": "skip"}`."""
@@ -22,7 +22,7 @@ Variants = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """An estimator that has seen its reference."""
+    """A calibrated estimator."""
 
     form: Form
     estimator: Estimator
@@ -39,12 +39,12 @@ def calibrate_all(reference: LabelledOutputs) -> tuple[Ready, ...]:
 
 
 def with_variants(ready: Iterable[Ready]) -> tuple[Ready, ...]:
-    """Add each estimator's other variants."""
+    """Return each estimator in all its variants."""
     return tuple(choose(one, variant) for one in ready for variant in (None, *one.form.member.variants))
 
 
 def choose(ready: Ready, variant: str | None) -> Ready:
-    """Return an estimator in another of its variants."""
+    """Return an estimator in another variant."""
     if variant is None:
         return ready
     fields = ready.form.member.variants[variant]
@@ -52,7 +52,7 @@ def choose(ready: Ready, variant: str | None) -> Ready:
 
 
 class Measured(Protocol):
-    """What the estimators need of a window: how many records, and means of what each record contributes."""
+    """A measured window, as the estimators need it."""
 
     @property
     def records(self) -> int:
@@ -86,7 +86,7 @@ class MeasuredBlocks:
 
 
 def measure(ready: Iterable[Ready], blocks: Callable[[], Iterable[Outputs]]) -> MeasuredBlocks:
-    """Measure the window whose records `blocks` yields, the same at each call.
+    """Measure the window whose records `blocks` yields at each call.
 
     The first pass finds the window's mean confidence, which sets the threshold of `cpc_ac`; the second does the rest.
     """
@@ -97,7 +97,7 @@ def measure(ready: Iterable[Ready], blocks: Callable[[], Iterable[Outputs]]) -> 
     if records == 0:
         return MeasuredBlocks(0, (0.0, 0.0), {})
     raw, scaled = (float(total) / records for total in confidence)
-    # Variants of a form differ in what they make of the sums, never in the sums.
+    # Variants of a form share their sums.
     summed = {one.form.name: one for one in ready}
     sums: dict[str, Any] = dict.fromkeys(summed, 0.0)
     for block in blocks():
@@ -109,7 +109,7 @@ def measure(ready: Iterable[Ready], blocks: Callable[[], Iterable[Outputs]]) -> 
 
 
 def answer_measured(ready: Iterable[Ready], window: Measured, failed: Failed | None = None) -> dict[str, Result]:
-    """Ask the estimators about a measured window; where `failed` is given, one that fails does not silence the others."""
+    """Return the results for a measured window; with `failed`, a failing estimator does not affect the others."""
     records = window.records
     if records == 0:
         return {one.form.full_name: NoEstimate(Why.TOO_FEW_RECORDS, 0) for one in ready}
@@ -130,7 +130,7 @@ def answer_measured(ready: Iterable[Ready], window: Measured, failed: Failed | N
 
 
 def _checked(name: str, result: Result) -> Result:
-    """Refuse a number that is no accuracy, NaN among them: it must never reach a gauge."""
+    """Raise ArithmeticError for a value that is not an accuracy, such as NaN."""
     if isinstance(result, Estimate) and not (0.0 <= result.accuracy <= 1.0 and math.isfinite(result.total)):
         found = result.accuracy if result.unclipped is None else result.unclipped
         raise ArithmeticError(f"{name}: expected an accuracy from 0 to 1, found {found!r}")
@@ -138,36 +138,36 @@ def _checked(name: str, result: Result) -> Result:
 
 
 def answer(ready: Iterable[Ready], blocks: Callable[[], Iterable[Outputs]]) -> dict[str, Result]:
-    """Measure a window and ask the estimators about it."""
+    """Measure a window and return its results."""
     ready = tuple(ready)
     return answer_measured(ready, measure(ready, blocks))
 
 
 def combine(results: Mapping[str, Result]) -> tuple[Result, float | None]:
-    """Return the consensus of the voices, and their disagreement where all of them speak."""
-    heard: dict[str, float] = {}
-    for voice in VOICES:
-        result = results[voice]
+    """Return the consensus of the members, and their disagreement; a reason if a member has no estimate."""
+    values: dict[str, float] = {}
+    for member in VOICES:
+        result = results[member]
         if isinstance(result, NoEstimate):
             return result, None
-        heard[voice] = result.accuracy
+        values[member] = result.accuracy
     records = next(iter(results.values())).records
-    return Estimate(consensus(heard), records), disagreement(heard)
+    return Estimate(consensus(values), records), disagreement(values)
 
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What the chosen forms say of a window, and what the voices say together."""
+    """The results of the chosen forms, the consensus and the disagreement."""
 
     chosen: Mapping[str, Ready]
     answers: Mapping[str, Result]
-    """By the name that users type, whichever variant stands behind it."""
+    """By name, without the variant."""
     consensus: Result
     disagreement: float | None
 
 
 def survey(ready: Iterable[Ready], variants: Variants, window: Measured, failed: Failed | None = None) -> Survey:
-    """Ask the estimators in the chosen variants; the consensus always hears the default ones."""
+    """Return the results in the chosen variants; the consensus always uses the default ones."""
     default = tuple(ready)
     chosen = {one.form.name: choose(one, variants.get(one.form.member.name)) for one in default}
     others = [one for one in chosen.values() if one.form.variant is not None]

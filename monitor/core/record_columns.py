@@ -11,15 +11,15 @@ from monitor.core.scores import Floats, Integers, Singles
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """A column of texts. Each distinct one is kept once, so that splitting a batch compares numbers, not texts."""
+    """A dictionary-encoded column of strings."""
 
     values: tuple[str, ...]
     codes: NDArray[np.int64]
-    """For each record, the place of its text among the values."""
+    """The index of each record's string in `values`."""
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> "Texts":
-        """Return a column of these texts."""
+        """Return a column of these strings."""
         places: dict[str, int] = {}
         codes = [places.setdefault(text, len(places)) for text in texts]
         return cls(tuple(places), np.array(codes, dtype=np.int64))
@@ -34,7 +34,7 @@ class Texts:
 
     @classmethod
     def joined(cls, columns: "Sequence[Texts]") -> "Texts":
-        """Return columns one after the other."""
+        """Return the concatenation of columns."""
         if len({column.values for column in columns}) == 1:
             return cls(columns[0].values, np.concatenate([column.codes for column in columns]))
         places: dict[str, int] = {}
@@ -45,11 +45,11 @@ class Texts:
         return cls(tuple(places), np.concatenate(codes))
 
     def texts(self) -> list[str]:
-        """Return the text of each record."""
+        """Return the string of each record."""
         return [self.values[code] for code in self.codes.tolist()]
 
     def are(self, text: str) -> NDArray[np.bool_]:
-        """Tell which records have this text."""
+        """Return which records have this string."""
         return np.array([value == text for value in self.values], dtype=np.bool_)[self.codes]
 
 
@@ -59,11 +59,11 @@ class Records:
 
     vectors: Singles
     at: Floats
-    """Event times; NaN where unknown."""
+    """Event times; NaN if unknown."""
     fields: Mapping[str, Texts] = field(default_factory=dict)
-    """Values of the fields that split records; empty text where a record has none."""
+    """Segment fields; empty string for a missing value."""
     versions: Texts | None = None
-    """Versions of the model that made each record; empty text where unknown."""
+    """The model version of each record; empty string if unknown."""
 
     def taken(self, rows: Integers) -> "Records":
         """Return some of the records."""
@@ -73,7 +73,7 @@ class Records:
 
 
 def joined(batches: Sequence[Records]) -> Records:
-    """Return batches of one model as one, in their order."""
+    """Return the concatenation of batches of one model."""
     if len(batches) == 1:
         return batches[0]
     names = {name for batch in batches for name in batch.fields}

@@ -1,4 +1,4 @@
-"""The rules on records of a stream, whatever their format: candidates in, columns by model out."""
+"""Applies the rules on records, for every format: column blocks in, record batches out."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ import numpy as np
 from monitor.core.record_columns import Records, joined
 from monitor.records.columns import IdColumn, TextColumn, Values, compact, text_of
 from monitor.records.formats.text import LineBlock
-from monitor.records.hints import IN_A_FILE_OF_SETTINGS, RECENT, Recent, Wording
+from monitor.records.hints import CONFIG_FILE, RECENT, RecentRecords, Wording
 from monitor.records.id_hash import hash_ids
 from monitor.records.labels import NO_CLASS, Indices, LabelRules
 from monitor.records.record_batch import (
@@ -25,25 +25,25 @@ from monitor.records.record_batch import (
 from monitor.records.record_schema import ModelFormat, reason_of_length
 from monitor.records.rejections import Reason
 from monitor.records.times import TimeRules
-from monitor.records.vectors import ACCEPTED, Booleans, Floats, Judged, Singles, judge, mark, reason_of
+from monitor.records.vectors import ACCEPTED, Booleans, CheckedVectors, Floats, Singles, check_vectors, mark, reason_of
 
 
-class Routes:
-    """The models of a stream by name."""
+class ModelRouter:
+    """Finds the model of a record: the one it names, or the only one."""
 
     def __init__(self, models: Sequence[ModelFormat]) -> None:
         self._models = {model.name: model for model in models}
         self._only = models[0] if len(models) == 1 else None
 
     def find(self, value: object) -> ModelFormat | Reason:
-        """Return the model that a record names, or why there is none."""
+        """Return the model that a record names, or the reason for its rejection."""
         if value is None:
             return Reason.MISSING_FIELD if self._only is None else self._only
-        # A name that is not configured may be anything, so it is never quoted.
+        # Unknown names are never shown: they may be anything.
         return self._models.get(text_of(value) or "", Reason.UNKNOWN_MODEL)
 
     def split(self, values: Values | None, count: int) -> Iterator[tuple[ModelFormat | Reason, Indices]]:
-        """Yield each model that some records name, with their places; and why others have none."""
+        """Yield the models, or reasons for rejection, with the rows of their records."""
         if values is None or values.count(values[0]) == count:
             yield self.find(None if values is None else values[0]), np.arange(count)
             return
@@ -51,7 +51,7 @@ class Routes:
         places: dict[str, list[int]] = {}
         answers: dict[str, ModelFormat | Reason] = {}
         for place, value in enumerate(values):
-            # True equals 1 and hashes alike, so only values of one type may share an answer.
+            # True == 1, so the key includes the type.
             key = (type(value), value) if isinstance(value, str | int | float | None) else (type(value), None)
             answer = found.get(key)
             if answer is None:
@@ -64,13 +64,13 @@ class Routes:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidates:
-    """Records of one model, as columns; a column that is None is absent. There is at least one record."""
+class ColumnBlock:
+    """At least one record of one model, as columns; None for an absent column."""
 
     numbers: Indices
-    """Where each stands in the block or piece: its line or row, counting from 0."""
+    """The line or row of each record in the block, from 0."""
     outputs: Floats
-    """Shape (records, numbers a record)."""
+    """Shape (records, numbers per record)."""
     times: Values | None = None
     ids: Values | None = None
     versions: Values | None = None
@@ -80,19 +80,17 @@ class Candidates:
 
 
 class ModelRules:
-    """The rules on the records of one model, and how its latest records looked."""
+    """The rules on records of one model, and its latest records for hints."""
 
-    def __init__(
-        self, model: ModelFormat, times: TimeRules, hash_key: bytes, wording: Wording = IN_A_FILE_OF_SETTINGS
-    ) -> None:
+    def __init__(self, model: ModelFormat, times: TimeRules, hash_key: bytes, wording: Wording = CONFIG_FILE) -> None:
         self.model = model
         self.times = times
-        self.recent = Recent(model.kind, times, wording)
+        self.recent = RecentRecords(model.kind, times, wording)
         self._hash_key = hash_key
         self._labels = LabelRules(model.classes)
 
     def hashes(self, ids: Sequence[str]) -> Hashes | None:
-        """Return the hashes of ids; None when all are empty."""
+        """Return the hashes of ids; None if all are empty."""
         if all(ids):
             return hash_ids(ids, self._hash_key) if ids else None
         present = [one for one in ids if one]
@@ -103,17 +101,17 @@ class ModelRules:
         return hashes
 
     def mismatches(self, predicted: Sequence[object], probabilities: Singles) -> int:
-        """Count the records whose predicted class, where they have one, is not their most probable one."""
+        """Count the records whose predicted class, if given, is not their most probable one."""
         rows = np.array([row for row, value in enumerate(predicted) if value is not None], dtype=np.int64)
         indices, _ = self._labels.indices([predicted[row] for row in rows.tolist()])
         vectors = probabilities[rows]
-        # What names no class agrees with none; of classes that are equally probable, any may have been predicted.
+        # An unknown class is a mismatch; of equally probable classes, each is a match.
         own = np.take_along_axis(vectors, np.maximum(indices, 0)[:, np.newaxis], axis=1)[:, 0]
         return int(np.count_nonzero((indices == NO_CLASS) | (own < vectors.max(axis=1, initial=0.0))))
 
 
-class BatchBuilder:
-    """Takes the candidates of one model, batch by batch, and judges them together."""
+class ModelBatchBuilder:
+    """Collects column blocks of one model and applies the rules to all of them at once."""
 
     def __init__(self, rules: ModelRules) -> None:
         self._rules = rules
@@ -127,8 +125,8 @@ class BatchBuilder:
         self._segments = tuple(TextColumn() for _ in rules.model.segment_fields)
         self._predicted: list[object] | None = None
 
-    def add(self, given: Candidates) -> None:
-        """Take some records."""
+    def add(self, given: ColumnBlock) -> None:
+        """Add a column block."""
         count = len(given.numbers)
         self._numbers.append(given.numbers)
         self._outputs.append(given.outputs)
@@ -144,13 +142,13 @@ class BatchBuilder:
         if given.predicted is not None:
             self._predicted = [*(self._predicted or ()), *given.predicted]
 
-    def judged(self) -> tuple[ModelRecords, list[tuple[int, Reason]]]:
-        """Return the records that break no rule, and where the others stand with what they break."""
+    def checked(self) -> tuple[ModelRecords, list[tuple[int, Reason]]]:
+        """Return the accepted records, and the row and reason of each rejected one."""
         rules = self._rules
         outputs = np.concatenate(self._outputs)
         latest = outputs[-RECENT:].copy()
-        judged = judge(outputs, rules.model.kind, spend=True)
-        codes = judged.codes.copy()
+        checked = check_vectors(outputs, rules.model.kind, spend=True)
+        codes = checked.codes.copy()
         mark(codes, np.concatenate(self._wrong_times), Reason.BAD_TIMESTAMP)
         for column in self._segments:
             if (wrong := column.are_no_segments()) is not None:
@@ -159,18 +157,20 @@ class BatchBuilder:
             mark(codes, wrong, Reason.WRONG_TYPE)
         if self._ids.wrong:
             mark(codes, np.isin(np.arange(len(codes)), self._ids.wrong), Reason.WRONG_TYPE)
-        rules.recent.add(len(outputs), latest, judged.codes[-RECENT:], judged.probabilities[-RECENT:], self._odd_times)
+        rules.recent.add(
+            len(outputs), latest, checked.codes[-RECENT:], checked.probabilities[-RECENT:], self._odd_times
+        )
         if not codes.any():
-            return self._accepted(judged, None), []
+            return self._accepted(checked, None), []
         kept = np.flatnonzero(codes == ACCEPTED)
         numbers = np.concatenate(self._numbers)
-        refused = np.flatnonzero(codes).tolist()
-        return self._accepted(judged, kept), [(int(numbers[row]), reason_of(int(codes[row]))) for row in refused]
+        rejected = np.flatnonzero(codes).tolist()
+        return self._accepted(checked, kept), [(int(numbers[row]), reason_of(int(codes[row]))) for row in rejected]
 
-    def _accepted(self, judged: Judged, kept: Indices | None) -> ModelRecords:
-        """Return the records at some rows, or all of them."""
+    def _accepted(self, checked: CheckedVectors, kept: Indices | None) -> ModelRecords:
+        """Return the records of some rows; of all rows if `kept` is None."""
         names = self._rules.model.segment_fields
-        vectors, at, normalised = judged.probabilities, np.concatenate(self._at), judged.normalised
+        vectors, at, normalised = checked.probabilities, np.concatenate(self._at), checked.normalised
         fields = {name: column.texts() for name, column in zip(names, self._segments, strict=True)}
         versions, ids, predicted = self._versions.texts(), self._ids.ids, self._predicted
         if kept is not None:
@@ -189,7 +189,7 @@ class BatchBuilder:
 
 
 def _joined(blocks: Sequence[ModelRecords]) -> ModelRecords | None:
-    """Return the records of several blocks of one model; None when there are none."""
+    """Return the records of several blocks; None if there are none."""
     blocks = [block for block in blocks if len(block)]
     if len(blocks) < 2:
         return blocks[0] if blocks else None
@@ -202,8 +202,8 @@ def _joined(blocks: Sequence[ModelRecords]) -> ModelRecords | None:
     )
 
 
-class BlockBuilder:
-    """Takes the candidates of one piece, block by block, and what its reader refuses by itself."""
+class BatchBuilder:
+    """Builds a record batch from column blocks, and from records that the format's reader rejects."""
 
     def __init__(
         self, where: str, rules: Mapping[str, ModelRules], first_number: int, *, is_ascii: bool = False
@@ -213,84 +213,84 @@ class BlockBuilder:
         self.is_ascii = is_ascii
         self.ignored = 0
         self._first = first_number
-        self._refusals = StreamRejections()
-        self._waiting: dict[str, BatchBuilder] = {}
+        self._rejections = StreamRejections()
+        self._waiting: dict[str, ModelBatchBuilder] = {}
         self._accepted: dict[str, list[ModelRecords]] = {}
 
-    def add(self, model: str, candidates: Candidates) -> None:
-        """Take some records of a model; they are judged when the block ends."""
+    def add(self, model: str, columns: ColumnBlock) -> None:
+        """Add a column block; it is checked when the block ends."""
         if model not in self._waiting:
-            self._waiting[model] = BatchBuilder(self.rules[model])
-        self._waiting[model].add(candidates)
+            self._waiting[model] = ModelBatchBuilder(self.rules[model])
+        self._waiting[model].add(columns)
 
-    def refuse(self, model: str, place: int, reason: Reason, block: LineBlock | None = None) -> None:
-        """Refuse the record at a place of a block of lines, or at a row of the piece."""
+    def reject(self, model: str, place: int, reason: Reason, block: LineBlock | None = None) -> None:
+        """Reject the record at an index of a block of lines, or at a row."""
         if block is None:
-            refused = RejectedRecord(self._first + place, reason)
+            rejected = RejectedRecord(self._first + place, reason)
         else:
             start, end = block.bounds(place)
             number = self._first + block.first + place
-            refused = RejectedRecord(number, reason, block.start + start, block.start + end)
-        self._refusals.add(model, refused)
+            rejected = RejectedRecord(number, reason, block.start + start, block.start + end)
+        self._rejections.add(model, rejected)
 
-    def refuse_all(self, model: str, places: Sequence[int], reason: Reason, block: LineBlock | None = None) -> None:
-        """Refuse the records at several places, which stand in order, for one reason."""
-        self._refusals.count(model, reason, len(places) - MOST_POINTERS)
+    def reject_all(self, model: str, places: Sequence[int], reason: Reason, block: LineBlock | None = None) -> None:
+        """Reject the records at several ascending indexes."""
+        self._rejections.count(model, reason, len(places) - MOST_POINTERS)
         for place in places[-MOST_POINTERS:]:
-            self.refuse(model, place, reason, block)
+            self.reject(model, place, reason, block)
 
     def end_block(self, block: LineBlock | None = None) -> None:
-        """Judge what waits; places are those of this block."""
+        """Check the records added since the last block."""
         for name, waiting in self._waiting.items():
-            accepted, refused = waiting.judged()
+            accepted, rejected = waiting.checked()
             self._accepted.setdefault(name, []).append(accepted)
-            for place, reason in refused:
-                self.refuse(name, place, reason, block)
+            for place, reason in rejected:
+                self.reject(name, place, reason, block)
         self._waiting = {}
 
     def finish(
         self, rows: int, pointer: Callable[[RejectedRecord], Pointer], unproven: int | None = None
     ) -> RecordBatch:
-        """Return what the piece held."""
+        """Return the record batch."""
         models = {name: _joined(blocks) for name, blocks in self._accepted.items()}
         hints = {name: rules.recent.hints() for name, rules in self.rules.items()}
         return RecordBatch(
             {name: records for name, records in models.items() if records is not None},
-            self._refusals.counts,
-            self._refusals.pointers(pointer),
+            self._rejections.counts,
+            self._rejections.pointers(pointer),
             self.ignored,
             rows,
             unproven,
-            {name: told for name, told in hints.items() if told},
+            {name: found for name, found in hints.items() if found},
         )
 
 
 PIECE_ROWS = 8_192
 _PIECE_NUMBERS = 1 << 19
-"""Numbers of all rows of a piece: 4 MiB of floats."""
+"""Numbers in all rows of a batch: 4 MiB of floats."""
 
 
 def rows_a_piece(width: int) -> int:
-    """Return how many rows of so many numbers are read together."""
+    """Return how many rows of a given width make a batch."""
     return max(1, min(PIECE_ROWS, _PIECE_NUMBERS // max(1, width)))
 
 
 @dataclass(frozen=True, slots=True)
 class Vectors:
-    """The outputs of some rows, one after the other."""
+    """The outputs of some rows, concatenated."""
 
     flat: Floats
     lengths: Indices
     wrong: Booleans | None = None
-    """Which rows hold something that is no number."""
+    """Which rows contain something other than numbers."""
 
     @classmethod
     def of(cls, matrix: Floats) -> "Vectors":
-        """Return the rows of a matrix."""
+        """Return the outputs of a matrix."""
         return cls(matrix.reshape(-1), np.full(len(matrix), matrix.shape[1], dtype=np.int64))
 
     def taken(self, rows: Indices, width: int) -> Floats:
-        """Return some rows, all of which have this length."""
+        """Return rows of one length as a matrix."""
         if len(rows) == len(self.lengths):
             return self.flat.reshape(len(rows), width)
         starts = np.cumsum(self.lengths) - self.lengths
@@ -300,54 +300,54 @@ class Vectors:
 
 @dataclass(frozen=True, slots=True)
 class RowColumns:
-    """The columns of some rows; a column that is None is absent."""
+    """The columns of some rows; None for an absent column."""
 
     count: int
     outputs: Mapping[str, Vectors]
-    """By model; one that is not there has no outputs in the file."""
+    """By model; a model without outputs in the file is missing."""
     models: Values | None = None
     times: Values | None = None
     ids: Values | None = None
     versions: Values | None = None
     predicted: Values | None = None
     segments: Mapping[str, Values | None] = field(default_factory=dict)
-    """By the name of the field."""
+    """By field name."""
 
 
 class RowFiles:
-    """Hands the rows of files over to the rules."""
+    """Builds record batches from rows of column files."""
 
     def __init__(self, models: Sequence[ModelFormat], rules: Mapping[str, ModelRules]) -> None:
-        self._routes = Routes(models)
+        self._router = ModelRouter(models)
         self._rules = rules
 
     def arrived(self, where: str, first: int, columns: RowColumns) -> RecordBatch:
-        """Return what some rows hold, of which the first has this number in the file, counting from 1."""
-        piece = BlockBuilder(where, self._rules, first)
-        for model, rows in self._routes.split(columns.models, columns.count):
+        """Return the batch of some rows; `first` is the number of the first row in the file, from 1."""
+        builder = BatchBuilder(where, self._rules, first)
+        for model, rows in self._router.split(columns.models, columns.count):
             if isinstance(model, ModelFormat) and model.name not in columns.outputs:
-                _refuse(piece, model.name, rows, Reason.MISSING_FIELD)
+                _reject(builder, model.name, rows, Reason.MISSING_FIELD)
             elif isinstance(model, Reason):
-                _refuse(piece, "", rows, model)
+                _reject(builder, "", rows, model)
             else:
-                _hand_over(model, rows, columns, piece)
-        piece.end_block()
-        return piece.finish(columns.count, bare_pointer)
+                _add_records(model, rows, columns, builder)
+        builder.end_block()
+        return builder.finish(columns.count, bare_pointer)
 
 
-def _refuse(piece: BlockBuilder, model: str, rows: Indices, reason: Reason) -> None:
+def _reject(builder: BatchBuilder, model: str, rows: Indices, reason: Reason) -> None:
     for row in rows.tolist():
-        piece.refuse(model, row, reason)
+        builder.reject(model, row, reason)
 
 
-def _hand_over(model: ModelFormat, rows: Indices, columns: RowColumns, piece: BlockBuilder) -> None:
+def _add_records(model: ModelFormat, rows: Indices, columns: RowColumns, builder: BatchBuilder) -> None:
     vectors = columns.outputs[model.name]
     if vectors.wrong is not None:
-        _refuse(piece, model.name, rows[vectors.wrong[rows]], Reason.WRONG_TYPE)
+        _reject(builder, model.name, rows[vectors.wrong[rows]], Reason.WRONG_TYPE)
         rows = rows[~vectors.wrong[rows]]
     for length in np.unique(vectors.lengths[rows]).tolist():
         if (reason := reason_of_length(length, model)) is not None:
-            _refuse(piece, model.name, rows[vectors.lengths[rows] == length], reason)
+            _reject(builder, model.name, rows[vectors.lengths[rows] == length], reason)
     rows = rows[vectors.lengths[rows] == model.width]
     if not len(rows):
         return
@@ -356,9 +356,9 @@ def _hand_over(model: ModelFormat, rows: Indices, columns: RowColumns, piece: Bl
     def some(values: Values | None) -> Values | None:
         return values if values is None or len(places) == columns.count else [values[place] for place in places]
 
-    piece.add(
+    builder.add(
         model.name,
-        Candidates(
+        ColumnBlock(
             rows,
             vectors.taken(rows, model.width),
             some(columns.times),

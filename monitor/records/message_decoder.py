@@ -1,4 +1,4 @@
-"""The decoder of Kafka messages: each holds one record or many."""
+"""Decodes Kafka messages of one or more records."""
 
 from binascii import a2b_base64
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 import msgspec
 import numpy as np
 
-from monitor.records.batch_builder import BlockBuilder, Candidates, ModelRules, Routes
+from monitor.records.batch_builder import BatchBuilder, ColumnBlock, ModelRouter, ModelRules
 from monitor.records.formats.json_problems import find, is_absent, read_line
-from monitor.records.formats.json_struct import REFUSED
+from monitor.records.formats.json_struct import DECODE_ERRORS
 from monitor.records.formats.jsonl import JsonLines
 from monitor.records.formats.text import BLOCK_BYTES, LineBlock, line_blocks
-from monitor.records.hints import IN_A_FILE_OF_SETTINGS, Wording
+from monitor.records.hints import CONFIG_FILE, Wording
 from monitor.records.labels import Indices
 from monitor.records.message_forms import PACKED, MessageForms, Text, may_name, packed_paths
 from monitor.records.pointers import MessagePointers, PointerRules, RecordShape
@@ -23,31 +23,31 @@ from monitor.records.times import LATEST, TimeRules
 from monitor.records.vectors import Floats
 
 
-class MessageGathering(BlockBuilder):
-    """Takes records under numbers that count through all messages, whatever texts they were decoded from."""
+class MessageBatchBuilder(BatchBuilder):
+    """A batch builder that numbers records across messages."""
 
     def __init__(self, where: str, rules: Mapping[str, ModelRules]) -> None:
         super().__init__(where, rules, first_number=0)
         self.first = 0
-        """The number of the first record of the text that is being decoded."""
+        """The number of the first record of the current text."""
         self._taken: dict[str, list[Indices]] = {}
-        self._refused: dict[str, list[int]] = {}
+        self._rejected: dict[str, list[int]] = {}
 
-    def add(self, model: str, candidates: Candidates) -> None:
-        """Take some records of a model, numbered as their text numbers them."""
-        numbers = candidates.numbers + self.first
+    def add(self, model: str, columns: ColumnBlock) -> None:
+        """Add a column block, numbered within its text."""
+        numbers = columns.numbers + self.first
         self._taken.setdefault(model, []).append(numbers)
-        super().add(model, replace(candidates, numbers=numbers))
+        super().add(model, replace(columns, numbers=numbers))
 
-    def refuse(self, model: str, place: int, reason: Reason, block: LineBlock | None = None) -> None:
-        """Refuse the record at a place of the text that is being decoded, or under its own number."""
+    def reject(self, model: str, place: int, reason: Reason, block: LineBlock | None = None) -> None:
+        """Reject the record at an index of the current text, or by its number."""
         number = place if block is None else self.first + place
-        self._refused.setdefault(model, []).append(number)
-        super().refuse(model, number, reason)
+        self._rejected.setdefault(model, []).append(number)
+        super().reject(model, number, reason)
 
     def timed(self, arrived: RecordBatch, ends: Indices, times: Floats) -> RecordBatch:
-        """Give records without a time that of their message; its last record has a number below the message's end."""
-        # A producer's clock may say anything; what it says is no fault of the records.
+        """Set missing times to that of the message; `ends` are the numbers after each message's last record."""
+        # Invalid message times are ignored: the record is not at fault.
         usable = np.where((times >= 0.0) & (times <= LATEST), times, np.nan)
         models = {name: self._timed(name, one, ends, usable) for name, one in arrived.models.items()}
         return replace(arrived, models=models)
@@ -57,8 +57,8 @@ class MessageGathering(BlockBuilder):
         if not absent.any():
             return accepted
         numbers = np.concatenate(self._taken[model])
-        if model in self._refused:
-            numbers = numbers[~np.isin(numbers, self._refused[model])]
+        if model in self._rejected:
+            numbers = numbers[~np.isin(numbers, self._rejected[model])]
         at = accepted.records.at.copy()
         at[absent] = times[np.searchsorted(ends, numbers[absent], side="right")]
         return replace(accepted, records=replace(accepted.records, at=at))
@@ -71,13 +71,13 @@ _decode = msgspec.json.Decoder().decode
 
 
 def may_be_packed(text: bytes) -> bool:
-    """Tell whether a text may hold packed numbers."""
+    """Return whether a text may contain packed numbers."""
     return may_name(text, _ENDS)
 
 
 @dataclass(slots=True)
 class _Waiting:
-    """Records of one model that wait to be handed over."""
+    """Packed records of one model, not yet added to the batch."""
 
     numbers: list[range] = field(default_factory=list)
     packed: list[bytes] = field(default_factory=list)
@@ -85,10 +85,10 @@ class _Waiting:
 
 
 class PackedRecords:
-    """Reads objects with packed numbers, and hands their records over as columns."""
+    """Decodes objects with packed numbers: base64 of little-endian float32, one record or many."""
 
     def __init__(self, models: Sequence[ModelFormat], fields: RecordFields) -> None:
-        self._routes = Routes(models)
+        self._router = ModelRouter(models)
         self._model = fields.path("model")
         self._packed_anywhere = {path for model in models for path in packed_paths(fields, model)}
         self._packed = {model.name: packed_paths(fields, model) for model in models}
@@ -103,35 +103,35 @@ class PackedRecords:
         self._waiting: dict[str, _Waiting] = {}
 
     def read(self, text: Text) -> dict[str, object] | None:
-        """Return an object that has packed numbers and no others; None for anything else."""
+        """Return an object with packed numbers and no other outputs; None for anything else."""
         line = bytes(text)
         if not (line.startswith(b"{") and may_be_packed(line)):
             return None
         value: object
         try:
             value = _decode(line)
-        except REFUSED:
+        except DECODE_ERRORS:
             value = read_line(line)
         if not isinstance(value, dict) or any(not is_absent(find(value, path)) for path in self._outputs):
             return None
         return value if any(not is_absent(find(value, path)) for path in self._packed_anywhere) else None
 
-    def take(self, value: dict[str, object], number: int, piece: MessageGathering) -> int:
-        """Take an object whose first record has this number; return how many records it is, one if it is refused."""
+    def add(self, value: dict[str, object], number: int, builder: MessageBatchBuilder) -> int:
+        """Add the records of an object, the first with this number; return their count, 1 if it is rejected."""
         named = find(value, self._model)
-        model = self._routes.find(None if is_absent(named) else named)
+        model = self._router.find(None if is_absent(named) else named)
         if isinstance(model, Reason):
-            piece.refuse("", number, model)
+            builder.reject("", number, model)
             return 1
         packed = self._unpacked(value, model)
         if isinstance(packed, Reason):
-            piece.refuse(model.name, number, packed)
+            builder.reject(model.name, number, packed)
             return 1
         count = len(packed) // (_NUMBER_BYTES * model.width)
         columns = [_column(find(value, path), count) for path in self._columns[model.name]]
         whole = [column for column in columns if column is not None]
         if len(whole) < len(columns):
-            piece.refuse(model.name, number, Reason.BAD_BATCH)
+            builder.reject(model.name, number, Reason.BAD_BATCH)
             return 1
         waiting = self._waiting.setdefault(model.name, _Waiting(columns=tuple([] for _ in columns)))
         waiting.numbers.append(range(number, number + count))
@@ -140,15 +140,15 @@ class PackedRecords:
             all_values.extend(values)
         return count
 
-    def hand_over(self, piece: MessageGathering) -> None:
-        """Hand over all that waits."""
-        piece.first = 0
+    def flush(self, builder: MessageBatchBuilder) -> None:
+        """Add the collected records to the batch."""
+        builder.first = 0
         for name, waiting in self._waiting.items():
             numbers = np.concatenate([np.arange(some.start, some.stop) for some in waiting.numbers])
             times, ids, versions, *others = waiting.columns
             predicted = others.pop(0) if self._has_predicted else None
             matrix = _matrix(b"".join(waiting.packed), self._widths[name])
-            piece.add(name, Candidates(numbers, matrix, times, ids, versions, predicted, tuple(others)))
+            builder.add(name, ColumnBlock(numbers, matrix, times, ids, versions, predicted, tuple(others)))
         self._waiting = {}
 
     def _unpacked(self, value: dict[str, object], model: ModelFormat) -> bytes | Reason:
@@ -167,14 +167,14 @@ class PackedRecords:
 
 
 def _column(value: object, count: int) -> list[object] | None:
-    """Return a value for each of some records, one for all of them being given or one for each; None if neither is."""
+    """Return one value per record, from a list or a single value; None if the length is wrong."""
     if isinstance(value, list):
         return value if len(value) == count else None
     return [None if is_absent(value) else value] * count
 
 
 def _matrix(packed: bytes, width: int) -> Floats:
-    with np.errstate(all="ignore"):  # some NaNs make noise when they are widened
+    with np.errstate(all="ignore"):  # signalling NaNs
         return np.frombuffer(packed, "<f4").reshape(-1, width).astype(np.float64)
 
 
@@ -182,15 +182,15 @@ _OPEN = ord("{")
 
 
 class MessageLines(JsonLines):
-    """Decodes texts of one record each."""
+    """Decodes texts with one record each."""
 
     def __init__(self, models: Sequence[ModelFormat], fields: RecordFields) -> None:
         super().__init__(models, fields)
-        # Records of one model that must have outputs are told from messages in other forms by the decoder itself.
+        # Then the typed decoder rejects messages of other forms.
         self._all_have_outputs = len({fields.output_paths(model) for model in models}) == 1
 
-    def take_plain(self, messages: Sequence[bytes], first: int, piece: MessageGathering) -> bool:
-        """Take messages if each is one object on one line, and a record if anything; else do nothing, and say so."""
+    def decode_plain(self, messages: Sequence[bytes], first: int, builder: MessageBatchBuilder) -> bool:
+        """Decode messages that are one object on one line each; return False, without effect, for other forms."""
         if not messages[0].startswith(b"{") or _looks_other(messages[0]):
             return False
         text = b"\n".join((*messages, b""))
@@ -200,53 +200,53 @@ class MessageLines(JsonLines):
         if len(blocks) != 1 or len(blocks[0]) != len(messages):
             return False
         (block,) = blocks
-        piece.is_ascii = text.isascii()
-        piece.first = first
-        together = self._decoded_together(block, 0, len(block), piece) if block.braced().all() else None
+        builder.is_ascii = text.isascii()
+        builder.first = first
+        together = self._decode_together(block, 0, len(block), builder) if block.braced().all() else None
         if together is not None:
-            self._route(np.arange(len(block)), together, block, piece)
+            self._route(np.arange(len(block)), together, block, builder)
             return True
-        # A bad record is no reason to look for other forms where there can be none.
+        # A bad record: no need to try other forms if there can be none.
         if not (np.frombuffer(block.text, np.uint8)[block.starts] == _OPEN).all() or _looks_other(text):
             return False
-        self._verdicts.clear()
-        self._take_one_by_one(range(len(block)), block, piece, None)
+        self._diagnoses.clear()
+        self._decode_one_by_one(range(len(block)), block, builder, None)
         return True
 
-    def take_texts(self, texts: Sequence[Text], first: int, piece: MessageGathering) -> None:
-        """Hand over the records of texts without newlines inside, or refuse them."""
+    def decode_texts(self, texts: Sequence[Text], first: int, builder: MessageBatchBuilder) -> None:
+        """Decode texts without newlines."""
         text = b"\n".join((*texts, b""))
-        piece.is_ascii = text.isascii()
+        builder.is_ascii = text.isascii()
         for block in line_blocks(text):
-            piece.first = first + block.first
-            self.take(block, piece, None)  # a topic is never given up as something else
+            builder.first = first + block.first
+            self.decode(block, builder, None)  # a topic is never rejected as a whole
 
 
 def _looks_other(text: bytes) -> bool:
-    """Tell whether a text may hold records, or packed ones."""
+    """Return whether a text may be of another form: nested or packed records."""
     return may_name(text, b'"records"') or may_be_packed(text)
 
 
 MAX_MESSAGE_BYTES = 8 << 20
 
-# Decoded objects of so many bytes stay in a core's cache until they have become columns.
+# Decoded objects of this size stay in the CPU cache until they become columns.
 _TOGETHER_BYTES = 3 << 15
 
 
 @dataclass(frozen=True, slots=True)
 class Messages:
-    """Messages of one partition, in the order of their offsets; no tombstones among them."""
+    """Messages of one partition in offset order, without tombstones."""
 
     values: Sequence[bytes]
     offsets: Sequence[int]
     times: Floats
-    """Unix seconds as the broker or producer stamped them; NaN where there is none."""
+    """Message timestamps in Unix seconds; NaN if missing."""
 
 
 class MessageDecoder:
-    """Decodes the messages of some models; remembers nothing but how the latest records looked. Not shared by threads.
+    """Decodes messages with records of some models. Keeps only the latest records, for hints. Not thread-safe.
 
-    The key hashes ids and refused messages; it has 16 bytes, and the same ids are known again only under the same key.
+    `hash_key`, 16 bytes, hashes ids and rejected messages. Repeated ids are recognised only under the same key.
     """
 
     def __init__(
@@ -257,7 +257,7 @@ class MessageDecoder:
         hash_key: bytes,
         keep_raw: bool = False,
         max_message_bytes: int = MAX_MESSAGE_BYTES,
-        wording: Wording = IN_A_FILE_OF_SETTINGS,
+        wording: Wording = CONFIG_FILE,
     ) -> None:
         fields = RecordFields() if fields is None else fields
         check_formats(models, fields)
@@ -270,70 +270,70 @@ class MessageDecoder:
         self._max_bytes = max_message_bytes
 
     def decode(self, where: str, messages: Messages) -> RecordBatch:
-        """Decode messages; never raises, whatever they hold."""
-        gathering = MessageGathering(where, self._rules)
+        """Decode messages; never raises, whatever their content."""
+        builder = MessageBatchBuilder(where, self._rules)
         counts: list[Indices] = []
         number = waiting = 0
         for some, size in _groups(messages.values):
             fits = size <= self._max_bytes or max(map(len, some)) <= self._max_bytes
-            if fits and self._lines.take_plain(some, number, gathering):
+            if fits and self._lines.decode_plain(some, number, builder):
                 counts.append(np.ones(len(some), dtype=np.int64))
                 number += len(some)
             else:
-                each = self._taken_apart(some, number, gathering)
+                each = self._decode_any_form(some, number, builder)
                 counts.append(np.array(each, dtype=np.int64))
                 number += sum(each)
             waiting += size
             if waiting >= BLOCK_BYTES:
-                gathering.end_block()
+                builder.end_block()
                 waiting = 0
-        gathering.end_block()
+        builder.end_block()
         ends: Indices = np.cumsum(np.concatenate(counts)) if counts else np.zeros(0, dtype=np.int64)
         pointers = MessagePointers(self._pointers, messages.values, messages.offsets, ends, self._forms.texts)
-        arrived = gathering.finish(number + gathering.ignored, pointers)
-        return gathering.timed(arrived, ends, messages.times)
+        arrived = builder.finish(number + builder.ignored, pointers)
+        return builder.timed(arrived, ends, messages.times)
 
-    def _taken_apart(self, values: Sequence[bytes], first: int, gathering: MessageGathering) -> list[int]:
-        """Take messages of any form, the first record of which has this number; return how many records each is."""
+    def _decode_any_form(self, values: Sequence[bytes], first: int, builder: MessageBatchBuilder) -> list[int]:
+        """Decode messages of any form, the first record with this number; return the record count of each."""
         counts: list[int] = []
         lines: list[Text] = []
         number = first
 
-        def take_lines() -> None:
+        def flush_lines() -> None:
             if lines:
-                self._lines.take_texts(lines, number - len(lines), gathering)
+                self._lines.decode_texts(lines, number - len(lines), builder)
                 lines.clear()
 
         for value in values:
             start = number
             texts = self._forms.texts(value)
             if isinstance(texts, Reason):
-                take_lines()
-                gathering.refuse("", number, texts)
+                flush_lines()
+                builder.reject("", number, texts)
                 number += 1
             elif not texts:
-                gathering.ignored += 1
+                builder.ignored += 1
             elif not may_be_packed(value):
-                self._packed.hand_over(gathering)
+                self._packed.flush(builder)
                 lines.extend(texts)
                 number += len(texts)
             else:
                 for text in texts:
                     if (packed := self._packed.read(text)) is None:
-                        self._packed.hand_over(gathering)
+                        self._packed.flush(builder)
                         lines.append(text)
                         number += 1
                     else:
-                        take_lines()
-                        number += self._packed.take(packed, number, gathering)
+                        flush_lines()
+                        number += self._packed.add(packed, number, builder)
             counts.append(number - start)
-        take_lines()
-        self._packed.hand_over(gathering)
+        flush_lines()
+        self._packed.flush(builder)
         return counts
 
 
 def _groups(values: Sequence[bytes]) -> Iterator[tuple[Sequence[bytes], int]]:
-    """Yield consecutive messages that are decoded together, and their bytes: few enough, or those of a single message."""
+    """Yield groups of consecutive messages to decode at once, with their size."""
     ends = np.cumsum(np.fromiter(map(len, values), np.int64, len(values)))
     first = before = 0
     while first < len(values):

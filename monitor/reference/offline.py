@@ -14,7 +14,7 @@ from monitor.core.estimators.consensus import CONSENSUS
 from monitor.core.scores import Singles, in_blocks, label_outputs
 from monitor.errors import InvalidInput, UsageError
 from monitor.records.layout import Layout, OutputKind
-from monitor.records.offline.intake import Batch, accept_array, as_kind
+from monitor.records.offline.offline_batch import Batch, accept_array, as_kind
 from monitor.reference.reference import Reference
 
 

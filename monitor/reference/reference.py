@@ -20,7 +20,7 @@ from monitor.core.intervals import DEFAULT_LEVEL, LEVELS, ErrorQuantiles, Interv
 from monitor.core.scores import Integers, Singles, label_outputs
 from monitor.errors import InvalidReference
 from monitor.records.layout import Layout, OutputKind
-from monitor.records.offline.intake import accept_array, as_kind
+from monitor.records.offline.offline_batch import accept_array, as_kind
 from monitor.records.rejections import listed
 from monitor.reference.file_format import (
     FORMAT,

@@ -96,11 +96,11 @@ def test_a_silent_segment_is_forgotten_and_makes_room() -> None:
     segmentation = Segmentation((("site",),), most_segments=1, forget_seconds=60.0)
     windows = ModelWindows(GAUGE, Bounds(records=100), segmentation)
     windows.add(records(("A", "")), now=10.0)
-    assert windows.silent(now=70.0) == []
+    assert windows.idle(now=70.0) == []
     assert windows.add(records(("B", ""), start=1), now=70.5).unstored_segments == 0
     assert list(sizes(windows)) == ["all", "site=B"]
-    assert windows.silent(now=200.0) == [(("site", "B"),)]
-    windows.forget(windows.silent(now=200.0))
+    assert windows.idle(now=200.0) == [(("site", "B"),)]
+    windows.forget(windows.idle(now=200.0))
     assert list(windows) == [ALL]
 
 
@@ -109,8 +109,8 @@ def test_a_clock_that_is_set_forward_forgets_nobody() -> None:
     windows = ModelWindows(GAUGE, Bounds(records=100), Segmentation((("site",),), forget_seconds=60.0))
     windows.add(records(("A", "")), now=10.0)
     windows.clock_jumped(86_400.0)
-    assert windows.silent(now=86_460.0) == []
-    assert windows.silent(now=86_471.0) == [(("site", "A"),)]
+    assert windows.idle(now=86_460.0) == []
+    assert windows.idle(now=86_471.0) == [(("site", "A"),)]
 
 
 def test_versions_never_mix_unless_told_that_they_are_alike() -> None:
@@ -173,8 +173,8 @@ def test_a_clock_that_went_back_does_not_keep_a_silent_segment() -> None:
     """Last seen in what is now the future: the wait begins anew, and ends."""
     windows = ModelWindows(GAUGE, Bounds(records=100), Segmentation((("site",),), forget_seconds=60.0))
     windows.add(records(("A", "")), now=1e10)
-    assert windows.silent(now=1000.0) == []
-    assert windows.silent(now=1061.0) == [(("site", "A"),)]
+    assert windows.idle(now=1000.0) == []
+    assert windows.idle(now=1061.0) == [(("site", "A"),)]
 
 
 @pytest.mark.parametrize(

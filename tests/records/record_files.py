@@ -12,7 +12,7 @@ from pyarrow import feather, ipc, parquet
 
 from monitor.records.layout import Layout
 from monitor.records.offline.files import read_file
-from monitor.records.offline.intake import Decoded
+from monitor.records.offline.offline_batch import Decoded
 
 GOOD = [0.7, 0.2, 0.1]
 

@@ -59,7 +59,7 @@ def decode_file(
 
 
 def check_numbers(arrived: RecordBatch) -> None:
-    """Check that every line or row was accepted, refused or ignored."""
+    """Check that every line or row was accepted, rejected or ignored."""
     assert arrived.accepted + arrived.rejected.total() + arrived.ignored == arrived.rows
     assert len(arrived.pointers) == min(2_000, arrived.rejected.total())
     numbers = [pointer.number for pointer in arrived.pointers]
@@ -67,12 +67,12 @@ def check_numbers(arrived: RecordBatch) -> None:
 
 
 def refused_reason(content: bytes, format_: Format, decoder: StreamDecoder | None = None) -> str:
-    """Return why a file as a whole is refused."""
+    """Return why a file as a whole is rejected."""
     try:
         decode_file(content, format_, decoder)
-    except RefusedFile as refused:
-        return str(refused.reason) if str(refused).startswith("file#1") else "no place named"
-    return "not refused"
+    except RefusedFile as rejected:
+        return str(rejected.reason) if str(rejected).startswith("file#1") else "no place named"
+    return "not rejected"
 
 
 def vectors_of(pieces: Sequence[RecordBatch], model: str = "density") -> Singles:
@@ -82,7 +82,7 @@ def vectors_of(pieces: Sequence[RecordBatch], model: str = "density") -> Singles
 
 
 def reasons_of(pieces: Sequence[RecordBatch]) -> dict[tuple[str, str], int]:
-    """Return what was refused."""
+    """Return what was rejected."""
     found: dict[tuple[str, str], int] = {}
     for piece in pieces:
         for (model, reason), count in piece.rejected.items():

@@ -72,7 +72,7 @@ def test_43_lists_of_another_length_are_rejected_row_by_row(name: str, tmp_path:
 def test_columns_that_are_missing_or_of_another_type_fail_the_file(
     name: str, columns: dict[str, Any], layout: Layout, message: str, tmp_path: Path
 ) -> None:
-    """What is wrong with a column is wrong with every row, so it is said once."""
+    """What is wrong with a column is wrong with every row, so it is library_message once."""
     with pytest.raises(InvalidInput, match=message):
         read_file(write_table(tmp_path / name, columns), layout)
 

@@ -327,7 +327,7 @@ class _Payload:
 
 ROWS = np.array([GOOD, GOOD])
 FILES = [
-    ("8 npy", npy(ROWS[:, :2]), Format.NPY, "not refused"),
+    ("8 npy", npy(ROWS[:, :2]), Format.NPY, "not rejected"),
     ("12 npz", npz(probs=ROWS[0]), Format.NPZ, "not_a_vector"),
     ("12 npy", npy(ROWS[0]), Format.NPY, "not_a_vector"),
     ("12 parquet", table({"probs": [0.5]}), Format.PARQUET, "wrong_type"),
@@ -367,12 +367,12 @@ FILES = [
     ("41 texts", npy(np.array([["a"]])), Format.NPY, "wrong_type"),
     ("41 complex", npy(ROWS.astype(complex)), Format.NPY, "wrong_type"),
     ("41 structured", npy(np.zeros(2, dtype="f8,f8")), Format.NPY, "wrong_type"),
-    ("41 big-endian", npy(ROWS.astype(">f8")), Format.NPY, "not refused"),
-    ("41 Fortran", npy(np.asfortranarray(ROWS)), Format.NPY, "not refused"),
+    ("41 big-endian", npy(ROWS.astype(">f8")), Format.NPY, "not rejected"),
+    ("41 Fortran", npy(np.asfortranarray(ROWS)), Format.NPY, "not rejected"),
     ("44 semicolons", b"probs;site\n", Format.CSV, "bad_header"),
     ("44 quotes in the header", b'"probs\n', Format.CSV, "bad_csv"),
     ("45", b'"[0.7, 0.2, 0.1]",A\n', Format.CSV, "bad_header"),
-    ("45 only blank lines", b"\n \n", Format.CSV, "not refused"),
+    ("45 only blank lines", b"\n \n", Format.CSV, "not rejected"),
     ("45 NUL", b"probs\0\n", Format.CSV, "nul_bytes"),
     ("45 bytes", b"probs,\xff\n", Format.CSV, "bad_encoding"),
     ("times of another length", npz(probs=ROWS, time=np.zeros(3)), Format.NPZ, "bad_timestamp"),
@@ -383,7 +383,7 @@ FILES = [
     ("content", "format_", "reason"), [pytest.param(*row[1:], id=f"row {row[0]}") for row in FILES]
 )
 def test_c1_a_file_that_cannot_be_used_is_refused_as_a_whole(content: bytes, format_: Format, reason: str) -> None:
-    """What is wrong with a header or a column is wrong with every record, so it is said once."""
+    """What is wrong with a header or a column is wrong with every record, so it is library_message once."""
     assert refused_reason(content, format_) == reason
 
 
@@ -497,7 +497,7 @@ def test_c6_no_memory_is_asked_for_on_the_word_of_a_header() -> None:
 @pytest.mark.parametrize("format_", [Format.NPY, Format.NPZ])
 @pytest.mark.parametrize("field", ["probs", "time", "id", "site", "classes"])
 def test_c7_row_40_nothing_is_unpickled(field: str, format_: Format, tmp_path: Path) -> None:
-    """The file is refused, and the payload did not run."""
+    """The file is rejected, and the payload did not run."""
     trace = tmp_path / "ran"
     payload = np.array([_Payload(trace), _Payload(trace)], dtype=object)
     if format_ is Format.NPY:
@@ -512,7 +512,7 @@ def test_c7_row_40_nothing_is_unpickled(field: str, format_: Format, tmp_path: P
 
 @pytest.mark.parametrize("classes", [2, 10, 100, 1000])
 def test_c8_three_decimals_are_normalised(classes: int) -> None:
-    """Rounding for print is no reason to refuse a record.
+    """Rounding for print is no reason to reject a record.
 
     The model is a fairly sure one. Of one that spreads its probability over a thousand classes, rounding loses too much:
     up to 9% of the sum, which the tolerance of 6.3% is not meant to cover.
@@ -661,7 +661,7 @@ def test_c19_the_same_records_are_the_same_vectors_in_every_format() -> None:
 def test_a_refusal_is_an_error_that_callers_know() -> None:
     """`RefusedFile` names its reason, for the file checkpoint and for metrics."""
     with pytest.raises(
-        RefusedFile, match=r"file#1: expected headers that fit .* found others \(bad_header\)"
+        RefusedFile, match=r"file#1: expected headers that match .* found other headers \(bad_header\)"
     ) as caught:
         decode_file(LIES, Format.NPY)
     assert caught.value.reason == "bad_header"

@@ -12,7 +12,7 @@ import pytest
 from monitor.errors import InvalidInput
 from monitor.records.layout import Layout
 from monitor.records.offline.files import read_file
-from monitor.records.offline.intake import accept
+from monitor.records.offline.offline_batch import accept
 from tests.records.record_files import told, write_table
 
 NUMBERED = tuple(str(index) for index in range(11))
@@ -173,7 +173,7 @@ def test_numbers_are_no_substitute_for_expected_names(write: Writer, suffix: str
     """A file of numbered classes does not fit a reference of named ones, unless its vectors name nothing."""
     path = _write(tmp_path / f"a{suffix}", write, NUMBERED, NUMBERED)
     layout = _layout(write, NAMED)
-    if suffix == ".jsonl":  # each line is refused for itself
+    if suffix == ".jsonl":  # each line is rejected for itself
         decoded = read_file(path, layout)
         assert dict(decoded.rejections.counts) == {"unknown_class": 40}
         return

@@ -8,7 +8,7 @@ import pytest
 from monitor.errors import InvalidInput
 from monitor.records.layout import Layout
 from monitor.records.offline.files import read_file
-from monitor.records.rejections import Reason, Rejection, Rejections, shown
+from monitor.records.rejections import Reason, Rejection, Rejections, preview
 from tests.records.record_files import GOOD, write_records
 
 
@@ -42,10 +42,10 @@ def test_an_error_of_the_system_becomes_ours(tmp_path: Path, monkeypatch: pytest
     """A file without permission is invalid input, with the system's own words."""
     path = write_records(tmp_path, ".jsonl", [GOOD])
 
-    def refuse(*_: object, **__: object) -> None:
+    def reject(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr(Path, "open", reject)
     with pytest.raises(InvalidInput, match=r"records\.jsonl: expected a readable file, found Permission denied"):
         read_file(path, Layout())
 
@@ -72,7 +72,7 @@ def _rejections(*given: Reason) -> Rejections:
 
 
 def test_rejections_read_as_a_list() -> None:
-    """One is in the singular, and five are all told, so nothing is said of more."""
+    """One is in the singular, and five are all told, so nothing is library_message of more."""
     assert str(_rejections(Reason.EMPTY)) == "1 bad record\n  line 2: expected this, found that (empty)"
     assert str(_rejections(*[Reason.EMPTY] * 5)).splitlines() == [
         "5 bad records",
@@ -115,4 +115,4 @@ def test_many_rejections_are_counted_with_separators(tmp_path: Path) -> None:
 )
 def test_a_value_is_shown_short(value: object) -> None:
     """No message carries a whole record, however large."""
-    assert len(shown(value)) <= 40
+    assert len(preview(value)) <= 40

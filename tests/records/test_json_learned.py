@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from monitor.records.formats.json_struct import MOST_KNOWN, LearnedStruct
+from monitor.records.formats.json_struct import MAX_KNOWN, LearnedStruct
 from monitor.records.record_schema import RecordFields
 from tests.records.streams import GOOD, LINE, MODEL, decode_text, reasons_of, stream
 
@@ -30,7 +30,7 @@ def _sites(struct: LearnedStruct, records: list[dict[str, Any]]) -> list[Any]:
         pytest.param(["A", 1, 1.5], id="numbers"),
         pytest.param(["A", ""], id="an empty one"),
         pytest.param(["A", "x" * 65], id="one that is too long"),
-        pytest.param([str(number) for number in range(MOST_KNOWN + 1)], id="too many"),
+        pytest.param([str(number) for number in range(MAX_KNOWN + 1)], id="too many"),
     ],
 )
 def test_what_was_learned_does_not_show(sites: list[Any]) -> None:

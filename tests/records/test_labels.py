@@ -7,7 +7,7 @@ import pytest
 
 from monitor.errors import InvalidInput, UsageError
 from monitor.records.layout import Layout, OutputKind
-from monitor.records.offline.intake import accept
+from monitor.records.offline.offline_batch import accept
 from tests.records.record_files import reasons, told
 
 ANIMALS = ("cat", "dog", "owl")
@@ -128,12 +128,12 @@ def test_other_labels_leave_a_file_usable(classes: tuple[str, ...] | None, label
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        pytest.param([0], "outputs: expected 2 labels, one a row, found 1", id="too few"),
+        pytest.param([0], "outputs: expected 2 labels, one per row, found 1", id="too few"),
         pytest.param(
-            np.zeros((2, 1), dtype=int), r"expected one label a row, found labels of shape \(2, 1\)", id="a matrix"
+            np.zeros((2, 1), dtype=int), r"expected one label per row, found labels of shape \(2, 1\)", id="a matrix"
         ),
         pytest.param(
-            np.array([True, False]), "expected labels that are integers or texts, found .* bool", id="booleans"
+            np.array([True, False]), "expected labels that are integers or strings, found .* bool", id="booleans"
         ),
     ],
 )

@@ -34,7 +34,7 @@ CLASSES = Layout(classes=("cat", "dog", "owl"))
         pytest.param(b'{"probs": [70, 20, 10]}', "probabilities of at most 1, found 70 (above_one)", id="10"),
         pytest.param(b'{"probs": [-0.3, -2, -3]}', "probabilities of at least 0, found -3 (negative)", id="11"),
         pytest.param(b'{"probs": 0.9}', "a vector of numbers, found 0.9 (not_a_vector)", id="12"),
-        pytest.param(b'{"probs": []}', "one number a class, found an empty vector (empty)", id="15"),
+        pytest.param(b'{"probs": []}', "one number per class, found an empty vector (empty)", id="15"),
         pytest.param(
             b'{"probs": [[0.7, 0.2, 0.1]]}',
             "a vector of numbers, found an array of 3 inside it (not_a_vector)",
@@ -66,7 +66,7 @@ CLASSES = Layout(classes=("cat", "dog", "owl"))
             b'{"probs": [' + b"9" * 5000 + b"]}", "a number, found a huge integer (out_of_range)", id="22 5,000 digits"
         ),
         pytest.param(
-            b'{"probs": [1, 0, 0], "name": "\xff"}', "text in UTF-8, found bytes that are not (bad_encoding)", id="25"
+            b'{"probs": [1, 0, 0], "name": "\xff"}', "text in UTF-8, found other bytes (bad_encoding)", id="25"
         ),
         pytest.param(
             b'{"probs": [1, 0, 0], "name": "\\ud800"}', "found half a surrogate pair (bad_encoding)", id="25 surrogate"
@@ -80,7 +80,7 @@ CLASSES = Layout(classes=("cat", "dog", "owl"))
         pytest.param(
             b"[" + THREE + b"]", "a JSON object, found an array of 1 (wrong_type)", id="33 an array among objects"
         ),
-        pytest.param(b"\0\0\0\0\0\0", "text, found zero bytes (nul_bytes)", id="34"),
+        pytest.param(b"\0\0\0\0\0\0", "text, found NUL bytes (nul_bytes)", id="34"),
         pytest.param(b"[" * 100_000, "a flat record, found JSON nested too deep (too_deep)", id="36"),
         pytest.param(
             b'{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "found JSON nested too deep (too_deep)", id="36 skipped"
@@ -162,7 +162,7 @@ def test_31_the_last_line_needs_no_newline_but_must_be_whole(tmp_path: Path) -> 
 def test_33_pretty_printed_json_fails_after_a_hundred_lines(tmp_path: Path) -> None:
     """A file that is JSON but not JSON Lines is given up, not rejected line by line."""
     content = json.dumps([{"probs": GOOD} for _ in range(40)], indent=1).encode()
-    with pytest.raises(InvalidInput, match=r"a\.jsonl: expected one JSON object a line, found none .*\(not_jsonl\)"):
+    with pytest.raises(InvalidInput, match=r"a\.jsonl: expected one JSON object per line, found none .*\(not_jsonl\)"):
         read_bytes(tmp_path, "a.jsonl", content)
 
 
@@ -170,7 +170,7 @@ def test_33_a_short_file_without_objects_gets_a_hint(tmp_path: Path) -> None:
     """One big array on one line is a rejection too few to give the file up, so a hint tells."""
     decoded = read_bytes(tmp_path, "a.jsonl", json.dumps([{"probs": GOOD} for _ in range(40)]).encode())
     assert reasons(decoded) == ["wrong_type"]
-    assert any("one JSON object a line" in hint for hint in decoded.hints)
+    assert any("one JSON object per line" in hint for hint in decoded.hints)
 
 
 def test_33_a_hundred_broken_lines_after_good_ones_do_not_fail_the_file(tmp_path: Path) -> None:
@@ -238,7 +238,7 @@ def test_nan_in_a_field_that_is_not_read_is_bad_json(tmp_path: Path) -> None:
 
 
 def test_12_a_score_is_read_as_the_second_class(tmp_path: Path) -> None:
-    """A declared score s becomes [1 - s, s]; anything but a number is refused."""
+    """A declared score s becomes [1 - s, s]; anything but a number is rejected."""
     content = b'{"score": 0.9}\n{"score": [0.9]}\n{"score": "0.9"}\n{"score": 1.2}\n{"score": NaN}\n{"score": -1}\n{"score": 0}'
     decoded = read_bytes(tmp_path, "a.jsonl", content, Layout(OutputKind.SCORE))
     np.testing.assert_allclose(decoded.batch.probabilities, [[0.1, 0.9], [1.0, 0.0]], atol=1e-7)

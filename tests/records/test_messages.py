@@ -1,4 +1,4 @@
-"""The decoder of messages: forms, times, places of refused records."""
+"""The decoder of messages: forms, times, places of rejected records."""
 
 import json
 from hashlib import blake2b
@@ -100,7 +100,7 @@ def test_records_stand_in_the_order_of_the_messages() -> None:
 
 
 def test_records_without_a_time_have_that_of_their_message() -> None:
-    """Also where some are refused, some are ignored, and models differ."""
+    """Also where some are rejected, some are ignored, and models differ."""
     plain: dict[str, Any] = {"model": "density", "probs": GOOD}
     chest: dict[str, Any] = {"model": "chest", "logits": [1, 2]}
     arrived = receive(
@@ -126,7 +126,7 @@ def test_the_unit_of_times_in_records_is_not_that_of_messages() -> None:
 
 @pytest.mark.parametrize("stamp", [np.nan, -0.001, 1e12, np.inf])
 def test_a_message_without_a_usable_time_leaves_the_time_unknown(stamp: float) -> None:
-    """A producer's clock is no reason to refuse a record."""
+    """A producer's clock is no reason to reject a record."""
     arrived = receive(message({"probs": GOOD}), message(RECORD), times=[stamp, stamp])
     at = arrived.models["density"].records.at
     assert np.isnan(at[0])

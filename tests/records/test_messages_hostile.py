@@ -1,4 +1,4 @@
-"""Messages of any kind: each gets its verdict, none an exception, and none much memory."""
+"""Messages of any kind: each gets its diagnosis, none an exception, and none much memory."""
 
 import json
 import tracemalloc
@@ -214,7 +214,7 @@ def test_a_message_takes_memory_in_proportion(value: bytes) -> None:
 @pytest.mark.parametrize("name", ["model", "id", "time", "site", "probs", "probs_f32", "records", CANARY])
 @pytest.mark.parametrize("value", [CANARY, [CANARY], {CANARY: 1}, f"{CANARY}!", [[CANARY]], [0.5, CANARY]], ids=repr)
 def test_nothing_of_a_message_is_repeated(name: str, value: Any) -> None:
-    """Accepted or refused, in any form. A site that passes the rules is kept."""
+    """Accepted or rejected, in any form. A site that passes the rules is kept."""
     if name == "site" and value == CANARY:
         value = f"{CANARY}?"
     record = RECORD | {name: value}

@@ -109,7 +109,7 @@ def test_labels_of_an_npy_file_come_from_a_second_one(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match=r"no names of columns, since an \.npy file has none"):
         read_file(outputs, Layout(class_columns=("prob_*",)))
     np.save(labels, np.array([0, 2]))
-    with pytest.raises(InvalidInput, match="expected 3 labels, one a row, found 2"):
+    with pytest.raises(InvalidInput, match="expected 3 labels, one per row, found 2"):
         read_file(outputs, LABELLED, labels=labels)
 
 

@@ -83,7 +83,7 @@ def test_columns_stand_in_the_order_of_the_lines() -> None:
 
 
 def test_a_column_without_a_value_that_is_refused_keeps_no_word_of_it() -> None:
-    """Texts that only refused records had are not among the values of the column."""
+    """Texts that only rejected records had are not among the values of the column."""
     arrived = decode_text(_lines(RECORD, RECORD | {"site": "Jane Doe!", "version": "secret"}, RECORD))
     one = arrived.models["density"].records
     assert (one.fields["site"].values, one.versions.values if one.versions else ()) == (("A",), ("2.1",))
@@ -91,7 +91,7 @@ def test_a_column_without_a_value_that_is_refused_keeps_no_word_of_it() -> None:
 
 @pytest.mark.parametrize("format_", [one for one in ALL_FORMATS if one is not Format.NPY])
 def test_records_of_several_models_are_told_apart(format_: Format) -> None:
-    """By name; each with its own classes, kind and segments, and those without a name are refused."""
+    """By name; each with its own classes, kind and segments, and those without a name are rejected."""
     records = [
         {"model": "density", "probs": GOOD, "logits": [0.0], "site": "A", "scanner": "1"},
         {"model": "chest", "probs": [0.5], "logits": [3.0, 3.0], "site": "A", "scanner": "2"},
@@ -133,8 +133,8 @@ def test_a_model_whose_columns_a_file_lacks_has_no_records_in_it(format_: Format
     """Records of other models in the file are none the worse."""
     records = [{"model": name, "probs": GOOD} for name in ("density", "chest")]
     pieces = decode_file(write(records, format_), format_, stream(*TWO))
-    (refused,) = reasons_of(pieces)
-    assert refused[1] == "missing_field"
+    (rejected,) = reasons_of(pieces)
+    assert rejected[1] == "missing_field"
     assert len(vectors_of(pieces)) == 1
 
 
@@ -350,7 +350,7 @@ def test_a_file_without_objects_is_given_up_after_a_hundred_lines() -> None:
         arrived = decode_text(b"[\n" * 40 + b"\n", unproven=unproven)
         unproven = arrived.unproven
         assert unproven == expected
-    with pytest.raises(RefusedFile, match=r"expected one JSON object a line, found none .* \(not_jsonl\)"):
+    with pytest.raises(RefusedFile, match=r"expected one JSON object per line, found none .* \(not_jsonl\)"):
         decode_text(b"[\n" * 40, unproven=unproven)
     assert decode_text(b"[\n" * 19, unproven=unproven).unproven == 99
     for proof in (LINE, b"{}\n", b'{"probs": NaN}\n', b'{"model": 3}\n'):
@@ -395,7 +395,7 @@ def test_of_many_refused_lines_the_last_two_thousand_are_kept() -> None:
 
 
 def test_lines_that_only_look_like_records_one_by_one_are_not_taken_for_such() -> None:
-    """Two records on a line and one over two lines are as many records as lines; each line is judged for itself."""
+    """Two records on a line and one over two lines are as many records as lines; each line is checked for itself."""
     two = b'{"probs": [1, 0, 0]} {"probs": [1, 0, 0]}\n'
     halves = b'{"probs": [1, 0, 0],\n"id": 1}\n'
     tricky = b'{"a": {}\n}\n{"probs": [1, 0, 0]}\n'

@@ -76,7 +76,7 @@ def _said(decoder: StreamDecoder, content: bytes, format_: Format) -> str:
 @pytest.mark.parametrize("name", ["model", "id", "time", "site", "probs", "other", "top", CANARY])
 @pytest.mark.parametrize("value", VALUES, ids=repr)
 def test_a_value_in_any_field_is_not_repeated(name: str, value: Any) -> None:
-    """Accepted or refused; alone, among others, and so often that hints are given. A site that passes the rules is kept."""
+    """Accepted or rejected; alone, among others, and so often that hints are given. A site that passes the rules is kept."""
     if name == "site" and isinstance(value, str):
         value += "?"
     line = json.dumps(RECORD | {name: value}).encode() + b"\n"

@@ -1,4 +1,4 @@
-"""What looks like a record, a number, a text or a class, and is none: refused in every format, and fast."""
+"""What looks like a record, a number, a text or a class, and is none: rejected in every format, and fast."""
 
 import json
 from typing import Any
@@ -9,7 +9,7 @@ import pytest
 
 from monitor.errors import UsageError
 from monitor.records.decoder import StreamDecoder
-from monitor.records.hints import ON_THE_COMMAND_LINE
+from monitor.records.hints import COMMAND_LINE
 from monitor.records.record_batch import Format
 from monitor.records.record_schema import ModelFormat, RecordFields
 from monitor.records.rejections import RefusedFile
@@ -77,18 +77,18 @@ def test_a_class_column_of_no_class_refuses_the_file(format_: Format) -> None:
     """With a class that the reference does not know, the others are no whole distribution."""
     columns = {f"prob_{name}": [one] for name, one in zip(CLASSES, GOOD, strict=True)}
     decoder = stream(fields=COLUMNS)
-    assert refused_reason(_written(columns, format_), format_, decoder) == "not refused"
+    assert refused_reason(_written(columns, format_), format_, decoder) == "not rejected"
     assert refused_reason(_written(columns | {"prob_emu": [0.0]}, format_), format_, decoder) == "unknown_class"
-    assert refused_reason(_written(columns | {"other": [0.0]}, format_), format_, decoder) == "not refused"
+    assert refused_reason(_written(columns | {"other": [0.0]}, format_), format_, decoder) == "not rejected"
     named = stream(fields=RecordFields(class_columns=("prob_*",), time="prob_time"))
-    assert refused_reason(_written(columns | {"prob_time": [1.0]}, format_), format_, named) == "not refused"
+    assert refused_reason(_written(columns | {"prob_time": [1.0]}, format_), format_, named) == "not rejected"
 
 
 def test_a_class_column_of_no_class_inside_an_object_refuses_the_file() -> None:
     """The names beside the class columns count, and not those elsewhere."""
     decoder = stream(fields=RecordFields(class_columns=("out.p_*",)))
     inside = {f"p_{name}": one for name, one in zip(CLASSES, GOOD, strict=True)}
-    assert refused_reason(table({"out": [inside], "p_emu": [0.0]}), Format.PARQUET, decoder) == "not refused"
+    assert refused_reason(table({"out": [inside], "p_emu": [0.0]}), Format.PARQUET, decoder) == "not rejected"
     assert refused_reason(table({"out": [inside | {"p_emu": 0.0}]}), Format.PARQUET, decoder) == "unknown_class"
 
 
@@ -142,7 +142,7 @@ def test_bytes_of_an_npz_file_that_are_no_utf8_refuse_it(name: str) -> None:
     bad: dict[str, Any] = {name: np.array([b"density", b"\xff"])}
     assert refused_reason(npz(probs=outputs, **bad), Format.NPZ) == "bad_encoding"
     good: dict[str, Any] = {name: np.array([b"density", b"density"])}
-    assert refused_reason(npz(probs=outputs, **good), Format.NPZ) == "not refused"
+    assert refused_reason(npz(probs=outputs, **good), Format.NPZ) == "not rejected"
 
 
 @pytest.mark.parametrize("cell", ["0.2_5", "0.٢٥", "２"])
@@ -193,7 +193,7 @@ def test_hints_may_be_worded_for_the_command_line() -> None:
     by_default = StreamDecoder((MODEL,), hash_key=KEY)
     hints = ("looks like logits: set kind: logits", "times look like milliseconds: set time_unit: ms")
     assert decode_text(text, decoder=by_default).hints == {"density": hints}
-    decoder = StreamDecoder((MODEL,), hash_key=KEY, wording=ON_THE_COMMAND_LINE)
+    decoder = StreamDecoder((MODEL,), hash_key=KEY, wording=COMMAND_LINE)
     hints = ("looks like logits: add --kind logits", "times look like milliseconds: add --time-unit ms")
     assert decode_text(text, decoder=decoder).hints == {"density": hints}
     columns = b"prob_cat,prob_dog,prob_owl\n0.7,0.2,0.1\n"

@@ -8,7 +8,7 @@ from hypothesis.extra import numpy as arrays
 
 from monitor.errors import InvalidInput
 from monitor.records.layout import MAX_CLASSES, Layout, OutputKind
-from monitor.records.offline.intake import accept
+from monitor.records.offline.offline_batch import accept
 from tests.records.record_files import told
 
 LOGITS = np.array([[2.0, 1.0, -3.0], [0.0, 0.0, 0.0], [900.0, -900.0, 5.0]])
@@ -50,7 +50,7 @@ def test_every_row_is_either_probabilities_or_rejected(matrix: np.ndarray, kind:
 
 @given(matrix=arrays.arrays(np.float64, st.integers(0, 8), elements=st.floats(width=64)))
 def test_every_score_is_either_a_probability_or_rejected(matrix: np.ndarray) -> None:
-    """Scores are judged by the same rules."""
+    """Scores are checked by the same rules."""
     decoded = accept(matrix, Layout(OutputKind.SCORE))
     assert len(decoded.batch.probabilities) + decoded.rejections.total == len(matrix)
     assert decoded.batch.probabilities.shape[1] == 2
@@ -152,13 +152,13 @@ def test_byte_order_memory_order_and_type_do_not_matter() -> None:
         pytest.param(np.array([[1j, 0]]), "an array of real numbers, found an array of type complex128", id="complex"),
         pytest.param(np.array([[1, None]]), "an array of numbers, found an array of Python objects", id="objects"),
         pytest.param(np.array([0.5, 0.5]), r"\(or --kind score\), found an array of shape \(2,\)", id="one row"),
-        pytest.param(np.array(0.5), r"a column a class, found an array of shape \(\)", id="a number"),
-        pytest.param(np.ones((1, 2, 2)), r"a column a class, found an array of shape \(1, 2, 2\)", id="three axes"),
+        pytest.param(np.array(0.5), r"one column per class, found an array of shape \(\)", id="a number"),
+        pytest.param(np.ones((1, 2, 2)), r"one column per class, found an array of shape \(1, 2, 2\)", id="three axes"),
         pytest.param(np.zeros((0, MAX_CLASSES + 1)), "at most 20,000 classes, found", id="too many classes"),
     ],
 )
 def test_an_array_of_another_type_or_shape_fails_as_a_whole(matrix: np.ndarray, message: str) -> None:
-    """What is wrong with all rows alike is said once."""
+    """What is wrong with all rows alike is library_message once."""
     with pytest.raises(InvalidInput, match=message):
         accept(matrix, Layout())
 
@@ -169,7 +169,7 @@ def test_a_matrix_is_no_score() -> None:
         [0.5, 0.5],
         [0, 1],
     ]
-    with pytest.raises(InvalidInput, match=r"expected one score a row, found an array of shape \(1, 2\)"):
+    with pytest.raises(InvalidInput, match=r"expected one score per row, found an array of shape \(1, 2\)"):
         accept(np.array([[0.5, 0.5]]), Layout(OutputKind.SCORE))
 
 

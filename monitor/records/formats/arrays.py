@@ -1,4 +1,4 @@
-"""NumPy files of a stream: outputs alone (NPY), or columns by name (NPZ). Nothing is unpickled."""
+"""NumPy files of a stream: outputs only (NPY), or arrays by field name (NPZ). Nothing is unpickled."""
 
 import os
 import zipfile
@@ -23,21 +23,21 @@ from monitor.records.offline.npy_file import (
     read_description,
 )
 from monitor.records.record_batch import RecordBatch
-from monitor.records.record_schema import ModelFormat, RecordFields, strange_classes
-from monitor.records.rejections import Reason, RefusedFile, RejectionProblem, listed, said
+from monitor.records.record_schema import ModelFormat, RecordFields, unknown_class_columns
+from monitor.records.rejections import Reason, RefusedFile, RejectionProblem, library_message, listed
 
 MAX_NPY_BYTES = 1 << 30
-"""Read in slices, so that it takes little memory; but somebody has to wait for it."""
+"""The limit on arrays that are read in slices."""
 
 MAX_WHOLE_BYTES = 256 << 20
-"""What is read as a whole: arrays column by column, and those in NPZ files."""
+"""The limit on arrays that are read at once: in Fortran order, or in NPZ files."""
 
 MAX_TEXT_BYTES = 4 << 10
-"""What each text of an array may take: all of them take as much as the longest."""
+"""The limit on the item size of string arrays."""
 
 
 class ArrayFiles:
-    """Decodes NumPy files in pieces."""
+    """Decodes NumPy files in batches."""
 
     def __init__(self, models: Sequence[ModelFormat], fields: RecordFields, rules: Mapping[str, ModelRules]) -> None:
         self._models = models
@@ -45,7 +45,7 @@ class ArrayFiles:
         self._rows = RowFiles(models, rules)
 
     def npy(self, where: str, file: BinaryIO, skip: int) -> Iterator[RecordBatch]:
-        """Decode an array of outputs, which has no place for anything else."""
+        """Decode an NPY file: outputs without other fields."""
         if len(self._models) > 1:
             raise RejectionProblem(Reason.MISSING_FIELD, "a file that names the model", "an .npy file").of_file(where)
         if self._fields.class_columns is not None:
@@ -53,7 +53,7 @@ class ArrayFiles:
             raise RejectionProblem(
                 Reason.BAD_HEADER, "no names of columns, since an .npy file has none", found
             ).of_file(where)
-        with _without_quotes(where):
+        with _without_content(where):
             described = self._describe(where, file)
         width = described.shape[1] if len(described.shape) == 2 else 1
         (model,) = self._models
@@ -69,8 +69,8 @@ class ArrayFiles:
         return described
 
     def npz(self, where: str, file: BinaryIO, skip: int) -> Iterator[RecordBatch]:
-        """Decode arrays by the names of fields."""
-        with _without_quotes(where):
+        """Decode an NPZ file: arrays by field name."""
+        with _without_content(where):
             columns = self._read_npz(where, file)
         step = rows_a_piece(columns.width)
         for start in range(skip, columns.count, step):
@@ -86,13 +86,13 @@ class ArrayFiles:
                     raise RejectionProblem(Reason.TOO_LARGE, expected, "larger ones").of_file(where)
                 return _Columns(archive, self._models, self._fields)
         except DAMAGED as error:
-            raise RejectionProblem(Reason.BAD_FILE, "an .npz file", f"a damaged one: {said(error)}").of_file(
+            raise RejectionProblem(Reason.BAD_FILE, "an .npz file", f"a damaged one: {library_message(error)}").of_file(
                 where
             ) from error
 
 
 class _Columns:
-    """All arrays of an NPZ file that are wanted."""
+    """The configured arrays of an NPZ file."""
 
     def __init__(self, archive: Archive, models: Sequence[ModelFormat], fields: RecordFields) -> None:
         self._archive = archive
@@ -100,7 +100,7 @@ class _Columns:
         wanted = [fields.model, fields.version, fields.id, fields.time, fields.predicted or "", "classes"]
         wanted += [name for model in models for name in fields.outputs(model)]
         wanted += [fields.segment(name) for model in models for name in model.segment_fields]
-        if (problem := strange_classes(models, fields.prefix, archive.names, wanted)) is not None:
+        if (problem := unknown_class_columns(models, fields.prefix, archive.names, wanted)) is not None:
             raise problem.of_file(archive.path)
         for model in models:
             names = fields.outputs(model)
@@ -166,7 +166,7 @@ class _Columns:
         return matrix[:, np.newaxis] if matrix.ndim == 1 else matrix
 
     def _read(self, name: str, reason: Reason) -> NDArray[Any] | None:
-        """Read a column, or a single value that stands for all rows."""
+        """Read a column, or a single value for all rows."""
         if name not in self._archive.names:
             return None
         array = self._archive.array(name, of_labels=True)
@@ -179,26 +179,26 @@ class _Columns:
 
 
 @contextmanager
-def _without_quotes(where: str) -> Iterator[None]:
-    """Say of a refused file what it is refused for, but nothing that it holds: names of arrays, classes or types."""
+def _without_content(where: str) -> Iterator[None]:
+    """Replace messages that quote names of arrays, classes or types by generic ones."""
     try:
         yield
-    except RefusedFile as refused:
-        reason, message = refused.reason, str(refused)
+    except RefusedFile as rejected:
+        reason, message = rejected.reason, str(rejected)
     else:
         return
-    if reason in _WORDS:
-        raise RejectionProblem(reason, *_WORDS[reason]).of_file(where)
+    if reason in _GENERIC:
+        raise RejectionProblem(reason, *_GENERIC[reason]).of_file(where)
     raise RefusedFile(reason, message)
 
 
-# Messages for other reasons tell sizes, shapes, and names from the configuration.
-_WORDS = {
-    Reason.BAD_FILE: ("an .npz file", "a damaged one"),
-    Reason.BAD_HEADER: ("headers that fit the file and one another", "others"),
-    Reason.MISSING_FIELD: ("an array for each field that is needed", "none for one of them"),
-    Reason.UNKNOWN_CLASS: ("the classes of the reference", "others"),
-    Reason.WRONG_TYPE: ("numbers, or texts where they belong", "arrays of another type"),
+# Messages for other reasons contain only sizes, shapes, and configured names.
+_GENERIC = {
+    Reason.BAD_FILE: ("an .npz file", "a damaged file"),
+    Reason.BAD_HEADER: ("headers that match the file and each other", "other headers"),
+    Reason.MISSING_FIELD: ("an array for each required field", "a missing array"),
+    Reason.UNKNOWN_CLASS: ("the classes of the reference", "other classes"),
+    Reason.WRONG_TYPE: ("arrays of numbers or strings", "arrays of another type"),
 }
 
 
@@ -207,21 +207,21 @@ def _problem_of_texts(array: NDArray[Any]) -> RejectionProblem | None:
         return None
     if array.dtype.itemsize > MAX_TEXT_BYTES:
         found = f"{array.dtype.itemsize >> 10:,} KiB"
-        return RejectionProblem(Reason.TOO_LARGE, f"texts of at most {MAX_TEXT_BYTES >> 10} KiB", found)
+        return RejectionProblem(Reason.TOO_LARGE, f"strings of at most {MAX_TEXT_BYTES >> 10} KiB", found)
     try:
-        # A few at a time; and a number that stands for no letter is found only when letters are made of it.
+        # In slices; invalid code points are found only on conversion.
         for start in range(0, array.size, PIECE_ROWS):
             for text in array.reshape(-1)[start : start + PIECE_ROWS].tolist():
                 text.decode() if isinstance(text, bytes) else text.encode()
     except ValueError:
-        return RejectionProblem(Reason.BAD_ENCODING, "texts in UTF-8", "others")
+        return RejectionProblem(Reason.BAD_ENCODING, "strings in UTF-8", "other bytes")
     return None
 
 
 def _values(array: NDArray[Any] | None, start: int, end: int, *, as_texts: bool = True) -> Values | None:
     if array is None:
         return None
-    # A single value is made once, and not once for each row.
+    # A single value is converted once, not per row.
     some = array.reshape(1) if not array.shape else array[start:end]
     values: list[object] = some.tolist()
     if array.dtype.kind == "S":
@@ -234,7 +234,7 @@ def _values(array: NDArray[Any] | None, start: int, end: int, *, as_texts: bool 
 def _slices(
     file: BinaryIO, described: Description, skip: int, step: int, where: str
 ) -> Iterator[tuple[int, NDArray[Any]]]:
-    """Yield rows of an array, with the place of the first of them."""
+    """Yield slices of an array, with the index of their first row."""
     count = described.shape[0]
     if described.fortran:
         whole = np.frombuffer(_read(file, described.size, where), described.dtype).reshape(described.shape, order="F")
@@ -276,12 +276,12 @@ def _problem_of_shape(described: Description, model: ModelFormat) -> RejectionPr
     found = f"an array of shape {shape}"
     if model.kind is OutputKind.SCORE:
         fits = len(shape) == 1 or (len(shape) == 2 and shape[1] == 1)
-        return None if fits else RejectionProblem(Reason.NOT_A_VECTOR, "one score a row", found)
+        return None if fits else RejectionProblem(Reason.NOT_A_VECTOR, "one score per row", found)
     if len(shape) != 2:
-        return RejectionProblem(Reason.NOT_A_VECTOR, "a row a record and a column a class", found)
-    # Rows of nothing take no bytes, so a small file might promise any number of them.
+        return RejectionProblem(Reason.NOT_A_VECTOR, "one row per record and one column per class", found)
+    # Empty rows take no bytes, so a small file could declare any number of them.
     if not shape[1]:
-        return RejectionProblem(Reason.EMPTY, "one number a class", found)
+        return RejectionProblem(Reason.EMPTY, "one number per class", found)
     if shape[1] > MAX_CLASSES:
         return RejectionProblem(Reason.TOO_LARGE, f"at most {MAX_CLASSES:,} classes", found)
     return None
