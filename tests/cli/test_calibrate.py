@@ -145,7 +145,7 @@ def test_warnings_reach_the_screen(cpcmon: Command, tmp_path: Path) -> None:
     data = jsonl(tmp_path / "small.jsonl", *synthetic(60, 3, seed=1))
     ran = cpcmon("calibrate", "--input", data, "--model", "m", "--output", tmp_path / "m.ref")
     assert ran.code == 0
-    assert "warning: 60 records: fewer than 500 make every interval wide" in ran.out
+    assert "warning: 60 records: with fewer than 500, intervals are wide" in ran.out
 
 
 def test_bad_records_stop_it_and_nothing_is_written(cpcmon: Command, tmp_path: Path) -> None:

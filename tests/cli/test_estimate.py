@@ -192,7 +192,7 @@ def test_a_damaged_reference_is_refused(example: Example, cpcmon: Command, tmp_p
     (tmp_path / "cut.ref").write_bytes(example.reference.read_bytes()[:-100])
     ran = cpcmon("estimate", "--reference", tmp_path / "cut.ref", "--input", example.site_a)
     assert ran.code == 2
-    assert "damaged or cut short" in ran.err
+    assert "damaged or truncated" in ran.err
     assert ran.out == ""
 
 

@@ -63,7 +63,7 @@ def test_it_tells_what_a_configuration_means(cpcmon: Callable[..., Ran], write: 
     assert lines[11:14] == [
         f"  warning: alert low: the reference itself, with {accuracy:.3f}, is under 0.990",
         f"  warning: alert odd: the reference itself, with {accuracy:.3f}, is over 0.200",
-        "  warning: 300 records: fewer than 500 make every interval wide",
+        "  warning: 300 records: with fewer than 500, intervals are wide",
     ]
     assert lines[14:18] == [
         "model later: no reference yet: nothing can be said of it, and its records are refused",

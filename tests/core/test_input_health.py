@@ -235,7 +235,7 @@ def test_what_is_no_batch_is_refused_before_anything_changes(vectors: Singles, r
     """A mistake of the caller, said with what was found."""
     health = after((SOFT[:200], 20))
     before = health.to_bytes()
-    with pytest.raises(ValueError, match=r"^batch: expected rows of vectors and a number of refused records, found"):
+    with pytest.raises(ValueError, match=r"^batch: expected rows of vectors and a number of rejected records, found"):
         health.add(vectors, rejected)
     assert health.to_bytes() == before
 

@@ -154,7 +154,7 @@ def test_reliability_of_other_counts_is_refused(reference: Reference, saved: Pat
     content = json.loads(saved.read_text().partition("\n")[2])
     content["summary"]["reliability"][place]["records"] = full.records + 1
     write_sealed(saved, content)
-    with pytest.raises(InvalidReference, match="reliability of another number of records"):
+    with pytest.raises(InvalidReference, match="reliability bins of another number of records"):
         Reference.load(saved)
 
 

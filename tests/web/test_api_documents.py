@@ -81,7 +81,7 @@ def test_a_reference_is_told_in_numbers(site: Site, reference: Reference) -> Non
         summary.calibration_error_scaled,
     )
     assert found["warnings"] == [
-        {"warning": "few_records", "sentence": "300 records: fewer than 500 make every interval wide"}
+        {"warning": "few_records", "sentence": "300 records: with fewer than 500, intervals are wide"}
     ]
     assert "cpc_ac" in found["estimators"]  # type: ignore[operator]
 

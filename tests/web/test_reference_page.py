@@ -109,7 +109,7 @@ def test_every_warning_is_shown() -> None:
     summary = replace(sample_reference().summary, tied_share=0.3, floored_share=0.2, temperature_at_bound=True)
     text = _page(replace(sample_reference(), summary=summary))
     assert len(summary.warnings()) == 3
-    for told in ("30.0% of records share their confidence", "20.0% of records hold", "T ran to the end of its range"):
+    for told in ("30.0% of records share their confidence", "20.0% of records have", "T is at the end of its range"):
         assert told in text
     quiet = replace(summary, tied_share=0.0, floored_share=0.0, temperature_at_bound=False)
     assert "Nothing about it made" in _page(replace(sample_reference(), summary=quiet))
