@@ -202,7 +202,7 @@ def test_what_is_wrong_with_the_reference_is_told_again(cpcmon: Command, tmp_pat
     Reference.calibrate(probabilities, labels, model="m").save(tmp_path / "m.ref")
     np.save(tmp_path / "w.npy", probabilities)
     ran = cpcmon("estimate", "--reference", tmp_path / "m.ref", "--input", tmp_path / "w.npy", "--output", "json")
-    assert "m.ref: warning: 60 records: fewer than 500" in ran.err
+    assert "m.ref: warning: 60 records: with fewer than 500" in ran.err
     assert json.loads(ran.out)["records"] == 60
 
 

@@ -15,7 +15,7 @@ FILES = sorted(BAD.glob("*.yaml"))
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_a_bad_file_is_refused_with_exactly_these_sentences(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bad_file_is_rejected_with_exactly_these_messages(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All of them, in the order of their lines, and a last line that counts them."""
     monkeypatch.chdir(BAD)
     lines = file.read_text(encoding="utf-8").splitlines()
@@ -32,7 +32,7 @@ def test_there_are_many() -> None:
     assert len(FILES) >= 100
 
 
-def test_no_sentence_shows_what_stood_in_a_secret_setting() -> None:
+def test_no_message_shows_the_value_of_a_secret() -> None:
     """The canary stands in the files, and in none of their sentences."""
     texts = [file.read_text(encoding="utf-8") for file in FILES]
     assert sum("ZZPATIENT" in text for text in texts) >= 8

@@ -39,7 +39,7 @@ def _refusal(file: Path) -> str:
         pytest.param(BASE + "a: \x1b[31m\n", r":7: expected text, found a control character", id="escape sequence"),
     ],
 )
-def test_d9_a_hostile_file_is_refused_at_once_with_a_line(tmp_path: Path, content: str, expected: str) -> None:
+def test_d9_a_hostile_file_is_rejected_at_once_with_a_line(tmp_path: Path, content: str, expected: str) -> None:
     """With little work, and without unfolding anything."""
     file = tmp_path / "config.yaml"
     file.write_text(content, encoding="utf-8")
@@ -58,7 +58,7 @@ def test_d9_a_hostile_file_is_refused_at_once_with_a_line(tmp_path: Path, conten
         pytest.param("".join(f"k{n}: 1\n" for n in range(90_000)), id="unknown keys"),
     ],
 )
-def test_d9_a_file_of_nothing_but_mistakes_is_little_work(tmp_path: Path, content: str) -> None:
+def test_d9_a_file_of_nothing_but_errors_is_cheap(tmp_path: Path, content: str) -> None:
     """A mebibyte of them is told in a hundred sentences, with some work for each byte and no more."""
     file = tmp_path / "config.yaml"
     file.write_text(content, encoding="utf-8")
@@ -68,7 +68,7 @@ def test_d9_a_file_of_nothing_but_mistakes_is_little_work(tmp_path: Path, conten
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "latin-1"])
-def test_d9_a_file_in_another_encoding_is_refused(tmp_path: Path, encoding: str) -> None:
+def test_d9_a_file_in_another_encoding_is_rejected(tmp_path: Path, encoding: str) -> None:
     """It names the line."""
     file = tmp_path / "config.yaml"
     file.write_bytes((BASE + "runbooks: Århus\n").encode(encoding))
@@ -175,7 +175,7 @@ def test_d2_a_secret_is_not_in_what_is_shown_of_a_configuration(write: Write) ->
         pytest.param("density.ref", "models[0].reference: expected a reference file, found a pipe", id="reference"),
     ],
 )
-def test_a_pipe_is_refused_and_nobody_waits_for_its_writer(write: Write, piped: str, expected: str) -> None:
+def test_a_pipe_is_rejected_and_does_not_block(write: Write, piped: str, expected: str) -> None:
     """At a reload it would be the daemon that waits, and could no longer be stopped."""
     file = write("notify:\n  webhook: {url_file: secret}\n")
     (file.parent / "secret").write_text("https://hook.example/")
@@ -226,7 +226,7 @@ ODD_ADDRESSES = (
 
 
 @pytest.mark.parametrize("address", ODD_ADDRESSES)
-def test_an_address_that_could_not_be_called_is_a_mistake_with_a_line(write: Write, address: str) -> None:
+def test_an_address_that_could_not_be_called_is_an_error_with_a_line(write: Write, address: str) -> None:
     """Told with all the others, under the setting that holds it, and never shown."""
     file = write("notify:\n  webhook:\n    url_file: secret\n", BASE.replace("density\n", "density\n    colour: red\n"))
     (file.parent / "secret").write_text(address, encoding="utf-8")

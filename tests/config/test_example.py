@@ -85,6 +85,6 @@ def test_what_is_left_out_in_the_example_could_be_written() -> None:
         known[path][0].kind.read(node)
 
 
-def test_a_setting_that_is_asked_for_in_an_absent_section_is_known() -> None:
+def test_settings_of_an_absent_section_are_declared() -> None:
     """Otherwise the example could forget it."""
     assert "notify.webhook.url_file" in asked_by_path()

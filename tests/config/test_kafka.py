@@ -124,9 +124,7 @@ def test_a_start_is_a_word_or_a_time(write: Write, settings: str, start: Start, 
         ("tls: {enabled: false, ca: absent}", None),
     ],
 )
-def test_whatever_stands_under_tls_turns_it_on_unless_it_says_otherwise(
-    write: Write, settings: str, tls: TlsOptions | None
-) -> None:
+def test_any_tls_setting_enables_tls_unless_disabled(write: Write, settings: str, tls: TlsOptions | None) -> None:
     """A certificate that somebody wrote down must not end in an open connection."""
     (source,) = read_config(write(base=_with(settings))).sources
     assert isinstance(source.options, KafkaOptions)
@@ -145,7 +143,7 @@ def test_whatever_stands_under_tls_turns_it_on_unless_it_says_otherwise(
     ],
     ids=["empty", "blank", "two lines", "not UTF-8", "large", "absent"],
 )
-def test_a_file_of_a_secret_that_cannot_be_used_is_a_mistake_and_not_shown(
+def test_a_file_of_a_secret_that_cannot_be_used_is_an_error_and_not_shown(
     write: Write, content: bytes | None, found: str
 ) -> None:
     file = write(base=_with("sasl: {mechanism: PLAIN, user: cpcmon, password_file: ZZPATIENT}"))
@@ -156,7 +154,7 @@ def test_a_file_of_a_secret_that_cannot_be_used_is_a_mistake_and_not_shown(
     assert "ZZPATIENT" not in told
 
 
-def test_a_pipe_in_place_of_a_secret_is_refused_and_not_waited_for(write: Write) -> None:
+def test_a_pipe_in_place_of_a_secret_is_rejected_and_not_waited_for(write: Write) -> None:
     file = write(base=_with("tls: {cert: pipe, key: pipe, password_file: pipe}"))
     os.mkfifo(file.parent / "pipe")
     told = _refusal(file).splitlines()
@@ -164,7 +162,7 @@ def test_a_pipe_in_place_of_a_secret_is_refused_and_not_waited_for(write: Write)
     assert all(line.endswith("found a pipe or a device") for line in told[:3])
 
 
-def test_a_certificate_and_the_key_of_another_are_told_apart(write: Write) -> None:
+def test_a_certificate_and_the_key_of_another_are_distinguished(write: Write) -> None:
     file = write(base=_with("tls: {ca: authority.crt, cert: one.crt, key: other.key}"))
     authority = Authority(file.parent, "authority")
     authority.signed("one")
@@ -176,7 +174,7 @@ def test_a_certificate_and_the_key_of_another_are_told_apart(write: Write) -> No
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "OAUTHBEARER"])
-def test_a_secret_that_is_sent_in_the_open_is_remarked_on(write: Write, mechanism: str) -> None:
+def test_a_secret_that_is_sent_in_the_open_gives_a_warning(write: Write, mechanism: str) -> None:
     who = "token_file: secret" if mechanism == "OAUTHBEARER" else "user: cpcmon, password_file: secret"
     open_ = f"sasl: {{mechanism: {mechanism}, {who}}}"
     for settings, remarks in ((open_, 1), (f"{open_}, tls: {{}}", 0)):
@@ -198,7 +196,7 @@ def test_a_secret_that_is_sent_in_the_open_is_remarked_on(write: Write, mechanis
         ("{}", "models: [other], ", 0),
     ],
 )
-def test_a_window_without_an_age_is_remarked_on_where_records_come_in_partitions(
+def test_a_window_without_an_age_gives_a_warning_where_records_come_in_partitions(
     write: Write, window: str, source: str, remarks: int
 ) -> None:
     """A partition that falls silent would keep its last records for ever."""
@@ -256,7 +254,7 @@ def test_a_secret_is_never_said_by_check_config(cpcmon: Callable[..., Ran], writ
     assert "ZZPATIENT" not in ran.out + ran.err
 
 
-def test_a_name_that_stands_in_a_file_is_the_instance_id(write: Write) -> None:
+def test_the_instance_id_may_be_in_a_file(write: Write) -> None:
     """As Kubernetes writes the name of a pod: without a newline, or with one."""
     file = write(base=_with("instance_id_file: pod/name"))
     (file.parent / "pod").mkdir()
@@ -275,7 +273,7 @@ def test_a_name_that_stands_in_a_file_is_the_instance_id(write: Write) -> None:
         (b"pod 1", "expected up to 249 letters, digits, dots, _ and -, found 'pod 1'"),
     ],
 )
-def test_a_file_without_a_fitting_name_is_a_mistake_in_its_setting(write: Write, content: bytes, found: str) -> None:
+def test_a_file_without_a_fitting_name_is_an_error(write: Write, content: bytes, found: str) -> None:
     file = write(base=_with("instance_id_file: name"))
     (file.parent / "name").write_bytes(content)
     assert f"sources[0].instance_id_file: {found}" in _refusal(file)

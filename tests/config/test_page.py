@@ -56,7 +56,7 @@ def test_the_page_explains_every_type_of_alert() -> None:
     assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == [str(kind) for kind in AlertType]
 
 
-def test_the_mistakes_on_the_page_are_told_as_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_errors_on_the_page_are_those_of_the_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The sentences come out of a file that has these mistakes in these lines."""
     (block,) = re.findall(r"```\n(config\.yaml:12.*?)```", PAGE, re.DOTALL)
     lines = ["storage: {path: state}", "sources:", "  - {name: results, type: directory, path: inbox}", "models:"]

@@ -131,7 +131,7 @@ def test_addresses_come_from_files(write: Write) -> None:
     assert config.remarks == ()
 
 
-def test_a_crontab_line_is_judged_by_who_is_asked(write: Write) -> None:
+def test_a_crontab_line_is_checked_by_the_scheduler(write: Write) -> None:
     """The sentence holds what the judge says."""
     file = write('    evaluate: {cron: "0 0 30 2 *"}\n')
     assert read_config(file).models[0].evaluate == Cron("0 0 30 2 *")
@@ -139,7 +139,7 @@ def test_a_crontab_line_is_judged_by_who_is_asked(write: Write) -> None:
         read_config(file, cron_problem=lambda _: "it never comes true")
 
 
-def test_the_digest_tells_files_apart(write: Write) -> None:
+def test_the_digest_differs_between_files(write: Write) -> None:
     """And knows the same one again."""
     one, other = read_config(write()), read_config(write("# a comment\n"))
     assert one.digest == read_config(write()).digest != other.digest
@@ -155,7 +155,7 @@ def test_the_line_of_a_setting_is_known_afterwards(write: Write) -> None:
 
 
 @pytest.mark.parametrize("name", ["absent.yaml", ".", "config.yaml/below", "a\0b"])
-def test_a_file_that_cannot_be_opened_is_a_mistake_of_configuration(write: Write, name: str) -> None:
+def test_a_file_that_cannot_be_opened_is_a_config_error(write: Write, name: str) -> None:
     """Exit code 2, not 1: trying again would not help."""
     write()
     file = Path(os.fspath(write().parent) + "/" + name)
@@ -170,7 +170,7 @@ def test_a_file_that_windows_wrote_is_read(write: Write) -> None:
     assert read_config(file).models[0].name == "density"
 
 
-def test_home_and_environment_variables_are_filled_in_for_every_path(
+def test_home_and_environment_variables_are_filled_in_forevery_path(
     write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As systemd gives $STATE_DIRECTORY and $CREDENTIALS_DIRECTORY; what they hold may be relative or not."""
@@ -200,7 +200,7 @@ def test_home_and_environment_variables_are_filled_in_for_every_path(
         ("~none_such/state", "'~none_such/state': no home directory is known for ~none_such"),
     ],
 )
-def test_what_cannot_be_filled_in_is_a_mistake(
+def test_what_cannot_be_filled_in_is_an_error(
     written: str, found: str, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rather than a folder of that name; in a path that is kept secret, nothing of it is shown."""

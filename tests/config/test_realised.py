@@ -14,7 +14,7 @@ def test_the_path_is_relative_to_the_configuration_and_need_not_lead_anywhere(wr
     assert read_config(write()).models[0].realised is None
 
 
-def test_a_file_where_a_source_reads_is_a_mistake(write: Write) -> None:
+def test_a_file_where_a_source_reads_is_an_error(write: Write) -> None:
     """It would be refused as records, and archived or deleted with them."""
     with pytest.raises(
         ConfigError, match=r"realised: expected a file in a directory that source 'results' does not read"

@@ -24,7 +24,7 @@ def test_every_model_gets_its_reference(write: Write, reference: Reference) -> N
     assert load_models(config) == [(config.models[0], reference), (config.models[1], None)]
 
 
-def test_all_references_that_do_not_fit_are_told_at_once(write: Write) -> None:
+def test_all_references_that_do_not_fit_are_reported_at_once(write: Write) -> None:
     """Each at its line: absent, damaged, of another model, of another version, of other outputs, of a lower accuracy."""
     more = """\
   - name: absent
@@ -51,7 +51,7 @@ def test_all_references_that_do_not_fit_are_told_at_once(write: Write) -> None:
     assert told[6:] == [" 6 problems"]
 
 
-def test_windows_that_may_take_too_much_memory_are_refused(write: Write) -> None:
+def test_windows_that_may_take_too_much_memory_are_rejected(write: Write) -> None:
     """The sentence says what each model costs and what to change."""
     file = write("    segment_by: [site]\n    window: {records: 100000}\n    segments: {limit: 500}\n")
     (told, count) = _refusal(file)
@@ -74,7 +74,7 @@ def test_windows_that_may_take_too_much_memory_are_refused(write: Write) -> None
         ("{probs: a, time: a.b}", "fields: expected fields outside one another, found a and a.b"),
     ],
 )
-def test_fields_that_do_not_fit_the_models_are_told(write: Write, fields: str, told: str) -> None:
+def test_fields_that_do_not_fit_the_models_are_reported(write: Write, fields: str, told: str) -> None:
     """At the source, in its line."""
     base = BASE.replace("path: inbox}", f"path: inbox, fields: {fields}}}")
     (first, _) = _refusal(write("    segment_by: [site]\n", base))

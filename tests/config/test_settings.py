@@ -154,7 +154,7 @@ def test_optional_groups_that_are_absent_are_not_listed(write: Write, group: str
     assert f".{group}." not in " ".join(_by_path(read_config(write("    window: {age: 1d}\n", base))))
 
 
-def test_what_something_else_replaces_is_not_in_force(write: Write) -> None:
+def test_what_something_else_replaces_is_not_effective(write: Write) -> None:
     """`every` beside a crontab line, `start` beside `since`, `records` beside an age."""
     base = BASE.replace(
         "type: directory, path: inbox", 'type: kafka, brokers: ["k:1"], group: g, topics: [t], since: 1h'
@@ -164,7 +164,7 @@ def test_what_something_else_replaces_is_not_in_force(write: Write) -> None:
     assert not {"models[0].evaluate.every", "sources[0].start", "models[0].window.records"} & set(found)
 
 
-def test_a_setting_without_a_value_is_not_in_force(write: Write) -> None:
+def test_a_setting_without_a_value_is_not_effective(write: Write) -> None:
     """Neither where the file is silent nor where it says nothing."""
     assert "models[0].version" not in _by_path(read_config(write("    version:\n")))
 
@@ -195,7 +195,7 @@ def test_what_sounds_like_a_secret_is_of_the_kind(secretive: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [Secret("x"), ListOf(Secret("x"), "some"), MapOf(Secret("x"), Text(), "some")])
-def test_secrets_are_hidden_wherever_they_stand(kind: SettingKind[object]) -> None:
+def test_secrets_are_hidden_everywhere(kind: SettingKind[object]) -> None:
     """In a list, or under names, too."""
     value: object = {"a": MARK} if isinstance(kind, MapOf) else (MARK,) if isinstance(kind, ListOf) else MARK
     assert HIDDEN in kind.show(value)

@@ -40,7 +40,7 @@ def test_what_stays_the_same_is_no_change(file: Path) -> None:
     assert looks() == [False] * 4
 
 
-def test_a_change_is_told_once_at_the_second_look(file: Path) -> None:
+def test_a_change_is_reported_once_at_the_second_check(file: Path) -> None:
     looks = Looks(file)
     file.write_text("other")
     assert looks() == [False, True, False, False]
@@ -62,20 +62,20 @@ def test_a_file_that_is_gone_and_comes_back_are_two_changes(file: Path) -> None:
     assert looks() == [False, True, False, False]
 
 
-def test_a_pipe_in_place_of_the_file_is_a_change_and_waits_for_nobody(file: Path) -> None:
+def test_a_pipe_in_place_of_the_file_is_a_change_and_does_not_block(file: Path) -> None:
     looks = Looks(file)
     file.unlink()
     os.mkfifo(file)
     assert looks() == [False, True, False, False]
 
 
-def test_it_looks_no_more_often_than_it_says(file: Path) -> None:
+def test_it_checks_no_more_often_than_configured(file: Path) -> None:
     watch = ConfigWatch(file)
     file.write_text("other")
     assert [watch.changed(100.0 + step * EVERY_SECONDS / 4) for step in range(5)] == [False] * 4 + [True]
 
 
-def test_what_was_taken_otherwise_is_not_told_again(file: Path) -> None:
+def test_what_was_read_otherwise_is_not_reported_again(file: Path) -> None:
     """A reload by signal has read it."""
     looks = Looks(file)
     file.write_text("other")

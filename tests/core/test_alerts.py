@@ -134,7 +134,7 @@ def test_records_alone_never_fire() -> None:
     assert phases(LOW, [burst] * 1801)[-1] is AlertPhase.FIRING
 
 
-def test_an_accuracy_alert_needs_two_looks_even_without_a_wait() -> None:
+def test_an_accuracy_alert_needs_two_evaluations_even_without_a_wait() -> None:
     """What made it pending cannot also confirm it."""
     at_once = replace(LOW, for_seconds=0.0, new_records=0.0)
     assert phases(at_once, [POOR, POOR]) == [AlertPhase.PENDING, AlertPhase.FIRING]
@@ -253,7 +253,7 @@ _NOT_JUDGED = [
 
 @pytest.mark.parametrize("phase", list(AlertPhase))
 @pytest.mark.parametrize(("rule", "look"), _NOT_JUDGED)
-def test_what_cannot_be_judged_changes_nothing(rule: AlertRule, look: AlertFacts, phase: AlertPhase) -> None:
+def test_what_cannot_be_evaluated_changes_nothing(rule: AlertRule, look: AlertFacts, phase: AlertPhase) -> None:
     """Neither phase nor dwell moves, even under a changed rule, and it is shown as held without a value."""
     for fingerprint in (rule.fingerprint, "another rule"):
         before = AlertState(phase, 5.0, 600.0, 40, fingerprint)
@@ -316,7 +316,7 @@ def test_degraded_input_dwells_in_time_only() -> None:
 # What is shown
 
 
-def test_since_tells_when_the_phase_began_and_recovering_keeps_when_it_fired() -> None:
+def test_since_is_when_the_phase_began_and_recovering_keeps_when_it_fired() -> None:
     """Times are the wall clock's at the look that changed the phase."""
     states = run(LOW, [GOOD, *[POOR] * 8, *[GOOD] * 8], begin=0.0)
     assert states[0].since == 0.0
@@ -467,7 +467,7 @@ def test_any_history_ends_as_the_slow_machine_says(
 
 
 @given(glances=_GLANCES, cut=st.integers(0, 40), wait=st.sampled_from([0.0, 300.0, 900.0]))
-def test_e8_any_history_survives_a_restart_at_any_look(glances: list[Glance], cut: int, wait: float) -> None:
+def test_e8_any_history_survives_a_restart_at_any_evaluation(glances: list[Glance], cut: int, wait: float) -> None:
     """State that was written as plain values and read again goes on as if nothing had happened."""
     rule = replace(_RULES[0], for_seconds=wait)
     looks = [look_of(glance, rule, 100) for glance in glances]
@@ -586,7 +586,7 @@ def test_e11_a_wall_clock_that_jumps_a_day_changes_only_what_since_shows(jump: f
     assert seen == [replace(after, since=0.0) for after in run(LOW, looks)]
 
 
-def test_e12_two_hours_of_suspension_are_one_stale_look() -> None:
+def test_e12_two_hours_of_suspension_are_one_stale_evaluation() -> None:
     """Running time stands still meanwhile: a pending alert goes on where it was, and silence does not fire."""
     woken = replace(POOR, state=WindowState.STALE, new_records=0, elapsed_seconds=301.0, quiet_seconds=301.0)
     assert run(LOW, [woken], PENDING) == [PENDING]
@@ -601,7 +601,7 @@ def test_e17_a_segment_that_comes_back_starts_from_nothing() -> None:
     assert status(LOW, AlertState(), back[0]).firing is False
 
 
-def test_e18_a_lowered_threshold_takes_effect_and_starts_the_wait_anew() -> None:
+def test_e18_a_lowered_threshold_takes_effect_and_restarts_the_wait() -> None:
     """What fires only under the old rule ends at the first look; what was pending waits from the beginning."""
     lowered = replace(LOW, below=0.75)
     # Just over the new threshold, and well over it.
@@ -629,7 +629,7 @@ def test_e18_a_raised_threshold_waits_before_it_fires() -> None:
     assert phases(raised, [GOOD] * 7, before) == [*[AlertPhase.PENDING] * 6, AlertPhase.FIRING]
 
 
-def test_e20_refused_records_raise_the_input_alert_and_not_the_accuracy_alert() -> None:
+def test_e20_rejected_records_raise_the_input_alert_and_not_the_accuracy_alert() -> None:
     """While too many records are refused, the others cannot speak for them."""
     degraded = replace(POOR, state=WindowState.DEGRADED_INPUT, degraded=True)
     assert phases(DEGRADED, [degraded] * 10)[-1] is AlertPhase.FIRING
@@ -675,7 +675,7 @@ def test_e20_refused_records_raise_the_input_alert_and_not_the_accuracy_alert() 
         ),
     ],
 )
-def test_rules_that_make_no_sense_are_refused(words: dict[str, object], message: str) -> None:
+def test_rules_that_are_invalid_are_rejected(words: dict[str, object], message: str) -> None:
     """A rule that could never fire would be an all-clear for ever."""
     with pytest.raises(ValueError, match=message):
         AlertRule("odd", **words)  # type: ignore[arg-type]
@@ -738,7 +738,7 @@ def test_the_fingerprint_stays_when_only_words_change() -> None:
         pytest.param("**", ["all", "site=A"], ["site=A,scanner=2"], id="two stars are no lone star"),
     ],
 )
-def test_which_segments_a_rule_is_for(pattern: str, yes: list[str], no: list[str]) -> None:
+def test_which_segments_a_rule_applies_to(pattern: str, yes: list[str], no: list[str]) -> None:
     """A star stands for anything but a comma; a lone one for every segment."""
     rule = replace(LOW, segments=("nobody", pattern))
     assert [name for name in [*yes, *no] if rule.applies_to(name)] == yes

@@ -58,7 +58,7 @@ def rows(count: int, *vector: float) -> Singles:
         pytest.param([(SOFT[:900], 100), (SOFT[:500], 0)], 0.05, False, id="of half a batch its share"),
     ],
 )
-def test_share_of_refused_records(steps: list[Step], share: float | None, degraded: bool) -> None:  # noqa: FBT001
+def test_share_of_rejected_records(steps: list[Step], share: float | None, degraded: bool) -> None:  # noqa: FBT001
     """Over the last 1,000 records, in batches of any size."""
     health = after(*steps)
     assert health.rejected_share == share
@@ -137,7 +137,7 @@ def batch_of(runs: list[tuple[int, int]]) -> Singles:
 
 @given(plans)
 @example([([(0, 300)], 0), ([(0, 200)], 0)])
-def test_vectors_as_a_plain_list_would_tell(plan: list[tuple[list[tuple[int, int]], int]]) -> None:
+def test_vectors_as_computed_from_a_plain_list(plan: list[tuple[list[tuple[int, int]], int]]) -> None:
     """`one_hot` and `constant` are exact, however records were cut into batches."""
     health, accepted = InputHealth(), list[int]()
     for runs, rejected in plan:
@@ -153,7 +153,7 @@ def test_vectors_as_a_plain_list_would_tell(plan: list[tuple[list[tuple[int, int
 @example([(0, 0)])
 @example([(1, 1)] * 12)
 @example([(999, 1), (0, 0), (1000, 0)])
-def test_share_as_a_plain_list_would_tell(counts: list[tuple[int, int]]) -> None:
+def test_share_as_computed_from_a_plain_list(counts: list[tuple[int, int]]) -> None:
     """Batches within the last 1,000 count exactly, the one that reaches beyond by its share, less than one record off."""
     health = InputHealth()
     for accepted, rejected in counts:
@@ -231,7 +231,7 @@ def test_any_bytes_are_taken(content: bytes) -> None:
     ("vectors", "rejected"),
     [pytest.param(SOFT[:2], -1, id="fewer than none"), pytest.param(SOFT[0], 0, id="one vector, no rows")],
 )
-def test_what_is_no_batch_is_refused_before_anything_changes(vectors: Singles, rejected: int) -> None:
+def test_what_is_no_batch_is_rejected_before_anything_changes(vectors: Singles, rejected: int) -> None:
     """A mistake of the caller, said with what was found."""
     health = after((SOFT[:200], 20))
     before = health.to_bytes()

@@ -104,7 +104,7 @@ EVALUATIONS = st.lists(
 
 @settings(max_examples=150, deadline=None)
 @given(EVALUATIONS, st.integers(0, 60))
-def test_each_stretch_shows_its_last_and_its_lowest_answer_also_after_a_kill(
+def test_each_aggregate_has_its_last_and_lowest_estimate_even_after_a_kill(
     evaluations: list[tuple[float, list[float | None], str]], killed_after: int
 ) -> None:
     """Whatever comes, and whenever it is killed: only what was to be written is there afterwards, and it is enough."""
@@ -151,7 +151,7 @@ def test_a_ring_keeps_the_last_frames_and_no_more(count: int) -> None:
         assert series.step_seconds == STEP_SECONDS.get(span)
 
 
-def test_a_stretch_of_more_evaluations_than_recent_ones_loses_no_dip_when_it_is_killed() -> None:
+def test_an_aggregate_of_more_evaluations_than_recent_ones_loses_no_dip_when_it_is_killed() -> None:
     """An evaluation a second: by the end of a quarter of an hour the dip at its beginning is no recent one any more."""
     past = Past()
     written: dict[tuple[Span, int], tuple[Place, Frame]] = {}
@@ -190,7 +190,7 @@ def test_a_point_has_the_first_twelve_digits_of_its_reference() -> None:
     assert series.references == ("0123456789ab", "")
 
 
-def test_a_segment_that_nobody_knows_has_no_series_and_a_model_not_evaluated_an_empty_one() -> None:
+def test_an_unknown_segment_has_no_series_and_a_model_not_evaluated_an_empty_one() -> None:
     past = Past()
     empty = past.series("all", Span.RECENT)
     assert empty is not None

@@ -111,7 +111,7 @@ def test_of_equal_times_the_earlier_arrival_leaves_first(gauge: Gauge, pool: Sin
     assert np.array_equal(window.vectors(), pool[1:3])
 
 
-def test_an_empty_window_cannot_say(gauge: Gauge) -> None:
+def test_an_empty_window_has_no_estimate(gauge: Gauge) -> None:
     """And an empty batch changes nothing."""
     window = SlidingWindow(gauge, Bounds(records=2))
     assert window.add(np.empty((0, 4), dtype=np.float32), np.empty(0), 5.0) == Added()
@@ -291,7 +291,7 @@ def test_memory_is_bounded_as_computed_beforehand(gauge: Gauge, pool: Singles) -
         pytest.param({"records": 5, "tolerance_seconds": -1.0}, id="negative tolerance"),
     ],
 )
-def test_impossible_bounds_are_refused(arguments: dict[str, float]) -> None:
+def test_impossible_bounds_are_rejected(arguments: dict[str, float]) -> None:
     """With what was expected and what was found."""
     with pytest.raises(ValueError, match="window: expected"):
         Bounds(**arguments)  # type: ignore[arg-type]

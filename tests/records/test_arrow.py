@@ -116,7 +116,7 @@ def test_a_damaged_file_fails_as_a_whole(name: str, tmp_path: Path) -> None:
             read_file(path, Layout())
 
 
-def test_42_a_parquet_file_of_too_many_rows_is_refused_unread(tmp_path: Path) -> None:
+def test_42_a_parquet_file_of_too_many_rows_is_rejected_unread(tmp_path: Path) -> None:
     """A small file may declare millions of rows; the number of rows is looked at first."""
     path = write_table(tmp_path / "a.parquet", {"score": np.zeros(1000)})
     with pytest.MonkeyPatch.context() as patch:

@@ -218,7 +218,9 @@ def _npy_of_two_gigabytes(path: Path) -> None:
         pytest.param(None, Format.NPY, id="npy of 2 GiB"),
     ],
 )
-def test_c5_a_bomb_is_refused_with_little_memory_and_little_work(make: object, format_: Format, tmp_path: Path) -> None:
+def test_c5_a_bomb_is_rejected_with_little_memory_and_little_work(
+    make: object, format_: Format, tmp_path: Path
+) -> None:
     """Less than 64 MiB more than before, and no more calls than a few mebibytes would take."""
     bomb, small = tmp_path / "bomb", tmp_path / "small"
     if callable(make):

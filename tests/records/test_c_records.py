@@ -144,7 +144,7 @@ RECORDS: list[tuple[str, dict[str, Any], str | None, tuple[Format, ...]]] = [
         for format_ in formats
     ],
 )
-def test_c1_a_record_is_accepted_or_refused_for_its_reason(
+def test_c1_a_record_is_accepted_or_rejected_for_its_reason(
     changes: dict[str, Any], reason: str | None, format_: Format
 ) -> None:
     """Each malformed kind costs exactly its own record, whatever format carries it."""
@@ -251,7 +251,7 @@ def test_c1_a_bad_row_of_csv_costs_only_itself(line: str, model: str, reason: st
     assert [pointer.number for pointer in arrived.pointers] == [5]
 
 
-def test_c1_row_44_a_quoted_newline_is_refused_in_both_halves() -> None:
+def test_c1_row_44_a_quoted_newline_is_rejected_in_both_halves() -> None:
     """In a text that grows, a line is all there is to go by."""
     text = b'probs,site\n"[0.7, 0.2, 0.1]","A\nB"\n"[0.7, 0.2, 0.1]",A\n'
     arrived = decode_text(text, Format.CSV)
@@ -270,7 +270,7 @@ def test_c1_row_44_a_quoted_newline_is_refused_in_both_halves() -> None:
         pytest.param("0.7, 0.2 ,0.1", None, id="spaces"),
     ],
 )
-def test_c1_class_columns_of_csv_are_judged_by_the_same_rules(cells: str, reason: str | None) -> None:
+def test_c1_class_columns_of_csv_follow_the_same_rules(cells: str, reason: str | None) -> None:
     """One column a class, in any order."""
     decoder = stream(fields=RecordFields(class_columns=("p_*",)))
     text = f"id,p_cat,p_dog,p_owl\n1,0.7,0.2,0.1\n2,{cells}\n3,0.7,0.2,0.1\n".encode()
@@ -382,7 +382,7 @@ FILES = [
 @pytest.mark.parametrize(
     ("content", "format_", "reason"), [pytest.param(*row[1:], id=f"row {row[0]}") for row in FILES]
 )
-def test_c1_a_file_that_cannot_be_used_is_refused_as_a_whole(content: bytes, format_: Format, reason: str) -> None:
+def test_c1_a_file_that_cannot_be_used_is_rejected_as_a_whole(content: bytes, format_: Format, reason: str) -> None:
     """What is wrong with a header or a column is wrong with every record, so it is library_message once."""
     assert refused_reason(content, format_) == reason
 
@@ -454,7 +454,7 @@ FUZZED = stream()
 @pytest.mark.slow
 @settings(max_examples=60)
 @given(lines=SOME_LINES, seed=st.integers(0, 2**32 - 1))
-def test_c2_any_bytes_are_accepted_refused_or_blank(lines: list[bytes], seed: int) -> None:
+def test_c2_any_bytes_are_accepted_rejected_or_blank(lines: list[bytes], seed: int) -> None:
     """Drawn lines, and two thousand more made of them: none is lost, none raises, and neighbours stay as they were."""
     random = np.random.default_rng(seed)
     pool = [line.replace(b"\n", b" ") for line in lines] + GOOD_LINES
@@ -477,7 +477,7 @@ def test_c2_any_bytes_are_accepted_refused_or_blank(lines: list[bytes], seed: in
 
 
 @pytest.mark.parametrize(("head", "level"), [(b"", b"["), (b"", b'{"a":'), (b'{"probs": [1, 0, 0], "a": ', b"[")])
-def test_c3_a_million_brackets_are_little_work(head: bytes, level: bytes) -> None:
+def test_c3_a_million_brackets_are_cheap(head: bytes, level: bytes) -> None:
     """Nesting stops the parser long before it could stop us: there are some calls for each block, none for a level."""
     nested = LINE + head + level * 10**6 + b"\n" + LINE
     arrived = decode_text(nested)
@@ -486,7 +486,7 @@ def test_c3_a_million_brackets_are_little_work(head: bytes, level: bytes) -> Non
     assert calls_of(lambda: decode_text(nested)) < 10_000
 
 
-def test_c6_no_memory_is_asked_for_on_the_word_of_a_header() -> None:
+def test_c6_no_memory_is_asked_for_before_the_header_is_checked() -> None:
     """Shapes of terabytes, in a file of bytes."""
     for content, format_ in ((LIES, Format.NPY), (LIES + bytes(1000), Format.NPY)):
         assert refused_reason(content, format_) == "bad_header"
@@ -593,7 +593,7 @@ def test_c10_c11_a_hint_comes_within_200_records_and_goes_again(kind: OutputKind
     ],
 )
 @pytest.mark.parametrize("whole", [True, False], ids=["integers", "floats"])
-def test_c16_times_in_another_unit_are_refused_with_a_hint(factor: float, hint: str | None, whole: bool) -> None:  # noqa: FBT001
+def test_c16_times_in_another_unit_are_rejected_with_a_hint(factor: float, hint: str | None, whole: bool) -> None:  # noqa: FBT001
     """And accepted once the unit is declared."""
     times = [(1760000000 + second) * factor for second in range(40)]
     lines = write([RECORD | {"time": int(one) if whole else one} for one in times], Format.JSONL)
@@ -658,7 +658,7 @@ def test_c19_the_same_records_are_the_same_vectors_in_every_format() -> None:
         assert sites == expected.records.fields["site"].texts()
 
 
-def test_a_refusal_is_an_error_that_callers_know() -> None:
+def test_a_rejection_is_an_error_that_callers_know() -> None:
     """`RefusedFile` names its reason, for the file checkpoint and for metrics."""
     with pytest.raises(
         RefusedFile, match=r"file#1: expected headers that match .* found other headers \(bad_header\)"

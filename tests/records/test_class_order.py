@@ -138,7 +138,7 @@ def test_numbered_classes_in_lexical_order_are_not_mistaken_for_others(
 
 
 @pytest.mark.parametrize(("write", "suffix"), [*COLUMN_FORMATS, NPZ_WITH_NAMES, *OBJECT_FORMATS])
-def test_named_classes_may_stand_in_any_order(write: Writer, suffix: str, tmp_path: Path) -> None:
+def test_named_classes_may_be_in_any_order(write: Writer, suffix: str, tmp_path: Path) -> None:
     """Names decide, not places."""
     _check_order(write, suffix, NAMED, tmp_path)
 
@@ -182,7 +182,7 @@ def test_numbers_are_no_substitute_for_expected_names(write: Writer, suffix: str
 
 
 @pytest.mark.parametrize(("write", "suffix"), COLUMN_FORMATS)
-def test_a_column_that_names_no_class_is_refused(write: Writer, suffix: str, tmp_path: Path) -> None:
+def test_a_column_that_names_no_class_is_rejected(write: Writer, suffix: str, tmp_path: Path) -> None:
     """A column called by the prefix alone would be a class without a name, which no reference may hold."""
     names = ("", *NAMED[1:])
     path = _write(tmp_path / f"a{suffix}", write, names, names)

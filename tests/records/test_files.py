@@ -13,13 +13,13 @@ from tests.records.record_files import GOOD, write_records
 
 
 @pytest.mark.parametrize("name", ["a.json", "a.txt", "a.parquet.gz", "a.pkl", "a", ".jsonl"])
-def test_an_unknown_suffix_is_refused_with_the_known_ones(name: str, tmp_path: Path) -> None:
+def test_an_unknown_suffix_is_rejected_with_the_known_ones(name: str, tmp_path: Path) -> None:
     """A format is never guessed from what is inside."""
     with pytest.raises(InvalidInput, match=r"expected a file named \.jsonl, \.ndjson, \.csv, .* found "):
         read_file(tmp_path / name, Layout())
 
 
-def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_none_is_rejected(tmp_path: Path) -> None:
     """A missing file, a directory and a pipe are told apart, and no pipe is waited for."""
     with pytest.raises(InvalidInput, match=r"a\.csv: expected a file, found none"):
         read_file(tmp_path / "a.csv", Layout())
@@ -58,7 +58,7 @@ def test_suffixes_have_other_spellings(suffix: str, tmp_path: Path) -> None:
     assert len(read_file(path, Layout()).batch.probabilities) == 1
 
 
-def test_a_rejection_reads_as_a_sentence() -> None:
+def test_a_rejection_is_one_sentence() -> None:
     """Where, what was expected, what was found, and the reason to search for."""
     rejection = Rejection("line 7", Reason.BAD_SUM, "probabilities that sum to 1", "a sum of 1.7")
     assert str(rejection) == "line 7: expected probabilities that sum to 1, found a sum of 1.7 (bad_sum)"

@@ -42,7 +42,7 @@ def test_a_number_and_its_text_mean_the_same_class(given: Any) -> None:
     assert _labels(given, ANIMALS) == [0, 2, 1]
 
 
-def test_a_class_may_be_called_by_its_name() -> None:
+def test_a_label_may_be_a_class_name() -> None:
     """Names and indices may be mixed when no name looks like an index."""
     assert _labels(["owl", "cat", 1], ANIMALS) == [2, 0, 1]
 
@@ -54,7 +54,7 @@ def test_names_that_look_like_integers_win_over_indices() -> None:
     assert told(decoded) == ["row 1: expected one of the classes 3, 1, 2, found 0 (label_out_of_range)"]
 
 
-def test_labels_that_are_no_class_are_told_apart() -> None:
+def test_labels_that_are_no_class_are_distinguished() -> None:
     """A truth value is not 1, and a bad vector is reported before a bad label."""
     given = [True, None, float("nan"), 3, "", ["cat"], b"\xff", "01"]
     decoded = accept(np.full((8, 3), 1 / 3), Layout(classes=ANIMALS), given)
@@ -178,7 +178,7 @@ def test_labels_that_do_not_fit_the_outputs_fail_as_a_whole(labels: Any, message
         ),
     ],
 )
-def test_words_of_a_layout_that_do_not_fit_together_are_refused(words: dict[str, Any], message: str) -> None:
+def test_words_of_a_layout_that_do_not_fit_together_are_rejected(words: dict[str, Any], message: str) -> None:
     """A layout that makes no sense never reaches a file."""
     with pytest.raises(UsageError, match=message):
         Layout(**words)

@@ -194,7 +194,7 @@ def test_class_columns_of_an_npz_file_are_arrays_of_one_length(tmp_path: Path) -
         read_file(path, Layout(class_columns=("prob_*",)))
 
 
-def test_38_an_archive_that_unpacks_to_too_much_is_refused_unread(tmp_path: Path) -> None:
+def test_38_an_archive_that_unpacks_to_too_much_is_rejected_unread(tmp_path: Path) -> None:
     """The declared sizes are summed before anything is unpacked."""
     path = tmp_path / "a.npz"
     with zipfile.ZipFile(path, "w") as archive:

@@ -60,7 +60,7 @@ def test_only_the_vector_is_required() -> None:
         assert one.records.fields["site"].texts() == ["", ""]
 
 
-def test_columns_stand_in_the_order_of_the_lines() -> None:
+def test_columns_are_in_line_order() -> None:
     """Texts and numbers may be mixed, and what is missing in some records is empty there."""
     arrived = decode_text(
         _lines(
@@ -82,7 +82,7 @@ def test_columns_stand_in_the_order_of_the_lines() -> None:
     assert one.records.vectors.flags.c_contiguous
 
 
-def test_a_column_without_a_value_that_is_refused_keeps_no_word_of_it() -> None:
+def test_a_column_without_a_value_that_is_rejected_leaves_no_trace() -> None:
     """Texts that only rejected records had are not among the values of the column."""
     arrived = decode_text(_lines(RECORD, RECORD | {"site": "Jane Doe!", "version": "secret"}, RECORD))
     one = arrived.models["density"].records
@@ -90,7 +90,7 @@ def test_a_column_without_a_value_that_is_refused_keeps_no_word_of_it() -> None:
 
 
 @pytest.mark.parametrize("format_", [one for one in ALL_FORMATS if one is not Format.NPY])
-def test_records_of_several_models_are_told_apart(format_: Format) -> None:
+def test_records_of_several_models_are_distinguished(format_: Format) -> None:
     """By name; each with its own classes, kind and segments, and those without a name are rejected."""
     records = [
         {"model": "density", "probs": GOOD, "logits": [0.0], "site": "A", "scanner": "1"},
@@ -343,7 +343,7 @@ def test_a_text_may_be_cut_anywhere_between_lines() -> None:
     np.testing.assert_array_equal(vectors_of(pieces), vectors_of([whole]))
 
 
-def test_a_file_without_objects_is_given_up_after_a_hundred_lines() -> None:
+def test_a_file_without_objects_is_rejected_after_a_hundred_lines() -> None:
     """Whatever the pieces; blank lines do not count, and one object of any sort proves the file."""
     unproven: int | None = 0
     for expected in (40, 80):
@@ -371,7 +371,7 @@ def test_a_header_is_taken_from_the_head_of_the_file() -> None:
         decode_text(b"1,0,0\n", Format.CSV, head=b"prob_cat,prob_dog,prob_owl\n", offset=500)
 
 
-def test_a_pointer_tells_where_a_line_stands_and_how_it_is_made() -> None:
+def test_a_pointer_has_location_and_shape() -> None:
     """Offset, length, a keyed hash, types and lengths of the fields asked for; the line itself only on request."""
     bad = json.dumps({"time": "x", "site": None, "model": "density", "id": 5, "other": "y", "probs": [1.5, 2]}).encode()
     data = LINE + bad + b"\n" + b"{" * 5000 + b"\n"
@@ -387,7 +387,7 @@ def test_a_pointer_tells_where_a_line_stands_and_how_it_is_made() -> None:
     assert nested.shape == "prediction.scores: list[0]"
 
 
-def test_of_many_refused_lines_the_last_two_thousand_are_kept() -> None:
+def test_of_many_rejected_lines_the_last_two_thousand_are_kept() -> None:
     """All are counted."""
     arrived = decode_text(LINE + b"oops\n" * 30_000 + b'{"probs": [2, 2, 2]}\n' * 100)
     assert reasons_of([arrived]) == {("", "bad_json"): 30_000, ("density", "above_one"): 100}
@@ -405,7 +405,7 @@ def test_lines_that_only_look_like_records_one_by_one_are_not_taken_for_such() -
         assert arrived.rejected.total() + arrived.ignored == lines.count(b"\n") - accepted
 
 
-def test_pieces_larger_than_a_block_are_read_without_a_seam() -> None:
+def test_pieces_larger_than_a_block_are_read_seamlessly() -> None:
     """Lines of a few bytes and of more than a block."""
     wide = b'{"x": "' + b"a" * (3 << 20) + b'", "probs": [0.7, 0.2, 0.1]}\n'
     data = LINE * 50_000 + wide + b"oops\n" + LINE * 10
@@ -440,7 +440,7 @@ def test_pieces_larger_than_a_block_are_read_without_a_seam() -> None:
         ),
     ],
 )
-def test_fields_that_make_no_sense_are_refused(words: dict[str, Any], message: str) -> None:
+def test_fields_that_are_invalid_are_rejected(words: dict[str, Any], message: str) -> None:
     """Before any record is read."""
     with pytest.raises(UsageError, match=message):
         stream(fields=RecordFields(**words))
@@ -453,7 +453,7 @@ def test_fields_that_make_no_sense_are_refused(words: dict[str, Any], message: s
         pytest.param([MODEL, MODEL], "each name once, found density, density", id="twice"),
     ],
 )
-def test_models_that_make_no_sense_are_refused(models: list[ModelFormat], message: str) -> None:
+def test_models_that_are_invalid_are_rejected(models: list[ModelFormat], message: str) -> None:
     """Names tell models apart."""
     with pytest.raises(UsageError, match=message):
         stream(*models) if models else type(stream())([], hash_key=KEY)
@@ -469,7 +469,7 @@ def test_models_that_make_no_sense_are_refused(models: list[ModelFormat], messag
         {"kind": OutputKind.SCORE},
     ],
 )
-def test_a_model_that_makes_no_sense_is_refused(words: dict[str, Any]) -> None:
+def test_a_model_that_is_invalid_is_rejected(words: dict[str, Any]) -> None:
     """As soon as it is described."""
     with pytest.raises(UsageError):
         ModelFormat(**({"name": "density", "classes": CLASSES} | words))
@@ -484,7 +484,7 @@ def test_segments_may_share_a_field_with_others() -> None:
     assert fields["time"].texts() == ["1760000000.5", "5"]
 
 
-def test_settled_text_is_read_like_a_growing_one() -> None:
+def test_a_complete_file_decodes_like_a_growing_one() -> None:
     """The formats that grow may also be given whole."""
     decoder = stream()
     by_piece = decoder.text(TextPiece("file#1", Format.JSONL, LINE * 10))

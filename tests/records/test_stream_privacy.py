@@ -85,7 +85,7 @@ def test_a_value_in_any_field_is_not_repeated(name: str, value: Any) -> None:
         assert CANARY.encode() in lines
 
 
-def test_a_refused_record_leaves_no_version_behind() -> None:
+def test_a_rejected_record_leaves_no_version_behind() -> None:
     """A version that passes the rules is kept with its record, and only with it."""
     line = json.dumps(RECORD | {"version": CANARY, "probs": [2, 2, 2]}).encode() + b"\n"
     for lines in (line, json.dumps(RECORD).encode() + b"\n" + line):

@@ -43,7 +43,7 @@ COLUMNS = RecordFields(class_columns=("prob_*",))
         pytest.param(b'{"probs":"x"}\n' * 74_898, "wrong_type", id="a text"),
     ],
 )
-def test_a_mebibyte_of_refused_lines_is_little_work(lines: bytes, reason: str) -> None:
+def test_a_mebibyte_of_rejected_lines_is_cheap(lines: bytes, reason: str) -> None:
     """Only the last of them, which are pointed at, are looked at with care."""
     arrived = decode_text(LINE + lines)
     count = lines.count(b"\n")
@@ -54,7 +54,7 @@ def test_a_mebibyte_of_refused_lines_is_little_work(lines: bytes, reason: str) -
     assert all(pointer.digest for pointer in arrived.pointers)
 
 
-def test_a_line_that_comes_again_is_refused_for_the_same_reason() -> None:
+def test_a_line_that_comes_again_is_rejected_for_the_same_reason() -> None:
     """Between others, and in the next piece."""
     odd = [b"{}", b"[1]", b'{"probs": [1, 0]}', b'{"probs": [1, 0, 0], "id": "\\ud800"}', b'{"model": "x"}', b"", b"{"]
     decoder = stream()
@@ -73,7 +73,7 @@ def test_a_line_that_comes_again_is_refused_for_the_same_reason() -> None:
 
 
 @pytest.mark.parametrize("format_", [Format.CSV, Format.NPZ, Format.PARQUET, Format.ARROW])
-def test_a_class_column_of_no_class_refuses_the_file(format_: Format) -> None:
+def test_a_class_column_of_no_class_rejects_the_file(format_: Format) -> None:
     """With a class that the reference does not know, the others are no whole distribution."""
     columns = {f"prob_{name}": [one] for name, one in zip(CLASSES, GOOD, strict=True)}
     decoder = stream(fields=COLUMNS)
@@ -84,7 +84,7 @@ def test_a_class_column_of_no_class_refuses_the_file(format_: Format) -> None:
     assert refused_reason(_written(columns | {"prob_time": [1.0]}, format_), format_, named) == "not rejected"
 
 
-def test_a_class_column_of_no_class_inside_an_object_refuses_the_file() -> None:
+def test_a_class_column_of_no_class_inside_an_object_rejects_the_file() -> None:
     """The names beside the class columns count, and not those elsewhere."""
     decoder = stream(fields=RecordFields(class_columns=("out.p_*",)))
     inside = {f"p_{name}": one for name, one in zip(CLASSES, GOOD, strict=True)}
@@ -136,7 +136,7 @@ def test_a_number_that_is_not_finite_is_no_text(number: float, name: str, reason
 
 
 @pytest.mark.parametrize("name", ["id", "site", "version", "model"])
-def test_bytes_of_an_npz_file_that_are_no_utf8_refuse_it(name: str) -> None:
+def test_bytes_of_an_npz_file_that_are_no_utf8_reject_it(name: str) -> None:
     """They are never replaced by something that others share."""
     outputs = np.tile(GOOD, (2, 1))
     bad: dict[str, Any] = {name: np.array([b"density", b"\xff"])}

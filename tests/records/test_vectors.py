@@ -192,7 +192,7 @@ def test_few_records_are_no_special_case(records: int) -> None:
     assert (decoded.batch.classes, decoded.hints) == (("a", "b"), ())
 
 
-def test_only_the_first_five_rejections_are_told_and_in_order() -> None:
+def test_only_the_first_five_rejections_are_reported_in_order() -> None:
     """The rest is counted, so memory does not grow with the number of bad records."""
     matrix = np.full((5000, 300), 1 / 300)
     matrix[[4999, 17, 4000, 3, 90, 2500, 8]] = 0.0
@@ -232,7 +232,7 @@ def test_only_the_first_five_rejections_are_told_and_in_order() -> None:
         pytest.param(np.full((30, 2), 0.5), Layout(), "constant output", id="14 constant"),
     ],
 )
-def test_a_common_mistake_gets_a_hint(matrix: np.ndarray, layout: Layout, hint: str) -> None:
+def test_a_common_error_gets_a_hint(matrix: np.ndarray, layout: Layout, hint: str) -> None:
     """The user is told what to change; nothing is converted on a hunch."""
     hints = accept(matrix, layout).hints
     assert len(hints) == 1

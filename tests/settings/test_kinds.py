@@ -19,13 +19,13 @@ def _plain(text: str) -> Scalar:
 
 
 @given(st.integers(0, 10**8))
-def test_a_duration_that_is_shown_can_be_read(seconds: int) -> None:
+def test_a_duration_round_trips(seconds: int) -> None:
     """Without loss."""
     assert _TIME.read(_plain(_TIME.show(float(seconds)))) == seconds
 
 
 @given(st.integers(1, 1 << 49))
-def test_a_size_that_is_shown_can_be_read(count: int) -> None:
+def test_a_size_round_trips(count: int) -> None:
     """Without loss."""
     assert _BYTES.read(_plain(_BYTES.show(count))) == count
 
@@ -47,7 +47,7 @@ def test_integers_are_themselves(number: int) -> None:
 
 
 @given(st.text(alphabet="0123456789+-._eExXoO:,% ainftru", max_size=12))
-def test_an_integer_is_the_digits_that_stand_there(text: str) -> None:
+def test_an_integer_is_the_digits_as_written(text: str) -> None:
     """Or it is refused."""
     with suppress(InvalidValue):
         assert str(Integer(-(10**15), 10**15).read(_plain(text))) == text.replace("-0", "0")
