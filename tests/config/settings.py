@@ -1,4 +1,4 @@
-"""What the code reads, gathered from readings of files: to be compared with what people are told."""
+"""The settings that the code declares, to be compared with the documentation."""
 
 import re
 from collections.abc import Iterator
@@ -25,20 +25,20 @@ models:
 """
 
 
-def asked_by_path(file: Path = EXAMPLE) -> dict[str, DeclaredSetting]:
-    """Return every setting that was asked for while a file was read, by its path with places."""
+def declared_by_path(file: Path = EXAMPLE) -> dict[str, DeclaredSetting]:
+    """Return every setting that was declared for while a file was read, by its path with places."""
     document = open_document(file)
     read_document(document)
     document.finish()
     return document.findings.declared
 
 
-def asked() -> dict[str, list[DeclaredSetting]]:
+def declared() -> dict[str, list[DeclaredSetting]]:
     """Return every setting that the code reads, by its path without places: `models[].window.records`.
 
     What only one type of source has, or has otherwise than another, is called `sources[kafka].pattern`.
     """
-    of_types = {"directory": without_places_in(asked_by_path()), "kafka": without_places_in(_asked_of_kafka())}
+    of_types = {"directory": without_places_in(declared_by_path()), "kafka": without_places_in(_declared_of_kafka())}
     assert of_types.keys() == SOURCE_TYPES.keys()
     found: dict[str, list[DeclaredSetting]] = {}
     for type_, settings in of_types.items():
@@ -50,11 +50,11 @@ def asked() -> dict[str, list[DeclaredSetting]]:
     return found
 
 
-def _asked_of_kafka() -> dict[str, DeclaredSetting]:
+def _declared_of_kafka() -> dict[str, DeclaredSetting]:
     with TemporaryDirectory() as folder:
         file = Path(folder) / "config.yaml"
         file.write_text(_KAFKA, encoding="utf-8")
-        return asked_by_path(file)
+        return declared_by_path(file)
 
 
 def without_places_in(settings: dict[str, DeclaredSetting]) -> dict[str, list[DeclaredSetting]]:
@@ -85,8 +85,8 @@ def everything_in_the_example() -> YamlMap:
 
 
 def places_in_the_example() -> Iterator[tuple[str, int, Node]]:
-    """Yield each setting of the example under the name that `asked` has for it, with its line and its value."""
-    known, tree = asked(), everything_in_the_example()
+    """Yield each setting of the example under the name that `declared` has for it, with its line and its value."""
+    known, tree = declared(), everything_in_the_example()
     sources = tree.entries["sources"].node
     assert isinstance(sources, YamlList)
     types = [_type_of(one) for one in sources.nodes]

@@ -1,4 +1,4 @@
-"""Every way to get the configuration wrong is a file, whose first lines hold the sentences that the operator will see."""
+"""One file per configuration error; its first lines are the expected messages."""
 
 from itertools import takewhile
 from pathlib import Path
@@ -16,14 +16,14 @@ FILES = sorted(BAD.glob("*.yaml"))
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_a_bad_file_is_rejected_with_exactly_these_messages(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All of them, in the order of their lines, and a last line that counts them."""
+    """All of them by line, and a last line with their number."""
     monkeypatch.chdir(BAD)
     lines = file.read_text(encoding="utf-8").splitlines()
-    told = [line.removeprefix("# ") for line in takewhile(lambda line: line.startswith("# "), lines)]
-    expected = [f"{file.name}:{sentence}" for sentence in told]
+    reported = [line.removeprefix("# ") for line in takewhile(lambda line: line.startswith("# "), lines)]
+    expected = [f"{file.name}:{sentence}" for sentence in reported]
     with pytest.raises(ConfigError) as caught:
         read_config(Path(file.name), cron_problem)
-    count = f"{len(told)} {'problem' if len(told) == 1 else 'problems'}"
+    count = f"{len(reported)} {'problem' if len(reported) == 1 else 'problems'}"
     assert str(caught.value).splitlines() == [*expected, f"{file.name}: {count}"]
 
 
@@ -33,7 +33,7 @@ def test_there_are_many() -> None:
 
 
 def test_no_message_shows_the_value_of_a_secret() -> None:
-    """The canary stands in the files, and in none of their sentences."""
+    """The canary is in the files, and in none of their messages."""
     texts = [file.read_text(encoding="utf-8") for file in FILES]
     assert sum("ZZPATIENT" in text for text in texts) >= 8
     assert not [line for text in texts for line in text.splitlines() if line.startswith("# ") and "ZZPATIENT" in line]

@@ -1,4 +1,4 @@
-"""A source of type `kafka` becomes what it says; files of secrets are opened, and what it costs is told."""
+"""The settings of a source of type `kafka`, its secret files, and its memory use."""
 
 import os
 from collections.abc import Callable
@@ -42,7 +42,7 @@ sources:
     stall_after: 1m
     commit_every: 5s
     client_rack: rack-1
-    dead_letters: {topic: refused, payload: true}
+    dead_letters: {topic: rejected, payload: true}
     tls: {ca: authority.crt, cert: client.crt, key: client.key, check_hostname: false}
     sasl: {mechanism: SCRAM-SHA-512, user: cpcmon, password_file: secret}
     models: [density]
@@ -60,7 +60,7 @@ def _with(settings: str) -> str:
     return KAFKA.replace("topics: [predictions]", f"topics: [predictions], {settings}")
 
 
-def _refusal(file: Path) -> str:
+def _error_of(file: Path) -> str:
     with pytest.raises(ConfigError) as caught:
         read_config(file)
     return str(caught.value)
@@ -93,7 +93,7 @@ def test_every_setting_arrives(write: Write) -> None:
         client_rack="rack-1",
         stall_after_seconds=60.0,
         commit_seconds=5.0,
-        dead_letter_topic="refused",
+        dead_letter_topic="rejected",
         dead_letter_payload=True,
     )
     assert (source.models, source.store_raw, source.fields.time_unit) == (("density",), True, "ms")
@@ -149,17 +149,17 @@ def test_a_file_of_a_secret_that_cannot_be_used_is_an_error_and_not_shown(
     file = write(base=_with("sasl: {mechanism: PLAIN, user: cpcmon, password_file: ZZPATIENT}"))
     if content is not None:
         (file.parent / "ZZPATIENT").write_bytes(content)
-    told = _refusal(file)
-    assert told.splitlines()[0] == f"{file}:3: sources[0].sasl.password_file: expected {found}"
-    assert "ZZPATIENT" not in told
+    reported = _error_of(file)
+    assert reported.splitlines()[0] == f"{file}:3: sources[0].sasl.password_file: expected {found}"
+    assert "ZZPATIENT" not in reported
 
 
 def test_a_pipe_in_place_of_a_secret_is_rejected_and_not_waited_for(write: Write) -> None:
     file = write(base=_with("tls: {cert: pipe, key: pipe, password_file: pipe}"))
     os.mkfifo(file.parent / "pipe")
-    told = _refusal(file).splitlines()
-    assert len(told) == 4
-    assert all(line.endswith("found a pipe or a device") for line in told[:3])
+    reported = _error_of(file).splitlines()
+    assert len(reported) == 4
+    assert all(line.endswith("found a pipe or a device") for line in reported[:3])
 
 
 def test_a_certificate_and_the_key_of_another_are_distinguished(write: Write) -> None:
@@ -168,7 +168,7 @@ def test_a_certificate_and_the_key_of_another_are_distinguished(write: Write) ->
     authority.signed("one")
     authority.signed("other")
     expected = "a PEM certificate with its key and the password of the key"
-    assert f"{file}:3: sources[0].tls.cert: expected {expected}, found no certificate" in _refusal(file)
+    assert f"{file}:3: sources[0].tls.cert: expected {expected}, found no certificate" in _error_of(file)
     file.write_text(file.read_text().replace("other.key", "one.key"))
     assert read_config(file).sources[0].name == "results"
 
@@ -276,7 +276,7 @@ def test_the_instance_id_may_be_in_a_file(write: Write) -> None:
 def test_a_file_without_a_fitting_name_is_an_error(write: Write, content: bytes, found: str) -> None:
     file = write(base=_with("instance_id_file: name"))
     (file.parent / "name").write_bytes(content)
-    assert f"sources[0].instance_id_file: {found}" in _refusal(file)
+    assert f"sources[0].instance_id_file: {found}" in _error_of(file)
 
 
 def test_two_sources_with_the_same_instance_id_file_are_rejected(write: Write) -> None:
@@ -284,4 +284,4 @@ def test_two_sources_with_the_same_instance_id_file_are_rejected(write: Write) -
     second = first.replace("name: a", "name: b").replace("[one]", "[two]")
     file = write(base=f"storage: {{path: s}}\nsources:\n  - {first}\n  - {second}\nmodels:\n  - name: density\n")
     (file.parent / "name").write_text("pod")
-    assert "sources[1].instance_id_file: expected an instance_id that is unique in the group" in _refusal(file)
+    assert "sources[1].instance_id_file: expected an instance_id that is unique in the group" in _error_of(file)

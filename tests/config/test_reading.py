@@ -205,10 +205,10 @@ def test_what_cannot_be_filled_in_is_an_error(
 ) -> None:
     """Rather than a folder of that name; in a path that is kept secret, nothing of it is shown."""
     monkeypatch.setenv("EMPTY", "")
-    with pytest.raises(ConfigError) as refused:
+    with pytest.raises(ConfigError) as rejected:
         read_config(
             write("notify: {webhook: {url_file: $NONE_SUCH/url}}\n", BASE.replace("path: state", f"path: '{written}'"))
         )
-    told = str(refused.value).splitlines()
-    assert told[0].endswith(f":1: storage.path: expected the path of a directory, found {found}")
-    assert told[1].endswith("a URL, found an unknown home directory or environment variable")
+    reported = str(rejected.value).splitlines()
+    assert reported[0].endswith(f":1: storage.path: expected the path of a directory, found {found}")
+    assert reported[1].endswith("a URL, found an unknown home directory or environment variable")

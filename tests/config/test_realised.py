@@ -1,4 +1,4 @@
-"""The setting `models[].realised`: where accuracies from late labels stand."""
+"""The setting `models[].realised`: the file of realised accuracies."""
 
 import pytest
 
@@ -15,7 +15,7 @@ def test_the_path_is_relative_to_the_configuration_and_need_not_lead_anywhere(wr
 
 
 def test_a_file_where_a_source_reads_is_an_error(write: Write) -> None:
-    """It would be refused as records, and archived or deleted with them."""
+    """It would be rejected as records, and archived or deleted with them."""
     with pytest.raises(
         ConfigError, match=r"realised: expected a file in a directory that source 'results' does not read"
     ):

@@ -21,7 +21,7 @@ Step = tuple[Singles, int]
 
 
 def after(*steps: Step) -> InputHealth:
-    """Return what is known after some batches of accepted vectors and refused records."""
+    """Return what is known after some batches of accepted vectors and rejected records."""
     health = InputHealth()
     for vectors, rejected in steps:
         health.add(vectors, rejected)
@@ -78,7 +78,7 @@ def test_share_of_rejected_records(steps: list[Step], share: float | None, degra
         pytest.param([(SOFT, 0), (HOT[:475], 0)], False, id="of the last 500, 95%"),
         pytest.param([(SOFT, 0), (HOT[:476], 0)], True, id="of the last 500, one more"),
         pytest.param([(HOT, 0), (SOFT[:25], 0)], False, id="gone after 25 others"),
-        pytest.param([(HOT, 0), (EMPTY, 5000)], True, id="refused records do not end it"),
+        pytest.param([(HOT, 0), (EMPTY, 5000)], True, id="rejected records do not end it"),
         pytest.param([(rows(500, 1.0, 1e-9, 0.0), 0)], False, id="very sure is not one-hot"),
         pytest.param([(rows(500, 1.0, -0.0, 0.0), 0)], True, id="a negative zero is zero"),
     ],
@@ -102,7 +102,7 @@ def test_one_hot(steps: list[Step], one_hot: bool) -> None:  # noqa: FBT001
         pytest.param([(SOFT, 0), (SAME[:250], 0), (EMPTY, 9), (SAME[:249], 0)], False, id="one short of 500"),
         pytest.param([(np.concatenate([SAME, SOFT[1:2]]), 0)], False, id="ends with another"),
         pytest.param([(SAME, 0), (SOFT[1:2], 0)], False, id="over at the first other one"),
-        pytest.param([(SAME, 0), (EMPTY, 5000)], True, id="refused records do not end it"),
+        pytest.param([(SAME, 0), (EMPTY, 5000)], True, id="rejected records do not end it"),
         pytest.param([(SAME[:300], 0), (np.tile(SOFT[1], (300, 1)), 0)], False, id="stuck at two values in turn"),
         pytest.param([(HOT, 0)], False, id="one-hot is not constant"),
         pytest.param([(rows(99, 1.0, 0.0), 0), (rows(1, 1.0, -0.0), 0)], True, id="a negative zero is zero"),

@@ -1,4 +1,4 @@
-"""Totals that are measured only when asked for are those that would have been measured at once."""
+"""Totals that are computed on demand equal those computed at once."""
 
 import numpy as np
 import pytest
@@ -29,11 +29,11 @@ def test_it_makes_no_difference_when_totals_are_read(
         patch.setattr(measuring, "_MOST_LEFT_NUMBERS", limits[1])
         window = SlidingWindow(GAUGE, Bounds(records=size))
         start = 0
-        for records, late, asked in steps:
+        for records, late, queried in steps:
             at = np.arange(start, start + records, dtype=np.float64) - (15.0 if late else 0.0)
             window.add(POOL[start : start + records], at, now=1000.0)
             start += records
-            if asked:
+            if queried:
                 np.testing.assert_array_equal(window.totals().vector, totals_of(GAUGE, window.vectors()).vector)
         np.testing.assert_array_equal(window.totals().vector, totals_of(GAUGE, window.vectors()).vector)
 

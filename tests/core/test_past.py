@@ -1,4 +1,4 @@
-"""Frames of a model in rings, against an oracle that keeps every evaluation and looks at it anew each time."""
+"""The history of a model, against an oracle that keeps every evaluation."""
 
 from dataclasses import dataclass
 from itertools import groupby

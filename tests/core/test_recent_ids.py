@@ -35,8 +35,8 @@ def many(count: int, seed: int = 0) -> Hashes:
 
 def known(ids: RecentIds, numbers: Iterable[int]) -> list[int]:
     """Return which of some different numbers are remembered."""
-    asked = hashes_of(numbers)
-    found: list[int] = asked[~ids.fresh(asked)].tolist()
+    queried = hashes_of(numbers)
+    found: list[int] = queried[~ids.fresh(queried)].tolist()
     return found
 
 
@@ -118,8 +118,8 @@ def test_how_ids_are_split_into_batches_makes_no_difference(most: int, batches: 
     whole.remember(hashes_of(numbers))
     for number in numbers:
         single.remember(hashes_of([number]))
-    asked = hashes_of(sorted(set(numbers)))
-    assert whole.fresh(asked).tolist() == single.fresh(asked).tolist()
+    queried = hashes_of(sorted(set(numbers)))
+    assert whole.fresh(queried).tolist() == single.fresh(queried).tolist()
     assert len(whole) == len(single)
 
 

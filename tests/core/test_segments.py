@@ -170,7 +170,7 @@ def test_late_and_future_records_of_segments_are_counted() -> None:
 
 
 def test_a_clock_that_went_back_does_not_keep_a_silent_segment() -> None:
-    """Last seen in what is now the future: the wait begins anew, and ends."""
+    """Last seen in what is now the future: the wait begins again, and ends."""
     windows = ModelWindows(GAUGE, Bounds(records=100), Segmentation((("site",),), forget_seconds=60.0))
     windows.add(records(("A", "")), now=1e10)
     assert windows.idle(now=1000.0) == []

@@ -63,7 +63,7 @@ def read_bytes(folder: Path, name: str, content: bytes, layout: Layout | None = 
     return read_file(path, layout or Layout())
 
 
-def told(decoded: Decoded) -> list[str]:
+def reported(decoded: Decoded) -> list[str]:
     """Return the rejections as the user reads them."""
     return [str(rejection) for rejection in decoded.rejections.first]
 

@@ -66,7 +66,7 @@ def check_numbers(arrived: RecordBatch) -> None:
     assert numbers == sorted(set(numbers))
 
 
-def refused_reason(content: bytes, format_: Format, decoder: StreamDecoder | None = None) -> str:
+def rejection_reason(content: bytes, format_: Format, decoder: StreamDecoder | None = None) -> str:
     """Return why a file as a whole is rejected."""
     try:
         decode_file(content, format_, decoder)

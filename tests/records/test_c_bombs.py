@@ -30,7 +30,7 @@ from tests.records.streams import (
     decode_file,
     npy,
     npz,
-    refused_reason,
+    rejection_reason,
     stream,
     table,
     vectors_of,
@@ -249,16 +249,16 @@ def test_a_single_value_of_an_npz_file_counts_for_all_rows() -> None:
         assert records.versions.values == ("v" * 1_024,)
         assert records.fields["site"].values == ("A",)
     one_more = npz(probs=np.tile(GOOD, (2, 1)), version=np.array(["v", "v" * 1_025]))
-    assert refused_reason(one_more, Format.NPZ) == "too_large"
+    assert rejection_reason(one_more, Format.NPZ) == "too_large"
 
 
 def test_a_directory_of_an_npz_file_is_measured_with_a_comment_behind_it_too() -> None:
     """As Python's own module finds it."""
     honest, bomb = npz(probs=np.array([GOOD])), bytearray(_npz_of_many_members(30_000))
     commented = honest[:-2] + struct.pack("<H", 5) + b"hello"
-    assert refused_reason(commented, Format.NPZ) == "not rejected"
+    assert rejection_reason(commented, Format.NPZ) == "not rejected"
     bomb[-2:] = struct.pack("<H", 5)
-    assert refused_reason(bytes(bomb) + b"hello", Format.NPZ) == "too_large"
+    assert rejection_reason(bytes(bomb) + b"hello", Format.NPZ) == "too_large"
 
 
 def test_unwanted_columns_of_an_arrow_file_are_not_unpacked() -> None:
@@ -272,19 +272,19 @@ def test_unwanted_columns_of_an_arrow_file_are_not_unpacked() -> None:
 
 
 def test_a_trial_that_crashes_or_ends_costs_no_more_than_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Out of time is too large; and a process that is gone is started anew."""
+    """Out of time is too large; and a process that is gone is started again."""
     content = write([RECORD] * 3, Format.PARQUET)
     with monkeypatch.context() as patch:
         patch.setattr(arrow_limits, "TRIAL_SECONDS", 0)
-        assert refused_reason(table({"probs": [GOOD] * 200_000}), Format.PARQUET) == "too_large"
-    assert refused_reason(content, Format.PARQUET) == "not rejected"
+        assert rejection_reason(table({"probs": [GOOD] * 200_000}), Format.PARQUET) == "too_large"
+    assert rejection_reason(content, Format.PARQUET) == "not rejected"
     arrow_limits._TRIAL.end()  # noqa: SLF001
-    assert refused_reason(content, Format.PARQUET) == "not rejected"
+    assert rejection_reason(content, Format.PARQUET) == "not rejected"
     process = arrow_limits._TRIAL._process  # noqa: SLF001
     assert process is not None
     process.kill()
     process.wait()
-    assert refused_reason(content, Format.PARQUET) == "not rejected"
+    assert rejection_reason(content, Format.PARQUET) == "not rejected"
 
 
 def test_c5_limits_apply_to_honest_files_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -300,13 +300,13 @@ def test_c5_limits_apply_to_honest_files_too(monkeypatch: pytest.MonkeyPatch) ->
     ):
         with monkeypatch.context() as patch:
             patch.setattr(module, name, value)
-            assert refused_reason(write(records, format_), format_) == "too_large"
-        assert refused_reason(write(records, format_), format_) == "not rejected"
+            assert rejection_reason(write(records, format_), format_) == "too_large"
+        assert rejection_reason(write(records, format_), format_) == "not rejected"
     with monkeypatch.context() as patch:
         patch.setattr(stream_arrays, "MAX_WHOLE_BYTES", 10_000)
         matrix = np.array([record["probs"] for record in records])
-        assert refused_reason(npy(np.asfortranarray(matrix)), Format.NPY) == "too_large"
-        assert refused_reason(npy(matrix), Format.NPY) == "not rejected"
+        assert rejection_reason(npy(np.asfortranarray(matrix)), Format.NPY) == "too_large"
+        assert rejection_reason(npy(matrix), Format.NPY) == "not rejected"
 
 
 def test_c5_a_text_that_repeats_in_a_parquet_file_is_not_repeated_in_memory() -> None:
@@ -328,7 +328,7 @@ def test_a_damaged_file_yields_nothing(format_: Format) -> None:
     whole = vectors_of(decode_file(content, format_))
     for share in (0.0, 0.1, 0.5, 0.9, 0.999):
         cut = content[: int(share * len(content))]
-        assert refused_reason(cut, format_) in {"bad_file", "bad_header"}
+        assert rejection_reason(cut, format_) in {"bad_file", "bad_header"}
     for place in random.integers(0, len(content), 25).tolist():
         changed = bytearray(content)
         changed[place] ^= 0x55
@@ -372,4 +372,4 @@ def test_packed_text_is_read_offline_with_the_same_protection(name: str, tmp_pat
 )
 def test_gzip_files_may_be_joined_and_filled_up_but_not_damaged(content: bytes, reason: str) -> None:
     """What gzip itself reads is read, and nothing else."""
-    assert refused_reason(content, Format.JSONL_GZ) == reason
+    assert rejection_reason(content, Format.JSONL_GZ) == reason

@@ -36,7 +36,7 @@ from tests.records.streams import (
     npy,
     npz,
     reasons_of,
-    refused_reason,
+    rejection_reason,
     stream,
     table,
     vectors_of,
@@ -384,7 +384,7 @@ FILES = [
 )
 def test_c1_a_file_that_cannot_be_used_is_rejected_as_a_whole(content: bytes, format_: Format, reason: str) -> None:
     """What is wrong with a header or a column is wrong with every record, so it is library_message once."""
-    assert refused_reason(content, format_) == reason
+    assert rejection_reason(content, format_) == reason
 
 
 @pytest.mark.parametrize("format_", [Format.PARQUET, Format.ARROW])
@@ -489,9 +489,9 @@ def test_c3_a_million_brackets_are_cheap(head: bytes, level: bytes) -> None:
 def test_c6_no_memory_is_asked_for_before_the_header_is_checked() -> None:
     """Shapes of terabytes, in a file of bytes."""
     for content, format_ in ((LIES, Format.NPY), (LIES + bytes(1000), Format.NPY)):
-        assert refused_reason(content, format_) == "bad_header"
+        assert rejection_reason(content, format_) == "bad_header"
     wide = LIES.replace(b"(1000000000000, 5)", b"(99999, 99999999) ")
-    assert refused_reason(wide, Format.NPY) == "bad_header"
+    assert rejection_reason(wide, Format.NPY) == "bad_header"
 
 
 @pytest.mark.parametrize("format_", [Format.NPY, Format.NPZ])
@@ -506,7 +506,7 @@ def test_c7_row_40_nothing_is_unpickled(field: str, format_: Format, tmp_path: P
         content = file.getvalue()
     else:
         content = npz(**({"probs": ROWS} | {field: payload}))
-    assert refused_reason(content, format_) == "pickle"
+    assert rejection_reason(content, format_) == "pickle"
     assert not trace.exists()
 
 
@@ -600,9 +600,9 @@ def test_c16_times_in_another_unit_are_rejected_with_a_hint(factor: float, hint:
     decoder = stream()
     arrived = decode_text(lines, decoder=decoder)
     assert reasons_of([arrived]) == {("density", "bad_timestamp"): 40}
-    told = () if hint is None else (hint,)
+    reported = () if hint is None else (hint,)
     # The records are all alike, which is another matter.
-    assert arrived.hints["density"][1:] == told
+    assert arrived.hints["density"][1:] == reported
     for _ in range(13):
         arrived = decode_text(write([RECORD] * 40, Format.JSONL), decoder=decoder)
     assert len(arrived.hints["density"]) == 1

@@ -1,4 +1,4 @@
-"""Classes that stand in another order in the file than in the reference are put in the reference's order, by name."""
+"""Classes in another order in the file are put into the order of the reference, by name."""
 
 import csv
 import json
@@ -13,7 +13,7 @@ from monitor.errors import InvalidInput
 from monitor.records.layout import Layout
 from monitor.records.offline.files import read_file
 from monitor.records.offline.offline_batch import accept
-from tests.records.record_files import told, write_table
+from tests.records.record_files import reported, write_table
 
 NUMBERED = tuple(str(index) for index in range(11))
 NAMED = ("wolf", "bear", "lynx", "yak", "ape", "cat", "dog", "emu", "owl", "asp", "ox")
@@ -123,7 +123,7 @@ def _check_order(write: Writer, suffix: str, natural: Names, folder: Path) -> No
         for order in (natural, lexical, natural[::-1]):
             path = _write(folder / f"a{suffix}", write, natural, order)
             decoded = read_file(path, _layout(write, expected))
-            assert (told(decoded), decoded.batch.classes) == ([], expected)
+            assert (reported(decoded), decoded.batch.classes) == ([], expected)
             np.testing.assert_array_equal(decoded.batch.probabilities, probabilities)
             assert decoded.batch.labels is not None
             assert decoded.batch.labels.tolist() == [places.index(index) for index in LABELS.tolist()]
@@ -189,7 +189,7 @@ def test_a_column_that_names_no_class_is_rejected(write: Writer, suffix: str, tm
     message = r"expected a class name after 'prob_' in each column, found none in one of them (bad_header)"
     if suffix == ".jsonl":
         decoded = read_file(path, _layout(write, None))
-        assert (told(decoded)[0], decoded.rejections.total) == (f"line 1: {message}", 40)
+        assert (reported(decoded)[0], decoded.rejections.total) == (f"line 1: {message}", 40)
         return
     with pytest.raises(InvalidInput) as caught:
         read_file(path, _layout(write, None))

@@ -8,7 +8,7 @@ import pytest
 
 from monitor.errors import InvalidInput
 from monitor.records.layout import Layout, OutputKind
-from tests.records.record_files import GOOD, read_bytes, reasons, told
+from tests.records.record_files import GOOD, read_bytes, reasons, reported
 
 COLUMNS = Layout(class_columns=("prob_*",))
 LABELLED = Layout(class_columns=("prob_*",), label_field="label")
@@ -41,7 +41,7 @@ def test_a_bad_cell_costs_its_own_row(cell: str, sentence: str, tmp_path: Path) 
     """The rows before and after are kept, and the line number counts the header."""
     good = '"[0.7, 0.2, 0.1]",x\n'
     decoded = read_bytes(tmp_path, "a.csv", f"probs,id\n{good}{cell},x\n{good}".encode())
-    assert told(decoded) == [f"line 3: expected {sentence}"]
+    assert reported(decoded) == [f"line 3: expected {sentence}"]
     np.testing.assert_array_equal(decoded.batch.probabilities, GOOD_ROWS)
 
 
@@ -68,7 +68,7 @@ def test_a_bad_row_of_class_columns_costs_only_itself(row: str, sentence: str, t
     """One column a class is checked by the same rules as a vector."""
     text = f"prob_cat,prob_dog,prob_owl,label\n0.7,0.2,0.1,dog\n{row}\n0.7,0.2,0.1,1\n"
     decoded = read_bytes(tmp_path, "a.csv", text.encode("latin-1"), LABELLED)
-    assert told(decoded) == [f"line 3: expected {sentence}"]
+    assert reported(decoded) == [f"line 3: expected {sentence}"]
     np.testing.assert_array_equal(decoded.batch.probabilities, GOOD_ROWS)
     assert decoded.batch.labels is not None
     assert decoded.batch.labels.tolist() == [1, 1]
@@ -113,7 +113,7 @@ def test_an_unusable_line_inside_quotes_is_counted_for_itself(tmp_path: Path) ->
 def test_a_line_that_is_too_long_is_skipped(tmp_path: Path) -> None:
     """No cell is ever held that could not be a record."""
     decoded = read_bytes(tmp_path, "a.csv", b"prob_a,prob_b\n1,0\n1," + b"0" * (17 << 20) + b"\n1,0\n", COLUMNS)
-    assert told(decoded) == ["line 3: expected a line of at most 16 MiB, found a longer one (line_too_long)"]
+    assert reported(decoded) == ["line 3: expected a line of at most 16 MiB, found a longer one (line_too_long)"]
     assert len(decoded.batch.probabilities) == 2
 
 
@@ -204,4 +204,4 @@ def test_scores_are_one_column(tmp_path: Path) -> None:
     """A score is the probability of the second class."""
     decoded = read_bytes(tmp_path, "a.csv", b"score\n0.25\n2\n", Layout(OutputKind.SCORE))
     assert decoded.batch.probabilities.tolist() == [[0.75, 0.25]]
-    assert told(decoded) == ["line 3: expected a score of at most 1, found 2 (above_one)"]
+    assert reported(decoded) == ["line 3: expected a score of at most 1, found 2 (above_one)"]

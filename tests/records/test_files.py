@@ -20,7 +20,7 @@ def test_an_unknown_suffix_is_rejected_with_the_known_ones(name: str, tmp_path: 
 
 
 def test_a_file_that_is_none_is_rejected(tmp_path: Path) -> None:
-    """A missing file, a directory and a pipe are told apart, and no pipe is waited for."""
+    """A missing file, a directory and a pipe are reported apart, and no pipe is waited for."""
     with pytest.raises(InvalidInput, match=r"a\.csv: expected a file, found none"):
         read_file(tmp_path / "a.csv", Layout())
     (tmp_path / "b.csv").mkdir()
@@ -72,7 +72,7 @@ def _rejections(*given: Reason) -> Rejections:
 
 
 def test_rejections_read_as_a_list() -> None:
-    """One is in the singular, and five are all told, so nothing is library_message of more."""
+    """One is in the singular, and five are all reported, so nothing is library_message of more."""
     assert str(_rejections(Reason.EMPTY)) == "1 bad record\n  line 2: expected this, found that (empty)"
     assert str(_rejections(*[Reason.EMPTY] * 5)).splitlines() == [
         "5 bad records",

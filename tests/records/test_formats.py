@@ -100,7 +100,7 @@ def test_given_classes_say_how_many_there_are(suffix: str, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_a_file_without_accepted_records_is_an_empty_batch(suffix: str, tmp_path: Path) -> None:
-    """All rejections are counted, five are told, and whoever asked decides what that means."""
+    """All rejections are counted, five are reported, and whoever asked decides what that means."""
     decoded = read_file(write_records(tmp_path, suffix, (VECTORS * 2 + 1).tolist(), LABELS.tolist()), LABELLED)
     assert decoded.batch.probabilities.shape == (0, 0)
     assert decoded.batch.labels is not None

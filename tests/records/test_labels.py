@@ -8,14 +8,14 @@ import pytest
 from monitor.errors import InvalidInput, UsageError
 from monitor.records.layout import Layout, OutputKind
 from monitor.records.offline.offline_batch import accept
-from tests.records.record_files import reasons, told
+from tests.records.record_files import reasons, reported
 
 ANIMALS = ("cat", "dog", "owl")
 
 
 def _labels(given: Any, classes: tuple[str, ...] | None = None) -> list[int]:
     decoded = accept(np.full((len(given), 3), 1 / 3), Layout(classes=classes), given)
-    assert decoded.rejections.total == 0, told(decoded)
+    assert decoded.rejections.total == 0, reported(decoded)
     assert decoded.batch.labels is not None
     assert decoded.batch.labels.dtype == np.int64
     return [int(label) for label in decoded.batch.labels]
@@ -51,7 +51,7 @@ def test_names_that_look_like_integers_win_over_indices() -> None:
     """Among classes named 3, 1, 2 the label 1 is the second class, and 0 is none."""
     assert _labels([3, "1", 2.0], ("3", "1", "2")) == [0, 1, 2]
     decoded = accept(np.full((1, 3), 1 / 3), Layout(classes=("3", "1", "2")), [0])
-    assert told(decoded) == ["row 1: expected one of the classes 3, 1, 2, found 0 (label_out_of_range)"]
+    assert reported(decoded) == ["row 1: expected one of the classes 3, 1, 2, found 0 (label_out_of_range)"]
 
 
 def test_labels_that_are_no_class_are_distinguished() -> None:
@@ -66,7 +66,7 @@ def test_labels_that_are_no_class_are_distinguished() -> None:
 def test_a_record_with_a_bad_label_does_not_fix_the_number_of_classes() -> None:
     """The list of classes in a message is cut short."""
     decoded = accept(np.full((1, 100), 0.01), Layout(), [100])
-    assert told(decoded) == [
+    assert reported(decoded) == [
         "row 1: expected one of the classes 0, 1, 2, 3, 4 and 95 more, found 100 (label_out_of_range)"
     ]
     assert decoded.batch.classes == ()
@@ -82,15 +82,15 @@ def test_a_name_where_classes_have_none_gets_advice(
     label: object,
     advised: bool,  # noqa: FBT001
 ) -> None:
-    """Who labels by name is told how to name the classes; an integer out of range is a mistake of another sort."""
+    """Who labels by name is reported how to name the classes; an integer out of range is a mistake of another sort."""
     advice = " (name them in the vector's order with --classes)" if advised else ""
-    (message,) = told(accept(np.full((1, 3), 1 / 3), Layout(classes=classes), [label]))
+    (message,) = reported(accept(np.full((1, 3), 1 / 3), Layout(classes=classes), [label]))
     assert message == f"row 1: expected one of the classes 0, 1, 2{advice}, found {label!r} (label_out_of_range)"
 
 
 def test_named_classes_need_no_advice() -> None:
     """Whoever named the classes knows how to."""
-    (message,) = told(accept(np.full((1, 3), 1 / 3), Layout(classes=ANIMALS), ["emu"]))
+    (message,) = reported(accept(np.full((1, 3), 1 / 3), Layout(classes=ANIMALS), ["emu"]))
     assert message == "row 1: expected one of the classes cat, dog, owl, found 'emu' (label_out_of_range)"
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from monitor.errors import InvalidInput
 from monitor.records.layout import Layout, OutputKind
-from tests.records.record_files import GOOD, read_bytes, reasons, told
+from tests.records.record_files import GOOD, read_bytes, reasons, reported
 
 THREE = b'{"probs": [0.7, 0.2, 0.1]}'
 LABELLED = Layout(label_field="label")
@@ -92,7 +92,7 @@ def test_a_bad_line_is_rejected_with_its_reason_and_its_neighbours_are_kept(
 ) -> None:
     """Each malformed kind costs exactly its own line, and the message says where, what was expected, what was found."""
     decoded = read_bytes(tmp_path, "a.jsonl", THREE + b"\n" + line + b"\n" + THREE + b"\n")
-    (message,) = told(decoded)
+    (message,) = reported(decoded)
     assert message.startswith("line 2: expected ")
     assert message.endswith(sentence)
     assert len(message) < 200
@@ -139,7 +139,9 @@ def test_21_an_object_is_reordered_by_class_name(tmp_path: Path) -> None:
 def test_21_an_object_with_other_classes_is_rejected(vector: dict[str, float], found: str, tmp_path: Path) -> None:
     """A class too many or too few is named."""
     decoded = read_bytes(tmp_path, "a.jsonl", json.dumps({"probs": vector}).encode(), CLASSES)
-    assert told(decoded) == [f"line 1: expected one number for each of the 3 classes, found {found} (unknown_class)"]
+    assert reported(decoded) == [
+        f"line 1: expected one number for each of the 3 classes, found {found} (unknown_class)"
+    ]
 
 
 def test_27_a_utf_16_file_fails_as_a_whole(tmp_path: Path) -> None:
@@ -183,7 +185,7 @@ def test_35_a_line_that_is_too_long_is_skipped_without_parsing(tmp_path: Path) -
     """The line after it keeps its number."""
     content = b"\n".join([THREE, b"[" + b"0," * (9 << 20), b"oops", THREE, b"x" * (17 << 20)])
     decoded = read_bytes(tmp_path, "a.jsonl", content)
-    assert told(decoded) == [
+    assert reported(decoded) == [
         "line 2: expected a line of at most 16 MiB, found a longer one (line_too_long)",
         "line 3: expected a JSON object, found text that goes wrong at character 1 (bad_json)",
         "line 5: expected a line of at most 16 MiB, found a longer one (line_too_long)",
@@ -218,7 +220,7 @@ def test_a_bad_label_rejects_its_record(label: bytes, sentence: str, tmp_path: P
     """A label that is no class makes the record useless for calibration."""
     good = b'{"probs": [0.7, 0.2, 0.1], "label": 0}\n'
     decoded = read_bytes(tmp_path, "a.jsonl", good + good.replace(b"0}", label + b"}") + good, LABELLED)
-    assert told(decoded) == [f"line 2: expected {sentence}"]
+    assert reported(decoded) == [f"line 2: expected {sentence}"]
     assert decoded.batch.labels is not None
     assert decoded.batch.labels.tolist() == [0, 0]
 
@@ -226,13 +228,13 @@ def test_a_bad_label_rejects_its_record(label: bytes, sentence: str, tmp_path: P
 def test_20_a_missing_label_rejects_its_record(tmp_path: Path) -> None:
     """Without a label field in the record there is nothing to calibrate on."""
     decoded = read_bytes(tmp_path, "a.jsonl", THREE, LABELLED)
-    assert told(decoded) == ["line 1: expected a field 'label', found the fields probs (missing_field)"]
+    assert reported(decoded) == ["line 1: expected a field 'label', found the fields probs (missing_field)"]
 
 
 def test_nan_in_a_field_that_is_not_read_is_bad_json(tmp_path: Path) -> None:
     """NaN is no JSON anywhere, and the message does not blame the outputs."""
     decoded = read_bytes(tmp_path, "a.jsonl", THREE + b'\n{"probs": [1, 0, 0], "age": NaN}')
-    assert told(decoded) == [
+    assert reported(decoded) == [
         "line 2: expected a JSON object, found one with a NaN or Infinity in another field (bad_json)"
     ]
 

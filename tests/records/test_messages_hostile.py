@@ -189,11 +189,11 @@ def test_of_a_key_that_occurs_twice_the_last_counts() -> None:
 @pytest.mark.parametrize(
     "value",
     [
-        pytest.param(b"[" + b"1," * (4 << 20) + b"1]", id="numbers"),
-        pytest.param(b"[" + b"{}," * (2 << 20) + b"{}]", id="empty objects"),
+        pytest.param(b"[" + b"1," * (2 << 20) + b"1]", id="numbers"),
+        pytest.param(b"[" + b"{}," * (3 << 19) + b"{}]", id="empty objects"),
         pytest.param(b'{"records": [' + b'{"a":1},' * (1 << 20) + b"1]}", id="objects"),
         pytest.param(b"{" + b",".join(b'"%d":1' % number for number in range(1 << 19)) + b"}", id="names"),
-        pytest.param(b"{}\n" * (2 << 20), id="lines"),
+        pytest.param(b"{}\n" * (1 << 20), id="lines"),
         pytest.param(b"\n" * (4 << 20), id="nothing"),
     ],
 )

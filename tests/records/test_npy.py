@@ -10,7 +10,7 @@ import pytest
 from monitor.errors import InvalidInput, UsageError
 from monitor.records.layout import Layout, OutputKind
 from monitor.records.offline.files import read_file
-from tests.records.record_files import GOOD, told
+from tests.records.record_files import GOOD, reported
 
 ROWS = np.array([GOOD, [0.2, 0.2, 0.6], [0.1, 0.8, 0.1]])
 LABELLED = Layout(label_field="label")
@@ -101,7 +101,7 @@ def test_labels_of_an_npy_file_come_from_a_second_one(tmp_path: Path) -> None:
     decoded = read_file(outputs, LABELLED, labels=labels)
     assert decoded.batch.labels is not None
     assert decoded.batch.labels.tolist() == [0, 2]
-    assert told(decoded) == ["row 3: expected one of the classes 0, 1, 2, found 7 (label_out_of_range)"]
+    assert reported(decoded) == ["row 3: expected one of the classes 0, 1, 2, found 7 (label_out_of_range)"]
     with pytest.raises(InvalidInput, match=r"a second \.npy file with the labels \(--labels; .*\), or an \.npz"):
         read_file(outputs, LABELLED)
     with pytest.raises(UsageError, match=r"expected a file of labels only beside an \.npy file"):
@@ -114,7 +114,7 @@ def test_labels_of_an_npy_file_come_from_a_second_one(tmp_path: Path) -> None:
 
 
 def test_arrays_of_an_npz_file_are_found_by_name(tmp_path: Path) -> None:
-    """Fields may have any name; a missing one is told with those that are there."""
+    """Fields may have any name; a missing one is reported with those that are there."""
     path = tmp_path / "a.npz"
     np.savez_compressed(path, source_probs=ROWS, source_labels=np.array([0, 2, 1]))
     decoded = read_file(path, Layout(vector_field="source_probs", label_field="source_labels"))

@@ -29,7 +29,7 @@ from tests.records.streams import (
     decode_text,
     npz,
     reasons_of,
-    refused_reason,
+    rejection_reason,
     stream,
     table,
     vectors_of,
@@ -125,7 +125,7 @@ def test_with_several_models_a_record_must_name_one() -> None:
         (Format.NPZ, "missing_field"),
         (Format.PARQUET, "missing_field"),
     ):
-        assert refused_reason(write([{"probs": GOOD}], format_), format_, stream(*TWO)) == reason
+        assert rejection_reason(write([{"probs": GOOD}], format_), format_, stream(*TWO)) == reason
 
 
 @pytest.mark.parametrize("format_", [Format.NPZ, Format.PARQUET, Format.CSV])
@@ -223,11 +223,11 @@ def test_class_columns_that_are_missing_or_too_many_are_noticed() -> None:
         (Format.NPY, "bad_header"),
     ):
         assert (
-            refused_reason(write([*short, *short], format_) if format_ is not Format.NPY else b"", format_, decoder)
+            rejection_reason(write([*short, *short], format_) if format_ is not Format.NPY else b"", format_, decoder)
             == reason
         )
     more = b"p_cat,p_dog,p_owl,p_emu\n0.7,0.2,0.1,0\n"
-    assert refused_reason(more, Format.CSV, decoder) == "unknown_class"
+    assert rejection_reason(more, Format.CSV, decoder) == "unknown_class"
 
 
 @pytest.mark.parametrize(
@@ -325,7 +325,7 @@ def test_long_lines_of_packed_text_are_skipped_without_being_held() -> None:
 
 
 def test_a_text_may_be_cut_anywhere_between_lines() -> None:
-    """Pieces give what the whole gives: vectors, refusals, offsets and numbers."""
+    """Pieces give what the whole gives: vectors, rejections, offsets and numbers."""
     random = np.random.default_rng(3)
     lines = [LINE if random.random() < 0.8 else b"oops\n" for _ in range(200)]
     whole = decode_text(b"".join(lines))

@@ -25,7 +25,7 @@ from tests.records.streams import (
     decode_text,
     npz,
     reasons_of,
-    refused_reason,
+    rejection_reason,
     stream,
     table,
 )
@@ -77,19 +77,19 @@ def test_a_class_column_of_no_class_rejects_the_file(format_: Format) -> None:
     """With a class that the reference does not know, the others are no whole distribution."""
     columns = {f"prob_{name}": [one] for name, one in zip(CLASSES, GOOD, strict=True)}
     decoder = stream(fields=COLUMNS)
-    assert refused_reason(_written(columns, format_), format_, decoder) == "not rejected"
-    assert refused_reason(_written(columns | {"prob_emu": [0.0]}, format_), format_, decoder) == "unknown_class"
-    assert refused_reason(_written(columns | {"other": [0.0]}, format_), format_, decoder) == "not rejected"
+    assert rejection_reason(_written(columns, format_), format_, decoder) == "not rejected"
+    assert rejection_reason(_written(columns | {"prob_emu": [0.0]}, format_), format_, decoder) == "unknown_class"
+    assert rejection_reason(_written(columns | {"other": [0.0]}, format_), format_, decoder) == "not rejected"
     named = stream(fields=RecordFields(class_columns=("prob_*",), time="prob_time"))
-    assert refused_reason(_written(columns | {"prob_time": [1.0]}, format_), format_, named) == "not rejected"
+    assert rejection_reason(_written(columns | {"prob_time": [1.0]}, format_), format_, named) == "not rejected"
 
 
 def test_a_class_column_of_no_class_inside_an_object_rejects_the_file() -> None:
     """The names beside the class columns count, and not those elsewhere."""
     decoder = stream(fields=RecordFields(class_columns=("out.p_*",)))
     inside = {f"p_{name}": one for name, one in zip(CLASSES, GOOD, strict=True)}
-    assert refused_reason(table({"out": [inside], "p_emu": [0.0]}), Format.PARQUET, decoder) == "not rejected"
-    assert refused_reason(table({"out": [inside | {"p_emu": 0.0}]}), Format.PARQUET, decoder) == "unknown_class"
+    assert rejection_reason(table({"out": [inside], "p_emu": [0.0]}), Format.PARQUET, decoder) == "not rejected"
+    assert rejection_reason(table({"out": [inside | {"p_emu": 0.0}]}), Format.PARQUET, decoder) == "unknown_class"
 
 
 def _written(columns: dict[str, list[float]], format_: Format) -> bytes:
@@ -140,9 +140,9 @@ def test_bytes_of_an_npz_file_that_are_no_utf8_reject_it(name: str) -> None:
     """They are never replaced by something that others share."""
     outputs = np.tile(GOOD, (2, 1))
     bad: dict[str, Any] = {name: np.array([b"density", b"\xff"])}
-    assert refused_reason(npz(probs=outputs, **bad), Format.NPZ) == "bad_encoding"
+    assert rejection_reason(npz(probs=outputs, **bad), Format.NPZ) == "bad_encoding"
     good: dict[str, Any] = {name: np.array([b"density", b"density"])}
-    assert refused_reason(npz(probs=outputs, **good), Format.NPZ) == "not rejected"
+    assert rejection_reason(npz(probs=outputs, **good), Format.NPZ) == "not rejected"
 
 
 @pytest.mark.parametrize("cell", ["0.2_5", "0.٢٥", "２"])

@@ -9,7 +9,7 @@ from hypothesis.extra import numpy as arrays
 from monitor.errors import InvalidInput
 from monitor.records.layout import MAX_CLASSES, Layout, OutputKind
 from monitor.records.offline.offline_batch import accept
-from tests.records.record_files import told
+from tests.records.record_files import reported
 
 LOGITS = np.array([[2.0, 1.0, -3.0], [0.0, 0.0, 0.0], [900.0, -900.0, 5.0]])
 PROBS = np.array([[0.7, 0.2, 0.1], [0.25, 0.5, 0.25]])
@@ -115,7 +115,7 @@ def test_all_kinds_of_the_same_outputs_agree(kind: OutputKind) -> None:
 )
 def test_each_kind_has_its_own_words(kind: OutputKind, row: list[float], sentence: str) -> None:
     """Messages speak of what the user declared."""
-    assert told(accept(np.array([row]), Layout(kind))) == [f"row 1: expected {sentence}"]
+    assert reported(accept(np.array([row]), Layout(kind))) == [f"row 1: expected {sentence}"]
 
 
 @pytest.mark.parametrize("classes", [2, 10, 100, 1000])
@@ -175,7 +175,7 @@ def test_a_matrix_is_no_score() -> None:
 
 def test_one_class_is_too_few_and_the_limit_is_enough() -> None:
     """Between 2 and 20,000 classes make a classifier."""
-    assert told(accept(np.array([[1.0]]), Layout())) == [
+    assert reported(accept(np.array([[1.0]]), Layout())) == [
         "row 1: expected a vector of 2 or more, found a vector of 1 (wrong_k)"
     ]
     widest = np.full((2, MAX_CLASSES), 1 / MAX_CLASSES)
@@ -233,7 +233,7 @@ def test_only_the_first_five_rejections_are_reported_in_order() -> None:
     ],
 )
 def test_a_common_error_gets_a_hint(matrix: np.ndarray, layout: Layout, hint: str) -> None:
-    """The user is told what to change; nothing is converted on a hunch."""
+    """The user is reported what to change; nothing is converted on a hunch."""
     hints = accept(matrix, layout).hints
     assert len(hints) == 1
     assert hints[0].startswith(hint)

@@ -1,4 +1,4 @@
-"""The reference file: what goes in comes out, and what is damaged is refused with a reason."""
+"""The reference file round-trips, and damaged files are rejected with a reason."""
 
 import hashlib
 import json
@@ -159,7 +159,7 @@ def test_reliability_of_other_counts_is_rejected(reference: Reference, saved: Pa
 
 
 def test_a_reference_of_the_release_before_loads_without_reliability(reference: Reference, saved: Path) -> None:
-    """It judges as ever; only the bins are not known."""
+    """It evaluates as ever; only the bins are not known."""
     content = json.loads(saved.read_text().partition("\n")[2])
     assert len(content["summary"].pop("reliability")) == len(content["summary"].pop("reliability_scaled")) == 15
     write_sealed(saved, content)
@@ -205,7 +205,7 @@ def test_from_too_few_records_there_is_no_estimate(reference: Reference) -> None
 
 
 def test_the_answers_of_a_window_are_a_mapping_by_estimator(reference: Reference) -> None:
-    """It can be listed and counted, and a wrong name is told which there are."""
+    """It can be listed and counted, and a wrong name is reported which there are."""
     found = estimate(reference, synthetic(200, 3, seed=2)[0])
     assert list(found) == list(found.estimators)
     assert (len(found), "consensus" in found, dict(found)) == (19, True, found.estimators)
@@ -239,7 +239,7 @@ def test_an_impossible_level_is_rejected(level: float) -> None:
 
 
 def test_no_records_make_no_reference() -> None:
-    """An empty set is refused."""
+    """An empty set is rejected."""
     with pytest.raises(InvalidReference, match="at least one labelled record"):
         Reference.calibrate(np.empty((0, 3)), np.empty(0, dtype=np.int64), model="m")
 

@@ -48,7 +48,7 @@ def test_integers_are_themselves(number: int) -> None:
 
 @given(st.text(alphabet="0123456789+-._eExXoO:,% ainftru", max_size=12))
 def test_an_integer_is_the_digits_as_written(text: str) -> None:
-    """Or it is refused."""
+    """Or it is rejected."""
     with suppress(InvalidValue):
         assert str(Integer(-(10**15), 10**15).read(_plain(text))) == text.replace("-0", "0")
 
