@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from monitor.core.ensemble import Failed, Measured, Ready, Variants, calibrate_all, measure, survey
+from monitor.core.ensemble import CalibratedEstimator, Failed, Measured, Variants, calibrate_all, estimate_all, measure
 from monitor.core.estimate import Estimate, NoEstimate, Result, Why
 from monitor.core.estimators.consensus import CONSENSUS
 from monitor.core.estimators.difference_of_confidences import DifferenceOfConfidences
@@ -50,7 +50,7 @@ class Calibration:
     right: int
     classes: int
     temperature: float
-    estimators: tuple[Ready, ...] = field(repr=False)
+    estimators: tuple[CalibratedEstimator, ...] = field(repr=False)
     intervals: IntervalTables = field(repr=False)
 
     @property
@@ -86,10 +86,10 @@ class Calibration:
 
         With `failed`, it is called for each estimator that fails, and the others still return results.
         """
-        found = survey(self.estimators, variants or {}, window, failed)
+        found = estimate_all(self.estimators, variants or {}, window, failed)
         results = {
             name: self._with_interval(found.chosen[name].form.full_name, result)
-            for name, result in found.answers.items()
+            for name, result in found.results.items()
         }
         results[CONSENSUS] = self._with_interval(CONSENSUS, found.consensus)
         chance = self.intervals.chance_disagreement(window.records) if window.records else None

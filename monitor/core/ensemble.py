@@ -21,34 +21,34 @@ Variants = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
+class CalibratedEstimator:
     """A calibrated estimator."""
 
     form: Form
     estimator: Estimator
 
 
-def calibrate_all(reference: LabelledOutputs) -> tuple[Ready, ...]:
+def calibrate_all(reference: LabelledOutputs) -> tuple[CalibratedEstimator, ...]:
     """Calibrate every estimator, raw and scaled, in its default variant."""
     return tuple(
-        Ready(form, member.family.calibrate(reference, scaled=form.scaled))
+        CalibratedEstimator(form, member.family.calibrate(reference, scaled=form.scaled))
         for member in ESTIMATORS
         for form in member.forms()
         if form.variant is None
     )
 
 
-def with_variants(ready: Iterable[Ready]) -> tuple[Ready, ...]:
+def with_variants(ready: Iterable[CalibratedEstimator]) -> tuple[CalibratedEstimator, ...]:
     """Return each estimator in all its variants."""
     return tuple(choose(one, variant) for one in ready for variant in (None, *one.form.member.variants))
 
 
-def choose(ready: Ready, variant: str | None) -> Ready:
+def choose(ready: CalibratedEstimator, variant: str | None) -> CalibratedEstimator:
     """Return an estimator in another variant."""
     if variant is None:
         return ready
     fields = ready.form.member.variants[variant]
-    return Ready(replace(ready.form, variant=variant), replace(cast("Any", ready.estimator), **fields))
+    return CalibratedEstimator(replace(ready.form, variant=variant), replace(cast("Any", ready.estimator), **fields))
 
 
 class Measured(Protocol):
@@ -63,13 +63,13 @@ class Measured(Protocol):
         """Return the mean confidence, raw or scaled, of a window of at least one record."""
         ...
 
-    def means(self, one: Ready) -> Means:
+    def means(self, one: CalibratedEstimator) -> Means:
         """Return the means of an estimator's contributions."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class MeasuredBlocks:
+class MeasuredRecords:
     """A window measured from its records."""
 
     records: int
@@ -80,12 +80,12 @@ class MeasuredBlocks:
         """Return the mean confidence."""
         return self.confidence[int(scaled)]
 
-    def means(self, one: Ready) -> Means:
+    def means(self, one: CalibratedEstimator) -> Means:
         """Return the means of an estimator's contributions."""
         return [float(total) / self.records for total in self.sums[one.form.name]]
 
 
-def measure(ready: Iterable[Ready], blocks: Callable[[], Iterable[Outputs]]) -> MeasuredBlocks:
+def measure(ready: Iterable[CalibratedEstimator], blocks: Callable[[], Iterable[Outputs]]) -> MeasuredRecords:
     """Measure the window whose records `blocks` yields at each call.
 
     The first pass finds the window's mean confidence, which sets the threshold of `cpc_ac`; the second does the rest.
@@ -95,7 +95,7 @@ def measure(ready: Iterable[Ready], blocks: Callable[[], Iterable[Outputs]]) -> 
         records += block.records
         confidence += [block.raw.confidence.sum(), block.scaled.confidence.sum()]
     if records == 0:
-        return MeasuredBlocks(0, (0.0, 0.0), {})
+        return MeasuredRecords(0, (0.0, 0.0), {})
     raw, scaled = (float(total) / records for total in confidence)
     # Variants of a form share their sums.
     summed = {one.form.name: one for one in ready}
@@ -105,28 +105,30 @@ def measure(ready: Iterable[Ready], blocks: Callable[[], Iterable[Outputs]]) -> 
             scores = block.scores(scaled=one.form.scaled)
             rows = one.estimator.contributions(scores, scaled if one.form.scaled else raw)
             sums[name] += np.add.reduce(rows, axis=1)
-    return MeasuredBlocks(records, (raw, scaled), sums)
+    return MeasuredRecords(records, (raw, scaled), sums)
 
 
-def answer_measured(ready: Iterable[Ready], window: Measured, failed: Failed | None = None) -> dict[str, Result]:
+def results_of_measured(
+    ready: Iterable[CalibratedEstimator], window: Measured, failed: Failed | None = None
+) -> dict[str, Result]:
     """Return the results for a measured window; with `failed`, a failing estimator does not affect the others."""
     records = window.records
     if records == 0:
         return {one.form.full_name: NoEstimate(Why.TOO_FEW_RECORDS, 0) for one in ready}
     confidence = [window.mean_confidence(scaled=scaled) for scaled in (False, True)]
-    answers: dict[str, Result] = {}
+    results: dict[str, Result] = {}
     for one in ready:
         name = one.form.full_name
         try:
-            answers[name] = _checked(
+            results[name] = _checked(
                 name, one.estimator.estimate(window.means(one), records, confidence[one.form.scaled])
             )
         except Exception as error:
             if failed is None:
                 raise
             failed(name, error)
-            answers[name] = NoEstimate(Why.ERROR, records)
-    return answers
+            results[name] = NoEstimate(Why.ERROR, records)
+    return results
 
 
 def _checked(name: str, result: Result) -> Result:
@@ -137,10 +139,10 @@ def _checked(name: str, result: Result) -> Result:
     return result
 
 
-def answer(ready: Iterable[Ready], blocks: Callable[[], Iterable[Outputs]]) -> dict[str, Result]:
+def results_of(ready: Iterable[CalibratedEstimator], blocks: Callable[[], Iterable[Outputs]]) -> dict[str, Result]:
     """Measure a window and return its results."""
     ready = tuple(ready)
-    return answer_measured(ready, measure(ready, blocks))
+    return results_of_measured(ready, measure(ready, blocks))
 
 
 def combine(results: Mapping[str, Result]) -> tuple[Result, float | None]:
@@ -156,38 +158,42 @@ def combine(results: Mapping[str, Result]) -> tuple[Result, float | None]:
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
+class EnsembleResult:
     """The results of the chosen forms, the consensus and the disagreement."""
 
-    chosen: Mapping[str, Ready]
-    answers: Mapping[str, Result]
+    chosen: Mapping[str, CalibratedEstimator]
+    results: Mapping[str, Result]
     """By name, without the variant."""
     consensus: Result
     disagreement: float | None
 
 
-def survey(ready: Iterable[Ready], variants: Variants, window: Measured, failed: Failed | None = None) -> Survey:
+def estimate_all(
+    ready: Iterable[CalibratedEstimator], variants: Variants, window: Measured, failed: Failed | None = None
+) -> EnsembleResult:
     """Return the results in the chosen variants; the consensus always uses the default ones."""
     default = tuple(ready)
     chosen = {one.form.name: choose(one, variants.get(one.form.member.name)) for one in default}
     others = [one for one in chosen.values() if one.form.variant is not None]
-    answers = answer_measured([*default, *others], window, failed)
-    consensus, disagreement = combine(answers)
-    return Survey(chosen, {name: answers[one.form.full_name] for name, one in chosen.items()}, consensus, disagreement)
+    results = results_of_measured([*default, *others], window, failed)
+    consensus, disagreement = combine(results)
+    return EnsembleResult(
+        chosen, {name: results[one.form.full_name] for name, one in chosen.items()}, consensus, disagreement
+    )
 
 
 __all__ = [
     "CONSENSUS",
+    "CalibratedEstimator",
+    "EnsembleResult",
     "Failed",
     "Measured",
-    "Ready",
-    "Survey",
     "Variants",
-    "answer",
     "calibrate_all",
     "choose",
     "combine",
+    "estimate_all",
     "measure",
-    "survey",
+    "results_of",
     "with_variants",
 ]

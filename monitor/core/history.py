@@ -191,7 +191,7 @@ Place = tuple[Span, int]
 """A frame, by its sequence number."""
 
 
-class Past:
+class ModelHistory:
     """The history of one model."""
 
     def __init__(self) -> None:

@@ -17,7 +17,7 @@ from typing import Literal
 
 import numpy as np
 
-from monitor.core.ensemble import Ready, answer, calibrate_all, combine, with_variants
+from monitor.core.ensemble import CalibratedEstimator, calibrate_all, combine, results_of, with_variants
 from monitor.core.estimate import Estimate, Interval, Result, clipped
 from monitor.core.estimators.consensus import CONSENSUS
 from monitor.core.scores import Floats, Integers, LabelledOutputs, Outputs
@@ -188,20 +188,20 @@ def _quantiles(errors: Floats, share: float) -> list[float]:
     return found
 
 
-def _biases(ready: Iterable[Ready], reference: LabelledOutputs) -> dict[str, float]:
+def _biases(ready: Iterable[CalibratedEstimator], reference: LabelledOutputs) -> dict[str, float]:
     """Return the bias of each form, and of the consensus, on its own reference."""
     ready = tuple(ready)
     biased = [one for one in ready if not one.estimator.returns_reference_accuracy]
-    results = answer(biased, lambda: (reference.outputs,))
+    results = results_of(biased, lambda: (reference.outputs,))
     biases = {one.form.full_name: 0.0 for one in ready}
     biases |= {name: _accuracy(result) - reference.accuracy for name, result in results.items()}
     # Every member returns the reference accuracy on the reference; so does the consensus.
     return {**biases, CONSENSUS: 0.0}
 
 
-def _values(ready: Iterable[Ready], window: Outputs) -> Floats:
+def _values(ready: Iterable[CalibratedEstimator], window: Outputs) -> Floats:
     """Return every estimate, the consensus and the disagreement; NaN if there is none."""
-    results = answer(ready, lambda: (window,))
+    results = results_of(ready, lambda: (window,))
     consensus, disagreement = combine(results)
     spread = np.nan if disagreement is None else disagreement
     return np.array([*(_accuracy(result) for result in results.values()), _accuracy(consensus), spread])

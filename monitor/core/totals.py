@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monitor.core.calibration import Calibration, WindowEstimate
-from monitor.core.ensemble import Failed, Ready, Variants
+from monitor.core.ensemble import CalibratedEstimator, Failed, Variants
 from monitor.core.estimators.base import Means
 from monitor.core.estimators.conformal import Conformal, ConformalAtConfidence
 from monitor.core.scores import Outputs, Singles, in_blocks
@@ -106,7 +106,7 @@ class Gauge:
         for grid, place, scores in zip(self._grids, self._curves, (block.raw, block.scaled), strict=True):
             add_sets(totals[place].reshape(ROWS, grid.cells), grid, scores, sign)
 
-    def place_of(self, one: Ready) -> slice | None:
+    def place_of(self, one: CalibratedEstimator) -> slice | None:
         """Return the slice of a form's sums; None for a conformal form, which uses the curve."""
         return self._sums.get(one.form.name)
 
@@ -193,7 +193,7 @@ class WindowTotals:
     def _sets(self) -> dict[tuple[bool, float], Means]:
         return {}
 
-    def means(self, one: Ready) -> Means:
+    def means(self, one: CalibratedEstimator) -> Means:
         """Return the means of an estimator's contributions."""
         place = self.gauge.place_of(one)
         if place is not None:
@@ -237,7 +237,7 @@ _MOST_LEFT_NUMBERS = 1 << 20
 _GATHERED = 1 << 14
 
 
-class Measuring:
+class RunningTotals:
     """The totals of the records in some slots, computed on demand."""
 
     def __init__(self, gauge: Gauge) -> None:

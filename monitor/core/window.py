@@ -14,7 +14,7 @@ import numpy as np
 
 from monitor.core.scores import Floats, Singles
 from monitor.core.threshold_curve import MOST_RECORDS, Totals
-from monitor.core.totals import Gauge, Measuring, WindowTotals
+from monitor.core.totals import Gauge, RunningTotals, WindowTotals
 
 _ORDER_BYTES = 8 + 4
 _FREE_BYTES = 4
@@ -86,7 +86,7 @@ class SlidingWindow:
         self.bounds = bounds
         self.clock = -math.inf
         """The largest event time so far."""
-        self._measuring = Measuring(gauge)
+        self._measuring = RunningTotals(gauge)
         self._vectors = np.empty((0, gauge.calibration.classes), dtype=np.float32)
         # A stack of `_idle` free slots.
         self._free, self._idle = np.empty(0, dtype=np.int32), 0

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from monitor.core.calibration import WindowEstimate
-from monitor.core.ensemble import Variants, calibrate_all, measure, survey
+from monitor.core.ensemble import Variants, calibrate_all, estimate_all, measure
 from monitor.core.estimate import MINIMUM_RECORDS, Estimate, Result
 from monitor.core.estimators import EmptySets
 from monitor.core.estimators.consensus import CONSENSUS
@@ -81,8 +81,8 @@ def evaluate(source: Batch, target: Batch, chosen: Variants) -> Evaluation:
         raise InvalidInput("evaluate: expected at least one record in source and target, found none")
     labelled = label_outputs(source.probabilities, source.labels)
     ready = calibrate_all(labelled)
-    found = survey(ready, chosen, measure(ready, lambda: in_blocks(target.probabilities, labelled.temperature)))
-    estimates = {name: _accuracy(result) for name, result in found.answers.items()}
+    found = estimate_all(ready, chosen, measure(ready, lambda: in_blocks(target.probabilities, labelled.temperature)))
+    estimates = {name: _accuracy(result) for name, result in found.results.items()}
     realised = np.argmax(target.probabilities, axis=1) == target.labels
     return Evaluation(
         source_accuracy=labelled.accuracy,

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from monitor.core.calibration import Calibration, calibrate
-from monitor.core.ensemble import Ready
+from monitor.core.ensemble import CalibratedEstimator
 from monitor.core.estimators import ESTIMATORS
 from monitor.core.estimators.consensus import CONSENSUS
 from monitor.core.intervals import DEFAULT_LEVEL, LEVELS, ErrorQuantiles, IntervalTables, Progress
@@ -230,7 +230,7 @@ def _check_intervals(tables: IntervalTables) -> None:
         raise ValueError("interval tables of unequal length")
 
 
-def _estimators(states: dict[str, dict[str, float | Array]]) -> tuple[Ready, ...]:
+def _estimators(states: dict[str, dict[str, float | Array]]) -> tuple[CalibratedEstimator, ...]:
     forms = [form for member in ESTIMATORS for form in member.forms() if form.variant is None]
     if unknown := {form.name for form in forms} ^ set(states):
         raise ValueError(f"a different list of estimators ({', '.join(sorted(unknown))}): calibrate again")
@@ -240,7 +240,7 @@ def _estimators(states: dict[str, dict[str, float | Array]]) -> tuple[Ready, ...
         if 0 in sizes or len(sizes) > 1:
             raise ValueError(f"arrays of unequal length for {form.name}")
         fields: dict[str, Any] = {n: unpack(v) if isinstance(v, Array) else v for n, v in states[form.name].items()}
-        ready.append(Ready(form, form.member.family(**fields)))
+        ready.append(CalibratedEstimator(form, form.member.family(**fields)))
     return tuple(ready)
 
 

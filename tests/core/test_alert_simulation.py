@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from monitor.config.reading import read_config
 from monitor.core.alerts import AlertFacts, AlertPhase, AlertRule, AlertState, AlertType, On, step
 from monitor.core.calibration import Calibration, calibrate
-from monitor.core.ensemble import Ready
+from monitor.core.ensemble import CalibratedEstimator
 from monitor.core.estimate import Estimate, WindowState
 from monitor.core.estimators.average_thresholded_confidence import ThresholdedConfidence, ThresholdedEntropy
 from monitor.core.estimators.calibrated_confidence import CalibratedConfidence
@@ -133,7 +133,7 @@ class Clinic(Pool):
         return float((estimates.argmax(axis=1) == grades).mean())
 
 
-def _per_record(one: Ready, both: Outputs) -> Floats:
+def _per_record(one: CalibratedEstimator, both: Outputs) -> Floats:
     """Return for each record a number whose mean over a window is the voice's estimate, but for clipping at 0 and 1."""
     estimator = one.estimator
     first, *others = estimator.contributions(both.scores(scaled=one.form.scaled), 0.0)
