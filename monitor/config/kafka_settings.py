@@ -192,7 +192,7 @@ _LETTERS = {"dead_letter_topic": "topic", "dead_letter_payload": "payload"}
 class _Broker(SettingKind[str]):
     """A broker as `host:port`."""
 
-    word = "text"
+    type_name = "text"
     expected = "host:port such as kafka:9092"
     placeholder = "kafka:9092"
 

@@ -140,7 +140,7 @@ _MOST_ALERTS = 100
 class _FieldSets(SettingKind[tuple[tuple[str, ...], ...]]):
     """Sets of segment fields: `[[site], [site, scanner]]`, or `[site]` for a single field."""
 
-    word = "list of fields, or of lists of fields"
+    type_name = "list of fields, or of lists of fields"
     expected = "a list of fields, or of lists of fields, such as [[site], [site, scanner]]"
     placeholder = ()
 

@@ -382,18 +382,3 @@ def _threshold(rule: AlertRule, facts: AlertFacts) -> float | None:
     if rule.kind is AlertType.DISAGREEMENT and rule.above is None:
         return None if facts.chance_disagreement is None else CHANCE_MARGIN * facts.chance_disagreement
     return rule.threshold(facts.reference_accuracy)
-
-
-__all__ = [
-    "CONSENSUS",
-    "AlertFacts",
-    "AlertPhase",
-    "AlertRule",
-    "AlertState",
-    "AlertStatus",
-    "AlertType",
-    "On",
-    "Severity",
-    "status",
-    "step",
-]

@@ -10,7 +10,7 @@ import numpy as np
 from monitor.core.estimate import Estimate, NoEstimate, Result, Why
 from monitor.core.estimators import ESTIMATORS, Estimator, Form
 from monitor.core.estimators.base import Means
-from monitor.core.estimators.consensus import CONSENSUS, VOICES, consensus, disagreement
+from monitor.core.estimators.consensus import VOICES, consensus, disagreement
 from monitor.core.scores import Floats, LabelledOutputs, Outputs
 
 Failed = Callable[[str, Exception], None]
@@ -180,20 +180,3 @@ def estimate_all(
     return EnsembleResult(
         chosen, {name: results[one.form.full_name] for name, one in chosen.items()}, consensus, disagreement
     )
-
-
-__all__ = [
-    "CONSENSUS",
-    "CalibratedEstimator",
-    "EnsembleResult",
-    "Failed",
-    "Measured",
-    "Variants",
-    "calibrate_all",
-    "choose",
-    "combine",
-    "estimate_all",
-    "measure",
-    "results_of",
-    "with_variants",
-]

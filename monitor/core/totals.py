@@ -223,9 +223,6 @@ def totals_of(gauge: Gauge, probabilities: Singles) -> WindowTotals:
     return WindowTotals(gauge, vector)
 
 
-__all__ = ["Gauge", "WindowTotals", "totals_of"]
-
-
 Slots = NDArray[np.int32]
 
 _EMPTY, _WAITING, _MEASURED = 0, 1, 2

@@ -70,13 +70,15 @@ class SettingKind(ABC, Generic[T]):
 
     @property
     @abstractmethod
-    def word(self) -> str:
+    def type_name(self) -> str:
         """The name of the type in the documentation."""
 
+    what: str
+
     @property
-    @abstractmethod
     def expected(self) -> str:
         """The description in errors, with bounds."""
+        return self.what
 
     @property
     @abstractmethod
@@ -102,14 +104,9 @@ class ListOf(SettingKind[tuple[T, ...]], Generic[T]):
     fewest: int = 0
 
     @property
-    def word(self) -> str:
+    def type_name(self) -> str:
         """With the type of its items."""
-        return f"list of {self.kind.word}s"
-
-    @property
-    def expected(self) -> str:
-        """As declared."""
-        return self.what
+        return f"list of {self.kind.type_name}s"
 
     @property
     def placeholder(self) -> tuple[T, ...]:
@@ -147,14 +144,9 @@ class MapOf(SettingKind[dict[str, T]], Generic[T]):
     what: str
 
     @property
-    def word(self) -> str:
+    def type_name(self) -> str:
         """With the type of its values."""
-        return f"{self.kind.word}s by name"
-
-    @property
-    def expected(self) -> str:
-        """As declared."""
-        return self.what
+        return f"{self.kind.type_name}s by name"
 
     @property
     def placeholder(self) -> dict[str, T]:
@@ -195,7 +187,7 @@ _MOST_CHARACTERS = 4096
 class Flag(SettingKind[bool]):
     """A boolean."""
 
-    word = "`true` or `false`"
+    type_name = "`true` or `false`"
     expected = "true or false"
     placeholder = False
 
@@ -219,13 +211,8 @@ class Text(SettingKind[str]):
 
     what: str = "a string"
     form: re.Pattern[str] | None = None
-    word = "text"
+    type_name = "text"
     placeholder = "?"
-
-    @property
-    def expected(self) -> str:
-        """As declared."""
-        return self.what
 
     def read(self, node: Node) -> str:
         """Return the string. Anything that looks like a number must be quoted: 2.10 would become 2.1."""
@@ -252,13 +239,8 @@ class Secret(SettingKind[str]):
     """A string that is never shown."""
 
     what: str
-    word: str = "text (secret)"
+    type_name: str = "text (secret)"
     placeholder = ""
-
-    @property
-    def expected(self) -> str:
-        """As declared."""
-        return self.what
 
     def read(self, node: Node) -> str:
         """Return the string."""
@@ -279,12 +261,7 @@ class FilePath(SettingKind[Path]):
 
     folder: Path
     what: str = "a path"
-    word = "path"
-
-    @property
-    def expected(self) -> str:
-        """As declared."""
-        return self.what
+    type_name = "path"
 
     @property
     def placeholder(self) -> Path:
@@ -330,7 +307,7 @@ class OneOf(SettingKind[str]):
     """Advice for certain other words."""
 
     @property
-    def word(self) -> str:
+    def type_name(self) -> str:
         """All the words."""
         return ", ".join(f"`{name}`" for name in self.names)
 
@@ -360,9 +337,9 @@ class Choice(SettingKind[E], Generic[E]):
     members: type[E]
 
     @property
-    def word(self) -> str:
+    def type_name(self) -> str:
         """All the members."""
-        return self._names.word
+        return self._names.type_name
 
     @property
     def expected(self) -> str:

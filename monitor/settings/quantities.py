@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Generic, TypeVar
 
 from monitor.errors import UsageError
 from monitor.settings.kinds import SettingKind, invalid
@@ -25,23 +26,32 @@ _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?")
 _LONGEST_NUMBER = 40
 
 
+N = TypeVar("N", int, float)
+
+
 @dataclass(frozen=True)
-class Integer(SettingKind[int]):
+class _Bounded(SettingKind[N], Generic[N]):
+    """A number between bounds, both included."""
+
+    least: N
+    most: N
+
+    @property
+    def placeholder(self) -> N:
+        """The least value."""
+        return self.least
+
+
+@dataclass(frozen=True)
+class Integer(_Bounded[int]):
     """An integer between bounds, both included."""
 
-    least: int
-    most: int
-    word = "integer"
+    type_name = "integer"
 
     @property
     def expected(self) -> str:
         """With its bounds."""
         return f"an integer from {self.least:,} to {self.most:,}"
-
-    @property
-    def placeholder(self) -> int:
-        """The least."""
-        return self.least
 
     def read(self, node: Node) -> int:
         """Return the integer."""
@@ -54,14 +64,14 @@ class Integer(SettingKind[int]):
 
 
 @dataclass(frozen=True)
-class Number(SettingKind[float]):
+class Number(_Bounded[float]):
     """A number between bounds, both included."""
 
     least: float = 0.0
     most: float = 1.0
 
     @property
-    def word(self) -> str:
+    def type_name(self) -> str:
         """With its bounds."""
         return f"number from {self.least:g} to {self.most:g}"
 
@@ -69,11 +79,6 @@ class Number(SettingKind[float]):
     def expected(self) -> str:
         """With its bounds."""
         return f"a number from {self.least:g} to {self.most:g}"
-
-    @property
-    def placeholder(self) -> float:
-        """The least."""
-        return self.least
 
     def read(self, node: Node) -> float:
         """Return the number."""
@@ -92,22 +97,15 @@ class Number(SettingKind[float]):
 
 
 @dataclass(frozen=True)
-class Duration(SettingKind[float]):
+class Duration(_Bounded[float]):
     """A duration such as 90s, 30m, 12h or 7d, between bounds; in seconds."""
 
-    least: float
-    most: float
-    word = "duration"
+    type_name = "duration"
 
     @property
     def expected(self) -> str:
         """With its bounds."""
         return f"a duration from {self.show(self.least)} to {self.show(self.most)}, such as 90s, 30m, 12h or 7d"
-
-    @property
-    def placeholder(self) -> float:
-        """The least."""
-        return self.least
 
     def read(self, node: Node) -> float:
         """Return the seconds."""
@@ -136,22 +134,15 @@ _SIZES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40
 
 
 @dataclass(frozen=True)
-class SizeSetting(SettingKind[int]):
+class SizeSetting(_Bounded[int]):
     """A number of bytes such as 64KiB, 512MiB or 1GiB, between bounds."""
 
-    least: int
-    most: int
-    word = "size"
+    type_name = "size"
 
     @property
     def expected(self) -> str:
         """With its bounds."""
         return f"a size from {self.show(self.least)} to {self.show(self.most)}, such as 64KiB, 512MiB or 1GiB"
-
-    @property
-    def placeholder(self) -> int:
-        """The least."""
-        return self.least
 
     def read(self, node: Node) -> int:
         """Return the bytes."""

@@ -91,7 +91,7 @@ _NO_RATE_LIMIT = ": connections, time and password checks are bounded instead"
 class _Hash(SettingKind[str]):
     """A password as bcrypt hashed it."""
 
-    word = "bcrypt hash"
+    type_name = "bcrypt hash"
     placeholder = ""
     least, most = 4, 16
     """Costs. Each more doubles the time: 16 takes seconds."""

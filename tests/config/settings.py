@@ -66,8 +66,8 @@ def without_places_in(settings: dict[str, DeclaredSetting]) -> dict[str, list[De
 
 
 def _alike(some: list[DeclaredSetting], others: list[DeclaredSetting]) -> bool:
-    return {(one.kind.word, one.default_text()) for one in some} == {
-        (one.kind.word, one.default_text()) for one in others
+    return {(one.kind.type_name, one.default_text()) for one in some} == {
+        (one.kind.type_name, one.default_text()) for one in others
     }
 
 

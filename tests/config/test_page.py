@@ -41,8 +41,8 @@ def test_the_tables_give_kinds_and_defaults_as_they_are() -> None:
     for path, settings in declared().items():
         kind, default = reported[path]
         # The list of estimators is long, and stands on a page of its own.
-        if kind not in {settings[0].kind.word, "an estimator"}:
-            wrong.append(f"{path}: {settings[0].kind.word}")
+        if kind not in {settings[0].kind.type_name, "an estimator"}:
+            wrong.append(f"{path}: {settings[0].kind.type_name}")
         shown = {one.default_text() for one in settings}
         cells = set(re.findall(r"`([^`]+)`", default)) or {default}
         if not shown <= cells or (len(shown) == 1 and cells != shown):

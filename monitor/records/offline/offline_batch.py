@@ -14,7 +14,7 @@ from monitor.records.hints import Tally
 from monitor.records.labels import Indices, LabelRules, Labels
 from monitor.records.layout import MAX_CLASSES, Layout, OutputKind, numbered
 from monitor.records.outputs import Vector, arrange
-from monitor.records.rejections import DETAILS, Reason, Rejection, RejectionProblem, Rejections
+from monitor.records.rejections import DETAILS, Reason, RejectionProblem, Rejections
 from monitor.records.vectors import ACCEPTED, Codes, Floats, Singles, check_vectors, code_of, explain, reason_of
 
 MAX_NUMBERS = 1 << 30
@@ -233,8 +233,6 @@ def _check_labels(codes: Codes, labels: Labels | None, rules: LabelRules) -> Ind
     np.copyto(codes, of_labels, where=codes == ACCEPTED)
     return indices
 
-
-__all__ = ["Batch", "Decoded", "Layout", "OutputKind", "Reason", "Rejection", "Rejections", "accept"]
 
 # Bounds the memory of the rules.
 _BLOCK_NUMBERS = 1 << 20
