@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from monitor.core.ensemble import results_of, calibrate_all, combine, with_variants
+from monitor.core.ensemble import calibrate_all, combine, results_of, with_variants
 from monitor.core.estimate import Estimate
 from monitor.core.scores import in_blocks, label_outputs
 from tests.strategies import accepted
