@@ -46,7 +46,7 @@ class Segmentation:
             raise ValueError(f"segments: expected each set of fields once, found {self.split_by!r}")
         if self.most_segments < 0 or (self.forget_seconds is not None and not self.forget_seconds > 0.0):
             found = f"{self.most_segments!r} and {self.forget_seconds!r}"
-            raise ValueError(f"segments: expected a cap of 0 or more and a time above 0 seconds, found {found}")
+            raise ValueError(f"segments: expected a limit of 0 or more and a time above 0 seconds, found {found}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ class LabelRules:
                 self.one_past_the_last = True
         expected = f"one of the classes {listed(self.classes)}"
         if self._unnamed and not _INTEGER.fullmatch(text):
-            expected += " (name them in the vector's order with --classes)"
+            expected += " (set their names in vector order with --classes)"
         return RejectionProblem(Reason.LABEL_OUT_OF_RANGE, expected, preview(label))
 
     def indices(self, labels: Labels) -> tuple[Indices, Codes]:

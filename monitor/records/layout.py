@@ -46,12 +46,12 @@ class Layout:
         if self.classes is not None:
             self._check_classes(self.classes)
         if self.label_field is not None and self.label_field in {self.field, *(self.class_columns or ())}:
-            raise UsageError(f"label: expected another field than that of the outputs, found {self.label_field!r}")
+            raise UsageError(f"label: expected a field other than that of the outputs, found {self.label_field!r}")
 
     def _check_class_columns(self, columns: tuple[str, ...]) -> None:
         where = "class columns"
         if self.vector_field is not None:
-            raise UsageError(f"{where}: expected either them or a vector field, found both")
+            raise UsageError(f"{where}: expected either class columns or a vector field, found both")
         if self.kind is OutputKind.SCORE:
             raise UsageError(f"{where}: expected none, since a score is a single field, found {listed(columns)}")
         if self.prefix is None and (len(columns) < 2 or any(name.endswith("*") for name in columns)):
@@ -59,17 +59,17 @@ class Layout:
         if len(set(columns)) < len(columns):
             raise UsageError(f"{where}: expected each name once, found {listed(columns)}")
         if self.prefix is None and self.classes is not None and len(self.classes) != len(columns):
-            raise UsageError(f"{where}: expected {len(self.classes)}, one a class, found {len(columns)}")
+            raise UsageError(f"{where}: expected {len(self.classes)}, one per class, found {len(columns)}")
 
     def _check_classes(self, classes: tuple[str, ...]) -> None:
         if not 2 <= len(classes) <= MAX_CLASSES:
             raise UsageError(f"classes: expected 2 to {MAX_CLASSES:,} names, found {len(classes)}")
         if not all(classes):
-            raise UsageError("classes: expected a name for each, found an empty one")
+            raise UsageError("classes: expected a name for each class, found an empty name")
         if len(set(classes)) < len(classes):
             raise UsageError(f"classes: expected each name once, found {listed(classes)}")
         if self.kind is OutputKind.SCORE and len(classes) != 2:
-            raise UsageError(f"classes: expected 2 names, since a score is that of the second, found {len(classes)}")
+            raise UsageError(f"classes: expected 2 names for kind score, found {len(classes)}")
 
     @property
     def field(self) -> str | None:

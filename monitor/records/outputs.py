@@ -69,7 +69,7 @@ def _size_of_head(count: int) -> int:
 def arrange(vector: dict[str, float], classes: tuple[str, ...] | None) -> list[float] | RejectionProblem:
     """Return the numbers of an object with one key per class, in class order."""
     if classes is None:
-        expected = "the class names to be known (give them with --classes)"
+        expected = "known class names (set them with --classes)"
         return RejectionProblem(Reason.UNKNOWN_CLASS, expected, "a vector with names")
     if len(vector) == len(classes):
         in_order = [vector[name] for name in classes if name in vector]

@@ -21,7 +21,7 @@ def split_path(text: str, where: str) -> FieldPath:
     r"""Return the names on a dotted path; a dot that belongs to a name is written `\.`, a backslash `\\`."""
     parts = _PART.findall(text)
     if not parts or ".".join(parts) != text:
-        raise UsageError(f"{where}: expected a field's name or a dotted path, found {text!r}")
+        raise UsageError(f"{where}: expected the name of a field, or a dotted path, found {text!r}")
     return tuple(re.sub(r"\\(.)", r"\1", part, flags=re.DOTALL) for part in parts)
 
 
@@ -34,12 +34,12 @@ def check_paths(outputs: Iterable[FieldPath], others: Iterable[FieldPath], where
     """Raise UsageError if a path leads through another, or a field is used for outputs and for something else."""
     wanted, rest = set(outputs), set(others)
     if both := wanted & rest:
-        raise UsageError(f"{where}: expected another field than that of the outputs, found {join_path(min(both))}")
+        raise UsageError(f"{where}: expected a field other than that of the outputs, found {join_path(min(both))}")
     for path in wanted | rest:
         for length in range(1, len(path)):
             if path[:length] in wanted | rest:
                 found = f"{join_path(path[:length])} and {join_path(path)}"
-                raise UsageError(f"{where}: expected fields outside one another, found {found}")
+                raise UsageError(f"{where}: expected fields that do not contain each other, found {found}")
 
 
 class TimeUnit(StrEnum):
@@ -197,12 +197,12 @@ def check_formats(models: Sequence[ModelFormat], fields: RecordFields) -> None:
             )
     known = {name for model in models for name in model.segment_fields}
     if stray := tuple(name for name in fields.segments if name not in known):
-        raise UsageError(f"fields.segments: expected fields that split some model's records, found {listed(stray)}")
+        raise UsageError(f"fields.segments: expected segment fields of a model, found {listed(stray)}")
     for name in sorted(known):
         # In flat files the string is the column name.
         if fields.segment_path(name) == fields.path("id") or fields.segment(name) == fields.id:
             found = f"the id for {name}: only keyed hashes of ids are kept"
-            raise UsageError(f"fields.segments: expected fields that are no ids, found {found}")
+            raise UsageError(f"fields.segments: expected fields other than the id, found {found}")
     single = [fields.path(name) for name in ("model", "version", "id", "time")]
     if fields.predicted is not None:
         single.append(fields.path("predicted"))

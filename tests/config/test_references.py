@@ -40,7 +40,7 @@ def test_all_references_that_do_not_fit_are_reported_at_once(write: Write) -> No
     reported = _error_of(file)
     folder = file.parent
     assert reported[0] == "7: models[0].version: expected a reference of version '3', found version '2.1'"
-    assert reported[1] == "8: models[0].kind: expected 2 names, since a score is that of the second, found 3"
+    assert reported[1] == "8: models[0].kind: expected 2 names for kind score, found 3"
     assert reported[2].startswith("9: models[0].alerts[0].drop: expected less than the reference's accuracy, 0.")
     assert reported[3] == (
         "11: models[1].reference: expected a reference file,"
@@ -71,9 +71,9 @@ def test_windows_that_may_take_too_much_memory_are_rejected(write: Write) -> Non
     ("fields", "reported"),
     [
         ("{class_columns: [p1, p2]}", "fields.class_columns: expected 3 for model density, found p1, p2"),
-        ("{segments: {scanner: x}}", "fields.segments: expected fields that split some model's records, found scanner"),
-        ("{id: site}", "fields.segments: expected fields that are no ids, found the id for site"),
-        ("{probs: a, time: a.b}", "fields: expected fields outside one another, found a and a.b"),
+        ("{segments: {scanner: x}}", "fields.segments: expected segment fields of a model, found scanner"),
+        ("{id: site}", "fields.segments: expected fields other than the id, found the id for site"),
+        ("{probs: a, time: a.b}", "fields: expected fields that do not contain each other, found a and a.b"),
     ],
 )
 def test_fields_that_do_not_fit_the_models_are_reported(write: Write, fields: str, reported: str) -> None:

@@ -83,7 +83,7 @@ def test_a_name_where_classes_have_none_gets_advice(
     advised: bool,  # noqa: FBT001
 ) -> None:
     """Who labels by name is reported how to name the classes; an integer out of range is a mistake of another sort."""
-    advice = " (name them in the vector's order with --classes)" if advised else ""
+    advice = " (set their names in vector order with --classes)" if advised else ""
     (message,) = reported(accept(np.full((1, 3), 1 / 3), Layout(classes=classes), [label]))
     assert message == f"row 1: expected one of the classes 0, 1, 2{advice}, found {label!r} (label_out_of_range)"
 
@@ -148,13 +148,15 @@ def test_labels_that_do_not_fit_the_outputs_fail_as_a_whole(labels: Any, message
     [
         pytest.param({"classes": ("a",)}, "classes: expected 2 to 20,000 names, found 1", id="one class"),
         pytest.param(
-            {"classes": ("a", "")}, "classes: expected a name for each, found an empty one", id="class without a name"
+            {"classes": ("a", "")},
+            "classes: expected a name for each class, found an empty name",
+            id="class without a name",
         ),
         pytest.param({"classes": ("a", "b", "a")}, "classes: expected each name once, found a, b, a", id="class twice"),
         pytest.param(
-            {"classes": ANIMALS, "kind": OutputKind.SCORE}, "classes: expected 2 names, .* found 3", id="score of three"
+            {"classes": ANIMALS, "kind": OutputKind.SCORE}, "classes: expected 2 names for kind score, found 3", id="score of three"
         ),
-        pytest.param({"class_columns": ("a", "b"), "vector_field": "p"}, "either them or a vector field", id="both"),
+        pytest.param({"class_columns": ("a", "b"), "vector_field": "p"}, "either class columns or a vector field", id="both"),
         pytest.param(
             {"class_columns": ("a", "b"), "kind": OutputKind.SCORE},
             "class columns: expected none",
@@ -168,13 +170,13 @@ def test_labels_that_do_not_fit_the_outputs_fail_as_a_whole(labels: Any, message
             {"class_columns": ("a", "a")}, "class columns: expected each name once, found a, a", id="column twice"
         ),
         pytest.param(
-            {"class_columns": ("a", "b"), "classes": ANIMALS}, "expected 3, one a class, found 2", id="too few"
+            {"class_columns": ("a", "b"), "classes": ANIMALS}, "expected 3, one per class, found 2", id="too few"
         ),
         pytest.param(
-            {"vector_field": "y", "label_field": "y"}, "label: expected another field", id="label is the vector"
+            {"vector_field": "y", "label_field": "y"}, "label: expected a field other than", id="label is the vector"
         ),
         pytest.param(
-            {"class_columns": ("a", "b"), "label_field": "b"}, "label: expected another field", id="label is a class"
+            {"class_columns": ("a", "b"), "label_field": "b"}, "label: expected a field other than", id="label is a class"
         ),
     ],
 )

@@ -39,7 +39,7 @@ class _Payload:
     [
         pytest.param(
             _header("{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000000, 5)}", bytes(80)),
-            r"expected a header that fits the file, found shape .* 40,000,000,000,000 bytes, and 80 \(bad_header\)",
+            r"expected a header that matches the file, found shape .* 40,000,000,000,000 bytes, and 80 \(bad_header\)",
             id="39",
         ),
         pytest.param(
@@ -47,8 +47,8 @@ class _Payload:
             "bad_header",
             id="39 negative",
         ),
-        pytest.param(_npy(ROWS) + _npy(ROWS), "expected a header that fits the file", id="39 two arrays"),
-        pytest.param(_npy(ROWS)[:-8], "expected a header that fits the file", id="39 cut short"),
+        pytest.param(_npy(ROWS) + _npy(ROWS), "expected a header that matches the file", id="39 two arrays"),
+        pytest.param(_npy(ROWS)[:-8], "expected a header that matches the file", id="39 cut short"),
         pytest.param(_npy(np.array([[_Payload()]])), r"found an array of Python objects \(pickle\)", id="40"),
         pytest.param(_npy(np.array([["a"]])), r"found an array of type <U1 \(wrong_type\)", id="41 texts"),
         pytest.param(_npy(ROWS.astype(complex)), r"found an array of type complex128 \(wrong_type\)", id="41 complex"),
@@ -106,7 +106,7 @@ def test_labels_of_an_npy_file_come_from_a_second_one(tmp_path: Path) -> None:
         read_file(outputs, LABELLED)
     with pytest.raises(UsageError, match=r"expected a file of labels only beside an \.npy file"):
         read_file(tmp_path / "a.jsonl", LABELLED, labels=labels)
-    with pytest.raises(InvalidInput, match=r"no names of columns, since an \.npy file has none"):
+    with pytest.raises(InvalidInput, match=r"no class columns for an \.npy file"):
         read_file(outputs, Layout(class_columns=("prob_*",)))
     np.save(labels, np.array([0, 2]))
     with pytest.raises(InvalidInput, match="expected 3 labels, one per row, found 2"):
@@ -152,7 +152,7 @@ def test_an_npz_file_may_name_its_classes(tmp_path: Path) -> None:
         pytest.param(np.array([3]), r"shape \(1,\), type int64", id="a number of classes"),
         pytest.param(np.array([True, False, True]), r"found an array of type bool \(wrong_type\)", id="booleans"),
         pytest.param(np.array(["cat", 1, None]), r"found an array of Python objects \(pickle\)", id="objects"),
-        pytest.param(np.array(["cat", "", "owl"]), "a name for each class, found an empty one", id="no name"),
+        pytest.param(np.array(["cat", "", "owl"]), "a name for each class, found an empty name", id="no name"),
         pytest.param(np.array([0, 1, 1]), "3 different class names, found 3: 0, 1, 1", id="twice"),
     ],
 )
@@ -208,7 +208,7 @@ def test_38_an_archive_that_unpacks_to_too_much_is_rejected_unread(tmp_path: Pat
         lying[place + 24 : place + 28] = (2_000_000_000).to_bytes(4, "little")
         place = honest.find(b"PK\x01\x02", place + 1)
     path.write_bytes(lying)
-    with pytest.raises(InvalidInput, match=r"at most 4 GiB once unpacked, found 5\.6 GiB \(too_large\)"):
+    with pytest.raises(InvalidInput, match=r"at most 4 GiB uncompressed, found 5\.6 GiB \(too_large\)"):
         read_file(path, Layout())
 
 

@@ -416,13 +416,15 @@ def test_pieces_larger_than_a_block_are_read_seamlessly() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        pytest.param({"probs": ""}, "fields.probs: expected a field's name or a dotted path, found ''", id="empty"),
+        pytest.param(
+            {"probs": ""}, "fields.probs: expected the name of a field, or a dotted path, found ''", id="empty"
+        ),
         pytest.param({"time": "a..b"}, "fields.time: expected .* found 'a..b'", id="two dots"),
         pytest.param({"id": ".a"}, "fields.id: expected .* found '.a'", id="leading dot"),
         pytest.param({"model": "a\\"}, "fields.model: expected", id="open escape"),
         pytest.param({"segments": {"site": ""}}, "fields.segments.site: expected", id="segment"),
         pytest.param(
-            {"probs": "p", "class_columns": ("a", "b", "c")}, "either them or a vector field, found both", id="both"
+            {"probs": "p", "class_columns": ("a", "b", "c")}, "either class columns or a vector field, found both", id="both"
         ),
         pytest.param({"class_columns": ("a",)}, "class columns: expected two names or more", id="one column"),
         pytest.param({"time_zone": "Mars/Olympus"}, "fields.time_zone: expected the name of a time zone", id="zone"),
@@ -431,11 +433,11 @@ def test_pieces_larger_than_a_block_are_read_seamlessly() -> None:
             {"time_unit": "hours"}, "fields.time_unit: expected one of seconds, ms, us, ns, found 'hours'", id="unit"
         ),
         pytest.param({"class_columns": ("a", "b")}, "fields.class_columns: expected 3 for model density", id="too few"),
-        pytest.param({"segments": {"ward": "w"}}, "fields.segments: expected fields that split", id="no such segment"),
-        pytest.param({"time": "probs"}, "fields: expected another field than that of the outputs", id="same field"),
+        pytest.param({"segments": {"ward": "w"}}, "fields.segments: expected segment fields", id="no such segment"),
+        pytest.param({"time": "probs"}, "fields: expected a field other than that of the outputs", id="same field"),
         pytest.param(
             {"time": "probs.time"},
-            "fields: expected fields outside one another, found probs and probs.time",
+            "fields: expected fields that do not contain each other, found probs and probs.time",
             id="inside",
         ),
     ],

@@ -182,7 +182,7 @@ def test_neither_half_of_a_csv_cell_with_a_newline_is_a_record() -> None:
 )
 def test_an_id_splits_no_records(segment: str, fields: RecordFields) -> None:
     """Ids are kept as keyed hashes only, and segments as they are."""
-    with pytest.raises(UsageError, match="expected fields that are no ids, found the id for"):
+    with pytest.raises(UsageError, match="expected fields other than the id, found the id for"):
         stream(ModelFormat("density", CLASSES, segment_fields=(segment,)), fields=fields)
 
 

@@ -50,9 +50,7 @@ class ArrayFiles:
             raise RejectionProblem(Reason.MISSING_FIELD, "a file that names the model", "an .npy file").of_file(where)
         if self._fields.class_columns is not None:
             found = f"the class columns {listed(self._fields.class_columns)}"
-            raise RejectionProblem(
-                Reason.BAD_HEADER, "no names of columns, since an .npy file has none", found
-            ).of_file(where)
+            raise RejectionProblem(Reason.BAD_HEADER, "no class columns for an .npy file", found).of_file(where)
         with _without_content(where):
             described = self._describe(where, file)
         width = described.shape[1] if len(described.shape) == 2 else 1
@@ -82,7 +80,7 @@ class ArrayFiles:
             with zipfile.ZipFile(file) as opened:
                 archive = Archive(where, opened, MAX_WHOLE_BYTES)
                 if archive.total > max(HARMLESS_BYTES, SUSPECT_RATIO * _size_of(file)):
-                    expected = f"arrays at most {SUSPECT_RATIO} times larger than packed"
+                    expected = f"arrays at most {SUSPECT_RATIO} times larger than compressed"
                     raise RejectionProblem(Reason.TOO_LARGE, expected, "larger ones").of_file(where)
                 return _Columns(archive, self._models, self._fields)
         except DAMAGED as error:

@@ -233,7 +233,7 @@ class ArrowColumns:
         times = types.is_timestamp(kind) and reason is Reason.BAD_TIMESTAMP
         if texts or times or types.is_null(kind) or is_number(types, kind):
             return None
-        return RejectionProblem(reason, f"a column of texts or numbers {join_path(path)}", _type_name(kind))
+        return RejectionProblem(reason, f"a column of strings or numbers {join_path(path)}", _type_name(kind))
 
     def outputs(self, batch: Any, paths: Sequence[FieldPath], model: ModelFormat) -> Vectors:  # noqa: ANN401
         """Return the outputs of a model in a batch."""
@@ -317,7 +317,7 @@ class ArrowColumns:
         if sorted(field.name for field in fields) != sorted(model.classes):
             return RejectionProblem(Reason.UNKNOWN_CLASS, expected, f"{len(fields)} others")
         if not all(is_number(self._types, field.type) for field in fields):
-            return RejectionProblem(Reason.WRONG_TYPE, expected, "something else in one of them")
+            return RejectionProblem(Reason.WRONG_TYPE, expected, "another type in one of them")
         return None
 
 

@@ -191,6 +191,4 @@ def _our_errors(where: str, arrow: Any) -> Iterator[None]:  # noqa: ANN401
     else:
         return
     # Without pyarrow's message, which may quote the file.
-    raise RejectionProblem(Reason.BAD_FILE, "a Parquet or Arrow file, as its name says", "something else").of_file(
-        where
-    )
+    raise RejectionProblem(Reason.BAD_FILE, "a Parquet or Arrow file, as its name says", "another file").of_file(where)

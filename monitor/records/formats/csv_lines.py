@@ -71,7 +71,7 @@ class CsvLines:
     def _read_header(self, line: bytes) -> Header | RejectionProblem:
         cells = _cells(line)
         if isinstance(cells, Reason):
-            return RejectionProblem(cells, "a header line", "a first line that is none")
+            return RejectionProblem(cells, "a header line", "another first line")
         header = Header(_stripped(cells))
         return self._problem_of_header(header) or header
 

@@ -38,9 +38,9 @@ def load(text: str, expected: str) -> object | RejectionProblem:
         return RejectionProblem(Reason.BAD_ENCODING, "text in UTF-8", "half a surrogate pair")
     except json.JSONDecodeError as error:
         # The position of the error, not the content: a record may name a patient.
-        return RejectionProblem(Reason.BAD_JSON, expected, f"text that goes wrong at character {error.pos + 1}")
+        return RejectionProblem(Reason.BAD_JSON, expected, f"a syntax error at character {error.pos + 1}")
     except ValueError:
-        return RejectionProblem(Reason.BAD_JSON, expected, "text that is no JSON")
+        return RejectionProblem(Reason.BAD_JSON, expected, "text that is not JSON")
     return value
 
 
@@ -106,7 +106,7 @@ def problem_of_record(value: object, layout: Layout, columns: tuple[str, ...] | 
 def shown_json(value: object) -> str:
     """Return a JSON value for a message. Strings are not shown: they may name a patient."""
     if isinstance(value, str):
-        return f"a text of {len(value)} characters"
+        return f"a string of {len(value)} characters"
     return json.dumps(value) if value is None or isinstance(value, bool) else preview(value)
 
 
@@ -221,15 +221,15 @@ def _reason_of_vector(value: object, model: ModelFormat) -> Reason | None:
 def read_line(line: bytes) -> object | RejectionProblem:
     """Return the JSON value of a line, or the problem."""
     if b"\0" in line:
-        return RejectionProblem(Reason.NUL_BYTES, "text", "zero bytes")
+        return RejectionProblem(Reason.NUL_BYTES, "text", "NUL bytes")
     try:
         text = line.decode()
     except UnicodeDecodeError:
-        return RejectionProblem(Reason.BAD_ENCODING, "text in UTF-8", "bytes that are not")
+        return RejectionProblem(Reason.BAD_ENCODING, "text in UTF-8", "other bytes")
     try:
         return load(text, "a JSON object")
     except OverflowError:
-        return RejectionProblem(Reason.OUT_OF_RANGE, "a record", "one that fits no memory")
+        return RejectionProblem(Reason.OUT_OF_RANGE, "a record", "one that does not fit in memory")
 
 
 def find(record: Mapping[str, object], path: FieldPath) -> object:

@@ -316,4 +316,4 @@ def no_number(cell: str) -> RejectionProblem:
         return RejectionProblem(Reason.WRONG_TYPE, "a number", "an empty cell")
     if is_number(cell.replace(",", ".")):
         return RejectionProblem(Reason.WRONG_TYPE, "a number with a decimal point", "a decimal comma")
-    return RejectionProblem(Reason.WRONG_TYPE, "a number", f"a text of {len(cell)} characters")
+    return RejectionProblem(Reason.WRONG_TYPE, "a number", f"a string of {len(cell)} characters")

@@ -63,9 +63,7 @@ def read_npy(path: Path, layout: Layout, labels: Path | None) -> Decoded:
     """Read outputs from an NPY file, and labels from another."""
     if layout.class_columns is not None:
         found = f"the class columns {listed(layout.class_columns)}"
-        raise RejectionProblem(Reason.BAD_HEADER, "no names of columns, since an .npy file has none", found).of_file(
-            path
-        )
+        raise RejectionProblem(Reason.BAD_HEADER, "no class columns for an .npy file", found).of_file(path)
     if layout.label_field is not None and labels is None:
         expected = (
             "a second .npy file with the labels (--labels; for evaluate --source-labels, --target-labels), or an .npz"
@@ -95,7 +93,7 @@ class Archive:
         self.total = sum(member.file_size for member in archive.infolist())
         if self.total > most_bytes:
             found = f"{self.total / (1 << 30):.1f} GiB"
-            expected = f"at most {most_bytes / (1 << 30):.3g} GiB once unpacked"
+            expected = f"at most {most_bytes / (1 << 30):.3g} GiB uncompressed"
             raise RejectionProblem(Reason.TOO_LARGE, expected, found).of_file(path)
         self.path = path
         self._archive = archive
@@ -141,7 +139,7 @@ def order_in(names: tuple[str, ...], outputs: NDArray[Any], layout: Layout) -> S
     """Return the index of each class in an array with its own class names."""
     count = 2 if layout.kind is OutputKind.SCORE else outputs.shape[1] if outputs.ndim == 2 else 0
     if not all(names):
-        return RejectionProblem(Reason.BAD_HEADER, "a name for each class", "an empty one")
+        return RejectionProblem(Reason.BAD_HEADER, "a name for each class", "an empty name")
     if len(names) != count or len(set(names)) < count:
         return RejectionProblem(Reason.BAD_HEADER, f"{count} different class names", f"{len(names)}: {listed(names)}")
     order = order_of(names, layout.classes)
@@ -221,7 +219,7 @@ def read_description(file: IO[bytes], size: int, where: str, *, of_labels: bool 
     # More data than declared is rejected too: a second array would be silently lost.
     if min(described.shape, default=0) < 0 or described.size != held:
         found = f"shape {described.shape}, which needs {described.size:,} bytes, and {held:,}"
-        raise RejectionProblem(Reason.BAD_HEADER, "a header that fits the file", found).of_file(where)
+        raise RejectionProblem(Reason.BAD_HEADER, "a header that matches the file", found).of_file(where)
     return described
 
 

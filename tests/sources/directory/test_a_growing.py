@@ -277,7 +277,7 @@ def test_only_files_that_fit_the_pattern_are_read(watch: Watch) -> None:
 
 
 def test_a_file_given_up_by_the_decoder_fails_once_and_is_tried_again_when_it_changes(inbox: Inbox) -> None:
-    """A text that is no JSON at all fails, is counted once, and the others are read."""
+    """A text that is not JSON at all fails, is counted once, and the others are read."""
     inbox.write("f.jsonl", "one", "POISON")
     inbox.write("g.jsonl", "two")
     assert inbox.polls(5) == ["two"]
