@@ -21,7 +21,7 @@ from monitor.settings.kinds import (
 )
 from monitor.settings.quantities import Duration, Integer, SizeSetting
 from monitor.settings.section import Section
-from monitor.settings.setting_files import open_file, problem_of, secret_file, secret_in
+from monitor.settings.setting_files import problem_of, read_line, secret_file
 from monitor.settings.yaml_text import Node, Scalar
 from monitor.sources.kafka.failures import KafkaFailure
 from monitor.sources.kafka.kafka_options import (
@@ -73,10 +73,10 @@ def _read_sasl(section: Section, folder: Path) -> SaslOptions | None:
         _report(section, error)
         return None
     if password_file is not None:
-        secret = secret_in(section, "password_file", password_file, "a password")
+        secret = read_line(section, "password_file", password_file, "a password")
     else:
         assert token_file is not None  # noqa: S101  SaslOptions requires one
-        secret = secret_in(section, "token_file", token_file, "a token")
+        secret = read_line(section, "token_file", token_file, "a token")
     return None if secret is None else sasl
 
 
@@ -98,7 +98,7 @@ def _exist(section: Section, tls: TlsOptions) -> bool:
             absent = True
             section.report(key, f"a file with {what}", wrong)
     if tls.password_file is not None:
-        absent |= secret_in(section, "password_file", tls.password_file, "a password") is None
+        absent |= read_line(section, "password_file", tls.password_file, "a password") is None
     return not absent
 
 
@@ -122,10 +122,6 @@ def _report(section: Section, error: UsageError) -> None:
     section.report(where.partition(".")[2], expected, found)
 
 
-_EXPECTED = "a file with one line, a name"
-_MOST_BYTES = 1024
-
-
 def instance_key(section: Section) -> str:
     """Return the key that sets the instance id."""
     return "instance_id_file" if section.has("instance_id_file") else "instance_id"
@@ -143,22 +139,8 @@ def _read_instance_id(section: Section, folder: Path) -> str | None:
     if section.has("instance_id"):
         section.report("instance_id_file", "either instance_id or instance_id_file", "both")
         return None
-    return _line_in(section, file)
-
-
-def _line_in(section: Section, file: Path) -> str | None:
-    try:
-        with open_file(file) as opened:
-            text = opened.read(_MOST_BYTES).decode("utf-8").strip()
-    except UnicodeDecodeError:
-        section.report("instance_id_file", _EXPECTED, "a file that is not UTF-8")
-    except (OSError, ValueError) as error:
-        section.report("instance_id_file", _EXPECTED, getattr(error, "strerror", None) or "an invalid path")
-    else:
-        if text and text.isprintable():
-            return text
-        section.report("instance_id_file", _EXPECTED, "several lines" if text else "an empty file")
-    return None
+    line = read_line(section, "instance_id_file", file, "a name")
+    return None if line is None else line.strip()
 
 
 _DURATIONS = {

@@ -20,7 +20,7 @@ from monitor.config.source_settings import read_source
 from monitor.settings.kinds import FilePath, Flag, ListOf, Secret, Text
 from monitor.settings.quantities import Duration, Integer, SizeSetting
 from monitor.settings.section import Section
-from monitor.settings.setting_files import SettingsDocument, open_document, secret_file, secret_in
+from monitor.settings.setting_files import SettingsDocument, open_document, read_line, secret_file
 
 MOST_MODELS = 50
 MOST_SOURCES = 50
@@ -157,7 +157,7 @@ def _url(section: Section, folder: Path) -> str | None:
     if file is None:
         section.report_group("url or url_file", "neither")
         return None
-    url = secret_in(section, "url_file", file, "a URL")
+    url = read_line(section, "url_file", file, "a URL")
     return None if url is None else url.strip()
 
 

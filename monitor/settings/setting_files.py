@@ -98,8 +98,8 @@ def secret_file(section: Section, key: str, folder: Path, what: str) -> Path | N
     return section.get(key, SecretPath(folder, f"the path of a file with {what}"), None)
 
 
-def secret_in(section: Section, key: str, file: Path, what: str) -> str | None:
-    """Return the secret in a file of one line; None after a problem, which is reported."""
+def read_line(section: Section, key: str, file: Path, what: str) -> str | None:
+    """Return the content of a file of one line; None after a problem, which is reported."""
     expected = f"a file with {what}"
     try:
         with open_file(file) as opened:

@@ -268,8 +268,8 @@ def test_the_instance_id_may_be_in_a_file(write: Write) -> None:
 @pytest.mark.parametrize(
     ("content", "found"),
     [
-        (b"", "expected a file with one line, a name, found an empty file"),
-        (b"\xff\xfe", "expected a file with one line, a name, found a file that is not UTF-8"),
+        (b"", "expected a file with one line, the name, found an empty file"),
+        (b"\xff\xfe", "expected a file with a name, found a file that is not UTF-8"),
         (b"pod 1", "expected up to 249 letters, digits, dots, _ and -, found 'pod 1'"),
     ],
 )

@@ -154,9 +154,13 @@ def test_labels_that_do_not_fit_the_outputs_fail_as_a_whole(labels: Any, message
         ),
         pytest.param({"classes": ("a", "b", "a")}, "classes: expected each name once, found a, b, a", id="class twice"),
         pytest.param(
-            {"classes": ANIMALS, "kind": OutputKind.SCORE}, "classes: expected 2 names for kind score, found 3", id="score of three"
+            {"classes": ANIMALS, "kind": OutputKind.SCORE},
+            "classes: expected 2 names for kind score, found 3",
+            id="score of three",
         ),
-        pytest.param({"class_columns": ("a", "b"), "vector_field": "p"}, "either class columns or a vector field", id="both"),
+        pytest.param(
+            {"class_columns": ("a", "b"), "vector_field": "p"}, "either class columns or a vector field", id="both"
+        ),
         pytest.param(
             {"class_columns": ("a", "b"), "kind": OutputKind.SCORE},
             "class columns: expected none",
@@ -176,7 +180,9 @@ def test_labels_that_do_not_fit_the_outputs_fail_as_a_whole(labels: Any, message
             {"vector_field": "y", "label_field": "y"}, "label: expected a field other than", id="label is the vector"
         ),
         pytest.param(
-            {"class_columns": ("a", "b"), "label_field": "b"}, "label: expected a field other than", id="label is a class"
+            {"class_columns": ("a", "b"), "label_field": "b"},
+            "label: expected a field other than",
+            id="label is a class",
         ),
     ],
 )

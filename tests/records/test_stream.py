@@ -424,7 +424,9 @@ def test_pieces_larger_than_a_block_are_read_seamlessly() -> None:
         pytest.param({"model": "a\\"}, "fields.model: expected", id="open escape"),
         pytest.param({"segments": {"site": ""}}, "fields.segments.site: expected", id="segment"),
         pytest.param(
-            {"probs": "p", "class_columns": ("a", "b", "c")}, "either class columns or a vector field, found both", id="both"
+            {"probs": "p", "class_columns": ("a", "b", "c")},
+            "either class columns or a vector field, found both",
+            id="both",
         ),
         pytest.param({"class_columns": ("a",)}, "class columns: expected two names or more", id="one column"),
         pytest.param({"time_zone": "Mars/Olympus"}, "fields.time_zone: expected the name of a time zone", id="zone"),
