@@ -13,6 +13,7 @@ Hashes = NDArray[np.uint64]
 _Places = NDArray[np.int64]
 
 NO_ID = 0
+"""The hash of a record without an id."""
 
 _FEWEST_SLOTS = 1 << 10
 # At most half of the slots are used, to keep searches short.

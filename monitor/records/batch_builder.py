@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from monitor.core.recent_ids import NO_ID, Hashes
 from monitor.core.record_columns import Records, joined
 from monitor.records.columns import IdColumn, TextColumn, Values, compact, text_of
 from monitor.records.formats.text import LineBlock
@@ -13,8 +14,6 @@ from monitor.records.id_hash import hash_ids
 from monitor.records.labels import NO_CLASS, Indices, LabelRules
 from monitor.records.record_batch import (
     MOST_POINTERS,
-    NO_ID,
-    Hashes,
     ModelRecords,
     Pointer,
     RecordBatch,

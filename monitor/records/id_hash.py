@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from monitor.records.record_batch import NO_ID, Hashes
+from monitor.core.recent_ids import NO_ID, Hashes
 
 KEY_BYTES = 16
 

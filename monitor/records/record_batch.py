@@ -6,16 +6,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import BinaryIO, NamedTuple, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
+from monitor.core.recent_ids import Hashes
 from monitor.core.record_columns import Records
 from monitor.records.rejections import Reason
-
-Hashes = NDArray[np.uint64]
-
-NO_ID = 0
-"""The hash of a record without an id."""
 
 
 @dataclass(frozen=True, slots=True)

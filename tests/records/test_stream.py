@@ -10,11 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from monitor.core.recent_ids import NO_ID
 from monitor.errors import UsageError
 from monitor.records.decoder import MAX_LINE_BYTES
 from monitor.records.id_hash import hash_ids
 from monitor.records.layout import OutputKind
-from monitor.records.record_batch import NO_ID, Format, TextPiece
+from monitor.records.record_batch import Format, TextPiece
 from monitor.records.record_schema import ModelFormat, RecordFields, TimeUnit
 from monitor.records.rejections import Reason, RefusedFile
 from tests.records.streams import (
