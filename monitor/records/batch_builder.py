@@ -47,19 +47,19 @@ class ModelRouter:
             yield self.find(None if values is None else values[0]), np.arange(count)
             return
         found: dict[tuple[type, object], ModelFormat | Reason] = {}
-        places: dict[str, list[int]] = {}
-        answers: dict[str, ModelFormat | Reason] = {}
-        for place, value in enumerate(values):
+        indexes: dict[str, list[int]] = {}
+        targets: dict[str, ModelFormat | Reason] = {}
+        for index, value in enumerate(values):
             # True == 1, so the key includes the type.
             key = (type(value), value) if isinstance(value, str | int | float | None) else (type(value), None)
-            answer = found.get(key)
-            if answer is None:
-                answer = found[key] = self.find(value)
-            name = f"model {answer.name}" if isinstance(answer, ModelFormat) else str(answer)
-            answers[name] = answer
-            places.setdefault(name, []).append(place)
-        for name, rows in places.items():
-            yield answers[name], np.array(rows, dtype=np.int64)
+            target = found.get(key)
+            if target is None:
+                target = found[key] = self.find(value)
+            name = f"model {target.name}" if isinstance(target, ModelFormat) else str(target)
+            targets[name] = target
+            indexes.setdefault(name, []).append(index)
+        for name, rows in indexes.items():
+            yield targets[name], np.array(rows, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,47 +117,47 @@ class ModelBatchBuilder:
         self._numbers: list[Indices] = []
         self._outputs: list[Floats] = []
         self._at: list[Floats] = []
-        self._wrong_times: list[Booleans] = []
-        self._odd_times: list[object] = []
+        self._time_errors: list[Booleans] = []
+        self._invalid_times: list[object] = []
         self._ids = IdColumn()
         self._versions = TextColumn()
         self._segments = tuple(TextColumn() for _ in rules.model.segment_fields)
         self._predicted: list[object] | None = None
 
-    def add(self, given: ColumnBlock) -> None:
+    def add(self, block: ColumnBlock) -> None:
         """Add a column block."""
-        count = len(given.numbers)
-        self._numbers.append(given.numbers)
-        self._outputs.append(given.outputs)
-        at, wrong = self._rules.times.read(given.times, count)
+        count = len(block.numbers)
+        self._numbers.append(block.numbers)
+        self._outputs.append(block.outputs)
+        at, wrong = self._rules.times.read(block.times, count)
         self._at.append(at)
-        self._wrong_times.append(wrong)
-        if given.times is not None and wrong.any():
-            self._odd_times.extend(given.times[row] for row in np.flatnonzero(wrong).tolist())
-        self._ids.add(given.ids, count)
-        self._versions.add(given.versions, count)
-        for column, values in zip(self._segments, given.segments, strict=True):
+        self._time_errors.append(wrong)
+        if block.times is not None and wrong.any():
+            self._invalid_times.extend(block.times[row] for row in np.flatnonzero(wrong).tolist())
+        self._ids.add(block.ids, count)
+        self._versions.add(block.versions, count)
+        for column, values in zip(self._segments, block.segments, strict=True):
             column.add(values, count)
-        if given.predicted is not None:
-            self._predicted = [*(self._predicted or ()), *given.predicted]
+        if block.predicted is not None:
+            self._predicted = [*(self._predicted or ()), *block.predicted]
 
-    def checked(self) -> tuple[ModelRecords, list[tuple[int, Reason]]]:
+    def build(self) -> tuple[ModelRecords, list[tuple[int, Reason]]]:
         """Return the accepted records, and the row and reason of each rejected one."""
         rules = self._rules
         outputs = np.concatenate(self._outputs)
         latest = outputs[-RECENT:].copy()
         checked = check_vectors(outputs, rules.model.kind, spend=True)
         codes = checked.codes.copy()
-        mark(codes, np.concatenate(self._wrong_times), Reason.BAD_TIMESTAMP)
+        mark(codes, np.concatenate(self._time_errors), Reason.BAD_TIMESTAMP)
         for column in self._segments:
-            if (wrong := column.are_no_segments()) is not None:
+            if (wrong := column.invalid_segments()) is not None:
                 mark(codes, wrong, Reason.BAD_SEGMENT)
-        if (wrong := self._versions.are_no_texts()) is not None:
+        if (wrong := self._versions.invalid_texts()) is not None:
             mark(codes, wrong, Reason.WRONG_TYPE)
         if self._ids.wrong:
             mark(codes, np.isin(np.arange(len(codes)), self._ids.wrong), Reason.WRONG_TYPE)
         rules.recent.add(
-            len(outputs), latest, checked.codes[-RECENT:], checked.probabilities[-RECENT:], self._odd_times
+            len(outputs), latest, checked.codes[-RECENT:], checked.probabilities[-RECENT:], self._invalid_times
         )
         if not codes.any():
             return self._accepted(checked, None), []
@@ -213,39 +213,39 @@ class BatchBuilder:
         self.ignored = 0
         self._first = first_number
         self._rejections = StreamRejections()
-        self._waiting: dict[str, ModelBatchBuilder] = {}
+        self._pending: dict[str, ModelBatchBuilder] = {}
         self._accepted: dict[str, list[ModelRecords]] = {}
 
     def add(self, model: str, columns: ColumnBlock) -> None:
         """Add a column block; it is checked when the block ends."""
-        if model not in self._waiting:
-            self._waiting[model] = ModelBatchBuilder(self.rules[model])
-        self._waiting[model].add(columns)
+        if model not in self._pending:
+            self._pending[model] = ModelBatchBuilder(self.rules[model])
+        self._pending[model].add(columns)
 
-    def reject(self, model: str, place: int, reason: Reason, block: LineBlock | None = None) -> None:
+    def reject(self, model: str, index: int, reason: Reason, block: LineBlock | None = None) -> None:
         """Reject the record at an index of a block of lines, or at a row."""
         if block is None:
-            rejected = RejectedRecord(self._first + place, reason)
+            rejected = RejectedRecord(self._first + index, reason)
         else:
-            start, end = block.bounds(place)
-            number = self._first + block.first + place
+            start, end = block.bounds(index)
+            number = self._first + block.first + index
             rejected = RejectedRecord(number, reason, block.start + start, block.start + end)
         self._rejections.add(model, rejected)
 
-    def reject_all(self, model: str, places: Sequence[int], reason: Reason, block: LineBlock | None = None) -> None:
+    def reject_all(self, model: str, indexes: Sequence[int], reason: Reason, block: LineBlock | None = None) -> None:
         """Reject the records at several ascending indexes."""
-        self._rejections.count(model, reason, len(places) - MOST_POINTERS)
-        for place in places[-MOST_POINTERS:]:
-            self.reject(model, place, reason, block)
+        self._rejections.count(model, reason, len(indexes) - MOST_POINTERS)
+        for index in indexes[-MOST_POINTERS:]:
+            self.reject(model, index, reason, block)
 
     def end_block(self, block: LineBlock | None = None) -> None:
         """Check the records added since the last block."""
-        for name, waiting in self._waiting.items():
-            accepted, rejected = waiting.checked()
+        for name, pending in self._pending.items():
+            accepted, rejected = pending.build()
             self._accepted.setdefault(name, []).append(accepted)
-            for place, reason in rejected:
-                self.reject(name, place, reason, block)
-        self._waiting = {}
+            for index, reason in rejected:
+                self.reject(name, index, reason, block)
+        self._pending = {}
 
     def finish(
         self, rows: int, pointer: Callable[[RejectedRecord], Pointer], unproven: int | None = None
@@ -264,14 +264,14 @@ class BatchBuilder:
         )
 
 
-PIECE_ROWS = 8_192
-_PIECE_NUMBERS = 1 << 19
+BATCH_ROWS = 8_192
+_BATCH_NUMBERS = 1 << 19
 """Numbers in all rows of a batch: 4 MiB of floats."""
 
 
-def rows_a_piece(width: int) -> int:
+def rows_per_batch(width: int) -> int:
     """Return how many rows of a given width make a batch."""
-    return max(1, min(PIECE_ROWS, _PIECE_NUMBERS // max(1, width)))
+    return max(1, min(BATCH_ROWS, _BATCH_NUMBERS // max(1, width)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,7 +320,7 @@ class RowFiles:
         self._router = ModelRouter(models)
         self._rules = rules
 
-    def arrived(self, where: str, first: int, columns: RowColumns) -> RecordBatch:
+    def batch(self, where: str, first: int, columns: RowColumns) -> RecordBatch:
         """Return the batch of some rows; `first` is the number of the first row in the file, from 1."""
         builder = BatchBuilder(where, self._rules, first)
         for model, rows in self._router.split(columns.models, columns.count):
@@ -350,10 +350,10 @@ def _add_records(model: ModelFormat, rows: Indices, columns: RowColumns, builder
     rows = rows[vectors.lengths[rows] == model.width]
     if not len(rows):
         return
-    places = rows.tolist()
+    indexes = rows.tolist()
 
     def some(values: Values | None) -> Values | None:
-        return values if values is None or len(places) == columns.count else [values[place] for place in places]
+        return values if values is None or len(indexes) == columns.count else [values[index] for index in indexes]
 
     builder.add(
         model.name,

@@ -98,11 +98,11 @@ class TextColumn:
         """Return the column."""
         return Texts(tuple(self._texts), np.concatenate(self._codes))
 
-    def are_no_texts(self) -> Booleans | None:
+    def invalid_texts(self) -> Booleans | None:
         """Return which values are neither strings nor numbers; None if there are none."""
         return self._among(self._wrong)
 
-    def are_no_segments(self) -> Booleans | None:
+    def invalid_segments(self) -> Booleans | None:
         """Return which values are not valid segments; None if there are none."""
         bad = [place for place, text in enumerate(self._texts) if not is_segment(text)]
         return self._among([*self._wrong, *bad])

@@ -151,7 +151,7 @@ class StreamDecoder:
                 yield from self._texts(where, file, format_, skip)
 
     def _texts(self, where: str, text: Readable, format_: Format, skip: int) -> Iterator[RecordBatch]:
-        arrived = None
+        batch = None
         for piece in text_pieces(where, text, format_, skip):
-            arrived = self.text(piece if arrived is None else replace(piece, unproven=arrived.unproven))
-            yield arrived
+            batch = self.text(piece if batch is None else replace(piece, unproven=batch.unproven))
+            yield batch

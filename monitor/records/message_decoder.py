@@ -39,18 +39,18 @@ class MessageBatchBuilder(BatchBuilder):
         self._taken.setdefault(model, []).append(numbers)
         super().add(model, replace(columns, numbers=numbers))
 
-    def reject(self, model: str, place: int, reason: Reason, block: LineBlock | None = None) -> None:
+    def reject(self, model: str, index: int, reason: Reason, block: LineBlock | None = None) -> None:
         """Reject the record at an index of the current text, or by its number."""
-        number = place if block is None else self.first + place
+        number = index if block is None else self.first + index
         self._rejected.setdefault(model, []).append(number)
         super().reject(model, number, reason)
 
-    def timed(self, arrived: RecordBatch, ends: Indices, times: Floats) -> RecordBatch:
+    def timed(self, batch: RecordBatch, ends: Indices, times: Floats) -> RecordBatch:
         """Set missing times to that of the message; `ends` are the numbers after each message's last record."""
         # Invalid message times are ignored: the record is not at fault.
         usable = np.where((times >= 0.0) & (times <= LATEST), times, np.nan)
-        models = {name: self._timed(name, one, ends, usable) for name, one in arrived.models.items()}
-        return replace(arrived, models=models)
+        models = {name: self._timed(name, one, ends, usable) for name, one in batch.models.items()}
+        return replace(batch, models=models)
 
     def _timed(self, model: str, accepted: ModelRecords, ends: Indices, times: Floats) -> ModelRecords:
         absent = np.isnan(accepted.records.at)
@@ -290,8 +290,8 @@ class MessageDecoder:
         builder.end_block()
         ends: Indices = np.cumsum(np.concatenate(counts)) if counts else np.zeros(0, dtype=np.int64)
         pointers = MessagePointers(self._pointers, messages.values, messages.offsets, ends, self._forms.texts)
-        arrived = builder.finish(number + builder.ignored, pointers)
-        return builder.timed(arrived, ends, messages.times)
+        batch = builder.finish(number + builder.ignored, pointers)
+        return builder.timed(batch, ends, messages.times)
 
     def _decode_any_form(self, values: Sequence[bytes], first: int, builder: MessageBatchBuilder) -> list[int]:
         """Decode messages of any form, the first record with this number; return the record count of each."""

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from monitor.records.batch_builder import PIECE_ROWS, ModelRules, RowColumns, RowFiles, Vectors, rows_a_piece
+from monitor.records.batch_builder import BATCH_ROWS, ModelRules, RowColumns, RowFiles, Vectors, rows_per_batch
 from monitor.records.columns import Values, shortest
 from monitor.records.formats.text import HARMLESS_BYTES, SUSPECT_RATIO
 from monitor.records.layout import MAX_CLASSES, Layout, OutputKind
@@ -55,10 +55,10 @@ class ArrayFiles:
             described = self._describe(where, file)
         width = described.shape[1] if len(described.shape) == 2 else 1
         (model,) = self._models
-        for start, rows in _slices(file, described, skip, rows_a_piece(width), where):
+        for start, rows in _slices(file, described, skip, rows_per_batch(width), where):
             matrix = np.asarray(rows, dtype=np.float64).reshape(len(rows), width)
             outputs = {model.name: Vectors.of(matrix)}
-            yield self._rows.arrived(where, start + 1, RowColumns(len(matrix), outputs))
+            yield self._rows.batch(where, start + 1, RowColumns(len(matrix), outputs))
 
     def _describe(self, where: str, file: BinaryIO) -> Description:
         described = read_description(file, _size_of(file), where)
@@ -70,9 +70,9 @@ class ArrayFiles:
         """Decode an NPZ file: arrays by field name."""
         with _without_content(where):
             columns = self._read_npz(where, file)
-        step = rows_a_piece(columns.width)
+        step = rows_per_batch(columns.width)
         for start in range(skip, columns.count, step):
-            yield self._rows.arrived(where, start + 1, columns.rows(start, min(start + step, columns.count)))
+            yield self._rows.batch(where, start + 1, columns.rows(start, min(start + step, columns.count)))
 
     def _read_npz(self, where: str, file: BinaryIO) -> "_Columns":
         try:
@@ -208,8 +208,8 @@ def _problem_of_texts(array: NDArray[Any]) -> RejectionProblem | None:
         return RejectionProblem(Reason.TOO_LARGE, f"strings of at most {MAX_TEXT_BYTES >> 10} KiB", found)
     try:
         # In slices; invalid code points are found only on conversion.
-        for start in range(0, array.size, PIECE_ROWS):
-            for text in array.reshape(-1)[start : start + PIECE_ROWS].tolist():
+        for start in range(0, array.size, BATCH_ROWS):
+            for text in array.reshape(-1)[start : start + BATCH_ROWS].tolist():
                 text.decode() if isinstance(text, bytes) else text.encode()
     except ValueError:
         return RejectionProblem(Reason.BAD_ENCODING, "strings in UTF-8", "other bytes")

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
-from monitor.records.batch_builder import ModelRules, RowColumns, RowFiles, rows_a_piece
+from monitor.records.batch_builder import ModelRules, RowColumns, RowFiles, rows_per_batch
 from monitor.records.formats.arrow_columns import ArrowColumns, library
 from monitor.records.formats.arrow_limits import MAX_ROWS, widest_rows
 from monitor.records.formats.arrow_trial import ipc_batches, open_ipc
@@ -31,7 +31,7 @@ class ArrowFiles:
         self._fields = fields
         self._rows = RowFiles(models, rules)
         self._outputs = {model.name: fields.output_paths(model) for model in models}
-        self._step = rows_a_piece(max(len(model.classes) for model in models))
+        self._step = rows_per_batch(max(len(model.classes) for model in models))
 
     def parquet(self, where: str, file: BinaryIO, skip: int) -> Iterator[RecordBatch]:
         """Decode a Parquet file."""
@@ -49,7 +49,7 @@ class ArrowFiles:
             wanted = _Wanted(where, ArrowColumns(arrow, opened.schema_arrow), self)
             step = self._rows_together(where, file, parquet=True, columns=wanted.tops, texts=paths)
             batches = opened.iter_batches(batch_size=step, columns=wanted.tops, use_threads=False)
-            yield from self._arrived(where, batches, wanted, skip, step)
+            yield from self._decoded(where, batches, wanted, skip, step)
 
     def ipc(self, where: str, file: BinaryIO, skip: int) -> Iterator[RecordBatch]:
         """Decode an Arrow IPC file (Feather) or stream."""
@@ -59,14 +59,14 @@ class ArrowFiles:
             wanted = _Wanted(where, ArrowColumns(arrow, schema), self)
             places = [schema.get_field_index(name) for name in wanted.tops]
             step = self._rows_together(where, file, parquet=False, places=places)
-            yield from self._arrived(where, ipc_batches(file, places), wanted, skip, step)
+            yield from self._decoded(where, ipc_batches(file, places), wanted, skip, step)
 
     def _rows_together(self, where: str, file: BinaryIO, **wanted: Any) -> int:  # noqa: ANN401
         """Read the whole file on trial; return how many rows to read per batch."""
         usual = sum(model.width for model in self._models)
-        return min(self._step, rows_a_piece(widest_rows(where, file, usual, **wanted) // 8))
+        return min(self._step, rows_per_batch(widest_rows(where, file, usual, **wanted) // 8))
 
-    def _arrived(
+    def _decoded(
         self, where: str, batches: Iterable[Any], wanted: "_Wanted", skip: int, step: int
     ) -> Iterator[RecordBatch]:
         row = 0
@@ -78,7 +78,7 @@ class ArrowFiles:
                 left_out = min(batch.num_rows, max(0, skip - row))
                 if left_out < batch.num_rows:
                     columns = wanted.rows(batch.slice(left_out))
-                    yield self._rows.arrived(where, row + left_out + 1, columns)
+                    yield self._rows.batch(where, row + left_out + 1, columns)
                 row += batch.num_rows
 
     @property
