@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from monitor.errors import CpcmonError, UsageError
-from monitor.web.server.listen_address import Address, listen, parse_address, problem_of
+from monitor.web.server.addresses import Address, listen, parse_address, problem_of
 from monitor.web.server.web_server import WebServer
 from tests.web.conftest import PAGES
 

@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 
-from monitor.web.pages.page_frame import STYLE
+from monitor.web.pages.rendering import STYLE
 
 _BLOCKS = re.findall(r":root \{(.*?)\}", STYLE.decode(), flags=re.DOTALL)
 THEMES = {

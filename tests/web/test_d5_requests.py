@@ -102,7 +102,7 @@ def test_d5_what_is_no_request_is_400(serve: Serve, said: bytes) -> None:
     """And the connection ends."""
     answer = serve().talk(said)
     assert answer.startswith(b"HTTP/1.1 400")
-    assert b"connection: close" in answer.lower()
+    assert b"\r\nconnection: close" in answer.lower()
 
 
 CHUNKED = b"POST /post HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from monitor.web.server.hosts import Hosts
+from monitor.web.server.addresses import Hosts
 from monitor.web.server.web_server import WebServer
 from tests.web.clients import Client
 from tests.web.conftest import PAGES

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from monitor.settings.kinds import Setting
-from monitor.web.pages.page_frame import CSP, ICON, MARK, SCRIPT, STYLE, framed, not_found
+from monitor.web.pages.rendering import CSP, ICON, MARK, SCRIPT, STYLE, not_found, render
 from monitor.web.pages.routes import standard_pages
 from monitor.web.server.request import Request
 from monitor.web.site import Site
@@ -15,8 +15,8 @@ from tests.web.reading import Reader, site_of
 from tests.web.sample_reports import three_models
 
 
-def _page(site: Site, title: str = "Overview", here: str = "/", main: str = "<h1>Here</h1>") -> str:
-    return framed(site, title=title, here=here, main=main).body.decode()
+def _page(site: Site, title: str = "Overview", here: str = "/") -> str:
+    return render(site, "not_found.html", title=title, here=here).body.decode()
 
 
 def test_nothing_is_loaded_from_elsewhere() -> None:
@@ -33,7 +33,7 @@ def test_nothing_is_loaded_from_elsewhere() -> None:
 
 def test_a_browser_is_told_to_run_and_load_only_what_is_ours() -> None:
     """No inline script or style either, whatever a name contains."""
-    assert framed(site_of(), title="x", here="/", main="").headers["Content-Security-Policy"] == CSP
+    assert not_found(site_of()).headers["Content-Security-Policy"] == CSP
     assert "unsafe" not in CSP
     assert CSP.startswith("default-src 'none'; ")
     assert b"url(" not in STYLE

@@ -8,7 +8,7 @@ from monitor.core.alerts import AlertPhase
 from monitor.core.estimate import WindowState
 from monitor.core.report import InputFacts, Realised
 from monitor.settings.kinds import Setting
-from monitor.web.pages.page_frame import MARK
+from monitor.web.pages.rendering import MARK
 from monitor.web.pages.routes import standard_pages
 from monitor.web.server.request import HTML, Request
 from monitor.web.site import RefusedRecord, Rejects, Site, SourceView

@@ -14,9 +14,7 @@ from monitor.core.estimators import ESTIMATORS
 from monitor.core.history import Series, Span
 from monitor.core.report import InputFacts, ModelReport, Realised, ReferenceFacts, SegmentReport
 from monitor.web.pages.explanations import FAMILIES, MEANINGS, Shown, families_of
-from monitor.web.pages.model import MOST_VISIBLE, model_page
-from monitor.web.pages.model_history import MOST_ROWS
-from monitor.web.pages.model_sections import REASONS
+from monitor.web.pages.model import MOST_ROWS, MOST_VISIBLE, REASONS, model_page
 from monitor.web.pages.overview import overview_page
 from monitor.web.pages.reference_page import reference_page
 from monitor.web.pages.routes import Framed, standard_pages

@@ -11,9 +11,9 @@ from monitor.core.estimate import WindowState
 from monitor.core.report import InputFacts, ModelReport, Realised
 from monitor.sources.base import Lag
 from monitor.web.pages.overview import LEAST_ROWS, MOST_ALERTS, MOST_ROWS, MOST_ROWS_IN_ALL, overview_page
-from monitor.web.pages.page_frame import MARK
-from monitor.web.pages.verdict import ranked
-from monitor.web.pages.wording import HEADINGS, SIGNS, STATES, Mood, ago, alert_words, moment, mood_of, worst_severity
+from monitor.web.pages.rendering import MARK
+from monitor.web.pages.status import HEADINGS, SIGNS, Mood, mood_of, ranked, worst_severity
+from monitor.web.pages.wording import STATES, ago, alert_words, moment
 from monitor.web.site import SourceView
 from tests.web.reading import Reader, site_of, text_of
 from tests.web.sample_reports import NOW, apart, estimated, low, segment, three_models

@@ -2,7 +2,7 @@
 
 import pytest
 
-from monitor.web.pages.page_frame import CSP
+from monitor.web.pages.rendering import CSP
 from monitor.web.pages.routes import standard_pages
 from monitor.web.server.request import Pages
 from monitor.web.site import Site

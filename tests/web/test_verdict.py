@@ -7,8 +7,7 @@ import pytest
 from monitor.core.alerts import AlertPhase
 from monitor.core.estimate import WindowState
 from monitor.core.report import ModelReport, SegmentReport
-from monitor.web.pages.verdict import OverallStatus, Verdict, verdict
-from monitor.web.pages.wording import Mood
+from monitor.web.pages.status import Mood, OverallStatus, Verdict, verdict
 from tests.web.sample_reports import apart, estimated, low, segment, three_models
 
 FINE = segment("A", WindowState.OK, estimated(0.93), low(AlertPhase.OK))

@@ -9,9 +9,9 @@ from monitor.core.alerts import AlertPhase
 from monitor.core.estimate import WindowState
 from monitor.core.report import ModelReport, Realised, SegmentReport
 from monitor.core.segments import Segment
-from monitor.web.pages.model import MOST_NAMED, model_page, within
+from monitor.web.pages.model import model_page
 from monitor.web.pages.overview import overview_page
-from monitor.web.pages.wording import HEADINGS, Mood
+from monitor.web.pages.status import HEADINGS, MOST_NAMED, Mood, within
 from tests.web.reading import Reader, site_of, text_of
 from tests.web.sample_reports import NOW, estimated, low, segment, three_models
 

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from markupsafe import Markup
+
 from monitor.core.estimate import WindowState
 from monitor.core.history import Series
 from monitor.core.report import Realised
@@ -206,7 +208,7 @@ class OverTime:
     """Those that are not quiet, with when they came into their phase."""
 
 
-def over_time(data: OverTime, size: ChartSize = WIDE, *, pointed: bool = True) -> str:
+def over_time(data: OverTime, size: ChartSize = WIDE, *, pointed: bool = True) -> Markup:
     """Return the chart; with `pointed` each evaluation says its numbers to whoever points at it."""
     points = points_of(data.series)
     step = step_of(points, None if data.series is None else data.series.step_seconds)

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
+from markupsafe import Markup
+
 from monitor.reference.summary import ReliabilityBin
 from monitor.web.charts.svg import Box, Linear, diamond, line, number, path, rectangle, words
 from monitor.web.pages.wording import per_cent
@@ -11,7 +13,7 @@ _BARS = (316.0, 372.0)
 """Where the bars of the counts begin and end."""
 
 
-def reliability(raw: Sequence[ReliabilityBin], scaled: Sequence[ReliabilityBin]) -> str:
+def reliability(raw: Sequence[ReliabilityBin], scaled: Sequence[ReliabilityBin]) -> Markup:
     """Return the diagram of what the model says, and of the same after temperature scaling."""
     x, y = Linear(0.0, 1.0, BOX.left, BOX.right), Linear(0.0, 1.0, BOX.bottom, BOX.top)
     parts = []

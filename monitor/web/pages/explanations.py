@@ -4,8 +4,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from monitor.web.charts.svg import written
-
 
 class Shown(StrEnum):
     """A number that is shown."""
@@ -154,15 +152,6 @@ MEANINGS = {
         "of a class with a handful of records nothing can be said, and a shift towards it cannot be judged.",
     ),
 }
-
-
-def explained(shown: Shown) -> str:
-    """Return both sentences, as HTML."""
-    meaning = MEANINGS[shown]
-    return (
-        f'<span class="meaning" data-meaning="{shown}">{written(meaning.means)}'
-        f" <i>Mind: {written(meaning.doubt)}</i></span>"
-    )
 
 
 @dataclass(frozen=True, slots=True)

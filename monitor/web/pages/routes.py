@@ -7,17 +7,13 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 
 from monitor.core.report import ModelReport
-from monitor.web import api as api_configuration
-from monitor.web import api as api_history
-from monitor.web import api as api_realised
-from monitor.web import api as api_reference
-from monitor.web import api as api_rejects
+from monitor.web import api
 from monitor.web.pages.configuration import configuration_page
 from monitor.web.pages.model import model_page
 from monitor.web.pages.overview import overview_page
-from monitor.web.pages.page_frame import asset_pages, not_found
 from monitor.web.pages.reference_page import reference_page
 from monitor.web.pages.rejects import rejects_page
+from monitor.web.pages.rendering import asset_pages, not_found
 from monitor.web.server.request import JSON, Page, Pages, Request, Response
 from monitor.web.site import Site
 
@@ -129,11 +125,11 @@ def standard_pages(
         "/-/ready": Page(_told(site.ready, "cpcmon is ready.")),
         "/-/reload": _reload_page(reload),
         "/api/v1/status": Page(lambda _: Response(status(), JSON)),
-        "/api/v1/configuration": _document_page(site, api_configuration.configuration_document),
-        "/api/v1/reference": _document_page(site, api_reference.reference_document),
-        "/api/v1/realised": _document_page(site, api_realised.realised_document),
-        "/api/v1/history": _document_page(site, api_history.history_document),
-        "/api/v1/rejects": _document_page(site, api_rejects.rejects_document),
+        "/api/v1/configuration": _document_page(site, api.configuration_document),
+        "/api/v1/reference": _document_page(site, api.reference_document),
+        "/api/v1/realised": _document_page(site, api.realised_document),
+        "/api/v1/history": _document_page(site, api.history_document),
+        "/api/v1/rejects": _document_page(site, api.rejects_document),
     }
 
 

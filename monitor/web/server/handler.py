@@ -11,7 +11,7 @@ from http import HTTPStatus
 from urllib.parse import parse_qsl, unquote
 
 from monitor.web.auth import LoginResult, Passwords
-from monitor.web.server.hosts import Hosts, host_in
+from monitor.web.server.addresses import Hosts, host_in
 from monitor.web.server.limits import WebLimits
 from monitor.web.server.request import Page, Pages, Request, Response
 from monitor.web.server.web_settings import WebSettings

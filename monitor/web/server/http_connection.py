@@ -10,12 +10,11 @@ from http import HTTPStatus
 
 import h11
 
+from monitor.web.server.addresses import client_of
 from monitor.web.server.handler import Answering, dressed, plain
 from monitor.web.server.limits import Closed, Counting, Unsent, WebLimits
-from monitor.web.server.listen_address import client_of
 from monitor.web.server.request import Response
-from monitor.web.server.tls import lets_in
-from monitor.web.server.web_settings import InForce
+from monitor.web.server.web_settings import InForce, lets_in
 
 _READ = 16 << 10
 _WRITE = 64 << 10
@@ -216,7 +215,7 @@ class HttpConnection:
     async def _send(self, response: Response, *, close: bool = False, bodyless: bool = False) -> None:
         headers = {**response.headers, "Content-Type": response.content_type, "Content-Length": str(len(response.body))}
         if close:
-            headers["HttpConnection"] = "close"
+            headers["Connection"] = "close"
         start = h11.Response(
             status_code=response.status,
             reason=response.status.phrase.encode(),

@@ -8,11 +8,10 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from monitor.errors import ServerError
+from monitor.web.server.addresses import Address, Hosts, listen, parse_address, problem_of
 from monitor.web.server.handler import Answering
-from monitor.web.server.hosts import Hosts
 from monitor.web.server.http_connection import ConnectionPhase, HttpConnection
 from monitor.web.server.limits import Closed, Counting, Unsent, WebCounts, WebLimits
-from monitor.web.server.listen_address import Address, listen, parse_address, problem_of
 from monitor.web.server.request import Pages
 from monitor.web.server.web_settings import WebSettings
 
