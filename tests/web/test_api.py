@@ -14,7 +14,7 @@ from monitor.core.report import Realised
 from monitor.web import api as api_history
 from monitor.web import api as api_rejects
 from monitor.web.pages.routes import standard_pages
-from monitor.web.site import RefusedRecord, Rejects, Site
+from monitor.web.site import RejectedRecord, Rejects, Site
 from tests.web.conftest import Serve
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "api.md").read_text()
@@ -47,7 +47,7 @@ def site() -> Site:
         realised=lambda model: [Realised(2.0, "all", 4, 3), Realised(3.0, "site=A", 8, 4)] if model == NAME else [],
         rejects=lambda: Rejects(
             {("inbox", "bad_sum"): 3, ("archive", "empty"): 2},
-            [RefusedRecord(2.0, "inbox", "file#3fa2c81b", "bad_sum", 7, 100, 20, "ab", "probs: list[3]")],
+            [RejectedRecord(2.0, "inbox", "file#3fa2c81b", "bad_sum", 7, 100, 20, "ab", "probs: list[3]")],
         ),
     )
 

@@ -17,7 +17,7 @@ from monitor.core.estimate import Estimate, Interval, WindowState
 from monitor.core.history import Series, Span
 from monitor.core.report import Realised
 from monitor.reference.summary import ReliabilityBin
-from monitor.web.charts.bars import MOST_CLASSES, Common, class_shares, moved_most, pair_of_bars
+from monitor.web.charts.bars import MOST_CLASSES, EstimatorScale, class_shares, moved_most, pair_of_bars
 from monitor.web.charts.over_time import (
     BRIEFLY,
     NARROW,
@@ -29,8 +29,8 @@ from monitor.web.charts.over_time import (
     points_of,
     replaced,
     step_of,
-    unbroken,
-    unjudged,
+    unbroken_runs,
+    without_estimate,
 )
 from monitor.web.charts.reliability import BOX, reliability
 from monitor.web.charts.svg import Linear, number, share_range, share_ticks, time_ticks
@@ -179,7 +179,7 @@ def test_every_number_of_points_can_be_drawn(count: int) -> None:
 
 
 def test_no_series_at_all_is_said_in_words() -> None:
-    assert "Nothing kept yet" in over_time(OverTime(None, NOW))
+    assert "No data yet" in over_time(OverTime(None, NOW))
 
 
 def test_points_lie_where_their_time_and_accuracy_say() -> None:
@@ -210,9 +210,9 @@ def test_no_line_goes_over_a_pause_of_more_than_three_steps() -> None:
 def test_a_stretch_without_an_answer_is_shaded_and_says_why() -> None:
     rows = [(NOW + 30.0 * index, None if 10 <= index < 40 else 0.8) for index in range(60)]
     root = drawn(over_time(OverTime(series_of(rows), NOW)))
-    (shade,) = of_kind(root, "not-judged")
-    assert shade[0].text == "Too few recent records to judge"
-    assert "Too few recent records to judge" in [one.text for one in of_kind(root, "why")]
+    (shade,) = of_kind(root, "no-estimate")
+    assert shade[0].text == "Too few recent records"
+    assert "Too few recent records" in [one.text for one in of_kind(root, "why")]
     assert len(of_kind(root, "estimate")) == 2
     assert len(of_kind(root, "band")) == 2
 
@@ -220,8 +220,8 @@ def test_a_stretch_without_an_answer_is_shaded_and_says_why() -> None:
 def test_a_point_between_two_shades_is_not_shaded() -> None:
     rows = [(NOW + 30.0 * index, 0.8 if index == 5 else None) for index in range(11)]
     points = points_of(series_of(rows))
-    assert len(unjudged(points, 30.0)) == 2
-    assert len(list(unbroken(points, 30.0))) == 1
+    assert len(without_estimate(points, 30.0)) == 2
+    assert len(list(unbroken_runs(points, 30.0))) == 1
 
 
 def judged_by(references: Sequence[str], without: Sequence[int] = ()) -> Series:
@@ -355,7 +355,7 @@ def test_realised_accuracies_are_diamonds_at_their_place() -> None:
     shown = of_kind(root, "realised")
     assert len(shown) == len(told)
     assert [one[0].text for one in shown] == [
-        f"{datetime.fromtimestamp(one.at, UTC):%Y-%m-%d %H:%M:%S UTC}: {one.right / 5:.1f}% realised, {one.right} of 500 right"
+        f"{datetime.fromtimestamp(one.at, UTC):%Y-%m-%d %H:%M:%S UTC}: {one.right / 5:.1f}% realised, {one.right} of 500 correct"
         for one in told
     ]
 
@@ -414,8 +414,8 @@ def test_the_sample_reference_has_points_of_both_kinds() -> None:
 def test_a_row_of_the_estimators_stays_in_its_frame(accuracy: float, half: float, reference: float | None) -> None:
     interval = Interval(max(0.0, accuracy - half), min(1.0, accuracy + half))
     estimate = Estimate(accuracy, 100, interval)
-    common = Common.around([estimate], reference, [accuracy])
-    root = drawn(common.row(HOSTILE, estimate, heard=True))
+    common = EstimatorScale.around([estimate], reference, [accuracy])
+    root = drawn(common.row(HOSTILE, estimate, member=True))
     inside(root)
     inside(drawn(common.axis()))
     (dot,) = of_kind(root, "value")

@@ -29,19 +29,19 @@ def test_settings_stand_in_sections_one_for_each_model_and_source() -> None:
 def test_what_is_assumed_stands_apart_from_what_a_line_says() -> None:
     """In words, not only by its looks."""
     text = text_of(configuration_page, site_of(settings=lambda: SETTINGS))
-    assert ["fields.site", "meta.hospital", "assumed"] in Reader(text).rows
+    assert ["fields.site", "meta.hospital", "default"] in Reader(text).rows
     assert re.findall(r'<tr class="assumed" data-setting="(.*?)">', text) == ["sources[0].fields.site"]
     assert text.count('<tr class="given"') == 5
 
 
 def test_that_secrets_are_hidden_is_said() -> None:
     """Or somebody would look for a mistake."""
-    assert f"stand as <code>{HIDDEN}</code>" in text_of(configuration_page, site_of())
+    assert f"show as <code>{HIDDEN}</code>" in text_of(configuration_page, site_of())
 
 
 def test_without_a_configuration_the_page_says_so() -> None:
     """While starting."""
-    assert "No configuration is in force yet." in text_of(configuration_page, site_of())
+    assert "No configuration is loaded yet." in text_of(configuration_page, site_of())
 
 
 def test_very_many_settings_are_cut_and_counted() -> None:

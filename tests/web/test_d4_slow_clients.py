@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from monitor.web.server.http_connection import HttpConnection
-from monitor.web.server.limits import Closed, Counting, Unsent, WebLimits
+from monitor.web.server.limits import Closed, UnsentResponses, WebCounters, WebLimits
 from monitor.web.server.request import Page, Response
 from monitor.web.server.web_settings import WebSettings
 from tests.web.clients import everything, still_open
@@ -227,8 +227,8 @@ def test_d4_many_requests_in_one_go_let_others_have_their_turn() -> None:
             there.sendall(f"GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode() * count)
             there.shutdown(socket.SHUT_WR)
             clients.append(there)
-            counting = Counting()
-            unsent = Unsent(1 << 20, counting)
+            counting = WebCounters()
+            unsent = UnsentResponses(1 << 20, counting)
             connections.append(HttpConnection(here, "127.0.0.1", Noting(), counting, unsent, WebLimits()))  # type: ignore[arg-type]
         await asyncio.gather(*(one.serve(WebSettings(None).current) for one in connections))
         for client in clients:

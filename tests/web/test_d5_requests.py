@@ -231,9 +231,7 @@ def test_d5_nothing_that_a_client_sends_is_repeated_or_logged(serve: Serve, capl
     assert b"Traceback" not in answers[-1].body
     assert client.talk(b"ZZPATIENT\r\n\r\n").count(b"ZZPATIENT") == 0
     ours = [record for record in caplog.records if record.name == "cpcmon"]
-    assert [record.getMessage() for record in ours] == [
-        "web: expected an answer from the page /broken, found RuntimeError"
-    ]
+    assert [record.getMessage() for record in ours] == ["web: page /broken failed: RuntimeError"]
 
 
 def test_requests_are_counted_by_class(serve: Serve) -> None:

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from monitor.settings.kinds import Setting
 from monitor.web.pages.rendering import CSP, ICON, MARK, SCRIPT, STYLE, not_found, render
 from monitor.web.pages.routes import standard_pages
 from monitor.web.server.request import Request
@@ -62,12 +61,11 @@ def test_alerts_stand_in_the_title_and_the_head_of_every_page() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "seconds"), [((), 5), (("1m", "8s"), 4), (("1s",), 2), (("12h",), 30), (("at noon", "20s"), 10)]
+    ("intervals", "seconds"), [((), 5), ((60.0, 8.0), 4), ((1.0,), 2), ((43_200.0,), 30), ((20.0,), 10)]
 )
-def test_it_asks_twice_between_two_evaluations(values: tuple[str, ...], seconds: int) -> None:
+def test_it_asks_twice_between_two_evaluations(intervals: tuple[float, ...], seconds: int) -> None:
     """Within bounds, so that neither the daemon nor somebody who waits suffers."""
-    settings = [Setting(f"models[{number}].evaluate.every", value, 3) for number, value in enumerate(values)]
-    assert f'data-every="{seconds}"' in _page(site_of(settings=lambda: settings))
+    assert f'data-every="{seconds}"' in _page(site_of(evaluation_seconds=lambda: intervals))
 
 
 def test_an_unknown_name_is_404_and_not_repeated() -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from monitor.core.report import ModelReport
-from monitor.web.pages.routes import MOST_KEPT, SECONDS, Kept
+from monitor.web.pages.routes import MOST_CACHED, SECONDS, CachedPage
 from monitor.web.server.request import Response
 from monitor.web.site import Site
 from tests.web.reading import site_of
@@ -29,13 +29,13 @@ class Counted:
         self.made.append(query)
         return None if query.get("name") == "unknown" else Response(f"{len(self.made)}".encode())
 
-    def kept(self) -> tuple[Kept, Site]:
+    def kept(self) -> tuple[CachedPage, Site]:
         """Return the page with its memory, and the site."""
         site = site_of(self.reports, problems=self.unwell, waits=self.waits)
-        return Kept(self.page, lambda: self.seconds), site
+        return CachedPage(self.page, lambda: self.seconds), site
 
 
-def _said(kept: Kept, site: Site, **query: str) -> bytes | None:
+def _said(kept: CachedPage, site: Site, **query: str) -> bytes | None:
     answer = kept(site, query)
     return None if answer is None else answer.body
 
@@ -85,9 +85,9 @@ def test_names_that_are_made_up_are_not_remembered() -> None:
 
 def test_no_more_than_so_many_are_remembered() -> None:
     kept, site = Counted().kept()
-    for number in range(MOST_KEPT + 5):
+    for number in range(MOST_CACHED + 5):
         _said(kept, site, name=str(number))
-    assert len(kept) == MOST_KEPT
+    assert len(kept) == MOST_CACHED
 
 
 def test_a_page_that_fails_is_made_anew() -> None:
@@ -100,7 +100,7 @@ def test_a_page_that_fails_is_made_anew() -> None:
         return Response(b"made")
 
     fails = [False, True]
-    kept, site = Kept(page), site_of(three_models())
+    kept, site = CachedPage(page), site_of(three_models())
     with pytest.raises(RuntimeError):
         kept(site, {})
     assert _said(kept, site) == b"made"
@@ -115,7 +115,7 @@ def test_who_asks_while_it_is_made_waits_for_it() -> None:
         go.wait(30)
         return counted.page(site, query)
 
-    kept, site, said = Kept(slow, lambda: 100.0), site_of(counted.reports), list[bytes | None]()
+    kept, site, said = CachedPage(slow, lambda: 100.0), site_of(counted.reports), list[bytes | None]()
     threads = [threading.Thread(target=lambda: said.append(_said(kept, site))) for _ in range(10)]
     for thread in threads:
         thread.start()

@@ -17,7 +17,7 @@ from monitor.web.pages.explanations import FAMILIES, MEANINGS, Shown, families_o
 from monitor.web.pages.model import MOST_ROWS, MOST_VISIBLE, REASONS, model_page
 from monitor.web.pages.overview import overview_page
 from monitor.web.pages.reference_page import reference_page
-from monitor.web.pages.routes import Framed, standard_pages
+from monitor.web.pages.routes import PageFunction, standard_pages
 from monitor.web.pages.wording import STATES, clock
 from monitor.web.server.request import Request
 from tests.web.reading import Reader, site_of, text_of
@@ -89,7 +89,7 @@ def test_each_meaning_says_what_and_when_not_to_trust() -> None:
     assert set(MEANINGS) == set(Shown)
     for meaning in MEANINGS.values():
         assert meaning.means.endswith(".")
-        assert meaning.doubt.endswith(".")
+        assert meaning.caution.endswith(".")
 
 
 def test_no_meaning_is_kept_that_no_page_shows() -> None:
@@ -131,27 +131,27 @@ def test_the_head_says_what_fires_the_estimate_and_the_drop() -> None:
     assert report.reference is not None
     drop = 100 * (report.reference.accuracy - consensus.accuracy)
     assert 'class="verdict alert"' in text
-    assert f"About {consensus.accuracy:.1%} of its answers are right" in text
+    assert f"About {consensus.accuracy:.1%} of the predictions are correct" in text
     assert f"{drop:.1f} points under the accuracy on the reference, which is more than chance explains" in text
-    assert "343 of 500 right" in text
+    assert "343 of 500 correct" in text
 
 
 def test_a_window_that_cannot_be_judged_gets_no_number_and_no_all_clear() -> None:
     text = _page(segment="site=Dresden")
     assert 'class="verdict unknown"' in text
-    assert "Still collecting its first records" in text
-    assert "Nothing is known of its accuracy now, good or bad" in text
+    assert "Collecting its first records" in text
+    assert "The accuracy is unknown now" in text
     figures = re.findall(
         r'<div class="fact" data-shown="(?:estimate|interval|drop)">.*?class="figure">(.*?)</dd>', text
     )
-    assert figures == ["cannot say"]
+    assert figures == ["unknown"]
     assert ">✓ No alert" not in text.split("</h1>")[0]
 
 
 def test_a_firing_alert_that_cannot_be_judged_still_stands_at_the_top() -> None:
     head = text_of(model_page, site_of(three_models()), name="density", segment="site=Fulda").split("</h1>")
     assert "alert, critical" in head[0]
-    assert "cannot be judged now, so it stays" in head[1]
+    assert "cannot be evaluated now, so it stays" in head[1]
 
 
 def test_the_reference_is_linked_where_it_has_a_page() -> None:
@@ -208,7 +208,7 @@ def test_all_estimators_are_shown_with_value_interval_and_drawing() -> None:
 
 def test_an_estimator_without_an_answer_says_why_in_words() -> None:
     assert set(REASONS) == set(Why)
-    assert "none: no class is plausible for any record" in _page()
+    assert "none: all prediction sets are empty" in _page()
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 300])
@@ -244,18 +244,18 @@ def test_another_reference_is_told_by_the_legend_in_words_and_in_the_table() -> 
         sample_site(), history=lambda *_: replace(series, references=("a",) * first + ("b",) * (len(series) - first))
     )
     text = text_of(model_page, site, name="density")
-    assert "other reference from here on: the accuracy on the reference and the thresholds" in text
-    assert f"Estimates were made with another reference from {clock(float(series.at[first]))} on" in text
+    assert "other reference from here on; reference accuracy and thresholds" in text
+    assert f"Another reference was in use from {clock(float(series.at[first]))} on" in text
     (row,) = re.findall(r"<tr data-at>(?:(?!</tr>).)*other reference from here on.*?</tr>", text)
     assert f'<th scope="row">{clock(float(series.at[first]))}</th>' in row
     assert text.count('class="replaced"') == 3, "for screens, for phones, and in the legend"
     assert "other reference" not in _page()
-    assert "another reference" not in _page()
+    assert "Another reference" not in _page()
 
 
 def test_without_history_the_page_says_so() -> None:
     text = text_of(model_page, site_of({"density": sample_report()}), name="density")
-    assert "No evaluation of this window is kept for this time" in text
+    assert "No evaluation of this window is stored for this time span" in text
 
 
 def test_only_labels_of_this_window_are_shown_beside_it() -> None:
@@ -268,7 +268,7 @@ def test_quiet_alerts_are_listed_too_with_their_runbook() -> None:
     rows = {
         row[0].split()[0]: row for row in Reader(_page(segment=_SHIFTED)).rows if row and "docs/runbooks" in row[-1]
     }
-    assert rows["silent"][1:3] == ["✓ quiet", "never moved"]
+    assert rows["silent"][1:3] == ["✓ quiet", "never changed"]
     assert rows["accuracy_low"][1] == "▲ firing"
     assert rows["accuracy_low"][-1] == "runbook docs/runbooks/accuracy.md"
     assert rows["estimators_disagree"][-1] == "runbook docs/runbooks/disagreement.md"
@@ -276,7 +276,7 @@ def test_quiet_alerts_are_listed_too_with_their_runbook() -> None:
 
 @pytest.mark.parametrize("upward", [False, True])
 @pytest.mark.parametrize(("page", "places"), [(model_page, 2), (overview_page, 1)])
-def test_a_runbook_is_linked_where_a_browser_can_follow(page: Framed, places: int, *, upward: bool) -> None:
+def test_a_runbook_is_linked_where_a_browser_can_follow(page: PageFunction, places: int, *, upward: bool) -> None:
     """Too low and too high an accuracy have one each, whatever their thresholds; elsewhere the path is told."""
     alert = replace(low(AlertPhase.FIRING, 0.7), upward=upward)
     report = replace(sample_report(), segments=(segment(None, WindowState.OK, estimated(0.7), alert),))
@@ -314,26 +314,26 @@ def test_of_many_classes_the_page_says_that_it_shows_some() -> None:
     facts = ReferenceFacts("1", "2026", "ab", names, 3000, 0.9, 1.0, 0.9, (100,) * 30)
     window = replace(segment(None, WindowState.OK, estimated(0.9)), predicted=(100,) * 29 + (900,))
     text = text_of(model_page, site_of({"m": ModelReport("m", NOW, 0.1, facts, (window,))}), name="m")
-    assert "The 20 of 30 classes that moved most." in text
+    assert "The 20 of 30 classes that changed most." in text
     assert "class 29" in text
 
 
 def test_oddities_and_hints_are_told() -> None:
     odd = replace(sample_report(), input=InputFacts(0.2, degraded=True, one_hot=True, constant=True, hints=("hint",)))
     text = text_of(model_page, site_of({"density": odd}), name="density")
-    for told in ("<li>hint</li>", "the answer was sent, not the probabilities", "may be stuck", "20.0%"):
+    for told in ("<li>hint</li>", "the sender may send the answer", "may be stuck", "20.0%"):
         assert told in text
 
 
 def test_a_quiet_window_is_not_called_proven_well() -> None:
-    assert "That nothing fires is no proof" in _page(segment="site=Aachen,scanner=1")
-    assert "That nothing fires is no proof" in text_of(model_page, site_of(three_models()), name="triage")
-    assert "That nothing fires is no proof" not in _page(segment=_SHIFTED)
+    assert "No alert is no proof" in _page(segment="site=Aachen,scanner=1")
+    assert "No alert is no proof" in text_of(model_page, site_of(three_models()), name="triage")
+    assert "No alert is no proof" not in _page(segment=_SHIFTED)
 
 
 @pytest.mark.parametrize("query", [{"segment": "all"}, {"segment": "site=Dresden"}])
 def test_what_no_estimator_can_see_is_said_on_every_page(query: dict[str, str]) -> None:
-    assert "Mistakes that the model makes with confidence" in _page(**query)
+    assert "Mistakes that the model makes with high confidence" in _page(**query)
 
 
 def test_hostile_names_are_only_text() -> None:

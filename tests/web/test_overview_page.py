@@ -12,7 +12,7 @@ from monitor.core.report import InputFacts, ModelReport, Realised
 from monitor.sources.base import Lag
 from monitor.web.pages.overview import LEAST_ROWS, MOST_ALERTS, MOST_ROWS, MOST_ROWS_IN_ALL, overview_page
 from monitor.web.pages.rendering import MARK
-from monitor.web.pages.status import HEADINGS, SIGNS, Mood, mood_of, ranked, worst_severity
+from monitor.web.pages.status import HEADINGS, SIGNS, Urgency, ranked, urgency_of, worst_severity
 from monitor.web.pages.wording import STATES, ago, alert_words, moment
 from monitor.web.site import SourceView
 from tests.web.reading import Reader, site_of, text_of
@@ -55,15 +55,15 @@ def test_an_alert_for_information_does_not_look_like_an_emergency(phase: AlertPh
     assert "<title>Overview – cpcmon</title>" in text
     assert '<div class="verdict info"><span class="sign" aria-hidden="true">○</span>' in text
     assert '<li class="info"><b>1</b> ○ Info</li>' in text
-    assert '<li class="info"><b class="mood">○ Info</b>' in text
-    assert '<tr class="info" data-model="triage" data-segment="site=A" data-mood="info">' in text
+    assert '<li class="info"><b class="urgency">○ Info</b>' in text
+    assert '<tr class="info" data-model="triage" data-segment="site=A" data-urgency="info">' in text
     assert not re.search(r'class="(alert|pending)\b|▲|◆', text)
 
 
 def test_an_alert_for_information_is_listed_after_one_that_is_about_to_warn() -> None:
     both = segment("A", WindowState.OK, estimated(0.78), apart(AlertPhase.FIRING), low(AlertPhase.PENDING, 0.79))
     text = text_of(overview_page, site_of({"triage": replace(three_models()["triage"], segments=(both,))}))
-    assert re.findall(r'<li class="(\w+)"><b class="mood">', text) == ["pending", "info"]
+    assert re.findall(r'<li class="(\w+)"><b class="urgency">', text) == ["pending", "info"]
 
 
 def test_among_equally_urgent_segments_the_one_furthest_under_its_threshold_comes_first() -> None:
@@ -93,7 +93,7 @@ def test_a_firing_site_shows_value_interval_threshold_and_since_when() -> None:
 def test_alerts_stand_in_a_list_of_their_own_firing_before_pending() -> None:
     """With since when, and a link to the window."""
     text, page = _read()
-    items = re.findall(r'<li class="(alert|pending)"><b class="mood">.*?data-key="alert density (.*?) (\w+)"', text)
+    items = re.findall(r'<li class="(alert|pending)"><b class="urgency">.*?data-key="alert density (.*?) (\w+)"', text)
     assert items == [
         ("alert", "site=Bonn", "accuracy_low"), ("alert", "site=Fulda", "accuracy_low"),
         ("alert", "site=Dresden", "silent"), ("pending", "site=Celle", "accuracy_low"),
@@ -110,7 +110,7 @@ def test_an_alert_that_recovers_says_what_it_still_waits_for() -> None:
     """Else it reads as if it fired over its threshold."""
     said = alert_words(low(AlertPhase.RECOVERING, 0.9), None, NOW)
     assert said.endswith(
-        "is over the threshold of 80.0%; firing since 2025-11-16 12:03 UTC (90 minutes ago); ends when this has lasted"
+        "is over the threshold of 80.0%; firing since 2025-11-16 12:03 UTC (90 minutes ago); resolves if this lasts"
     )
 
 
@@ -121,8 +121,8 @@ def test_without_a_loud_alert_the_list_says_no_more_than_is_known() -> None:
     unknown = segment("B", WindowState.STALE, None, low(AlertPhase.OK))
     for segments, said in (
         (triage.segments, "No alert is configured"),
-        ((quiet, unknown), "1 window cannot be judged now: this is no all-clear"),
-        ((quiet,), "None fires, and none is about to."),
+        ((quiet, unknown), "1 window cannot be evaluated: this is no all-clear"),
+        ((quiet,), "No alert fires, and none is pending."),
     ):
         assert said in text_of(overview_page, site_of({"m": replace(triage, segments=segments)}))
 
@@ -133,7 +133,7 @@ def test_very_many_alerts_are_cut_after_the_most_urgent_ones() -> None:
     crowd = [segment(f"S{number}", WindowState.OK, estimated(0.7), lesser) for number in range(MOST_ALERTS)]
     worst = segment("worst", WindowState.OK, estimated(0.7), low(AlertPhase.FIRING, 0.72))
     text = text_of(overview_page, site_of({"m": replace(three_models()["triage"], segments=(*crowd, worst))}))
-    assert text.count('<li class="alert"><b class="mood">') == MOST_ALERTS
+    assert text.count('<li class="alert"><b class="urgency">') == MOST_ALERTS
     assert text.index("alert triage site=worst") < text.index("alert triage site=S0 ")
     assert "… and 1 more, none more urgent" in text
 
@@ -154,10 +154,10 @@ def test_since_when_a_window_is_in_its_state_is_said() -> None:
     fine, unknown = (replace(one, state_since=NOW - 7200.0) for one in (density.segments[1], density.segments[5]))
     page = Reader(text_of(overview_page, site_of({"m": replace(density, segments=(fine, unknown))})))
     said = {row[0]: row[1] for row in page.rows}
-    assert "Judged for 2 hours" in said["site Aachen"]
+    assert "Evaluated for 2 hours" in said["site Aachen"]
     titles = [tag.get("title") for name, tag in page.tags if name == "small"]
     assert "since 2025-11-16 11:33 UTC (2 hours ago)" in titles
-    assert "Still collecting its first records. So since 2025-11-16 11:33 UTC (2 hours ago)" in said["site Essen"]
+    assert "Collecting its first records; since 2025-11-16 11:33 UTC (2 hours ago)" in said["site Essen"]
     assert (
         "ince"
         not in Reader(text_of(overview_page, site_of({"m": replace(density, segments=density.segments[5:6])}))).rows[1][
@@ -168,7 +168,7 @@ def test_since_when_a_window_is_in_its_state_is_said() -> None:
 
 def test_a_model_that_was_never_evaluated_appears_and_spoils_the_all_clear() -> None:
     """It may be the one that fails."""
-    site = site_of({"m": _quiet_report()}, waits=["lung has not been evaluated yet"])
+    site = site_of({"m": _quiet_report()}, waits=["lung has not been evaluated yet"], unevaluated=lambda: ["lung"])
     text = text_of(overview_page, site)
     assert '<section class="model unknown" data-model="lung">' in text
     assert '<div class="verdict unknown">' in text
@@ -184,12 +184,12 @@ def test_sources_show_what_they_wait_for_how_far_behind_they_are_and_what_they_r
     page = Reader(text_of(overview_page, site_of({"m": _quiet_report()}, sources=lambda: sources)))
     rows = page.rows[-3:]
     assert rows[0][:3] == [
-        "topic kafka, 4 partitions ours",
-        "? Waits kafka b:9092: waits to be let into group g",
-        "not known",
+        "topic kafka, 4 partitions assigned",
+        "? Waiting kafka b:9092: waits to be let into group g",
+        "unknown",
     ]
     assert rows[1][1:] == [
-        "can be read", "1.2 MB in 3 files the oldest waits since 2025-11-16 13:31 UTC (2 minutes ago)", "9,900", "100 1.0%"
+        "ready", "1.2 MB in 3 files oldest since 2025-11-16 13:31 UTC (2 minutes ago)", "9,900", "100 1.0%"
     ]  # fmt: skip
     assert rows[2][1].startswith("? Rebuilding")
     assert rows[2][2] == "1 partition"
@@ -199,7 +199,7 @@ def test_estimators_that_disagree_more_than_chance_are_pointed_out() -> None:
     """And those that do not are not."""
     report = _quiet_report()
     apart = replace(report, segments=(replace(report.segments[0], disagreement=0.06),))
-    assert "disagree by 6.0 points; chance gives up to 2.0" in text_of(overview_page, site_of({"m": apart}))
+    assert "disagree by 6.0 points; chance explains up to 2.0" in text_of(overview_page, site_of({"m": apart}))
     assert "disagree by" not in text_of(overview_page, site_of({"m": report}))
 
 
@@ -210,13 +210,13 @@ def test_where_nothing_can_be_said_there_is_no_all_clear_and_no_number(state: Wi
     unknown = segment("X", state, estimated(0.99), low(AlertPhase.OK))
     text = text_of(overview_page, site_of({"m": replace(report, segments=(unknown,))}))
     row = Reader(text).rows[1]
-    assert mood_of(unknown) is Mood.UNKNOWN
-    assert row[1].startswith(HEADINGS[Mood.UNKNOWN])
+    assert urgency_of(unknown) is Urgency.UNKNOWN
+    assert row[1].startswith(HEADINGS[Urgency.UNKNOWN])
     assert STATES[state] in row[1]
     assert row[2] == "none"
     assert "99.0%" not in text
-    assert HEADINGS[Mood.FINE] not in text
-    assert SIGNS[Mood.FINE] not in text
+    assert HEADINGS[Urgency.FINE] not in text
+    assert SIGNS[Urgency.FINE] not in text
 
 
 def test_everything_that_comes_from_outside_is_escaped() -> None:

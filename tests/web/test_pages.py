@@ -109,4 +109,4 @@ def test_no_page_in_a_browser_reloads(serve: Serve, origin: str) -> None:
     daemon = Daemon()
     answer = serve(daemon.pages(lifecycle=True)).ask("/-/reload", "POST", Origin=origin)
     assert (answer.status, daemon.reloads) == (403, 0)
-    assert answer.body.startswith(b"reload: expected a program that asks, found a page in a browser")
+    assert answer.body.startswith(b"reload: expected a request without Origin, found one from a browser")

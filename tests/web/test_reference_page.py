@@ -46,7 +46,7 @@ def test_accuracy_stands_with_its_exact_interval() -> None:
     calibration = sample_reference().calibration
     interval = share_interval(calibration.right, calibration.records, 0.95)
     text = _page()
-    assert f"{calibration.accuracy:.1%} <small>{calibration.right:,} right</small>" in text
+    assert f"{calibration.accuracy:.1%} <small>{calibration.right:,} correct</small>" in text
     assert f"{interval.lower:.1%} to {interval.upper:.1%}" in text
     assert "Interval, 95%" in text
 
@@ -112,7 +112,7 @@ def test_every_warning_is_shown() -> None:
     for told in ("30.0% of records share their confidence", "20.0% of records hold", "T ran to the end of its range"):
         assert told in text
     quiet = replace(summary, tied_share=0.0, floored_share=0.0, temperature_at_bound=False)
-    assert "Nothing about it made" in _page(replace(sample_reference(), summary=quiet))
+    assert "gave no warning" in _page(replace(sample_reference(), summary=quiet))
 
 
 def test_the_reliability_table_has_a_row_for_each_bin_and_no_share_of_an_empty_one() -> None:
@@ -129,7 +129,7 @@ def test_the_reliability_table_has_a_row_for_each_bin_and_no_share_of_an_empty_o
 def test_a_reference_from_before_bins_were_kept_says_how_to_get_them() -> None:
     summary = replace(sample_reference().summary, reliability=(), reliability_scaled=())
     text = _page(replace(sample_reference(), summary=summary))
-    assert "Calibrating again" in text
+    assert "run <code>cpcmon calibrate</code> again" in text
     assert "reliability" not in re.findall(r'<svg class="chart ([\w ]+)"', text)
 
 

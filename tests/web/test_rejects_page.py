@@ -4,21 +4,21 @@ import pytest
 
 from monitor.records.rejections import Reason
 from monitor.web.pages.rejects import MOST_POINTERS, REASONS, explained, rejects_page
-from monitor.web.site import RefusedRecord, Rejects
+from monitor.web.site import RejectedRecord, Rejects
 from tests.web.reading import Reader, site_of, text_of
 from tests.web.sample_reports import NOW
 
-LINE = RefusedRecord(NOW - 90.0, "inbox", "file#3fa2c81b", "bad_sum", 1017, 123_456, 210, "9f86d081", "probs: list[4]")
-MESSAGE = RefusedRecord(NOW - 5.0, "topic", "predictions/3", "bad_json", 1, 77, 12)
+LINE = RejectedRecord(NOW - 90.0, "inbox", "file#3fa2c81b", "bad_sum", 1017, 123_456, 210, "9f86d081", "probs: list[4]")
+MESSAGE = RejectedRecord(NOW - 5.0, "topic", "predictions/3", "bad_json", 1, 77, 12)
 
 
 @pytest.mark.parametrize("reason", Reason)
 def test_every_reason_is_explained_and_comes_with_a_way_to_mend_it(reason: Reason) -> None:
     """One sentence each."""
-    means, mend = REASONS[reason]
+    means, fix = REASONS[reason]
     assert means.endswith(".")
-    assert mend.endswith(".")
-    assert explained(str(reason)) == (means, mend)
+    assert fix.endswith(".")
+    assert explained(str(reason)) == (means, fix)
 
 
 def test_a_reason_that_an_older_state_counted_breaks_nothing() -> None:
@@ -57,5 +57,5 @@ def test_only_so_many_are_shown_and_the_rest_counted() -> None:
 def test_without_any_the_page_says_so() -> None:
     """And still how one would find them."""
     text = text_of(rejects_page, site_of())
-    assert "No record has been refused since the state was made." in text
+    assert "No record has been rejected since the state was created." in text
     assert "cpcmon state STATE_FOLDER --files --inbox WATCHED_FOLDER" in text

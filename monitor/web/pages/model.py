@@ -11,7 +11,7 @@ from monitor.core.estimate import Estimate, Why
 from monitor.core.estimators.consensus import CONSENSUS, VOICES
 from monitor.core.history import Series, Span
 from monitor.core.report import ModelReport, Realised, SegmentReport
-from monitor.web.charts.bars import ClassShare, Common, class_shares, moved_most, pair_of_bars
+from monitor.web.charts.bars import ClassShare, EstimatorScale, class_shares, moved_most, pair_of_bars
 from monitor.web.charts.over_time import (
     NARROW,
     OTHER_REFERENCE,
@@ -23,18 +23,18 @@ from monitor.web.charts.over_time import (
     points_of,
     replaced,
     step_of,
-    unjudged,
+    without_estimate,
 )
 from monitor.web.pages.explanations import EstimatorFamily, families_of, form_words
 from monitor.web.pages.rendering import Runbook, render, runbook_of
 from monitor.web.pages.status import (
-    Mood,
+    Urgency,
     Within,
-    alert_mood,
+    active_alerts,
+    alert_urgency,
     consensus_of,
-    loud_alerts,
-    mood_of,
     severity_suffix,
+    urgency_key,
     urgency_of,
     within,
 )
@@ -50,8 +50,8 @@ _MOST_REALISED = 20
 SPANS = {Span.RECENT: "latest evaluations", Span.DAYS: "3 days", Span.MONTH: "30 days"}
 REASONS = {
     Why.TOO_FEW_RECORDS: "too few records",
-    Why.ALL_SETS_EMPTY: "no class is plausible for any record: all sets are empty",
-    Why.ERROR: "the estimator failed; the log says why",
+    Why.ALL_SETS_EMPTY: "all prediction sets are empty",
+    Why.ERROR: "the estimator failed; see the log",
 }
 
 
@@ -60,7 +60,7 @@ class AlertRow:
     """An alert of the window."""
 
     status: AlertStatus
-    mood: Mood
+    urgency: Urgency
     phase: str
     words: str
     """Empty for a quiet one."""
@@ -72,7 +72,7 @@ class SegmentChoice:
     """A window of the model, to choose from."""
 
     name: str
-    mood: Mood
+    urgency: Urgency
     heading: str
     estimate: Estimate | None
 
@@ -117,7 +117,7 @@ def model_page(site: Site, query: Mapping[str, str]) -> Response | None:
         return None
     now = site.now()
     inside = within(report)
-    own, parts = mood_of(segment), inside.get(segment.name, Within())
+    own, parts = urgency_of(segment), inside.get(segment.name, Within())
     estimate = consensus_of(segment)
     realised = [one for one in site.realised(report.model) if one.segment == segment.name]
     runbooks = site.runbooks()
@@ -131,12 +131,12 @@ def model_page(site: Site, query: Mapping[str, str]) -> Response | None:
         segment=segment,
         estimate=estimate,
         has_reference_page=site.reference(report.model) is not None,
-        mood=parts.mood(own),
+        urgency=parts.urgency(own),
         heading=parts.heading(own).split(" ", 1)[1].lower() + severity_suffix(segment),
         sentence=_sentence(report, segment, now),
-        loud=[_alert(one, estimate, runbooks, now) for one in loud_alerts(segment)],
-        parts=parts.by_mood(),
-        quiet=parts.mood(own) in {Mood.FINE, Mood.INFO, Mood.UNWATCHED},
+        active=[_alert(one, estimate, runbooks, now) for one in active_alerts(segment)],
+        parts=parts.by_urgency(),
+        quiet=parts.urgency(own) in {Urgency.FINE, Urgency.INFO, Urgency.UNWATCHED},
         drop=None if report.reference is None or estimate is None else report.reference.accuracy - estimate.accuracy,
         realised=realised[::-1],
         most_realised=_MOST_REALISED,
@@ -166,8 +166,8 @@ def _sentence(report: ModelReport, segment: SegmentReport, now: float) -> str:
         why = STATES[segment.state]
         if segment.last_valid_at is not None:
             why += f"; last estimate {ago(now - segment.last_valid_at)}"
-        return f"{why}. Nothing is known of its accuracy now, good or bad."
-    text = f"About {per_cent(estimate.accuracy)} of its answers are right, judging by how sure it is"
+        return f"{why}. The accuracy is unknown now."
+    text = f"About {per_cent(estimate.accuracy)} of the predictions are correct, estimated from the model's confidence"
     if report.reference is None:
         return f"{text}."
     drop = report.reference.accuracy - estimate.accuracy
@@ -179,9 +179,9 @@ def _sentence(report: ModelReport, segment: SegmentReport, now: float) -> str:
 
 
 def _alert(alert: AlertStatus, estimate: Estimate | None, runbooks: str, now: float) -> AlertRow:
-    phase = f"{PHASES[alert.phase]}; cannot be judged now, so it stays" if alert.held else PHASES[alert.phase]
+    phase = f"{PHASES[alert.phase]}; cannot be evaluated now, so it stays" if alert.held else PHASES[alert.phase]
     words = "" if alert.phase is AlertPhase.OK else alert_words(alert, estimate, now)
-    return AlertRow(alert, alert_mood(alert), phase, words, runbook_of(alert, runbooks))
+    return AlertRow(alert, alert_urgency(alert), phase, words, runbook_of(alert, runbooks))
 
 
 def _choices(report: ModelReport, inside: Mapping[str, Within]) -> list[SegmentChoice]:
@@ -189,14 +189,14 @@ def _choices(report: ModelReport, inside: Mapping[str, Within]) -> list[SegmentC
 
     def worst_first(segment: SegmentReport) -> tuple[object, ...]:
         estimate = consensus_of(segment)
-        return *urgency_of(segment), 1.0 if estimate is None else estimate.accuracy, segment.name
+        return *urgency_key(segment), 1.0 if estimate is None else estimate.accuracy, segment.name
 
     whole = [one for one in report.segments if not one.segment]
     parts = sorted((one for one in report.segments if one.segment), key=worst_first)
     choices = []
     for one in (*whole, *parts):
-        own, within_it = mood_of(one), inside.get(one.name, Within())
-        choices.append(SegmentChoice(one.name, within_it.mood(own), within_it.heading(own), consensus_of(one)))
+        own, within_it = urgency_of(one), inside.get(one.name, Within())
+        choices.append(SegmentChoice(one.name, within_it.urgency(own), within_it.heading(own), consensus_of(one)))
     return choices
 
 
@@ -221,14 +221,14 @@ def _history(
         "reference": ("accuracy on the reference", data.reference is not None),
         "threshold": ("threshold of an alert", bool(data.thresholds)),
         "realised": ("realised accuracy, from labels", bool(data.realised)),
-        "begun": ("an alert began", bool(data.alerts)),
+        "begun": ("start of an alert", bool(data.alerts)),
         "replaced": (
-            f"{OTHER_REFERENCE} from here on: the accuracy on the reference and the thresholds are of the last one",
+            f"{OTHER_REFERENCE} from here on; reference accuracy and thresholds are those of the last reference",
             bool(changes),
         ),
-        "not-judged": ("could not be judged", any(point.accuracy is None for point in shown)),
+        "no-estimate": ("no estimate", any(point.accuracy is None for point in shown)),
     }
-    stretches = unjudged(shown, step_of(shown, None if series is None else series.step_seconds))
+    stretches = without_estimate(shown, step_of(shown, None if series is None else series.step_seconds))
     return {
         "chart": over_time(data, WIDE),
         "phone_chart": over_time(data, NARROW, pointed=False),
@@ -243,7 +243,7 @@ def _history(
 
 
 def _point(point: Point, changes: Sequence[Point]) -> HistoryRow:
-    state = "judged" if point.accuracy is not None else STATES[point.state]
+    state = "evaluated" if point.accuracy is not None else STATES[point.state]
     changed = any(one is point for one in changes)
     return HistoryRow(point, f"{state}; {OTHER_REFERENCE} from here on" if changed else state)
 
@@ -262,25 +262,25 @@ def _estimators(report: ModelReport, segment: SegmentReport) -> dict[str, Any]:
     if not segment.results or not segment.valid:
         return {"families": [], "axis": None}
     estimates = segment.estimates()
-    common = Common.around(
+    scale = EstimatorScale.around(
         list(estimates.values()),
         None if report.reference is None else report.reference.accuracy,
-        [estimates[voice].accuracy for voice in VOICES if voice in estimates],
+        [estimates[member].accuracy for member in VOICES if member in estimates],
     )
     families: list[tuple[EstimatorFamily, list[EstimatorRow]]] = []
     for family in families_of(segment.results):
-        rows = [_estimator(name, segment, common) for name in family.members if name in segment.results]
+        rows = [_estimator(name, segment, scale) for name in family.members if name in segment.results]
         if rows:
             families.append((family, rows))
-    return {"families": families, "axis": common.axis()}
+    return {"families": families, "axis": scale.axis()}
 
 
-def _estimator(name: str, segment: SegmentReport, common: Common) -> EstimatorRow:
+def _estimator(name: str, segment: SegmentReport, scale: EstimatorScale) -> EstimatorRow:
     result = segment.results[name]
     filled = name in VOICES or name == CONSENSUS
-    words = form_words(name) + (", heard" if name in VOICES else "")
+    words = form_words(name) + (", member" if name in VOICES else "")
     if isinstance(result, Estimate):
-        return EstimatorRow(name, words, filled, result, "", common.row(name, result, heard=filled))
+        return EstimatorRow(name, words, filled, result, "", scale.row(name, result, member=filled))
     return EstimatorRow(name, words, filled, None, REASONS[result.why], Markup())
 
 

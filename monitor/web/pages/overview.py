@@ -11,19 +11,19 @@ from monitor.web.charts.bars import Scale, bar
 from monitor.web.pages.rendering import Runbook, render, runbook_of
 from monitor.web.pages.status import (
     SEVERITIES,
-    Mood,
     NotableParts,
     OverallStatus,
+    Urgency,
     Within,
-    alert_mood,
+    active_alerts,
+    alert_urgency,
     consensus_of,
-    loud_alerts,
-    mood_of,
     rank,
     ranked,
     ranked_models,
     severity_suffix,
     thresholds_of,
+    urgency_of,
     verdict,
     within,
 )
@@ -47,7 +47,7 @@ class AlertItem:
     model: str
     segment: str
     name: str
-    mood: Mood
+    urgency: Urgency
     words: str
     runbook: Runbook
 
@@ -58,7 +58,7 @@ class WindowRow:
 
     segment: str
     whole: bool
-    mood: Mood
+    urgency: Urgency
     heading: str
     no_estimate: str
     """Why there is no estimate; empty when there is one."""
@@ -81,7 +81,7 @@ class ModelSection:
     """A model with its windows."""
 
     name: str
-    mood: Mood
+    urgency: Urgency
     reference: ReferenceFacts | None
     evaluated_at: float
     notes: Sequence[str]
@@ -93,9 +93,11 @@ class ModelSection:
 def overview_page(site: Site, _: Mapping[str, str]) -> Response:
     """Return the page, from the last report of each model."""
     now, runbooks = site.now(), site.runbooks()
-    status = OverallStatus(site.reports(), site.healthy(), site.ready())
-    models = ranked_models(list(status.reports.values()))
-    moods = status.moods()
+    reports = site.reports()
+    unevaluated = [name for name in site.unevaluated() if name not in reports]
+    status = OverallStatus(reports, site.healthy(), site.ready(), unevaluated)
+    models = ranked_models(list(reports.values()))
+    urgencies = status.urgencies()
     alerts = _alerts(models, now, runbooks)
     return render(
         site,
@@ -103,16 +105,16 @@ def overview_page(site: Site, _: Mapping[str, str]) -> Response:
         title="Overview",
         here="/",
         verdict=verdict(status),
-        counts=[(mood, moods.count(mood)) for mood in Mood if mood in moods],
-        unwell=status.unwell,
-        waits=status.waits,
+        counts=[(urgency, urgencies.count(urgency)) for urgency in Urgency if urgency in urgencies],
+        unhealthy=status.unhealthy,
+        not_ready=status.not_ready,
         notices=site.notices(),
         alerts=alerts[:MOST_ALERTS],
         more_alerts=len(alerts) - MOST_ALERTS,
         no_alerts="" if alerts else _no_alerts(models),
         models=_models(site, models, now),
-        unevaluated=status.unevaluated,
-        unknown=Mood.UNKNOWN,
+        unevaluated=unevaluated,
+        unknown=Urgency.UNKNOWN,
         # Sources that cannot be read come first: their records are not seen.
         sources=sorted(site.sources(), key=lambda one: (one.waits_for is None, one.name)),
     )
@@ -120,23 +122,23 @@ def overview_page(site: Site, _: Mapping[str, str]) -> Response:
 
 def _alerts(reports: Sequence[ModelReport], now: float, runbooks: str) -> list[AlertItem]:
     """Return the alerts that are not quiet: firing before pending, critical before warning, info last."""
-    loud = [
+    active = [
         (report, segment, alert)
         for report in reports
         for segment in report.segments
-        for alert in loud_alerts(segment)
+        for alert in active_alerts(segment)
     ]  # fmt: skip
-    loud.sort(key=lambda one: (alert_mood(one[2]), SEVERITIES.index(one[2].severity), rank(one[1], one[0])))
+    active.sort(key=lambda one: (alert_urgency(one[2]), SEVERITIES.index(one[2].severity), rank(one[1], one[0])))
     return [
         AlertItem(
             report.model,
             segment.name,
             alert.alert,
-            alert_mood(alert),
+            alert_urgency(alert),
             alert_words(alert, consensus_of(segment), now),
             runbook_of(alert, runbooks),
         )
-        for report, segment, alert in loud
+        for report, segment, alert in active
     ]
 
 
@@ -144,11 +146,11 @@ def _no_alerts(reports: Sequence[ModelReport]) -> str:
     """Say what it means that all alerts are quiet: no all-clear where a window has no estimate."""
     segments = [segment for report in reports for segment in report.segments]
     if not any(segment.alerts for segment in segments):
-        return "No alert is configured for what has been evaluated, so none can fire."
+        return "No alert is configured, so none can fire."
     unknown = sum(consensus_of(segment) is None for segment in segments)
     if unknown:
-        return f"None fires, but {plural(unknown, 'window')} cannot be judged now: this is no all-clear."
-    return "None fires, and none is about to."
+        return f"No alert fires, but {plural(unknown, 'window')} cannot be evaluated: this is no all-clear."
+    return "No alert fires, and none is pending."
 
 
 def _models(site: Site, reports: Sequence[ModelReport], now: float) -> list[ModelSection]:
@@ -170,7 +172,7 @@ def _model(site: Site, report: ModelReport, now: float, most: int) -> ModelSecti
     inside = within(report)
     return ModelSection(
         report.model,
-        min((mood_of(segment) for segment in report.segments), default=Mood.UNKNOWN),
+        min((urgency_of(segment) for segment in report.segments), default=Urgency.UNKNOWN),
         report.reference,
         report.at,
         _notes(report, site.realised_remark(report.model)),
@@ -186,7 +188,7 @@ def _notes(report: ModelReport, remark: str | None) -> list[str]:
     """Describe what makes the estimates less reliable than they look."""
     notes = oddities(report.input)
     if report.input.rejected_share:
-        notes.append(f"{per_cent(report.input.rejected_share)} of the latest records were refused")
+        notes.append(f"{per_cent(report.input.rejected_share)} of the latest records were rejected")
     notes += [f"{name} failed in {plural(count, 'window')}" for name, count in report.errors.items()]
     return [*notes, *([] if remark is None else [remark])]
 
@@ -205,7 +207,7 @@ def _scale(segments: Sequence[SegmentReport], report: ModelReport, realised: Map
 def _row(
     segment: SegmentReport, report: ModelReport, inside: Within, realised: Realised | None, scale: Scale, now: float
 ) -> WindowRow:
-    own, estimate, thresholds = mood_of(segment), consensus_of(segment), thresholds_of(segment)
+    own, estimate, thresholds = urgency_of(segment), consensus_of(segment), thresholds_of(segment)
     reference = None if report.reference is None else report.reference.accuracy
     drawn = Markup()
     if estimate is not None:
@@ -213,12 +215,12 @@ def _row(
     return WindowRow(
         segment.name,
         whole=not segment.segment,
-        mood=inside.mood(own),
+        urgency=inside.urgency(own),
         heading=inside.heading(own) + severity_suffix(segment),
         no_estimate=_no_estimate(segment, now) if estimate is None else "",
         since=segment.state_since,
-        alerts=[f"{alert.alert} {phase_words(alert, now)}" for alert in loud_alerts(segment)],
-        parts=inside.by_mood(),
+        alerts=[f"{alert.alert} {phase_words(alert, now)}" for alert in active_alerts(segment)],
+        parts=inside.by_urgency(),
         estimate=estimate,
         bar=drawn,
         disagreement=_disagreement(segment),
@@ -235,7 +237,7 @@ def _row(
 def _no_estimate(segment: SegmentReport, now: float) -> str:
     why = STATES[segment.state]
     if segment.state_since is not None:
-        why += f". So since {moment(segment.state_since, now)}"
+        why += f"; since {moment(segment.state_since, now)}"
     if segment.last_valid_at is not None:
         why += f"; last estimate {ago(now - segment.last_valid_at)}"
     return f"{why}."
@@ -248,6 +250,6 @@ def _disagreement(segment: SegmentReport) -> str:
     # As many digits as it takes to tell them apart.
     digits = 1 if f"{100.0 * found:.1f}" != f"{100.0 * chance:.1f}" else 2
     return (
-        f"The estimators disagree by {100.0 * found:.{digits}f} points; chance gives up to"
-        f" {100.0 * chance:.{digits}f}. Trust it less."
+        f"The estimators disagree by {100.0 * found:.{digits}f} points; chance explains up to"
+        f" {100.0 * chance:.{digits}f}. Trust the estimate less."
     )

@@ -16,11 +16,9 @@ from markupsafe import Markup
 from monitor.core.alerts import AlertStatus, runbook
 from monitor.core.history import Span
 from monitor.core.report import ModelReport
-from monitor.errors import CpcmonError
-from monitor.settings.quantities import seconds
 from monitor.web.pages import wording
 from monitor.web.pages.explanations import MEANINGS
-from monitor.web.pages.status import Mood, alert_mood
+from monitor.web.pages.status import Urgency, alert_urgency
 from monitor.web.server.request import HTML, Page, Pages, Request, Response
 from monitor.web.site import Site
 
@@ -171,17 +169,11 @@ def _firing(reports: Mapping[str, ModelReport]) -> list[str]:
         for report in reports.values()
         for segment in report.segments
         for alert in segment.alerts
-        if alert_mood(alert) is Mood.ALERT
+        if alert_urgency(alert) is Urgency.ALERT
     ]
 
 
 def _refresh_seconds(site: Site) -> int:
     """Return how often the script asks again: twice in the shortest evaluation interval."""
-    found = []
-    for setting in site.settings():
-        if setting.path.endswith("evaluate.every"):
-            try:
-                found.append(seconds(setting.value, setting.path) / 2.0)
-            except CpcmonError:
-                continue
-    return round(min(max(min(found, default=_USUAL_SECONDS), _LEAST_SECONDS), _MOST_SECONDS))
+    shortest = min(site.evaluation_seconds(), default=2.0 * _USUAL_SECONDS)
+    return round(min(max(shortest / 2.0, _LEAST_SECONDS), _MOST_SECONDS))

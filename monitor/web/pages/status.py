@@ -18,7 +18,7 @@ from monitor.web.pages.wording import place, plural
 SEVERITIES = (Severity.CRITICAL, Severity.WARNING, Severity.INFO)
 
 
-class Mood(IntEnum):
+class Urgency(IntEnum):
     """How urgently somebody should look, most urgent first."""
 
     ALERT = 0
@@ -47,20 +47,20 @@ class Mood(IntEnum):
 
 
 SIGNS = {
-    Mood.ALERT: "▲",
-    Mood.PENDING: "◆",
-    Mood.UNKNOWN: "?",
-    Mood.INFO: "○",
-    Mood.UNWATCHED: "–",
-    Mood.FINE: "✓",
+    Urgency.ALERT: "▲",
+    Urgency.PENDING: "◆",
+    Urgency.UNKNOWN: "?",
+    Urgency.INFO: "○",
+    Urgency.UNWATCHED: "–",
+    Urgency.FINE: "✓",
 }
 HEADINGS = {
-    Mood.ALERT: "▲ Alert",
-    Mood.PENDING: "◆ Watch",
-    Mood.UNKNOWN: "? Cannot say",
-    Mood.INFO: "○ Info",
-    Mood.UNWATCHED: "– No alert configured",
-    Mood.FINE: "✓ No alert",
+    Urgency.ALERT: "▲ Alert",
+    Urgency.PENDING: "◆ Pending",
+    Urgency.UNKNOWN: "? Unknown",
+    Urgency.INFO: "○ Info",
+    Urgency.UNWATCHED: "– No alert configured",
+    Urgency.FINE: "✓ No alert",
 }
 
 
@@ -70,26 +70,26 @@ def consensus_of(segment: SegmentReport) -> Estimate | None:
     return result if isinstance(result, Estimate) else None
 
 
-def mood_of(segment: SegmentReport) -> Mood:
+def urgency_of(segment: SegmentReport) -> Urgency:
     """Return how urgent a window is."""
     # A loop, not min(): a page calls this for thousands of windows.
-    loudest = Mood.FINE if segment.alerts else Mood.UNWATCHED
+    worst = Urgency.FINE if segment.alerts else Urgency.UNWATCHED
     for alert in segment.alerts:
-        mood = alert_mood(alert)
-        if mood is Mood.ALERT:
-            return mood
-        loudest = min(loudest, mood)
+        urgency = alert_urgency(alert)
+        if urgency is Urgency.ALERT:
+            return urgency
+        worst = min(worst, urgency)
     # Without an estimate a window is not ok, whatever its alerts were before.
-    return Mood.UNKNOWN if consensus_of(segment) is None else loudest
+    return Urgency.UNKNOWN if consensus_of(segment) is None else worst
 
 
-def alert_mood(alert: AlertStatus) -> Mood:
+def alert_urgency(alert: AlertStatus) -> Urgency:
     """Return how urgent an alert is: one of severity info is no emergency."""
     if alert.phase is AlertPhase.OK:
-        return Mood.FINE
+        return Urgency.FINE
     if alert.severity is Severity.INFO:
-        return Mood.INFO
-    return Mood.PENDING if alert.phase is AlertPhase.PENDING else Mood.ALERT
+        return Urgency.INFO
+    return Urgency.PENDING if alert.phase is AlertPhase.PENDING else Urgency.ALERT
 
 
 def worst_severity(segment: SegmentReport) -> Severity | None:
@@ -104,27 +104,27 @@ def worst_severity(segment: SegmentReport) -> Severity | None:
 def severity_suffix(segment: SegmentReport) -> str:
     """Return `, critical` after the heading of a window with a firing or pending alert; else nothing."""
     severity = worst_severity(segment)
-    return f", {severity}" if severity is not None and mood_of(segment) in {Mood.ALERT, Mood.PENDING} else ""
+    return f", {severity}" if severity is not None and urgency_of(segment) in {Urgency.ALERT, Urgency.PENDING} else ""
 
 
-def loud_alerts(segment: SegmentReport) -> list[AlertStatus]:
+def active_alerts(segment: SegmentReport) -> list[AlertStatus]:
     """Return the alerts that are not quiet: firing before pending, then by severity."""
-    loud = [alert for alert in segment.alerts if alert.phase is not AlertPhase.OK]
-    return sorted(loud, key=lambda alert: (not alert.firing, SEVERITIES.index(alert.severity)))
+    active = [alert for alert in segment.alerts if alert.phase is not AlertPhase.OK]
+    return sorted(active, key=lambda alert: (not alert.firing, SEVERITIES.index(alert.severity)))
 
 
-def urgency_of(segment: SegmentReport) -> tuple[Mood, int]:
-    """Return a sort key: mood, then severity."""
+def urgency_key(segment: SegmentReport) -> tuple[Urgency, int]:
+    """Return a sort key: urgency, then severity."""
     worst = worst_severity(segment)
-    return mood_of(segment), len(SEVERITIES) if worst is None else SEVERITIES.index(worst)
+    return urgency_of(segment), len(SEVERITIES) if worst is None else SEVERITIES.index(worst)
 
 
-Rank = tuple[Mood, int, float, str]
+Rank = tuple[Urgency, int, float, str]
 
 
 def rank(segment: SegmentReport, report: ModelReport) -> Rank:
-    """Return a sort key: mood, severity, margin over the threshold, name."""
-    return (*urgency_of(segment), _margin(segment, report), segment.name)
+    """Return a sort key: urgency, severity, margin over the threshold, name."""
+    return (*urgency_key(segment), _margin(segment, report), segment.name)
 
 
 def ranked(report: ModelReport) -> list[SegmentReport]:
@@ -134,7 +134,7 @@ def ranked(report: ModelReport) -> list[SegmentReport]:
 
 def ranked_models(reports: Sequence[ModelReport]) -> list[ModelReport]:
     """Return the models by their worst windows; a model without windows is unknown."""
-    nothing: Rank = (Mood.UNKNOWN, 0, math.inf, "")
+    nothing: Rank = (Urgency.UNKNOWN, 0, math.inf, "")
     worst = {id(report): min((rank(one, report) for one in report.segments), default=nothing) for report in reports}
     return sorted(reports, key=lambda report: (*worst[id(report)][:3], report.model))
 
@@ -164,15 +164,15 @@ def _margin(segment: SegmentReport, report: ModelReport) -> float:
 
 MOST_NAMED = 5
 _VERBS = {
-    Mood.ALERT: ("alerts", "alert"),
-    Mood.PENDING: ("is to watch", "are to watch"),
-    Mood.UNKNOWN: ("cannot be judged", "cannot be judged"),
+    Urgency.ALERT: ("alerts", "alert"),
+    Urgency.PENDING: ("is pending", "are pending"),
+    Urgency.UNKNOWN: ("cannot be evaluated", "cannot be evaluated"),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class NotableParts:
-    """Narrower windows of one mood within a window."""
+    """Narrower windows of one urgency within a window."""
 
     count: int
     total: int
@@ -195,27 +195,27 @@ class Within:
     """Those that alert, are pending, or have no estimate; worst first."""
 
     @property
-    def worst(self) -> Mood:
-        """The mood of the worst part; fine without one."""
-        return mood_of(self.notable[0]) if self.notable else Mood.FINE
+    def worst(self) -> Urgency:
+        """The urgency of the worst part; fine without one."""
+        return urgency_of(self.notable[0]) if self.notable else Urgency.FINE
 
-    def mood(self, own: Mood) -> Mood:
-        """Return the mood that a window shows: never fine while a part of it is not."""
-        if own <= Mood.UNKNOWN or not self.notable:
+    def urgency(self, own: Urgency) -> Urgency:
+        """Return the urgency that a window shows: never fine while a part of it is not."""
+        if own <= Urgency.UNKNOWN or not self.notable:
             return own
-        return Mood.PENDING if self.worst < Mood.UNKNOWN else min(own, Mood.UNWATCHED)
+        return Urgency.PENDING if self.worst < Urgency.UNKNOWN else min(own, Urgency.UNWATCHED)
 
-    def heading(self, own: Mood) -> str:
-        """Return the sign and the words for a window of that mood."""
-        shown = self.mood(own)
-        words = "No alert of its own" if own is Mood.FINE and shown is not own else own.heading.split(" ", 1)[1]
+    def heading(self, own: Urgency) -> str:
+        """Return the sign and the words for a window of that urgency."""
+        shown = self.urgency(own)
+        words = "No alert of its own" if own is Urgency.FINE and shown is not own else own.heading.split(" ", 1)[1]
         return f"{shown.sign} {words}"
 
-    def by_mood(self) -> list[NotableParts]:
-        """Return the notable parts, grouped by mood."""
+    def by_urgency(self) -> list[NotableParts]:
+        """Return the notable parts, grouped by urgency."""
         groups = []
-        for mood, verbs in _VERBS.items():
-            found = [one for one in self.notable if mood_of(one) is mood]
+        for urgency, verbs in _VERBS.items():
+            found = [one for one in self.notable if urgency_of(one) is urgency]
             if found:
                 groups.append(NotableParts(len(found), self.parts, verbs[len(found) > 1], found[:MOST_NAMED]))
         return groups
@@ -229,18 +229,17 @@ def within(report: ModelReport) -> Mapping[str, Within]:
     notable: dict[str, list[SegmentReport]] = {}
     for one in report.segments:
         own = frozenset(name for name, _ in one.segment)
-        loud = mood_of(one) <= Mood.UNKNOWN
+        is_notable = urgency_of(one) <= Urgency.UNKNOWN
         for wider in fields:
             whole = wholes.get(frozenset(pair for pair in one.segment if pair[0] in wider)) if wider < own else None
             if whole is not None:
                 counts[whole.name] += 1
-                notable.setdefault(whole.name, []).extend([one] if loud else ())
+                notable.setdefault(whole.name, []).extend([one] if is_notable else ())
     return {
         name: Within(count, sorted(notable[name], key=lambda one: rank(one, report))) for name, count in counts.items()
     }
 
 
-_UNEVALUATED = " has not been evaluated yet"
 _MOST_NAMED_AT_TOP = 3
 
 
@@ -249,78 +248,76 @@ class OverallStatus:
     """The inputs of the overview, read once so that they belong together."""
 
     reports: Mapping[str, ModelReport]
-    unwell: Sequence[str]
-    """What only a restart can repair."""
-    waits: Sequence[str]
-    """What cpcmon waits for."""
+    unhealthy: Sequence[str]
+    """Problems that only a restart can fix."""
+    not_ready: Sequence[str]
+    """Reasons why cpcmon is not ready."""
+    unevaluated: Sequence[str] = ()
+    """Models without a report."""
 
-    @property
-    def unevaluated(self) -> list[str]:
-        """Models without a report."""
-        found = [one.removesuffix(_UNEVALUATED) for one in self.waits if one.endswith(_UNEVALUATED)]
-        return [name for name in found if name not in self.reports]
-
-    def moods(self) -> list[Mood]:
-        """Return the mood of every window; a model without a report counts as one unknown window."""
-        known = [mood_of(segment) for report in self.reports.values() for segment in report.segments]
-        return [*known, *(Mood.UNKNOWN for _ in self.unevaluated)]
+    def urgencies(self) -> list[Urgency]:
+        """Return the urgency of every window; a model without a report counts as one unknown window."""
+        known = [urgency_of(segment) for report in self.reports.values() for segment in report.segments]
+        return [*known, *(Urgency.UNKNOWN for _ in self.unevaluated)]
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """The overall status."""
 
-    mood: Mood
+    urgency: Urgency
     sentence: str
     more: str
     """The counts behind it, and reasons to doubt it."""
 
 
 def verdict(status: OverallStatus) -> Verdict:
-    """Return the overall status. Its mood is that of the worst window, and at best unknown while anything is amiss."""
-    moods = status.moods()
-    worst, sentence, more = min(moods, default=Mood.UNKNOWN), _alerting(status, len(moods)), []
-    if worst is Mood.ALERT:
-        more.append(_counted(status, moods))
-    elif moods:
+    """Return the overall status: that of the worst window, and at best unknown while cpcmon is not ready."""
+    urgencies = status.urgencies()
+    worst, sentence, more = min(urgencies, default=Urgency.UNKNOWN), _alerting(status, len(urgencies)), []
+    if worst is Urgency.ALERT:
+        more.append(_counted(status, urgencies))
+    elif urgencies:
         # In the same sentence: no alert means nothing without the number of windows evaluated.
-        sentence = f"{sentence} {_counted(status, moods)}"
-    if status.waits:
-        worst = min(worst, Mood.UNKNOWN)
-        more.append("cpcmon waits for something; see below.")
-    if status.unwell:
+        sentence = f"{sentence} {_counted(status, urgencies)}"
+    if status.not_ready:
+        worst = min(worst, Urgency.UNKNOWN)
+        more.append("cpcmon is not ready; see below.")
+    if status.unhealthy:
         more.insert(0, sentence)
-        worst, sentence = Mood.ALERT, "cpcmon itself is not well: what stands here may be old or wrong."
+        worst, sentence = Urgency.ALERT, "cpcmon is unhealthy: this page may be out of date."
     return Verdict(worst, sentence, " ".join(more))
 
 
 def _alerting(status: OverallStatus, total: int) -> str:
     windows = [(report, segment) for report in status.reports.values() for segment in report.segments]
-    moods = {mood_of(segment) for _, segment in windows}
-    if Mood.ALERT in moods:
-        loud = [(rank(segment, report), report.model) for report, segment in windows if mood_of(segment) is Mood.ALERT]
-        names = [f"{model}, {place(name)}" for (*_, name), model in sorted(loud)]
+    urgencies = {urgency_of(segment) for _, segment in windows}
+    if Urgency.ALERT in urgencies:
+        firing = [
+            (rank(segment, report), report.model) for report, segment in windows if urgency_of(segment) is Urgency.ALERT
+        ]
+        names = [f"{model}, {place(name)}" for (*_, name), model in sorted(firing)]
         more = f"; and {len(names) - _MOST_NAMED_AT_TOP} more" if len(names) > _MOST_NAMED_AT_TOP else ""
         alerts = "alerts" if len(names) == 1 else "alert"
         return f"{len(names)} of {plural(total, 'window')} {alerts}: {'; '.join(names[:_MOST_NAMED_AT_TOP])}{more}."
     if not windows:
         return "No model has been evaluated yet."
-    if moods == {Mood.UNKNOWN}:
-        return "Nothing can be said of any window."
-    if moods.isdisjoint({Mood.FINE, Mood.INFO, Mood.PENDING}):
+    if urgencies == {Urgency.UNKNOWN}:
+        return "No window can be evaluated."
+    if urgencies.isdisjoint({Urgency.FINE, Urgency.INFO, Urgency.PENDING}):
         return "No alert is configured, so none can fire."
-    return "No critical or warning alert." if Mood.INFO in moods else "No alert."
+    return "No critical or warning alert." if Urgency.INFO in urgencies else "No alert."
 
 
-def _counted(status: OverallStatus, moods: Sequence[Mood]) -> str:
+def _counted(status: OverallStatus, urgencies: Sequence[Urgency]) -> str:
     evaluated = sum(
         consensus_of(segment) is not None for report in status.reports.values() for segment in report.segments
     )
     words = {
-        Mood.PENDING: "to watch",
-        Mood.UNKNOWN: "cannot say",
-        Mood.INFO: "with info only",
-        Mood.UNWATCHED: "without an alert configured",
+        Urgency.PENDING: "pending",
+        Urgency.UNKNOWN: "unknown",
+        Urgency.INFO: "with info only",
+        Urgency.UNWATCHED: "without an alert configured",
     }
-    counts = [f"{moods.count(mood)} {name}" for mood, name in words.items() if mood in moods]
-    return f"{', '.join([plural(evaluated, 'window') + ' judged', *counts])}."
+    counts = [f"{urgencies.count(urgency)} {name}" for urgency, name in words.items() if urgency in urgencies]
+    return f"{', '.join([plural(evaluated, 'window') + ' evaluated', *counts])}."

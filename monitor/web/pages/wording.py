@@ -12,14 +12,14 @@ from monitor.core.report import InputFacts
 
 STATES = {
     WindowState.OK: "The estimators have no answer",
-    WindowState.WARMING: "Still collecting its first records",
-    WindowState.TOO_FEW_RECORDS: "Too few recent records to judge",
-    WindowState.CATCHING_UP: "Still reading older records; what is known is of the past",
-    WindowState.STALE: "No new records for too long; what is known is of the past",
-    WindowState.NO_REFERENCE: "This model has no reference yet to judge it by",
-    WindowState.VERSION_MISMATCH: "Most records come from another version of the model than its reference",
-    WindowState.DEGRADED_INPUT: "Too many records are refused or look odd to trust the rest",
-    WindowState.ERROR: "The estimate failed; the log says why",
+    WindowState.WARMING: "Collecting its first records",
+    WindowState.TOO_FEW_RECORDS: "Too few recent records",
+    WindowState.CATCHING_UP: "Catching up with older records",
+    WindowState.STALE: "No new records for too long",
+    WindowState.NO_REFERENCE: "The model has no reference",
+    WindowState.VERSION_MISMATCH: "Most records come from another model version than the reference",
+    WindowState.DEGRADED_INPUT: "Too many records are rejected or look wrong",
+    WindowState.ERROR: "The evaluation failed; see the log",
 }
 PHASES = {
     AlertPhase.OK: "quiet",
@@ -31,7 +31,7 @@ _KINDS = {
     AlertType.ACCURACY: "estimated accuracy",
     AlertType.DISAGREEMENT: "disagreement of the estimators",
     AlertType.SILENT: "no new records",
-    AlertType.DEGRADED_INPUT: "records refused or odd",
+    AlertType.DEGRADED_INPUT: "rejected or suspicious records",
 }
 
 
@@ -44,8 +44,8 @@ def phase_words(alert: AlertStatus, now: float) -> str:
     """Describe the phase of an alert that is not quiet, and since when it holds."""
     text = f"{'pending' if alert.phase is AlertPhase.PENDING else 'firing'} since {moment(alert.since, now)}"
     if alert.held:
-        return f"{text}; cannot be judged now, so it stays"
-    return f"{text}; ends when this has lasted" if alert.phase is AlertPhase.RECOVERING else text
+        return f"{text}; cannot be evaluated now, so it stays"
+    return f"{text}; resolves if this lasts" if alert.phase is AlertPhase.RECOVERING else text
 
 
 def _condition(alert: AlertStatus, estimate: Estimate | None) -> str:
@@ -140,11 +140,13 @@ def oddities(records: InputFacts) -> list[str]:
     """Describe what makes an estimate less reliable than it looks."""
     found = list(records.hints)
     if records.degraded:
-        found.append("So many records are refused, or look odd, that the rest cannot speak for them.")
+        found.append("Too many records are rejected or look wrong: the rest may not be representative.")
     if records.one_hot:
-        found.append("Nearly all records are certain of one class: the answer was sent, not the probabilities.")
+        found.append(
+            "Nearly all records give one class a probability of 1: the sender may send the answer, not the probabilities."
+        )
     if records.constant:
-        found.append("The records are all alike: the model may be stuck.")
+        found.append("All records are equal: the model may be stuck.")
     return found
 
 

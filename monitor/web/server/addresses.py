@@ -25,12 +25,12 @@ class Address:
     port: int
 
     def __str__(self) -> str:
-        """Return it as it is written."""
+        """Return it as HOST:PORT."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 def parse_address(text: str) -> Address:
-    """Return where to listen; raises UsageError."""
+    """Parse a listen address; raises UsageError."""
     form = _FORM.fullmatch(text)
     if form is None or int(form.group(3)) > 65535:
         raise UsageError(f"web.listen-address: expected HOST:PORT, :PORT or [IPv6]:PORT, found {text!r}")
@@ -38,7 +38,7 @@ def parse_address(text: str) -> Address:
 
 
 def problem_of(text: str) -> str | None:
-    """Say what is wrong with an address; None when nothing is."""
+    """Return the problem with a listen address; None without one."""
     try:
         parse_address(text)
     except UsageError as error:
@@ -47,7 +47,7 @@ def problem_of(text: str) -> str | None:
 
 
 def client_of(address: str) -> str:
-    """Return whose address it is: an IPv4 address, also as IPv6 shows it, or the /64 that one host has of IPv6."""
+    """Return the client of an address: the IPv4 address, also when mapped to IPv6, or the /64 network of an IPv6 one."""
     found = ipaddress.ip_address(address)
     if isinstance(found, ipaddress.IPv6Address):
         return str(found.ipv4_mapped or ipaddress.ip_network((int(found), 64), strict=False))
@@ -55,7 +55,7 @@ def client_of(address: str) -> str:
 
 
 def listen(address: Address) -> socket.socket:
-    """Return a socket that listens there and never blocks; raises ServerError with a sentence."""
+    """Return a listening, non-blocking socket; raises ServerError."""
     try:
         listener = _bound(address)
     except (OSError, UnicodeError) as error:
@@ -80,13 +80,13 @@ def _bound(address: Address) -> socket.socket:
 
 def _sentence(address: Address, error: OSError | UnicodeError) -> str:
     if isinstance(error, UnicodeError):
-        return f"web: expected {address} to be an address of this machine, found a name that no machine can have"
+        return f"web: expected {address} to be an address of this machine, found an invalid host name"
     if error.errno == errno.EADDRINUSE:
         return f"web: expected {address} to be free, found it in use: stop the other program, or choose another with --web.listen-address"
     if error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
-        return f"web: expected {address} to be an address of this machine, found that it is not"
+        return f"web: expected {address} to be an address of this machine, found another host's"
     if error.errno in {errno.EACCES, errno.EPERM}:
-        return f"web: expected leave to listen on {address}, found none"
+        return f"web: expected permission to listen on {address}, found none"
     return f"web: expected to listen on {address}, found {error.strerror or type(error).__name__}"
 
 
@@ -95,16 +95,16 @@ _AUTHORITY = re.compile(r"(?:\[([0-9A-Fa-f:.]+(?:%[A-Za-z0-9_.~-]+)?)\]|([A-Za-z
 
 
 class Hosts:
-    """The hosts that this server answers for."""
+    """The host names that the server answers for."""
 
     def __init__(self, listening: str, named: Callable[[], Collection[str]]) -> None:
         self._own = {_normal(name) for name in ("localhost", listening, socket.gethostname())}
         self._named = named
-        """What `web.hosts` names; it may change with a reload."""
+        """The names in `web.hosts`, which a reload may change."""
 
     def allow(self, host: str) -> bool:
-        """Tell whether requests for a host, as `host_in` returns it, are answered."""
-        # An address needs no DNS, and so cannot be rebound. Probes of Kubernetes and many scrapes go to addresses.
+        """Return whether a host, as returned by `host_in`, is allowed."""
+        # An IP address cannot be rebound. Kubernetes probes and many scrapes use addresses.
         if _is_ip_address(host) or host in self._own:
             return True
         named = {_normal(name) for name in self._named()}
@@ -112,7 +112,7 @@ class Hosts:
 
 
 def host_in(authority: str) -> str | None:
-    """Return the host of `HOST` or `HOST:PORT` as names are compared; None where there is none."""
+    """Return the normalized host of `HOST` or `HOST:PORT`; None when malformed."""
     found = _AUTHORITY.fullmatch(authority)
     if found is None:
         return None
@@ -123,7 +123,7 @@ def host_in(authority: str) -> str | None:
 
 
 def _normal(name: str) -> str:
-    """Return a name without what makes no difference in DNS: case, and a dot at the end."""
+    """Return a host name in lower case, without a trailing dot."""
     return name.lower().removesuffix(".")
 
 
