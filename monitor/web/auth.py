@@ -31,7 +31,7 @@ class FairLock:
         self._waiting: dict[str, dict[str, deque[Ticket]]] = {}
 
     async def acquire(self, address: str, user: str) -> bool:
-        """Acquire the lock; retickets False when too many wait, possibly after waiting."""
+        """Acquire the lock; returns False when too many wait, possibly after waiting."""
         if not self._locked:
             self._locked = True
             return True
@@ -118,28 +118,28 @@ class Passwords:
         hashed = users.get(name)
         # An unknown name is checked against another user's hash, always the same, so that timing reveals nothing.
         against = self._decoy(name, users) if hashed is None else hashed
-        seal = self._seal(name, against, password)
-        if hashed is not None and seal in self._known:
-            self._known.move_to_end(seal)
+        digest = self._digest(name, against, password)
+        if hashed is not None and digest in self._known:
+            self._known.move_to_end(digest)
             return LoginResult.RIGHT
         if not await self._lock.acquire(client, name):
             return LoginResult.BUSY
         try:
-            fits = await self._workers.run(lambda: _fits(password, against))
+            matches = await self._workers.run(lambda: _matches(password, against))
         finally:
             self._lock.release()
-        if not fits or hashed is None:
+        if not matches or hashed is None:
             return LoginResult.WRONG
-        self._known[seal] = None
+        self._known[digest] = None
         if len(self._known) > _MOST_KNOWN:
             self._known.popitem(last=False)
         return LoginResult.RIGHT
 
     def _decoy(self, name: str, users: Mapping[str, str]) -> str:
         hashes = sorted(users.values())
-        return hashes[int.from_bytes(self._seal(name, "", b"")[:8], "big") % len(hashes)]
+        return hashes[int.from_bytes(self._digest(name, "", b"")[:8], "big") % len(hashes)]
 
-    def _seal(self, name: str, hashed: str, password: bytes) -> bytes:
+    def _digest(self, name: str, hashed: str, password: bytes) -> bytes:
         parts = (name.encode(), hashed.encode(), password)
         return hmac.digest(self._key, b"".join(hashlib.sha256(part).digest() for part in parts), "sha256")
 
@@ -156,7 +156,7 @@ def credentials_in(authorization: str) -> tuple[str, bytes] | None:
         return None
 
 
-def _fits(password: bytes, hashed: str) -> bool:
+def _matches(password: bytes, hashed: str) -> bool:
     try:
         return bcrypt.checkpw(password[:_BCRYPT_BYTES], hashed.encode())
     except ValueError:

@@ -232,5 +232,5 @@ def test_a_pipe_in_place_of_a_file_is_refused(web_config: Write, tmp_path: Path)
     path = web_config(TLS)
     (tmp_path / "server.key").unlink()
     os.mkfifo(tmp_path / "server.key")
-    with pytest.raises(ConfigError, match=r"server\.key: expected a file, found something else"):
+    with pytest.raises(ConfigError, match=r"server\.key: expected a file, found another kind of file"):
         WebServer("127.0.0.1:0", PAGES, path)

@@ -151,7 +151,7 @@ def test_a_window_that_cannot_be_judged_gets_no_number_and_no_all_clear() -> Non
 def test_a_firing_alert_that_cannot_be_judged_still_stands_at_the_top() -> None:
     head = text_of(model_page, site_of(three_models()), name="density", segment="site=Fulda").split("</h1>")
     assert "alert, critical" in head[0]
-    assert "cannot be evaluated now, so it stays" in head[1]
+    assert "cannot be evaluated now and stays" in head[1]
 
 
 def test_the_reference_is_linked_where_it_has_a_page() -> None:

@@ -37,11 +37,11 @@ def _verdict(
     [
         ((FINE, FINE), Urgency.FINE, "No alert. 2 windows evaluated.", ""),
         ((FINE, UNKNOWN), Urgency.UNKNOWN, "No alert. 1 window evaluated, 1 unknown.", ""),
-        ((FINE, LOUD), Urgency.ALERT, "1 of 2 windows alerts: density, site B.", "2 windows evaluated."),
+        ((FINE, LOUD), Urgency.ALERT, "1 of 2 windows is alerting: density, site B.", "2 windows evaluated."),
         ((SOON, FINE), Urgency.PENDING, "No alert. 2 windows evaluated, 1 pending.", ""),
         ((FINE, INFO), Urgency.INFO, "No critical or warning alert. 2 windows evaluated, 1 with info only.", ""),
         ((INFO, SOON), Urgency.PENDING, "No critical or warning alert. 2 windows evaluated, 1 pending, 1 with info only.", ""),
-        ((INFO, LOUD), Urgency.ALERT, "1 of 2 windows alerts: density, site B.", "2 windows evaluated, 1 with info only."),
+        ((INFO, LOUD), Urgency.ALERT, "1 of 2 windows is alerting: density, site B.", "2 windows evaluated, 1 with info only."),
         ((SILENT_INFO,), Urgency.UNKNOWN, "No window can be evaluated. 0 windows evaluated, 1 unknown.", ""),
         ((UNKNOWN,), Urgency.UNKNOWN, "No window can be evaluated. 0 windows evaluated, 1 unknown.", ""),
         ((UNWATCHED,), Urgency.UNWATCHED, "No alert is configured, so none can fire. 1 window evaluated, 1 without an alert configured.", ""),
@@ -59,7 +59,7 @@ def test_many_that_alert_are_counted_and_the_most_urgent_named() -> None:
     """A title of two hundred names is read by nobody."""
     loud = [segment(f"B{number}", WindowState.OK, estimated(0.7), low(AlertPhase.FIRING, 0.72)) for number in range(5)]
     said = _verdict(*loud, FINE).sentence
-    assert said == "5 of 6 windows alert: density, site B0; density, site B1; density, site B2; and 2 more."
+    assert said == "5 of 6 windows are alerting: density, site B0; density, site B1; density, site B2; and 2 more."
 
 
 def test_while_anything_is_waited_for_all_is_not_fine() -> None:

@@ -44,7 +44,7 @@ def _page(report: ModelReport, **query: str) -> str:
 @pytest.mark.parametrize(
     ("part", "shown", "said"),
     [
-        (Urgency.ALERT, "pending", "alerts"),
+        (Urgency.ALERT, "pending", "is alerting"),
         (Urgency.PENDING, "pending", "is pending"),
         (Urgency.UNKNOWN, "unwatched", "cannot be evaluated"),
     ],
@@ -100,7 +100,7 @@ def test_the_worst_part_is_named_first() -> None:
 def test_of_many_parts_the_first_are_named_and_the_others_counted() -> None:
     more = [_named((("site", f"C{number}"),), Urgency.ALERT) for number in range(MOST_NAMED + 2)]
     text = _page(_report(Urgency.FINE, *more))
-    assert f"{MOST_NAMED + 2} of its {3 + MOST_NAMED + 2} segments alert: " in text
+    assert f"{MOST_NAMED + 2} of its {3 + MOST_NAMED + 2} segments are alerting: " in text
     (told,) = re.findall(r"<p>\d+ of its .*? and 2 more\.</p>", text)
     assert told.count("<a ") == MOST_NAMED
 

@@ -179,7 +179,7 @@ def _sentence(report: ModelReport, segment: SegmentReport, now: float) -> str:
 
 
 def _alert(alert: AlertStatus, estimate: Estimate | None, runbooks: str, now: float) -> AlertRow:
-    phase = f"{PHASES[alert.phase]}; cannot be evaluated now, so it stays" if alert.held else PHASES[alert.phase]
+    phase = f"{PHASES[alert.phase]}; cannot be evaluated now and stays" if alert.held else PHASES[alert.phase]
     words = "" if alert.phase is AlertPhase.OK else alert_words(alert, estimate, now)
     return AlertRow(alert, alert_urgency(alert), phase, words, runbook_of(alert, runbooks))
 

@@ -1,4 +1,4 @@
-"""How urgent each window is, which one to look at first, and the overall status in one sentence.
+"""The urgency of each window, their order, and the overall status in one sentence.
 
 A window that cannot be evaluated is never called ok.
 """
@@ -19,7 +19,7 @@ SEVERITIES = (Severity.CRITICAL, Severity.WARNING, Severity.INFO)
 
 
 class Urgency(IntEnum):
-    """How urgently somebody should look, most urgent first."""
+    """The urgency of a window or an alert, most urgent first."""
 
     ALERT = 0
     PENDING = 1
@@ -164,7 +164,7 @@ def _margin(segment: SegmentReport, report: ModelReport) -> float:
 
 MOST_NAMED = 5
 _VERBS = {
-    Urgency.ALERT: ("alerts", "alert"),
+    Urgency.ALERT: ("is alerting", "are alerting"),
     Urgency.PENDING: ("is pending", "are pending"),
     Urgency.UNKNOWN: ("cannot be evaluated", "cannot be evaluated"),
 }
@@ -188,7 +188,7 @@ class NotableParts:
 
 @dataclass(frozen=True, slots=True)
 class Within:
-    """The narrower windows within a window, and those that somebody should look at."""
+    """The narrower windows within a window, and the notable ones among them."""
 
     parts: int = 0
     notable: Sequence[SegmentReport] = ()
@@ -298,7 +298,7 @@ def _alerting(status: OverallStatus, total: int) -> str:
         ]
         names = [f"{model}, {place(name)}" for (*_, name), model in sorted(firing)]
         more = f"; and {len(names) - _MOST_NAMED_AT_TOP} more" if len(names) > _MOST_NAMED_AT_TOP else ""
-        alerts = "alerts" if len(names) == 1 else "alert"
+        alerts = "is alerting" if len(names) == 1 else "are alerting"
         return f"{len(names)} of {plural(total, 'window')} {alerts}: {'; '.join(names[:_MOST_NAMED_AT_TOP])}{more}."
     if not windows:
         return "No model has been evaluated yet."

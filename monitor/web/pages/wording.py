@@ -44,7 +44,7 @@ def phase_words(alert: AlertStatus, now: float) -> str:
     """Describe the phase of an alert that is not quiet, and since when it holds."""
     text = f"{'pending' if alert.phase is AlertPhase.PENDING else 'firing'} since {moment(alert.since, now)}"
     if alert.held:
-        return f"{text}; cannot be evaluated now, so it stays"
+        return f"{text}; cannot be evaluated now and stays"
     return f"{text}; resolves if this lasts" if alert.phase is AlertPhase.RECOVERING else text
 
 
