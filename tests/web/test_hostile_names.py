@@ -1,4 +1,4 @@
-"""Whatever a model, segment, class, source, setting or origin is called, every page shows it and does nothing."""
+"""Hostile names of models, segments, classes, sources and settings stay text."""
 
 from dataclasses import replace
 
@@ -54,7 +54,7 @@ def _site(evil: str) -> Site:
 
 @pytest.mark.parametrize("evil", EVIL)
 def test_no_name_becomes_markup_on_any_page(evil: str) -> None:
-    """Every page for people that there is, now and later: found by its type."""
+    """Finds every HTML page by its content type."""
     pages = standard_pages(_site(evil), metrics=bytes, reload=None, status=bytes)
     read = []
     for path, page in pages.items():

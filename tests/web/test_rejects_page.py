@@ -1,4 +1,4 @@
-"""The page of rejects: what was refused, why, how to mend it, where it stands; never what it says."""
+"""The rejects page: counts, reasons, pointers, never the content of a record."""
 
 import pytest
 
@@ -13,21 +13,18 @@ MESSAGE = RejectedRecord(NOW - 5.0, "topic", "predictions/3", "bad_json", 1, 77,
 
 
 @pytest.mark.parametrize("reason", Reason)
-def test_every_reason_is_explained_and_comes_with_a_way_to_mend_it(reason: Reason) -> None:
-    """One sentence each."""
+def test_every_reason_is_explained(reason: Reason) -> None:
     means, fix = REASONS[reason]
     assert means.endswith(".")
     assert fix.endswith(".")
     assert explained(str(reason)) == (means, fix)
 
 
-def test_a_reason_that_an_older_state_counted_breaks_nothing() -> None:
-    """It is said to be unknown."""
+def test_an_unknown_reason_is_shown() -> None:
     assert "does not know the reason" in explained("retired")[0]
 
 
-def test_counts_stand_by_source_and_reason_most_frequent_first() -> None:
-    """With what each means; what was never refused is left out."""
+def test_counts_by_source_and_reason_most_frequent_first() -> None:
     counts = {("inbox", "bad_json"): 3, ("inbox", "bad_sum"): 1200, ("topic", "bad_json"): 7, ("topic", "empty"): 0}
     page = Reader(text_of(rejects_page, site_of(rejects=lambda: Rejects(counts))))
     assert [row[:3] for row in page.rows[1:]] == [
@@ -36,8 +33,8 @@ def test_counts_stand_by_source_and_reason_most_frequent_first() -> None:
     assert page.rows[1][3:] == list(REASONS[Reason.BAD_SUM])
 
 
-def test_the_latest_are_pointed_to_so_that_they_can_be_found_on_the_machine() -> None:
-    """Offsets as other tools take them; where nothing is known, that is said."""
+def test_pointers_to_the_latest_records() -> None:
+    """Offsets without separators; unknown values as none."""
     page = Reader(text_of(rejects_page, site_of(rejects=lambda: Rejects({}, [MESSAGE, LINE]))))
     message, line = page.rows[-2:]
     assert line == [
@@ -47,15 +44,7 @@ def test_the_latest_are_pointed_to_so_that_they_can_be_found_on_the_machine() ->
     assert message[2:] == ["predictions/3", "bad_json", "1", "77", "12", "none", "none"]
 
 
-def test_only_so_many_are_shown_and_the_rest_counted() -> None:
-    """The page is asked for again every few seconds."""
+def test_too_many_pointers_are_cut_and_counted() -> None:
     text = text_of(rejects_page, site_of(rejects=lambda: Rejects({}, [LINE] * (MOST_POINTERS + 7))))
     assert len(Reader(text).rows) == MOST_POINTERS + 1
     assert "… and 7 more." in text
-
-
-def test_without_any_the_page_says_so() -> None:
-    """And still how one would find them."""
-    text = text_of(rejects_page, site_of())
-    assert "No record has been rejected since the state was created." in text
-    assert "cpcmon state STATE_FOLDER --files --inbox WATCHED_FOLDER" in text

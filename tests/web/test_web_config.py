@@ -1,4 +1,4 @@
-"""The file of --web.config.file: what is accepted, promtool accepts too; the rest is refused with a reason."""
+"""The web configuration: everything accepted also passes promtool; the rest is an error with a reason."""
 
 import shutil
 import subprocess
@@ -31,7 +31,7 @@ GOOD = {
 
 @pytest.fixture(scope="module")
 def promtool() -> str:
-    """The command that says what Prometheus itself would accept."""
+    """The path of promtool."""
     return real_server("promtool")
 
 
@@ -39,7 +39,6 @@ def promtool() -> str:
 def test_promtool_accepts_what_we_accept(
     promtool: str, web_config: Write, authority: Authority, tmp_path: Path, text: str
 ) -> None:
-    """The same file serves other exporters."""
     shutil.copy(authority.pair.cert, tmp_path / "ca.crt")
     path = web_config(text)
     read_web_config(path)
@@ -48,7 +47,7 @@ def test_promtool_accepts_what_we_accept(
 
 
 def test_every_setting_is_read(web_config: Write, tmp_path: Path) -> None:
-    """Files lie beside the file that names them."""
+    """Paths are relative to the file."""
     config = read_web_config(
         web_config(
             f"{TLS}{AUTH}  client_allowed_sans: [a.example, '10.0.0.1']\n  min_version: TLS13\n{GOOD['users']}{GOOD['headers']}"
@@ -96,8 +95,8 @@ def test_every_setting_is_read(web_config: Write, tmp_path: Path) -> None:
         pytest.param("a: &x 1\nb: *x\n", "expected no anchor", id="alias"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_refused_with_a_sentence(web_config: Write, text: str, said: str) -> None:
-    """Nothing that looks like a protection is ever ignored, and no secret is shown."""
+def test_mistakes_are_config_errors(web_config: Write, text: str, said: str) -> None:
+    """Unsupported protections are never ignored, and no secret is shown."""
     with pytest.raises(ConfigError) as raised:
         read_web_config(web_config(text))
     assert said in str(raised.value)
@@ -105,15 +104,14 @@ def test_what_is_wrong_is_refused_with_a_sentence(web_config: Write, text: str, 
     assert "secret" not in str(raised.value)
 
 
-def test_every_mistake_is_told_at_once(web_config: Write) -> None:
-    """One run is enough to mend the file."""
+def test_all_mistakes_are_reported_at_once(web_config: Write) -> None:
     with pytest.raises(ConfigError) as raised:
         read_web_config(web_config("tls_server_config: {min_version: TLS10}\nrate_limit: {}\nother: 1\n"))
     assert str(raised.value).endswith("5 mistakes")
 
 
-def test_the_operators_headers_are_sent(serve: Serve, web_config: Write) -> None:
-    """With every answer, also one that says no."""
+def test_configured_headers_are_sent(serve: Serve, web_config: Write) -> None:
+    """With every response, also a refusal."""
     client = serve(web_config=web_config(GOOD["headers"]))
     for path in ("/metrics", "/html", "/nowhere"):
         headers = client.ask(path).headers
