@@ -23,7 +23,7 @@ from monitor.state.evaluation_history import History
 from monitor.state.store import State
 from monitor.telemetry import DaemonFacts, DeliveryFacts, HttpFacts, KafkaFacts, SourceFacts
 from monitor.web.api import status_document
-from monitor.web.site import RejectedRecord, Rejects, Site, SourceView
+from monitor.web.site import RejectPointer, Rejects, Site, SourceView
 
 
 @dataclass(slots=True)
@@ -151,7 +151,7 @@ class DaemonStatus:
             return Rejects()
         counters = work.ingestion.counters.items()
         counts = {(key[1], key[2]): count for key, count in counters if key[0] == "records_rejected_total" and count}
-        return Rejects(counts, [_rejected_record(*one) for one in work.ingestion.refused()])
+        return Rejects(counts, [_reject_pointer(*one) for one in work.ingestion.refused()])
 
     def facts(self, http: HttpFacts) -> DaemonFacts:
         """Return what the metrics page says of the daemon itself."""
@@ -203,8 +203,8 @@ def _counted(counters: Mapping[tuple[str, ...], int], name: str, source: str) ->
     return sum(count for key, count in counters.items() if key[:2] == (name, source))
 
 
-def _rejected_record(at: float, source: str, origin: str, pointer: Pointer) -> RejectedRecord:
-    return RejectedRecord(
+def _reject_pointer(at: float, source: str, origin: str, pointer: Pointer) -> RejectPointer:
+    return RejectPointer(
         at,
         source,
         origin,

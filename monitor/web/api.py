@@ -16,7 +16,7 @@ from monitor.core.segments import ALL, name_of
 from monitor.reference.reference import Reference
 from monitor.reference.summary import ReliabilityBin
 from monitor.settings.kinds import HIDDEN, Setting
-from monitor.web.site import RejectedRecord, Site
+from monitor.web.site import RejectPointer, Site
 
 VERSION = 1
 """Increases when a key changes its meaning or is removed."""
@@ -242,7 +242,7 @@ def rejects_document(site: Site, _query: Mapping[str, str]) -> bytes | None:
     return msgspec.json.encode({"version": VERSION, "counts": counts, "latest": latest})
 
 
-def _rejected(record: RejectedRecord) -> dict[str, Any]:
+def _rejected(record: RejectPointer) -> dict[str, Any]:
     return {
         "at": record.at,
         "source": record.source,

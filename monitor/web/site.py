@@ -29,7 +29,7 @@ class SourceView:
 
 
 @dataclass(frozen=True, slots=True)
-class RejectedRecord:
+class RejectPointer:
     """Where to find a rejected record. Never its content."""
 
     at: float
@@ -52,7 +52,7 @@ class Rejects:
 
     counts: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """By source and reason, since the state was created."""
-    latest: Sequence[RejectedRecord] = ()
+    latest: Sequence[RejectPointer] = ()
     """Newest first; the last few hundred."""
 
 

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, expect
 
 from tests.browser.conftest import Visiting
 from tests.browser.site import SECRETS, RunningSite
-from tests.browser.visiting import PAGES, visiting
+from tests.browser.visiting import PAGES, SEGMENT, visiting
 
 _FIRING = re.compile(r"firing")
 _API = (
@@ -66,7 +66,7 @@ def test_a_model_shows_its_history_over_each_span(alerting: RunningSite, visit: 
 def test_a_click_leads_from_the_overview_to_a_segment(alerting: RunningSite, visit: Visiting) -> None:
     page = visit(alerting.url).go("/")
     page.locator('tr[data-model="density"][data-segment="site=North"] a').first.click()
-    expect(page).to_have_url(f"{alerting.url}{PAGES['segment']}")
+    expect(page).to_have_url(f"{alerting.url}{SEGMENT}")
     expect(page.locator("main")).to_contain_text("North")
 
 

@@ -13,13 +13,13 @@ from tests.servers import real_server
 PAGES = {
     "overview": "/",
     "model": "/model?name=density",
-    "segment": "/model?name=density&segment=site%3DNorth",
     "waiting": "/model?name=quiet",
     "reference": "/reference?name=density",
     "rejects": "/rejects",
     "configuration": "/configuration",
 }
 """Every kind of page, by a name that is valid in a file name."""
+SEGMENT = "/model?name=density&segment=site%3DNorth"
 DESKTOP, PHONE = (1280, 800), (360, 740)
 _ABORTED = "net::ERR_ABORTED"
 

@@ -13,7 +13,7 @@ from monitor.core.history import Series, Span
 from monitor.core.report import Realised
 from monitor.web import api
 from monitor.web.pages.routes import standard_pages
-from monitor.web.site import RejectedRecord, Rejects, Site
+from monitor.web.site import RejectPointer, Rejects, Site
 from tests.web.conftest import Serve
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "api.md").read_text()
@@ -46,7 +46,7 @@ def site() -> Site:
         realised=lambda model: [Realised(2.0, "all", 4, 3), Realised(3.0, "site=A", 8, 4)] if model == NAME else [],
         rejects=lambda: Rejects(
             {("inbox", "bad_sum"): 3, ("archive", "empty"): 2},
-            [RejectedRecord(2.0, "inbox", "file#3fa2c81b", "bad_sum", 7, 100, 20, "ab", "probs: list[3]")],
+            [RejectPointer(2.0, "inbox", "file#3fa2c81b", "bad_sum", 7, 100, 20, "ab", "probs: list[3]")],
         ),
     )
 

@@ -12,7 +12,7 @@ from monitor.core.report import InputFacts, ModelReport, Realised
 from monitor.sources.base import Lag
 from monitor.web.pages.overview import LEAST_ROWS, MOST_ALERTS, MOST_ROWS, MOST_ROWS_IN_ALL, overview_page
 from monitor.web.pages.rendering import MARK
-from monitor.web.pages.status import HEADINGS, SIGNS, Urgency, ranked, urgency_of, worst_severity
+from monitor.web.pages.status import Urgency, ranked, urgency_of, worst_severity
 from monitor.web.pages.wording import STATES, ago, moment
 from monitor.web.site import SourceView
 from tests.web.reading import Reader, site_of, text_of
@@ -195,12 +195,12 @@ def test_a_window_without_an_estimate_has_no_number_and_no_all_clear(state: Wind
     text = text_of(overview_page, site_of({"m": replace(report, segments=(unknown,))}))
     row = Reader(text).rows[1]
     assert urgency_of(unknown) is Urgency.UNKNOWN
-    assert row[1].startswith(HEADINGS[Urgency.UNKNOWN])
+    assert row[1].startswith(Urgency.UNKNOWN.heading)
     assert STATES[state] in row[1]
     assert row[2] == "none"
     assert "99.0%" not in text
-    assert HEADINGS[Urgency.FINE] not in text
-    assert SIGNS[Urgency.FINE] not in text
+    assert Urgency.FINE.heading not in text
+    assert Urgency.FINE.sign not in text
 
 
 def test_outside_names_are_escaped() -> None:

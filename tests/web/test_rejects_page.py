@@ -4,12 +4,12 @@ import pytest
 
 from monitor.records.rejections import Reason
 from monitor.web.pages.rejects import MOST_POINTERS, REASONS, explained, rejects_page
-from monitor.web.site import RejectedRecord, Rejects
+from monitor.web.site import RejectPointer, Rejects
 from tests.web.reading import Reader, site_of, text_of
 from tests.web.sample_reports import NOW
 
-LINE = RejectedRecord(NOW - 90.0, "inbox", "file#3fa2c81b", "bad_sum", 1017, 123_456, 210, "9f86d081", "probs: list[4]")
-MESSAGE = RejectedRecord(NOW - 5.0, "topic", "predictions/3", "bad_json", 1, 77, 12)
+LINE = RejectPointer(NOW - 90.0, "inbox", "file#3fa2c81b", "bad_sum", 1017, 123_456, 210, "9f86d081", "probs: list[4]")
+MESSAGE = RejectPointer(NOW - 5.0, "topic", "predictions/3", "bad_json", 1, 77, 12)
 
 
 @pytest.mark.parametrize("reason", Reason)

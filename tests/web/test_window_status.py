@@ -11,7 +11,7 @@ from monitor.core.report import ModelReport, Realised, SegmentReport
 from monitor.core.segments import Segment
 from monitor.web.pages.model import model_page
 from monitor.web.pages.overview import overview_page
-from monitor.web.pages.status import HEADINGS, MOST_NAMED, OverallStatus, Urgency, Verdict, verdict, within
+from monitor.web.pages.status import MOST_NAMED, OverallStatus, Urgency, Verdict, verdict, within
 from tests.web.reading import Reader, site_of, text_of
 from tests.web.sample_reports import NOW, apart, estimated, low, segment, three_models
 
@@ -157,7 +157,7 @@ def test_a_window_with_fine_parts_is_fine() -> None:
 def test_a_window_that_is_not_fine_keeps_its_heading(own: Urgency) -> None:
     report = replace(_report_with(Urgency.ALERT), segments=(SEGMENTS[own], *_report_with(Urgency.ALERT).segments[1:]))
     found = within(report)["all"]
-    assert (found.urgency(own), found.heading(own)) == (own, HEADINGS[own])
+    assert (found.urgency(own), found.heading(own)) == (own, own.heading)
 
 
 def test_the_worst_part_is_named_first() -> None:

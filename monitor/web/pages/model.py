@@ -78,7 +78,7 @@ class SegmentChoice:
 
 
 @dataclass(frozen=True, slots=True)
-class HistoryRow:
+class EvaluationRow:
     """A point of the history."""
 
     point: Point
@@ -99,7 +99,7 @@ class EstimatorRow:
 
 
 @dataclass(frozen=True, slots=True)
-class ClassRow:
+class ClassShareRow:
     """How often a class is predicted."""
 
     share: ClassShare
@@ -132,7 +132,7 @@ def model_page(site: Site, query: Mapping[str, str]) -> Response | None:
         estimate=estimate,
         has_reference_page=site.reference(report.model) is not None,
         urgency=parts.urgency(own),
-        heading=parts.heading(own).split(" ", 1)[1].lower() + severity_suffix(segment),
+        heading=parts.words(own).lower() + severity_suffix(segment),
         sentence=_sentence(report, segment, now),
         active=[_alert(one, estimate, runbooks, now) for one in active_alerts(segment)],
         parts=parts.by_urgency(),
@@ -242,10 +242,10 @@ def _history(
     }
 
 
-def _point(point: Point, changes: Sequence[Point]) -> HistoryRow:
+def _point(point: Point, changes: Sequence[Point]) -> EvaluationRow:
     state = "evaluated" if point.accuracy is not None else STATES[point.state]
     changed = any(one is point for one in changes)
-    return HistoryRow(point, f"{state}; {OTHER_REFERENCE} from here on" if changed else state)
+    return EvaluationRow(point, f"{state}; {OTHER_REFERENCE} from here on" if changed else state)
 
 
 def thresholds(segment: SegmentReport) -> list[Mark]:
@@ -290,7 +290,7 @@ def _classes(report: ModelReport, segment: SegmentReport, before: Sequence[int])
     shares = class_shares(names, segment.predicted, before)
     shown = moved_most(shares)
     most = max((max(one.now, one.before or 0.0) for one in shown), default=0.0)
-    return {"classes": [ClassRow(one, pair_of_bars(one, most)) for one in shown], "class_count": len(shares)}
+    return {"classes": [ClassShareRow(one, pair_of_bars(one, most)) for one in shown], "class_count": len(shares)}
 
 
 def _predicted_before(site: Site, report: ModelReport) -> Sequence[int]:

@@ -17,7 +17,7 @@ MOST_CLASSES = 200
 
 
 @dataclass(frozen=True, slots=True)
-class ClassRow:
+class ClassCountRow:
     """The counts of a class in the reference."""
 
     name: str
@@ -64,9 +64,9 @@ def temperature_words(temperature: float) -> str:
     return f"the model is {'over' if temperature > 1.0 else 'under'}confident"
 
 
-def _classes(reference: Reference) -> list[ClassRow]:
+def _classes(reference: Reference) -> list[ClassCountRow]:
     """Return the classes in the model's order; when there are too many, the rarest first."""
     summary = reference.summary
     counts = zip(reference.classes, summary.class_records, summary.class_right, summary.class_predicted, strict=True)
-    rows = [ClassRow(*one) for one in counts]
+    rows = [ClassCountRow(*one) for one in counts]
     return rows if len(rows) <= MOST_CLASSES else sorted(rows, key=lambda one: one.records)

@@ -43,7 +43,12 @@ class Urgency(IntEnum):
     @property
     def heading(self) -> str:
         """The sign and a word or two."""
-        return HEADINGS[self]
+        return f"{self.sign} {self.words}"
+
+    @property
+    def words(self) -> str:
+        """A word or two."""
+        return WORDS[self]
 
 
 SIGNS = {
@@ -54,13 +59,13 @@ SIGNS = {
     Urgency.UNWATCHED: "–",
     Urgency.FINE: "✓",
 }
-HEADINGS = {
-    Urgency.ALERT: "▲ Alert",
-    Urgency.PENDING: "◆ Pending",
-    Urgency.UNKNOWN: "? Unknown",
-    Urgency.INFO: "○ Info",
-    Urgency.UNWATCHED: "– No alert configured",
-    Urgency.FINE: "✓ No alert",
+WORDS = {
+    Urgency.ALERT: "Alert",
+    Urgency.PENDING: "Pending",
+    Urgency.UNKNOWN: "Unknown",
+    Urgency.INFO: "Info",
+    Urgency.UNWATCHED: "No alert configured",
+    Urgency.FINE: "No alert",
 }
 
 
@@ -207,9 +212,11 @@ class Within:
 
     def heading(self, own: Urgency) -> str:
         """Return the sign and the words for a window of that urgency."""
-        shown = self.urgency(own)
-        words = "No alert of its own" if own is Urgency.FINE and shown is not own else own.heading.split(" ", 1)[1]
-        return f"{shown.sign} {words}"
+        return f"{self.urgency(own).sign} {self.words(own)}"
+
+    def words(self, own: Urgency) -> str:
+        """Return the words for a window of that urgency."""
+        return "No alert of its own" if own is Urgency.FINE and self.urgency(own) is not own else own.words
 
     def by_urgency(self) -> list[NotableParts]:
         """Return the notable parts, grouped by urgency."""

@@ -37,15 +37,6 @@ def parse_address(text: str) -> Address:
     return Address(form.group(1) or form.group(2) or "", int(form.group(3)))
 
 
-def problem_of(text: str) -> str | None:
-    """Return the problem with a listen address; None without one."""
-    try:
-        parse_address(text)
-    except UsageError as error:
-        return str(error)
-    return None
-
-
 def client_of(address: str) -> str:
     """Return the client of an address: the IPv4 address, also when mapped to IPv6, or the /64 network of an IPv6 one."""
     found = ipaddress.ip_address(address)

@@ -8,14 +8,12 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from monitor.errors import ServerError
-from monitor.web.server.addresses import Address, Hosts, listen, parse_address, problem_of
+from monitor.web.server.addresses import Address, Hosts, listen, parse_address
 from monitor.web.server.handler import RequestHandler
 from monitor.web.server.http_connection import ConnectionPhase, HttpConnection
 from monitor.web.server.limits import Closed, UnsentResponses, WebCounters, WebCounts, WebLimits
 from monitor.web.server.request import Pages
 from monitor.web.server.web_settings import WebSettings
-
-__all__ = ["WebServer", "parse_address", "problem_of"]
 
 log = logging.getLogger("cpcmon")
 
