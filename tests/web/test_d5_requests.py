@@ -188,7 +188,7 @@ def test_d5_an_absolute_target_is_accepted(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize(
-    ("accepted", "packed"),
+    ("accepted", "compressed"),
     [
         pytest.param("gzip", True, id="gzip"),
         pytest.param("deflate, gzip;q=0.5", True, id="among others"),
@@ -198,11 +198,11 @@ def test_d5_an_absolute_target_is_accepted(serve: Serve) -> None:
         pytest.param("", False, id="none"),
     ],
 )
-def test_a_long_response_is_compressed_when_accepted(serve: Serve, accepted: str, *, packed: bool) -> None:
+def test_a_long_response_is_compressed_when_accepted(serve: Serve, accepted: str, *, compressed: bool) -> None:
     answer = serve().ask("/long", Accept_Encoding=accepted)
-    assert (answer.headers.get("content-encoding") == "gzip") == packed
+    assert (answer.headers.get("content-encoding") == "gzip") == compressed
     assert answer.headers["vary"] == "Accept-Encoding"
-    body = gzip.decompress(answer.body) if packed else answer.body
+    body = gzip.decompress(answer.body) if compressed else answer.body
     assert body == b"a line of metrics\n" * 500
 
 

@@ -132,8 +132,10 @@ def ago(seconds: float) -> str:
 
 def lasting(seconds: float) -> str:
     """Format a duration up to now: for 2 hours."""
+    if -60.0 <= seconds < 60.0:
+        return "for less than a minute"
     text = ago(seconds)
-    return f"for {text.removesuffix(' ago')}" if text.endswith(" ago") else f"since {text}"
+    return f"for {text.removesuffix(' ago')}" if text.endswith(" ago") else "since an unknown time"
 
 
 def oddities(records: InputFacts) -> list[str]:

@@ -113,11 +113,11 @@ class RequestHandler:
         """Call a page; runs on a worker thread."""
         lock = self._busy.get(request.path)
         if lock is None:
-            return packed(page.answer(request), request.headers)
+            return compressed(page.answer(request), request.headers)
         if not lock.acquire(blocking=False):
             return plain(HTTPStatus.SERVICE_UNAVAILABLE, "another request is in progress", {"Retry-After": "1"})
         try:
-            return packed(page.answer(request), request.headers)
+            return compressed(page.answer(request), request.headers)
         finally:
             lock.release()
 
@@ -159,18 +159,18 @@ def query_of(target: str) -> dict[str, str]:
     return dict(reversed(pairs))
 
 
-def packed(response: Response, headers: Mapping[str, str]) -> Response:
+def compressed(response: Response, headers: Mapping[str, str]) -> Response:
     """Return the response, compressed when it is large and the client accepts gzip."""
     if len(response.body) <= _GZIP_FROM:
         return response
     varied = {**response.headers, "Vary": "Accept-Encoding"}
-    if not takes_gzip(headers.get("accept-encoding", "")):
+    if not accepts_gzip(headers.get("accept-encoding", "")):
         return replace(response, headers=varied)
     body = gzip.compress(response.body, compresslevel=1, mtime=0)
     return replace(response, body=body, headers={**varied, "Content-Encoding": "gzip"})
 
 
-def takes_gzip(accepted: str) -> bool:
+def accepts_gzip(accepted: str) -> bool:
     """Return whether an Accept-Encoding header accepts gzip."""
     for choice in accepted.lower().split(","):
         name, *parameters = (part.strip() for part in choice.split(";"))

@@ -14,7 +14,7 @@ from monitor.web.server.addresses import client_of
 from monitor.web.server.handler import RequestHandler, plain, with_headers
 from monitor.web.server.limits import Closed, UnsentResponses, WebCounters, WebLimits
 from monitor.web.server.request import Response
-from monitor.web.server.web_settings import InForce, lets_in
+from monitor.web.server.web_settings import ActiveWebConfig, is_allowed
 
 _READ = 16 << 10
 _WRITE = 64 << 10
@@ -67,7 +67,7 @@ class HttpConnection:
         self.writing_since = self._loop.time()
         """When sending the last response began."""
 
-    async def serve(self, in_force: Callable[[], InForce]) -> None:
+    async def serve(self, in_force: Callable[[], ActiveWebConfig]) -> None:
         """Handle requests until either side closes the connection."""
         try:
             await self._open(in_force())
@@ -81,14 +81,14 @@ class HttpConnection:
             # The client disconnected.
             pass
 
-    def cut(self) -> None:
+    def abort(self) -> None:
         """Abort the connection. Safe at any time, also before `serve` starts and after it ends."""
         if self._writer is None:
             self._socket.close()
         else:
             self._writer.transport.abort()
 
-    async def _open(self, in_force: InForce) -> None:
+    async def _open(self, in_force: ActiveWebConfig) -> None:
         protocol = asyncio.StreamReaderProtocol(self._reader)
         tls, context = in_force.config.tls, in_force.context
         handshake = None if context is None else self._limits.request_seconds
@@ -108,7 +108,7 @@ class HttpConnection:
         # mark itself, so 0 would pause with an empty buffer until the client sends more.
         transport.set_write_buffer_limits(high=0 if context is None else 1, low=0)
         encrypted = transport.get_extra_info("ssl_object")
-        if tls is not None and isinstance(encrypted, ssl.SSLObject) and not lets_in(tls, encrypted):
+        if tls is not None and isinstance(encrypted, ssl.SSLObject) and not is_allowed(tls, encrypted):
             raise Disconnect(Closed.HANDSHAKE_FAILED)
 
     async def _serve_one(self) -> bool:
@@ -225,7 +225,7 @@ class HttpConnection:
         parts = [self._http.send(event) for event in (start, *body, h11.EndOfMessage())]
         self._counters.answered(response.status)
         self._deadline = 0.0
-        self._unsent.add(self, len(response.body), self.cut)
+        self._unsent.add(self, len(response.body), self.abort)
         try:
             await self._write(parts)
         finally:

@@ -140,7 +140,7 @@ class WebServer:
         task.add_done_callback(lambda _: self._forget(connection))
 
     def _forget(self, connection: HttpConnection) -> None:
-        connection.cut()
+        connection.abort()
         self._connections.pop(connection, None)
         self._counters.set_open(len(self._connections))
 
@@ -152,7 +152,7 @@ class WebServer:
             if victim is None:
                 return False
             self._connections.pop(victim).cancel()
-            victim.cut()
+            victim.abort()
         return True
 
     def _oldest_to_close(self) -> HttpConnection | None:

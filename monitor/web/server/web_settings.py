@@ -17,7 +17,7 @@ _Stamps = tuple[tuple[int, ...] | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class InForce:
+class ActiveWebConfig:
     """The web configuration for new connections."""
 
     config: WebConfig = field(default_factory=WebConfig)
@@ -35,14 +35,14 @@ class WebSettings:
         """Whether the current files are in force."""
         self._files: tuple[Path, ...] = ()
         self._stamps: _Stamps = ()
-        self._in_force = InForce() if path is None else self._read(path)
+        self._in_force = ActiveWebConfig() if path is None else self._read(path)
 
     @property
     def tls(self) -> bool:
         """Whether connections are encrypted."""
         return self._in_force.context is not None
 
-    def current(self) -> InForce:
+    def current(self) -> ActiveWebConfig:
         """Return the configuration in force, reloaded if the files changed."""
         if self._path is not None and _stamps_of(self._files) != self._stamps:
             self._read_again(self._path)
@@ -62,7 +62,7 @@ class WebSettings:
         self._in_force = new
         log.info("web configuration reloaded")
 
-    def _read(self, path: Path) -> InForce:
+    def _read(self, path: Path) -> ActiveWebConfig:
         """Read the file and its certificates; raises ConfigError.
 
         Stamps are taken before reading, so that a change meanwhile triggers another reload.
@@ -71,13 +71,13 @@ class WebSettings:
         _check_is_a_file(path)
         config = read_web_config(path)
         if config.tls is None:
-            return InForce(config)
+            return ActiveWebConfig(config)
         named = (config.tls.cert_file, config.tls.key_file, config.tls.client_ca_file)
         certificates = tuple(file for file in named if file is not None)
         self._files, self._stamps = (path, *certificates), self._stamps + _stamps_of(certificates)
         for file in certificates:
             _check_is_a_file(file)
-        return InForce(config, context_of(config.tls))
+        return ActiveWebConfig(config, context_of(config.tls))
 
 
 def _stamps_of(files: tuple[Path, ...]) -> _Stamps:
@@ -157,7 +157,7 @@ def context_of(tls: TlsConfig) -> ssl.SSLContext:
     return context
 
 
-def lets_in(tls: TlsConfig, connection: ssl.SSLObject) -> bool:
+def is_allowed(tls: TlsConfig, connection: ssl.SSLObject) -> bool:
     """Return whether a client with a verified certificate may connect."""
     if not tls.client_allowed_sans:
         return True
