@@ -47,4 +47,4 @@ def visit(browser: Browser) -> Iterator[Visiting]:
         yield open_window
         for one in opened:
             assert one.log.complaints == []
-            assert [url for url in one.log.asked if not url.startswith(f"{one.url}/")] == []
+            assert [url for url in one.log.requests if not url.startswith(f"{one.url}/")] == []

@@ -67,11 +67,11 @@ def main(words: Sequence[str]) -> int:
         prog="python -m tests.browser.screenshots", description="screenshots of every page"
     )
     parser.add_argument("--url", help="of a running daemon; without it, one is started and fed for half a minute")
-    asked = parser.parse_args(words)
+    arguments = parser.parse_args(words)
     with ExitStack() as stack:
         browser = stack.enter_context(chromium())
-        url = asked.url.rstrip("/") if asked.url else _story(stack)
-        pages = _pages_of(browser, url) if asked.url else PAGES
+        url = arguments.url.rstrip("/") if arguments.url else _story(stack)
+        pages = _pages_of(browser, url) if arguments.url else PAGES
         for file in take_all(browser, url, pages):
             print(file.relative_to(ROOT))
         renew_images(browser, url, pages)

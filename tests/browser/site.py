@@ -91,9 +91,9 @@ class RunningSite:
         self.wait_for("cpcmon_window_records", min(start + count, WINDOW), model=model, segment="all")
 
         if model == "density":
-            told = {"at": time.time(), "segment": "all", "records": count, "right": feed.right(some)}
+            line = {"at": time.time(), "segment": "all", "records": count, "right": feed.right(some)}
             with (self.folder / _REALISED).open("a", encoding="utf-8") as file:
-                file.write(f"{json.dumps(told)}\n")
+                file.write(f"{json.dumps(line)}\n")
 
     def wait_for(self, name: str, value: float, **labels: str) -> None:
         """Wait until a series has a value."""

@@ -74,12 +74,12 @@ def test_hostile_names_are_shown_as_text(hostile: Process, browser: Browser) -> 
             assert page.evaluate("window.hacked === undefined"), name
             assert page.locator("main script, main img, [onerror], [onmouseover]").count() == 0, name
         page = one.go(PAGES["reference"])
-        for told in (_SCRIPT, _IMAGE, _QUOTE):
-            expect(page.get_by_text(told).first).to_be_visible()
+        for text in (_SCRIPT, _IMAGE, _QUOTE):
+            expect(page.get_by_text(text).first).to_be_visible()
         page = one.go(PAGES["configuration"])
         expect(page.get_by_text("window.hacked").first).to_be_visible()
         assert one.log.complaints == []
-        assert [url for url in one.log.asked if not url.startswith(hostile.url)] == []
+        assert [url for url in one.log.requests if not url.startswith(hostile.url)] == []
 
 
 _TOUCH = """document.querySelectorAll("body *").forEach(one => one.dispatchEvent(new MouseEvent("mouseover")))"""
@@ -92,4 +92,4 @@ def test_client_input_is_not_echoed(hostile: Process, browser: Browser, path: st
             page = one.go(path + quote(word))
             assert page.evaluate("window.hacked === undefined")
             assert "hacked" not in page.content()
-        assert {told.partition(" for ")[0] for told in one.log.complaints if " for " in told} == {"404"}
+        assert {error.partition(" for ")[0] for error in one.log.complaints if " for " in error} == {"404"}

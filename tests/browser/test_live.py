@@ -85,10 +85,10 @@ def test_a_hidden_window_sends_no_requests(quiet: RunningSite, visit: Visiting) 
     page.evaluate(_HIDE, True)
     # A request may be in progress.
     page.wait_for_timeout(every)
-    asked = len(one.log.asked)
+    before = len(one.log.requests)
     quiet.drop(HEALTHY, 30)
     page.wait_for_timeout(2 * every)
-    assert len(one.log.asked) == asked
+    assert len(one.log.requests) == before
     page.evaluate(_HIDE, False)
     expect(page.locator(_WHOLE)).to_contain_text(str(quiet.sent["density"]))
 
@@ -134,7 +134,7 @@ def test_a_daemon_that_stops_and_restarts(quiet: RunningSite, visit: Visiting) -
         assert marked(page)
     # Failed requests are expected here.
     assert one.log.complaints
-    assert all("ERR_CONNECTION_REFUSED" in told or "503" in told for told in one.log.complaints)
+    assert all("ERR_CONNECTION_REFUSED" in error or "503" in error for error in one.log.complaints)
     one.log.complaints.clear()
 
 

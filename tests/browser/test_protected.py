@@ -43,7 +43,7 @@ def test_behind_tls_and_a_password_every_page_loads_and_stays_live(
             expect(one.go(path).locator("main h1")).to_be_visible()
         stays_live(one.go("/"))
         # The browser first tries without the password.
-        one.log.complaints[:] = [told for told in one.log.complaints if "401" not in told]
+        one.log.complaints[:] = [error for error in one.log.complaints if "401" not in error]
 
 
 def stays_live(page: Page) -> None:

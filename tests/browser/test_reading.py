@@ -33,7 +33,7 @@ def test_axe_finds_no_violation(alerting: RunningSite, visit: Visiting, scheme: 
         page = one.go(path)
         # Check folded content too.
         page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
-        found += [f"{name}: {told}" for told in complaints(page)]
+        found += [f"{name}: {violation}" for violation in complaints(page)]
     assert not found, "\n".join(found)
 
 
@@ -49,13 +49,13 @@ def test_axe_finds_planted_violations(browser: Browser, alerting: RunningSite) -
 
 
 def test_light_and_dark_are_two_themes(alerting: RunningSite, visit: Visiting) -> None:
-    told = {}
+    colours = {}
     for scheme in ("light", "dark"):
         page = visit(alerting.url, color_scheme=scheme).go("/")
-        told[scheme] = page.evaluate(
+        colours[scheme] = page.evaluate(
             "(() => { const one = getComputedStyle(document.body); return [one.color, one.backgroundColor]; })()"
         )
-    (ink, paper), (chalk, board) = told["light"], told["dark"]
+    (ink, paper), (chalk, board) = colours["light"], colours["dark"]
     assert lightness(ink) < lightness(paper)
     assert lightness(chalk) > lightness(board)
     assert lightness(board) < lightness(paper)

@@ -41,7 +41,7 @@ def chromium() -> Iterator[Browser]:
 class BrowserLog:
     """The requests and errors of a browser."""
 
-    asked: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
     complaints: list[str] = field(default_factory=list)
 
     def listen(self, context: BrowserContext) -> None:
@@ -54,7 +54,7 @@ class BrowserLog:
         context.on("dialog", self._dialog)
 
     def _request(self, request: Request) -> None:
-        self.asked.append(request.url)
+        self.requests.append(request.url)
 
     def _response(self, response: Response) -> None:
         if response.status >= 400:

@@ -49,8 +49,8 @@ def test_keys_match_the_documentation(site: Site) -> None:
 def test_the_example_lines_are_accepted(tmp_path: Path) -> None:
     (block,) = re.findall(r"```json\n(.*?)```", REALISED, re.DOTALL)
     (tmp_path / "audit.jsonl").write_text(block)
-    told = RealisedFile(tmp_path / "audit.jsonl").read()
-    assert ([one.segment for one in told.accuracies], told.remark) == (["all", "site=A"], None)
+    read = RealisedFile(tmp_path / "audit.jsonl").read()
+    assert ([one.segment for one in read.accuracies], read.remark) == (["all", "site=A"], None)
 
 
 def test_the_example_program_writes_accepted_lines(tmp_path: Path) -> None:
@@ -63,9 +63,9 @@ def test_the_example_program_writes_accepted_lines(tmp_path: Path) -> None:
     words = [sys.executable, *command.split()[1:]]
     subprocess.run(words, cwd=tmp_path, check=True)
     expected = (Realised(200, "site=B", 1, 1), Realised(300, "all", 3, 2), Realised(300, "site=A", 2, 1))
-    told = RealisedFile(tmp_path / "density-audit.jsonl").read()
-    assert (told.accuracies, told.remark) == (expected, None)
+    read = RealisedFile(tmp_path / "density-audit.jsonl").read()
+    assert (read.accuracies, read.remark) == (expected, None)
     (tmp_path / "week-46.csv").write_text(table.replace("00,", "000,"))
     subprocess.run(words, cwd=tmp_path, check=True)
-    told = RealisedFile(tmp_path / "density-audit.jsonl").read()
-    assert (told.accuracies[:3], len(told.accuracies), told.remark) == (expected, 6, None)
+    read = RealisedFile(tmp_path / "density-audit.jsonl").read()
+    assert (read.accuracies[:3], len(read.accuracies), read.remark) == (expected, 6, None)

@@ -71,9 +71,9 @@ def test_a_change_invalidates_the_cache(change: Callable[[Counted], object]) -> 
 
 def test_each_query_is_cached_separately() -> None:
     cached, site = Counted().cached()
-    asked = [{}, {"name": "a"}, {"name": "a", "segment": "b"}, {"name": "a", "span": "b"}, {"segment": "a"}]
-    assert [_body(cached, site, **one) for one in asked] == [b"1", b"2", b"3", b"4", b"5"]
-    assert [_body(cached, site, **one) for one in asked] == [b"1", b"2", b"3", b"4", b"5"]
+    queries = [{}, {"name": "a"}, {"name": "a", "segment": "b"}, {"name": "a", "span": "b"}, {"segment": "a"}]
+    assert [_body(cached, site, **one) for one in queries] == [b"1", b"2", b"3", b"4", b"5"]
+    assert [_body(cached, site, **one) for one in queries] == [b"1", b"2", b"3", b"4", b"5"]
 
 
 def test_unknown_names_are_not_cached() -> None:
@@ -112,12 +112,12 @@ def test_concurrent_requests_render_once() -> None:
         go.wait(30)
         return counted.page(site, query)
 
-    cached, site, said = CachedPage(slow, lambda: 100.0), site_of(counted.reports), list[bytes | None]()
-    threads = [threading.Thread(target=lambda: said.append(_body(cached, site))) for _ in range(10)]
+    cached, site, bodies = CachedPage(slow, lambda: 100.0), site_of(counted.reports), list[bytes | None]()
+    threads = [threading.Thread(target=lambda: bodies.append(_body(cached, site))) for _ in range(10)]
     for thread in threads:
         thread.start()
     assert begun.wait(30)
     go.set()
     for thread in threads:
         thread.join(30)
-    assert said == [b"1"] * 10
+    assert bodies == [b"1"] * 10

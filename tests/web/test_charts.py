@@ -110,18 +110,18 @@ _SIZES = st.sampled_from([WIDE, NARROW])
     size=_SIZES,
     reference=_SHARES,
     thresholds=st.lists(st.floats(0.0, 1.0), max_size=4),
-    told=st.lists(st.tuples(st.floats(-1e6, 1e6), st.integers(0, 50)), max_size=4),
+    realised=st.lists(st.tuples(st.floats(-1e6, 1e6), st.integers(0, 50)), max_size=4),
     began=st.lists(st.floats(-1e6, 1e7), max_size=4),
     references=st.lists(st.sampled_from(["", "a", "b"]), min_size=30, max_size=30),
 )
-@example(steps=[], step=None, size=WIDE, reference=None, thresholds=[], told=[], began=[], references=[""] * 30)
+@example(steps=[], step=None, size=WIDE, reference=None, thresholds=[], realised=[], began=[], references=[""] * 30)
 @example(
     steps=[(0.0, 1.0)],
     step=None,
     size=NARROW,
     reference=1.0,
     thresholds=[1.0],
-    told=[(0.0, 50)],
+    realised=[(0.0, 50)],
     began=[0.0],
     references=["a"] * 30,
 )
@@ -131,7 +131,7 @@ _SIZES = st.sampled_from([WIDE, NARROW])
     size=WIDE,
     reference=0.0,
     thresholds=[0.0],
-    told=[],
+    realised=[],
     began=[0.0, 0.0],
     references=["a", "b"] * 15,
 )
@@ -141,7 +141,7 @@ def test_any_data_stays_inside_the_frame_without_nan(
     size: ChartSize,
     reference: float | None,
     thresholds: list[float],
-    told: list[tuple[float, int]],
+    realised: list[tuple[float, int]],
     began: list[float],
     references: list[str],
 ) -> None:
@@ -155,7 +155,7 @@ def test_any_data_stays_inside_the_frame_without_nan(
         NOW + 5.0,
         reference,
         [Mark(HOSTILE, value) for value in thresholds],
-        [Realised(NOW + when, "all", 50, right) for when, right in told],
+        [Realised(NOW + when, "all", 50, right) for when, right in realised],
         [Mark(HOSTILE, NOW + when) for when in began],
     )
     inside(drawn(over_time(data, size)))
@@ -271,9 +271,9 @@ def test_a_new_reference_is_marked_and_no_line_crosses_it(
 def test_the_label_of_a_new_reference_stays_in_the_plot(place: int, size: ChartSize) -> None:
     series = series_by(["a"] * place + ["b"] * (60 - place))
     root = drawn(over_time(OverTime(series, NOW + 30.0 * 59), size))
-    (said,) = [one for one in of_kind(root, "why") if one.text == "other reference"]
-    at, wide = float(said.get("x") or 0), 105.0
-    left, right = (at - wide, at) if said.get("text-anchor") == "end" else (at, at + wide)
+    (label,) = [one for one in of_kind(root, "why") if one.text == "other reference"]
+    at, wide = float(label.get("x") or 0), 105.0
+    left, right = (at - wide, at) if label.get("text-anchor") == "end" else (at, at + wide)
     assert size.box.left <= left < right <= size.box.right
 
 
@@ -350,13 +350,13 @@ def test_labels_of_close_thresholds_do_not_overlap() -> None:
 
 
 def test_realised_accuracies_are_diamonds_at_their_place() -> None:
-    told = [one for one in sample_realised() if one.segment == "all"]
-    root = drawn(over_time(OverTime(sample_series(Span.RECENT), NOW, 0.88, (), told)))
+    realised = [one for one in sample_realised() if one.segment == "all"]
+    root = drawn(over_time(OverTime(sample_series(Span.RECENT), NOW, 0.88, (), realised)))
     shown = of_kind(root, "realised")
-    assert len(shown) == len(told)
+    assert len(shown) == len(realised)
     assert [one[0].text for one in shown] == [
         f"{datetime.fromtimestamp(one.at, UTC):%Y-%m-%d %H:%M:%S UTC}: {one.right / 5:.1f}% realised, {one.right} of 500 correct"
-        for one in told
+        for one in realised
     ]
 
 

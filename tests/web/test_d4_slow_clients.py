@@ -25,12 +25,12 @@ def _web_threads() -> int:
 
 
 @pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "tls"])
-@pytest.mark.parametrize("said", [b"", HALF], ids=["silent", "half a line"])
+@pytest.mark.parametrize("data", [b"", HALF], ids=["silent", "half a line"])
 def test_d4_two_hundred_half_open_clients_block_nobody(
     serve: Serve,
     web_config: Callable[[str], Path],
     trusting: ssl.SSLContext,
-    said: bytes,
+    data: bytes,
     *,
     encrypted: bool,
 ) -> None:
@@ -38,13 +38,13 @@ def test_d4_two_hundred_half_open_clients_block_nobody(
     client = serve(web_config=web_config(TLS) if encrypted else None, request_seconds=3600.0)
     context = trusting if encrypted else None
     client.ask(tls=context)
-    half_open = [client.connect(said) for _ in range(200)]
+    half_open = [client.connect(data) for _ in range(200)]
     answers = [client.ask(tls=context, timeout=60.0) for _ in range(3)]
     assert [answer.status for answer in answers] == [200] * 3
     assert _web_threads() <= 32
     closed = client.server.counts().closed
     # To a TLS server, plain words are no handshake: they are closed at once, and need no room to be made.
-    assert (closed[Closed.CAP] >= 200 - WebLimits().connections) == (not (encrypted and said))
+    assert (closed[Closed.CAP] >= 200 - WebLimits().connections) == (not (encrypted and data))
     client.server.stop()
     assert still_open(half_open, 60.0) == 0
 
@@ -199,13 +199,13 @@ def test_d4_clients_that_do_not_close_tls_are_closed_for_others(
 
 
 def test_d4_pipelined_requests_do_not_starve_others() -> None:
-    asked: list[str] = []
+    targets: list[str] = []
 
     class Noting:
         """Answers, and notes who asked."""
 
         async def answer(self, _: str, target: str, __: Mapping[str, str], ___: str) -> Response:
-            asked.append(target)
+            targets.append(target)
             return Response(b"")
 
     async def serve_both(requests: Mapping[str, int]) -> None:
@@ -224,8 +224,8 @@ def test_d4_pipelined_requests_do_not_starve_others() -> None:
             client.close()
 
     asyncio.run(serve_both({"/many": 100, "/one": 1}))
-    assert asked.count("/many") == 100
-    assert asked.index("/one") < 50
+    assert targets.count("/many") == 100
+    assert targets.index("/one") < 50
 
 
 def test_an_idle_connection_times_out(serve: Serve) -> None:

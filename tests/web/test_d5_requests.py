@@ -83,7 +83,7 @@ def test_d5_100_continue_is_sent_when_expected(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "data",
     [
         pytest.param(b"nonsense\r\n\r\n", id="no request"),
         pytest.param(b"GET /metrics HTTP/1.1\r\n\r\n", id="no host"),
@@ -95,8 +95,8 @@ def test_d5_100_continue_is_sent_when_expected(serve: Serve) -> None:
         pytest.param(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(64) + b"\r\n\r\n", id="tls to a plain server"),
     ],
 )  # fmt: skip
-def test_d5_a_malformed_request_is_400_and_closes(serve: Serve, said: bytes) -> None:
-    answer = serve().talk(said)
+def test_d5_a_malformed_request_is_400_and_closes(serve: Serve, data: bytes) -> None:
+    answer = serve().talk(data)
     assert answer.startswith(b"HTTP/1.1 400")
     assert b"\r\nconnection: close" in answer.lower()
 
@@ -106,7 +106,7 @@ CHUNKED = b"POST /post HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n"
 
 @pytest.mark.parametrize("split", [False, True], ids=["whole", "byte by byte"])
 @pytest.mark.parametrize(
-    "said",
+    "data",
     [
         pytest.param(b"GET /metrics HTTP/1.1\n" + HOST + b"\r\n", id="request line"),
         pytest.param(b"GET /metrics HTTP/1.1\r\nHost: localhost\nA: b\r\n\r\n", id="header"),
@@ -119,12 +119,12 @@ CHUNKED = b"POST /post HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n"
         pytest.param(CHUNKED + b"\r\n2\r\nab\r\n0\r\nA: b\n\r\n", id="trailer"),
     ],
 )
-def test_d5_a_bare_lf_is_400_and_closes(serve: Serve, said: bytes, *, split: bool) -> None:
+def test_d5_a_bare_lf_is_400_and_closes(serve: Serve, data: bytes, *, split: bool) -> None:
     """A proxy in front may frame the same bytes differently."""
     client = serve().connect()
     client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-        for part in (said[place : place + 1] for place in range(len(said))) if split else (said,):
+        for part in (data[place : place + 1] for place in range(len(data))) if split else (data,):
             client.sendall(part)
         client.sendall(b"GET /metrics HTTP/1.1\r\n" + HOST + b"\r\n")
         client.shutdown(socket.SHUT_WR)
@@ -142,13 +142,13 @@ def test_d5_a_bare_lf_is_400_and_closes(serve: Serve, said: bytes, *, split: boo
 )
 def test_d5_a_body_may_contain_bare_lfs(serve: Serve, body: bytes) -> None:
     """Also when a packet ends between CR and LF."""
-    said = b"POST /post HTTP/1.1\r\n" + HOST + body
+    data = b"POST /post HTTP/1.1\r\n" + HOST + body
     server = serve()
-    for place in range(1, len(said)):
+    for place in range(1, len(data)):
         client = server.connect()
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        client.sendall(said[:place])
-        client.sendall(said[place:] + b"GET /metrics HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n")
+        client.sendall(data[:place])
+        client.sendall(data[place:] + b"GET /metrics HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n")
         assert everything(client).count(b"HTTP/1.1 200") == 2
 
 
@@ -183,8 +183,8 @@ def test_d5_http_1_0_is_answered_and_closed(serve: Serve) -> None:
 
 
 def test_d5_an_absolute_target_is_accepted(serve: Serve) -> None:
-    said = b"GET http://127.0.0.1/metrics?a HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n"
-    assert serve().talk(said).startswith(b"HTTP/1.1 200")
+    data = b"GET http://127.0.0.1/metrics?a HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n"
+    assert serve().talk(data).startswith(b"HTTP/1.1 200")
 
 
 @pytest.mark.parametrize(

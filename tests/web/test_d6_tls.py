@@ -144,9 +144,9 @@ def test_d8_half_a_rotation_keeps_the_old_certificate(
     renewed.copied_to(Pair(served.cert, tmp_path / "aside.key"))
     assert [_serial(client, trusting) for _ in range(3)] == [before] * 3
     assert not client.server.web_config_ok
-    said = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
-    assert len(said) == 1
-    assert "expected a certificate and its key in PEM, found key values mismatch" in said[0]
+    messages = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
+    assert len(messages) == 1
+    assert "expected a certificate and its key in PEM, found key values mismatch" in messages[0]
     renewed.copied_to(served)
     assert _serial(client, trusting) != before
     assert client.server.web_config_ok
@@ -178,11 +178,11 @@ def test_d8_a_reload_that_fails_or_removes_a_protection_is_rejected(
 
 def test_d8_new_passwords_apply_to_open_connections(serve: Serve, web_config: Write) -> None:
     client = serve(web_config=web_config("http_server_config: {http2: false}\n"))
-    said = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
-    kept = client.connect(said)
+    request = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    kept = client.connect(request)
     assert kept.recv(1000).startswith(b"HTTP/1.1 200")
     web_config("basic_auth_users:\n  bob: $2b$04$" + "e" * 53 + "\n")
-    kept.sendall(said)
+    kept.sendall(request)
     assert kept.recv(1000).startswith(b"HTTP/1.1 401")
 
 

@@ -26,8 +26,8 @@ def client() -> Iterator[Client]:
 
 
 def _status(client: Client, host: str, target: str = "/metrics") -> int:
-    said = f"GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
-    return int(client.talk(said.encode("latin-1")).split(b" ", 2)[1])
+    request = f"GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
+    return int(client.talk(request.encode("latin-1")).split(b" ", 2)[1])
 
 
 @pytest.mark.parametrize(

@@ -275,13 +275,13 @@ def test_a_runbook_is_a_link_or_a_path(page: PageFunction, places: int, *, upwar
     report = replace(sample_report(), segments=(segment(None, WindowState.OK, estimated(0.7), alert),))
     name = "accuracy_high.md" if upward else "accuracy.md"
 
-    def told(runbooks: str) -> str:
+    def text_with(runbooks: str) -> str:
         return text_of(page, site_of({"density": report}, runbooks=lambda: runbooks), name="density")
 
     link = f'<a href="https://wiki.example/&lt;b&gt;/{name}" rel="noreferrer">runbook {name}</a>'
-    assert told("https://wiki.example/<b>/").count(link) == places
-    assert told("javascript:x/").count(f"runbook <code>javascript:x/{name}</code>") == places
-    assert "href=javascript" not in told("javascript:x/").replace('"', "")
+    assert text_with("https://wiki.example/<b>/").count(link) == places
+    assert text_with("javascript:x/").count(f"runbook <code>javascript:x/{name}</code>") == places
+    assert "href=javascript" not in text_with("javascript:x/").replace('"', "")
 
 
 def test_history_and_reference_are_linked_as_json() -> None:
@@ -309,8 +309,8 @@ def test_of_many_classes_some_are_shown() -> None:
 def test_input_problems_and_hints_are_shown() -> None:
     odd = replace(sample_report(), input=InputFacts(0.2, degraded=True, one_hot=True, constant=True, hints=("hint",)))
     text = text_of(model_page, site_of({"density": odd}), name="density")
-    for told in ("<li>hint</li>", "the sender may send the answer", "may be stuck", "20.0%"):
-        assert told in text
+    for expected in ("<li>hint</li>", "the sender may send the answer", "may be stuck", "20.0%"):
+        assert expected in text
 
 
 def test_hostile_names_are_escaped() -> None:
@@ -334,8 +334,8 @@ def test_hostile_names_are_escaped() -> None:
     whole = segment(None, WindowState.OK, estimated(0.9))
     report = ModelReport(HOSTILE, NOW, 0.1, facts, (whole, window), odd, errors={HOSTILE: 1})
     site = replace(sample_site({HOSTILE: report}), history=lambda *_: sample_series(Span.RECENT))
-    for asked in ("all", window.name):
-        text = text_of(model_page, site, name=HOSTILE, segment=asked)
+    for name in ("all", window.name):
+        text = text_of(model_page, site, name=HOSTILE, segment=name)
         reader = Reader(text)
         assert "<script>alert" not in text
         assert [found for tag, found in reader.tags if tag == "script"] == [

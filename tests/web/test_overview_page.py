@@ -47,9 +47,9 @@ def test_the_most_urgent_comes_first() -> None:
 @pytest.mark.parametrize("phase", [AlertPhase.PENDING, AlertPhase.FIRING, AlertPhase.RECOVERING])
 def test_an_info_alert_is_no_emergency(phase: AlertPhase) -> None:
     """In the title, badge, headline, counts, list and row."""
-    told = segment("A", WindowState.OK, estimated(0.93), low(AlertPhase.OK), apart(phase))
+    info = segment("A", WindowState.OK, estimated(0.93), low(AlertPhase.OK), apart(phase))
     report = replace(
-        three_models()["triage"], segments=(segment(None, WindowState.OK, estimated(0.93), low(AlertPhase.OK)), told)
+        three_models()["triage"], segments=(segment(None, WindowState.OK, estimated(0.93), low(AlertPhase.OK)), info)
     )
     text = text_of(overview_page, site_of({"triage": report}))
     assert "<title>Overview – cpcmon</title>" in text
@@ -108,12 +108,12 @@ def test_an_empty_alert_list_is_no_all_clear_without_estimates() -> None:
     triage = three_models()["triage"]
     quiet = segment("A", WindowState.OK, estimated(0.93), low(AlertPhase.OK))
     unknown = segment("B", WindowState.STALE, None, low(AlertPhase.OK))
-    for segments, said in (
+    for segments, expected in (
         (triage.segments, "No alert is configured"),
         ((quiet, unknown), "1 window cannot be evaluated: this is no all-clear"),
         ((quiet,), "No alert fires, and none is pending."),
     ):
-        assert said in text_of(overview_page, site_of({"m": replace(triage, segments=segments)}))
+        assert expected in text_of(overview_page, site_of({"m": replace(triage, segments=segments)}))
 
 
 def test_too_many_alerts_are_cut_and_counted() -> None:
@@ -127,8 +127,8 @@ def test_too_many_alerts_are_cut_and_counted() -> None:
 
 
 def test_realised_accuracy_is_shown_for_its_segment() -> None:
-    told = [Realised(NOW - 900.0, "site=Bonn", 1000, 812), Realised(NOW - 300.0, "site=Bonn", 1200, 876)]
-    text, page = _read(realised=lambda model: told if model == "density" else ())
+    realised = [Realised(NOW - 900.0, "site=Bonn", 1000, 812), Realised(NOW - 300.0, "site=Bonn", 1200, 876)]
+    text, page = _read(realised=lambda model: realised if model == "density" else ())
     bonn = next(row for row in page.rows if row[0] == "site Bonn")
     assert "realised 73.0% of 1,200 (labels) newest labelled record 5 minutes ago" in bonn[3]
     assert text.count("(labels)") == 1
@@ -139,11 +139,11 @@ def test_the_start_of_a_state_is_shown_when_known() -> None:
     density = three_models()["density"]
     fine, unknown = (replace(one, state_since=NOW - 7200.0) for one in (density.segments[1], density.segments[5]))
     page = Reader(text_of(overview_page, site_of({"m": replace(density, segments=(fine, unknown))})))
-    said = {row[0]: row[1] for row in page.rows}
-    assert "Evaluated for 2 hours" in said["site Aachen"]
+    status = {row[0]: row[1] for row in page.rows}
+    assert "Evaluated for 2 hours" in status["site Aachen"]
     titles = [tag.get("title") for name, tag in page.tags if name == "small"]
     assert "since 2025-11-16 11:33 UTC (2 hours ago)" in titles
-    assert "Collecting its first records; since 2025-11-16 11:33 UTC (2 hours ago)" in said["site Essen"]
+    assert "Collecting its first records; since 2025-11-16 11:33 UTC (2 hours ago)" in status["site Essen"]
     assert (
         "ince"
         not in Reader(text_of(overview_page, site_of({"m": replace(density, segments=density.segments[5:6])}))).rows[1][
@@ -243,13 +243,13 @@ def test_with_many_models_each_keeps_its_most_urgent_rows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"),
+    ("seconds", "expected"),
     [(0, "just now"), (59, "just now"), (60, "1 minute ago"), (7199, "119 minutes ago"), (7200, "2 hours ago"),
      (172_800, "2 days ago"), (-30, "just now"), (-120, "in the future")],
 )  # fmt: skip
-def test_times_are_relative_and_absolute(seconds: float, said: str) -> None:
-    assert ago(seconds) == said
-    assert moment(NOW - seconds, NOW).endswith(f" UTC ({said})")
+def test_times_are_relative_and_absolute(seconds: float, expected: str) -> None:
+    assert ago(seconds) == expected
+    assert moment(NOW - seconds, NOW).endswith(f" UTC ({expected})")
 
 
 def test_an_impossible_time_is_formatted() -> None:
@@ -261,9 +261,9 @@ def test_critical_alerts_come_before_info_alerts() -> None:
     crowd = [segment(f"S{number:03}", WindowState.OK, estimated(0.86), info) for number in range(MOST_ROWS)]
     failing = segment("Zwolle", WindowState.OK, estimated(0.75), info, low(AlertPhase.FIRING, 0.77))
     density = replace(three_models()["density"], segments=(*crowd, failing))
-    name, said, *_ = Reader(text_of(overview_page, site_of({"density": density}))).rows[1]
+    name, status, *_ = Reader(text_of(overview_page, site_of({"density": density}))).rows[1]
     assert name == "site Zwolle"
-    assert said.startswith("▲ Alert, critical accuracy_low firing")
+    assert status.startswith("▲ Alert, critical accuracy_low firing")
 
 
 def test_the_severity_of_the_heading_is_that_of_the_firing_alert() -> None:

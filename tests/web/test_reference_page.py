@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from markupsafe import escape
 
 from monitor.core.estimate import share_interval
 from monitor.reference.reference import Reference
@@ -37,8 +38,8 @@ def test_the_command_on_the_page_prints_the_fingerprint(tmp_path: Path) -> None:
     assert f'<code class="fingerprint">{reference.fingerprint}</code>' in text
     command = re.search(r"<pre><code>(.*?)</code></pre>", text)
     assert command is not None
-    told = subprocess.run(command[1], shell=True, cwd=tmp_path, capture_output=True, text=True, check=True)  # noqa: S602  our own words
-    assert told.stdout.split()[0] == reference.fingerprint
+    ran = subprocess.run(command[1], shell=True, cwd=tmp_path, capture_output=True, text=True, check=True)  # noqa: S602  our own command
+    assert ran.stdout.split()[0] == reference.fingerprint
     assert hashlib.sha256(path.read_bytes().split(b"\n", 1)[1]).hexdigest() == reference.fingerprint
 
 
@@ -109,8 +110,8 @@ def test_every_warning_is_shown() -> None:
     summary = replace(sample_reference().summary, tied_share=0.3, floored_share=0.2, temperature_at_bound=True)
     text = _page(replace(sample_reference(), summary=summary))
     assert len(summary.warnings()) == 3
-    for told in ("30.0% of records share their confidence", "20.0% of records hold", "T ran to the end of its range"):
-        assert told in text
+    for sentence in summary.warnings().values():
+        assert f"<li>{escape(sentence)}.</li>" in text
     quiet = replace(summary, tied_share=0.0, floored_share=0.0, temperature_at_bound=False)
     assert "gave no warning" in _page(replace(sample_reference(), summary=quiet))
 

@@ -64,7 +64,7 @@ def test_every_setting_is_read(web_config: Write, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         pytest.param("", "web.yml:1: expected settings, found an empty file", id="empty"),
         pytest.param("tls_server_config:\n  cert_file: a\n", "key_file: expected a file, since TLS needs both cert_file and key_file, found nothing", id="cert without key"),
@@ -95,11 +95,11 @@ def test_every_setting_is_read(web_config: Write, tmp_path: Path) -> None:
         pytest.param("a: &x 1\nb: *x\n", "expected no anchor", id="alias"),
     ],
 )  # fmt: skip
-def test_mistakes_are_config_errors(web_config: Write, text: str, said: str) -> None:
+def test_mistakes_are_config_errors(web_config: Write, text: str, expected: str) -> None:
     """Unsupported protections are never ignored, and no secret is shown."""
     with pytest.raises(ConfigError) as raised:
         read_web_config(web_config(text))
-    assert said in str(raised.value)
+    assert expected in str(raised.value)
     assert "hunter2" not in str(raised.value)
     assert "secret" not in str(raised.value)
 

@@ -61,8 +61,8 @@ def test_the_overall_status_in_one_sentence(
 
 def test_many_alerting_windows_are_counted_and_the_worst_named() -> None:
     loud = [segment(f"B{number}", WindowState.OK, estimated(0.7), low(AlertPhase.FIRING, 0.72)) for number in range(5)]
-    said = _verdict(*loud, FINE).sentence
-    assert said == "5 of 6 windows are alerting: density, site B0; density, site B1; density, site B2; and 2 more."
+    sentence = _verdict(*loud, FINE).sentence
+    assert sentence == "5 of 6 windows are alerting: density, site B0; density, site B1; density, site B2; and 2 more."
 
 
 def test_no_all_clear_while_not_ready() -> None:
@@ -115,21 +115,21 @@ def _page(report: ModelReport, **query: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("part", "shown", "said"),
+    ("part", "shown", "expected"),
     [
         (Urgency.ALERT, "pending", "is alerting"),
         (Urgency.PENDING, "pending", "is pending"),
         (Urgency.UNKNOWN, "unwatched", "cannot be evaluated"),
     ],
 )
-def test_a_window_is_not_fine_while_a_part_is_not(part: Urgency, shown: str, said: str) -> None:
+def test_a_window_is_not_fine_while_a_part_is_not(part: Urgency, shown: str, expected: str) -> None:
     """The page names the part and links to it. Other sites are not affected."""
     report = _report_with(part)
     link = '<a href="/model?name=density&amp;segment=site%3D%3CA%3E%2Cscanner%3D1">site &lt;A&gt;, scanner 1</a>'
     for segment_name, parts in (("all", "3 segments"), ("site=<A>", "1 segment")):
         text = _page(report, segment=segment_name)
         assert f'<div class="verdict {shown}">' in text
-        assert f"<p>1 of its {parts} {said}: {link}.</p>" in text
+        assert f"<p>1 of its {parts} {expected}: {link}.</p>" in text
         assert "no alert of its own</h1>" in text
     assert '<div class="verdict fine">' in _page(report, segment="site=B,scanner=1")
 
@@ -172,17 +172,17 @@ def test_of_many_parts_the_first_are_named_and_the_others_counted() -> None:
     more = [_named((("site", f"C{number}"),), Urgency.ALERT) for number in range(MOST_NAMED + 2)]
     text = _page(_report_with(Urgency.FINE, *more))
     assert f"{MOST_NAMED + 2} of its {3 + MOST_NAMED + 2} segments are alerting: " in text
-    (told,) = re.findall(r"<p>\d+ of its .*? and 2 more\.</p>", text)
-    assert told.count("<a ") == MOST_NAMED
+    (sentence,) = re.findall(r"<p>\d+ of its .*? and 2 more\.</p>", text)
+    assert sentence.count("<a ") == MOST_NAMED
 
 
 def test_problems_with_realised_accuracies_are_on_both_pages() -> None:
-    told = {"density": [Realised(NOW - 60.0, "all", 100, 87)]}
-    for realised in ({}, told):
+    realised = {"density": [Realised(NOW - 60.0, "all", 100, 87)]}
+    for of_model in ({}, realised):
         site = site_of(
             three_models(),
             realised_remark={"density": "realised: 2 <lines>"}.get,
-            realised=lambda name, of=realised: of.get(name, ()),
+            realised=lambda name, of=of_model: of.get(name, ()),
         )
         assert text_of(overview_page, site).count("<li>realised: 2 &lt;lines&gt;</li>") == 1
         assert text_of(model_page, site, name="density").count("realised: 2 &lt;lines&gt;") == 1

@@ -87,8 +87,8 @@ class RequestHandler:
             return None
         if result is LoginResult.BUSY:
             return plain(HTTPStatus.SERVICE_UNAVAILABLE, "too many logins in progress", {"Retry-After": "1"})
-        asked = {"WWW-Authenticate": 'Basic realm="cpcmon", charset="UTF-8"'}
-        return plain(HTTPStatus.UNAUTHORIZED, "authentication required", asked)
+        challenge = {"WWW-Authenticate": 'Basic realm="cpcmon", charset="UTF-8"'}
+        return plain(HTTPStatus.UNAUTHORIZED, "authentication required", challenge)
 
     async def _page(self, request: Request) -> Response:
         page = self._pages.get(request.path)
