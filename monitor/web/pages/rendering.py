@@ -17,7 +17,6 @@ from monitor.core.alerts import AlertStatus, runbook
 from monitor.core.history import Span
 from monitor.core.report import ModelReport
 from monitor.web.pages import wording
-from monitor.web.pages.explanations import MEANINGS
 from monitor.web.pages.status import Urgency, alert_urgency
 from monitor.web.server.request import HTML, Page, Pages, Request, Response
 from monitor.web.site import Site
@@ -123,14 +122,12 @@ def _environment() -> Environment:
         *(wording.clock, wording.moment, wording.ago, wording.lasting, wording.unbroken, wording.place),
     )
     environment.filters.update({one.__name__: one for one in formats})
-    environment.globals.update(
-        link=link, model_link=model_link, runbook_of=runbook_of, meanings=MEANINGS, none_shown=_NONE_SHOWN
-    )
+    environment.globals.update(link=link, model_link=model_link, runbook_of=runbook_of, none_shown=_NONE_SHOWN)
     return environment
 
 
 _NONE_SHOWN = Markup('<span class="none">none</span>')
-_ENVIRONMENT = _environment()
+ENVIRONMENT = _environment()
 
 
 def render(
@@ -139,7 +136,7 @@ def render(
     """Return a page; `here` is its path in the navigation."""
     firing = _firing(site.reports())
     now = site.now()
-    text = _ENVIRONMENT.get_template(template).render(
+    text = ENVIRONMENT.get_template(template).render(
         context,
         title=title,
         here=here,
