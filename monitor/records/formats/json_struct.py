@@ -37,9 +37,9 @@ class _Node:
 
 
 class JsonStruct:
-    """The typed decoder of one stream's records, and what takes its records apart.
+    """The typed decoder of a stream's records, and the conversion of records into columns.
 
-    Fields whose values are known are decoded to these very values, and others in their place are rejected.
+    Fields with known values accept only those.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class JsonStruct:
     def columns(self, records: Sequence[Any]) -> Columns:
         """Return the values of records by path."""
         found: dict[FieldPath, Sequence[Any]] = {}
-        self._root.take_apart((), records, found)
+        self._root.add_columns((), records, found)
         return found
 
 
@@ -88,7 +88,7 @@ class _Level:
                 fields.append((own, kind, msgspec.UNSET if is_output else None))
         self.struct: type[Any] = msgspec.defstruct("Record", fields, rename=renamed, gc=False)
 
-    def take_apart(self, path: FieldPath, records: Sequence[Any], found: dict[FieldPath, Sequence[Any]]) -> None:
+    def add_columns(self, path: FieldPath, records: Sequence[Any], found: dict[FieldPath, Sequence[Any]]) -> None:
         """Add the values of records to `found`."""
         columns = zip(*map(msgspec.structs.astuple, records), strict=True)
         for name, column in zip(self._names, columns, strict=True):
@@ -98,7 +98,7 @@ class _Level:
                 continue
             below = self._below[name]
             absent = None if None not in column else below.struct()
-            below.take_apart(here, [absent if one is None else one for one in column], found)
+            below.add_columns(here, [absent if one is None else one for one in column], found)
 
 
 def _tree(models: Sequence[ModelFormat], fields: RecordFields) -> _Node:
