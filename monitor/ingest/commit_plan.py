@@ -1,4 +1,4 @@
-"""Deliveries on their way into windows: put together, without what was counted before, and described for the commit."""
+"""From deliveries to the content of a commit: joined by model, deduplicated, and described as a state change."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,10 +16,10 @@ from monitor.sources.base import Delivery
 from monitor.state.change import Chunk, IdBatch, StateChange
 
 Counts = Counter[tuple[str, ...]]
-"""Numbers by name and labels."""
+"""Counts by metric name and labels."""
 
 _COMMIT_NUMBERS = 1 << 20
-"""Numbers in one commit: 4 MiB of float32. A larger one makes its log grow; a smaller one waits for the disk more often."""
+"""Numbers in one commit: 4 MiB of float32. More would make the write-ahead log grow; less would sync more often."""
 _COMMIT_DELIVERIES = 5_000
 _COMMIT_POINTERS = 10_000
 
@@ -33,14 +33,14 @@ class Group:
     pointers: int = 0
 
     def add(self, delivery: Delivery) -> None:
-        """Take one more."""
+        """Add a delivery."""
         self.deliveries.append(delivery)
         self.numbers += sum(one.records.vectors.size for one in delivery.arrived.models.values())
         self.pointers += len(delivery.arrived.pointers)
 
     @property
     def is_full(self) -> bool:
-        """Whether it is time to commit."""
+        """Whether to commit now."""
         return (
             self.numbers >= _COMMIT_NUMBERS
             or len(self.deliveries) >= _COMMIT_DELIVERIES
@@ -50,14 +50,14 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class ModelBatch:
-    """A model's records of a group, on their way."""
+    """The records of one model in a group of deliveries."""
 
     model: ModelState
     admitted: Admitted
     hashes: Hashes | None
 
     def describe(self, change: StateChange) -> None:
-        """Say what is to be written; nothing changes in memory."""
+        """Add the records to a state change. Changes nothing in memory."""
         name, now = self.model.stored_as, self.admitted.now
         change.chunks.extend(Chunk((name, part.segment), now, part.at, part.vectors) for part in self._filled)
         change.forgotten.extend((name, segment) for segment in self.admitted.forgotten)
@@ -65,7 +65,7 @@ class ModelBatch:
             change.ids.append(IdBatch(name, self.model.ids.next_batch, self.hashes))
 
     def enter(self, numbers: Iterator[int]) -> Taken:
-        """Let the records into the windows, now that they are written in chunks of these numbers."""
+        """Add the records to the windows, after they were committed in chunks with these ids."""
         model, now = self.model, self.admitted.now
         for segment in self.admitted.forgotten:
             model.forget_log(segment)
@@ -85,7 +85,7 @@ class ModelBatch:
 def model_batches(
     models: Iterable[ModelState], source: str, deliveries: list[Delivery], counted: Counts, now: float
 ) -> list[ModelBatch]:
-    """Put together the records of each model, without those that were counted before."""
+    """Join the records of each model, without duplicates."""
     batches = []
     for model in models:
         name = model.name
@@ -93,7 +93,7 @@ def model_batches(
         if not pieces:
             continue
         records, hashes = joined([piece.records for piece in pieces]), _hashes(pieces)
-        # First the versions: an id that another version used up would keep out the record that counts.
+        # Versions first: an id used by another version must not reject a record of this one.
         right = model.windows.of_the_right_version(records)
         counted["records_other_version_total", name] += len(records.at) - len(right)
         if len(right) < len(records.at):
@@ -117,14 +117,14 @@ def model_batches(
 def looked_at(
     models: Mapping[str, ModelState], deliveries: list[Delivery], batches: list[ModelBatch]
 ) -> dict[str, InputHealth]:
-    """Return how the input of each model looks with these deliveries; nothing changes yet."""
+    """Return the input health of each model including these deliveries. Changes nothing yet."""
     vectors: dict[str, list[Singles]] = {}
     for batch in batches:
         vectors.setdefault(batch.model.name, []).append(batch.admitted.parts[0].vectors)
     rejected: Counter[str] = Counter()
     for delivery in deliveries:
         for (whose, _), count in delivery.arrived.rejected.items():
-            # What could not be read might have been anybody's.
+            # A record that could not be parsed may belong to any model.
             rejected.update(dict.fromkeys([whose] if whose else models, count))
     looked_at = {}
     for name in vectors.keys() | rejected.keys():
@@ -142,7 +142,7 @@ def _hashes(pieces: list[ModelRecords]) -> Hashes | None:
 
 
 def count(source: str, delivery: Delivery, counted: Counts) -> None:
-    """Count what a delivery says beside its accepted records."""
+    """Count the rejections and events of a delivery."""
     for (_, reason), count in delivery.arrived.rejected.items():
         counted["records_rejected_total", source, reason] += count
     for name, records in delivery.arrived.models.items():

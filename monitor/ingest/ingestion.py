@@ -1,7 +1,7 @@
-"""The ingestion loop: poll, decode, commit, then the windows, then acknowledge.
+"""The ingestion loop: poll, decode, commit, update windows, acknowledge.
 
-Rows and positions are committed in one transaction before anything in memory changes. A crash at any instant therefore
-loses nothing and counts nothing twice: before the commit the same records are read again, after it they are restored.
+Records and checkpoints are committed in one transaction before memory changes. So a crash loses nothing and counts
+nothing twice: before the commit the same records are read again, after it they are restored.
 """
 
 import logging
@@ -33,37 +33,37 @@ log = logging.getLogger("cpcmon")
 _NOTHING: Mapping[tuple[str, ...], int] = MappingProxyType({})
 
 _MERGED_BATCHES = 1_000
-"""Batches of id hashes that become one: a trickle of records would otherwise leave a row for each."""
+"""Batches of id hashes to merge: slow streams would otherwise leave one row per record."""
 
 MOST_SHOWN = 300
-"""Refused records whose places are in memory, for the page."""
+"""Rejected records whose location is in memory, for the web page."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """What one tick did."""
+    """The result of one tick."""
 
     gained: Counts = field(default_factory=Counter)
-    """By how much each counter rose."""
+    """By how much each counter increased."""
     commits: int = 0
 
     def of(self, name: str) -> int:
-        """Return by how much the counters of a name rose together."""
+        """Return the increase of all counters with this name."""
         return sum(count for key, count in self.gained.items() if key[0] == name)
 
     @property
     def records(self) -> int:
-        """Records that were taken in."""
+        """Records ingested."""
         return self.of("records_total")
 
     @property
     def rejected(self) -> int:
-        """Records that were refused."""
+        """Records rejected."""
         return self.of("records_rejected_total")
 
 
 class Ingestion:
-    """Takes records from sources into windows. One thread ticks; others may ask for totals and status."""
+    """Moves records from sources to windows. One thread ticks; others may read totals and status."""
 
     def __init__(
         self,
@@ -76,13 +76,13 @@ class Ingestion:
         self._state = state
         self._models = {model.name: model for model in models}
         self.holdings = Shards(self._models)
-        """The windows by shard; only for the thread that ticks."""
+        """The windows by shard; for the ingestion thread only."""
         self._sources = sources
         self._held: Counter[str] = Counter()
-        """How many shards of each source are held, for those who must not wait for the lock."""
+        """Shards in memory by source, readable without the lock."""
         self._options = options or IngestOptions()
         self._lock = threading.Lock()
-        # From the first instant: a page that shows them at 0 until the windows are rebuilt looks as if all came again.
+        # Loaded first: counters at 0 until the restore has ended would look like a reset.
         self._counters: Counts = Counter(state.counters())
         self._unsaved: set[tuple[str, ...]] = set()
         self._describe: Callable[[], None] | None = None
@@ -105,28 +105,28 @@ class Ingestion:
 
     @property
     def sources(self) -> Sequence[Source]:
-        """The sources, for those who know what sort they are."""
+        """The sources."""
         return self._sources
 
     @property
     def paused(self) -> str | None:
-        """Why nothing can be taken in for the moment; None when it can."""
+        """Why ingestion is paused; None while it is not."""
         return self._pause.reason
 
     @property
     def counters(self) -> Mapping[tuple[str, ...], int]:
-        """Everything counted since the state was made, by name and labels; may be asked by any thread."""
+        """All counters since the state was created, by name and labels. Thread-safe."""
         with self._lock:
             return self._counters.copy()
 
     def refused(self) -> list[Refused]:
-        """Return where the latest refused records stand, newest first, without what they say; may be asked by any thread."""
+        """Return the location of the latest rejected records, newest first, without content. Thread-safe."""
         with self._lock:
             return list(reversed(self._latest_refused))
 
     @property
     def last_commit_at(self) -> float | None:
-        """When something was last committed, in Unix seconds."""
+        """The time of the last commit, in Unix seconds."""
         return self._last_commit_at
 
     def next_poll_seconds(self) -> float:
@@ -136,49 +136,49 @@ class Ingestion:
         return min((source.next_poll_seconds() for source in self._sources), default=1.0)
 
     def waiting_for(self) -> dict[str, str | None]:
-        """Return for each source what it waits for; None for one that can be read."""
+        """Return by source what it waits for; None if it is ready."""
         return {source.name: source.ready() for source in self._sources}
 
     def keep(self, name: str, value: bytes | None) -> None:
-        """Write something small down with the next tick, or None to forget it; may be called by any thread."""
+        """Store a named value with the next commit, or delete it with None. Thread-safe."""
         with self._lock:
             self._to_keep[name] = value
 
     def unwritten(self) -> dict[str, bytes | None]:
-        """Return what was to be kept and could not be written yet, as on a full disk."""
+        """Return the named values not written yet, as on a full disk."""
         with self._lock:
             return dict(self._to_keep)
 
     def doubt(self) -> None:
-        """Take nothing for current until a tick that begins after this is over; may be called by any thread."""
+        """Consider the backlog unknown until a tick that starts after this call has ended. Thread-safe."""
         self._unread.doubt()
 
     def clock_jumped(self, seconds: float) -> None:
-        """Go on as before, though this machine's clock was set by so much since the last tick; called before the next."""
+        """Adjust the windows to a jump of the system clock since the last tick; called before the next."""
         with self._lock:
             for model in self.holdings:
                 model.windows.clock_jumped(seconds)
 
     def lags(self) -> Mapping[str, Lag]:
-        """Return how far behind each source is."""
+        """Return the lag of each source."""
         return self._unread.lags()
 
     def catching_up(self, now: float, running: float | None = None) -> bool:
-        """Tell whether so much is unread, or may be, that estimates are of the past; `running` is the clock of ticks."""
+        """Return whether the backlog, known or possible, makes estimates outdated; `running` is the monotonic clock."""
         return self._unread.too_much(now, running) or any(map(self._waits_for_shards, self._sources))
 
     def _waits_for_shards(self, source: Source) -> bool:
-        """Tell whether nobody knows yet which shards of a source are ours: windows are missing that may come back."""
+        """Return whether a source still waits for its assignment: its windows are missing until then."""
         return source.sharded and not self._held[source.name] and source.ready() is not None
 
     def totals(self, model: str) -> dict[Segment, WindowTotals]:
-        """Return a snapshot of a model's windows; may be called by any thread."""
+        """Return the totals of a model's windows. Thread-safe."""
         with self._lock:
             shards = by_segment(self.holdings.of(model))
             return {segment: together(one.windows[segment] for one in some) for segment, some in shards.items()}
 
     def snapshot(self, model: str, now: float, running: float) -> ModelSnapshot:
-        """Return all that an evaluation needs of a model; may be called by any thread."""
+        """Return everything that an evaluation needs of a model. Thread-safe."""
         with self._lock:
             watched = self._models[model]
             health = watched.health
@@ -210,7 +210,7 @@ class Ingestion:
         )
 
     def start(self, now: float) -> None:
-        """Rebuild everything from the state; called once, before the first tick."""
+        """Restore everything from the state; called once, before the first tick."""
         sharded = {source.name for source in self._sources if source.sharded}
         restored = restore(self._state, self._models, now, sharded)
         self._arrivals.restore(restored.last_arrivals)
@@ -224,14 +224,14 @@ class Ingestion:
         try:
             self._describe_once()
         except StatePaused as pause:
-            log.warning("%s; what is new must wait", pause)
+            log.warning("%s; new records must wait", pause)
         for source in self._sources:
             source.restore(self._state.positions(source.name))
 
     def tick(self, now: float, monotonic: float) -> Tick:
-        """Take in what the sources have, at most one tick's worth of each.
+        """Ingest what the sources have, at most one poll of each.
 
-        `now` is Unix time, for records; `monotonic` is for waiting, since it never jumps. Raises StateLost.
+        `now` is Unix time, for records; `monotonic` is for delays. Raises StateLost.
         """
         if self._pause.holds(monotonic):
             return Tick()
@@ -251,11 +251,11 @@ class Ingestion:
             self._back_up(monotonic)
         except StatePaused as pause:
             if self._pause.begin(pause, monotonic):
-                log.error("%s; nothing is taken in until then", pause)  # noqa: TRY400 - it says all there is to say
+                log.error("%s; ingestion is paused until then", pause)  # noqa: TRY400 - the traceback adds nothing
         return Tick(self._counters - before, commits)
 
     def stop(self, now: float) -> None:
-        """Write what makes the next start fast, and close the sources; the state is closed by its owner."""
+        """Store totals for a fast start, and close the sources. The owner closes the state."""
         change = StateChange()
         self._tidy(change, stopping=True)
         try:
@@ -268,7 +268,7 @@ class Ingestion:
             source.close()
 
     def _write_what_is_left(self, now: float) -> int:
-        """Write what others want to be kept, and forget segments that fell silent, where no records took it along."""
+        """Commit named values, history and silent segments that no batch has carried along."""
         change = StateChange()
         with self._lock:
             silent = [(model, model.windows.silent(now)) for model in self.holdings]
@@ -290,7 +290,7 @@ class Ingestion:
         try:
             for delivery in source.poll(now):
                 if delivery.reset or (delivery.owned is not None and delivery.owned != self._owned(source)):
-                    # What came before is of the shards as they were.
+                    # Earlier deliveries belong to the shards as they were.
                     if group.deliveries:
                         self._take(source, group.deliveries, now)
                         group, commits = Group(), commits + 1
@@ -311,7 +311,7 @@ class Ingestion:
         return frozenset(self.holdings.shards_of(source.name))
 
     def _change_shards(self, source: Source, delivery: Delivery, now: float) -> None:
-        """Let go of shards that are no longer ours, load those that are now, and empty one that means nothing any more."""
+        """Release revoked shards, load assigned ones, and reset a shard whose stored data is invalid."""
         wanted, held = delivery.owned, self._owned(source)
         for name in () if wanted is None else sorted(held - wanted):
             self._let_go((source.name, name))
@@ -334,7 +334,7 @@ class Ingestion:
             self.holdings.let_go(shard)
 
     def _reset(self, shard: Shard, now: float) -> None:
-        """Delete what is kept of a shard. Its position follows with its first records, which do not stand on the old ones."""
+        """Delete a shard's stored data. Its checkpoint follows with its first records, which do not depend on it."""
         models = self.holdings[shard].values()
         change = StateChange(forgotten=_window_names(models))
         change.ids_needed = {model.stored_as: model.ids.next_batch for model in models}
@@ -344,7 +344,7 @@ class Ingestion:
             self.holdings.hold(shard, self.holdings.empty(shard))
 
     def _take(self, source: Source, deliveries: list[Delivery], now: float) -> None:
-        """Commit deliveries, and only then let them change anything in memory."""
+        """Commit deliveries, then update memory."""
         counted: Counts = Counter()
         batches = []
         for shard in dict.fromkeys(_shard(source, delivery) for delivery in deliveries if delivery.arrived.models):
@@ -370,8 +370,8 @@ class Ingestion:
     def _tidy(
         self, change: StateChange, *, without: AbstractSet[WindowName] = frozenset(), stopping: bool = False
     ) -> None:
-        """Put into a change what keeps the chunks on disk in order: windows and disk agree now."""
-        with self._lock:  # asking for totals measures, and others may be asking too
+        """Add chunk maintenance to a change: windows and disk agree now."""
+        with self._lock:  # totals are computed on demand, possibly by several threads
             self._tidy_windows(change, without, stopping=stopping)
         for model in self.holdings:
             batches = model.ids.next_batch
@@ -406,7 +406,7 @@ class Ingestion:
         with self._lock:
             self._latest_refused.extend(_without_content((now, *one)) for one in change.rejected[-MOST_SHOWN:])
             self._counters.update(counted)
-            # What came in the meantime waits for the next commit.
+            # Values set meanwhile wait for the next commit.
             written = {name for name, value in keep.items() if self._to_keep[name] is value}
             self._to_keep = {name: value for name, value in self._to_keep.items() if name not in written}
         self._unsaved.clear()
@@ -421,21 +421,21 @@ class Ingestion:
                 before = {part.segment: windows.entered(part.segment) for part in batch.admitted.parts}
                 taken = batch.enter(numbers)
                 self._arrivals.forget((name, segment) for segment in batch.admitted.forgotten)
-                # An archive that is played in does not make a window look alive: its records are too old to enter.
+                # Replaying an archive does not make a window look alive: its records are too old to enter.
                 filled = (segment for segment, count in before.items() if windows.entered(segment) > count)
                 self._arrivals.note(((name, segment) for segment in filled), self._monotonic)
-                # Only known now, so they are on disk with the next batch: after a kill they may lag by one.
+                # Known only now, so they are written with the next commit: after a kill they may lag by one batch.
                 self._count_later(("records_late_total", batch.model.name), taken.added.late)
                 self._count_later(("records_evicted_total", batch.model.name), taken.added.evicted)
 
     def _count_later(self, name: tuple[str, ...], count: int) -> None:
-        """Count what is on disk with the next commit."""
+        """Count something that is written with the next commit."""
         if count:
             self._counters[name] += count
             self._unsaved.add(name)
 
     def _describe_once(self) -> None:
-        """Write down what the start found, before anything else is."""
+        """Write the result of the restore before anything else."""
         if self._describe is not None:
             self._describe()
             self._describe = None
@@ -453,12 +453,12 @@ class Ingestion:
         try:
             self._rejected.append(change.rejected, now)
         except OSError as error:
-            log.warning("rejected records could not be written down: %s", error.strerror)
+            log.warning("cannot write rejected.jsonl: %s", error.strerror)
 
     def _resume(self, now: float) -> None:
-        """Go on, if something can be written: what could not be committed before may have gone in the meantime."""
+        """Resume if the state can be written again; the uncommitted records may be gone by now."""
         self._commit(StateChange(), now, counted={("resumed_total",): 1})
-        log.warning("state can be written again: going on")
+        log.warning("state can be written again: ingestion resumed")
         self._pause.end()
 
     def _say(self, source: str, deliveries: list[Delivery]) -> None:

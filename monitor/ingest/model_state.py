@@ -1,4 +1,4 @@
-"""One configured model, and everything that cpcmon holds in memory about it."""
+"""One configured model and what is in memory of it: windows, ids, input health."""
 
 from monitor.config.model_options import ModelOptions
 from monitor.core.input_health import InputHealth
@@ -10,7 +10,7 @@ from monitor.state.window_table import WindowLog
 
 
 class ModelState:
-    """A model's windows of one shard, what it remembers of ids, and how its input looks."""
+    """A model's windows, ids and input health, for one shard."""
 
     def __init__(self, options: ModelOptions, shard: Shard = COMMON, gauge: Gauge | None = None) -> None:
         self.options = options
@@ -29,20 +29,20 @@ class ModelState:
         return self.options.name
 
     def in_shard(self, shard: Shard) -> "ModelState":
-        """Return the same model without any record, for another shard."""
+        """Return the same model for another shard, without records."""
         return ModelState(self.options, shard, self.gauge)
 
     def holds(self, segment: Segment) -> bool:
-        """Tell whether the configuration has a window for such a segment."""
+        """Return whether the configuration has a window for this segment."""
         names = tuple(name for name, _ in segment)
         return segment == ALL or names in self.options.segmentation.split_by
 
     def log(self, segment: Segment) -> WindowLog:
-        """Return the list of a window's chunks."""
+        """Return the chunk log of a window."""
         if segment not in self._logs:
             self._logs[segment] = WindowLog((self.stored_as, segment))
         return self._logs[segment]
 
     def forget_log(self, segment: Segment) -> None:
-        """Forget the chunks of a window that is gone."""
+        """Remove the chunk log of a window."""
         self._logs.pop(segment, None)

@@ -1,4 +1,4 @@
-"""From what is on disk to windows in memory: what fits is rebuilt exactly, what does not is dropped and said."""
+"""Restores windows from the state: exactly where they match the configuration; the others are dropped and reported."""
 
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping
@@ -18,37 +18,37 @@ from monitor.state.change import COMMON, WindowName, parted, told
 from monitor.state.store import State
 from monitor.state.window_table import StoredChunk, StoredWindow
 
-# Records that are entered at once: enough that the cost of a call does not show.
+# Records added in one call: enough to make the cost per call negligible.
 _AT_ONCE = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What a start found, and what it must write down before anything else."""
+    """The result of a restore, and what must be written before anything else."""
 
     events: list[str]
-    """Sentences for the log: what was damaged, what had to be dropped."""
+    """Messages for the log: damage and dropped windows."""
     describe: Callable[[], None]
-    """Notes all that in the state. May raise StatePaused; until it has succeeded nothing else may be committed."""
+    """Writes them to the state. May raise StatePaused; until it has succeeded nothing else may be committed."""
     last_arrivals: Mapping[WindowName, float]
-    """When the last record came to each window that was restored, in Unix seconds."""
+    """The last arrival at each restored window, in Unix seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class RestoredShard:
-    """What was found of a shard."""
+    """The result of restoring a shard."""
 
     dropped: list[WindowName]
-    """Windows that do not fit, and are to be forgotten."""
+    """Windows that do not match the configuration, to be deleted."""
     last_arrivals: Mapping[WindowName, float]
 
 
 def restore(
     state: State, models: Mapping[str, ModelState], now: float, sharded: Container[str] = frozenset()
 ) -> Restored:
-    """Fill the memory of the models of the common shard from the state.
+    """Restore the models of the common shard.
 
-    Other shards, of the sources named as sharded, are only looked at: which of them are ours is not known yet.
+    Windows of other shards, of the sources named in `sharded`, are only checked: ownership is not known yet.
     """
     dropped = _what_does_not_fit(state, models, sharded)
     last_arrivals = _fill(state, models.values(), dropped)
@@ -68,14 +68,14 @@ def restore(
 
 
 def restore_shard(state: State, models: Mapping[str, ModelState]) -> RestoredShard:
-    """Fill the memory of a shard's models from the state; what does not fit the configuration is gone since the start."""
+    """Restore the models of a shard. Windows that do not match the configuration were dropped at the start."""
     dropped: dict[WindowName, str] = {}
     last_arrivals = _fill(state, models.values(), dropped)
     return RestoredShard(list(dropped), last_arrivals)
 
 
 def _fill(state: State, models: Iterable[ModelState], dropped: dict[WindowName, str]) -> dict[WindowName, float]:
-    """Fill windows and ids; returns when the last record came to each. Adds to what is dropped, and why."""
+    """Restore windows and ids; return the last arrivals. Adds to `dropped`."""
     last_arrivals: dict[WindowName, float] = {}
     named = {model.stored_as: model for model in models}
     rebuilding = RestoreProgress(sum(name in named for name, _ in state.window_names()))
@@ -104,7 +104,7 @@ def _fill(state: State, models: Iterable[ModelState], dropped: dict[WindowName, 
 def _what_does_not_fit(
     state: State, models: Mapping[str, ModelState], sharded: Container[str]
 ) -> dict[WindowName, str]:
-    """Return the stored windows that cannot be used any more, and why."""
+    """Return the stored windows that cannot be used, with reasons."""
     reasons = _reasons(state, models)
     dropped, segments = dict[WindowName, str](), Counter[str]()
     for name in state.window_names():
@@ -126,12 +126,12 @@ def _reason_for_window(segment: Segment, model: ModelState | None, segments: int
     if not model.holds(segment):
         return f"records are no longer split by {', '.join(field for field, _ in segment)}"
     if segment != ALL and segments >= model.options.segmentation.most_segments:
-        return f"there may be {model.options.segmentation.most_segments} segments now"
+        return f"the limit is {model.options.segmentation.most_segments} segments now"
     return None
 
 
 def _reasons(state: State, models: Mapping[str, ModelState]) -> dict[str, str]:
-    """Return for each model whose records mean something else now, why."""
+    """Return the models whose stored records no longer match, with reasons."""
     found = {}
     for name, encoded in state.models().items():
         if name not in models:
@@ -139,7 +139,7 @@ def _reasons(state: State, models: Mapping[str, ModelState]) -> dict[str, str]:
         try:
             reason = msgspec.json.decode(encoded, type=ModelShape).difference(models[name].options.shape)
         except ValueError:
-            reason = "what was noted of it cannot be read"
+            reason = "its stored description is unreadable"
         if reason is not None:
             found[name] = reason
     return found
@@ -160,7 +160,7 @@ def _load(window: SlidingWindow, chunks: list[StoredChunk], content: bytes) -> b
     try:
         totals = WindowTotals.from_bytes(window.gauge, content)
     except ValueError:
-        return False  # another reference: its totals mean nothing here, but the records do
+        return False  # totals of another reference; the records are still valid
     if not chunks:
         return False
     vectors = np.concatenate([one.chunk.vectors for one in chunks])
@@ -168,7 +168,7 @@ def _load(window: SlidingWindow, chunks: list[StoredChunk], content: bytes) -> b
 
 
 def _runs(chunks: list[StoredChunk]) -> list[list[StoredChunk]]:
-    """Group chunks that may be entered at once: only where the clock went back does it matter when one came."""
+    """Group chunks that can be added in one call: the arrival time matters only where the clock went back."""
     runs: list[list[StoredChunk]] = []
     size = 0
     for one in chunks:

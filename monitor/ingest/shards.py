@@ -1,8 +1,8 @@
-"""Whose windows are in memory: those that plain sources share, and those of each shard that is ours.
+"""The shards in memory: the common one, and those of the partitions assigned to this process.
 
-A source with shards may lose some of them to another process at any time, and be given others. So each has windows and
-ids of its own, that come and go together. What is told of a model is the sum over its shards. Totals add up exactly, so
-the sum over all processes does not depend on which of them holds which shard.
+A partition may be revoked at any time, and others assigned. So each shard has its own windows and ids, which are loaded
+and released together. A model's totals are the sum over its shards. Totals add up exactly, so the sum over all
+processes does not depend on the assignment.
 """
 
 import math
@@ -17,11 +17,11 @@ from monitor.ingest.model_state import ModelState
 from monitor.state.change import COMMON, Shard
 
 Models = Mapping[str, ModelState]
-"""By the name of the model."""
+"""By model name."""
 
 
 class Shards:
-    """The models of each shard that is held. Not safe for two threads at once; its owner holds a lock."""
+    """The models of each shard in memory. Not thread-safe: the owner holds a lock."""
 
     def __init__(self, common: Models) -> None:
         self._shards: dict[Shard, Models] = {COMMON: common}
@@ -40,23 +40,23 @@ class Shards:
         return [models[model] for models in self._shards.values()]
 
     def shards_of(self, source: str) -> set[str]:
-        """Return the shards of a source that are held."""
+        """Return the shards of a source in memory."""
         return {name for owner, name in self._shards if owner == source and name}
 
     def empty(self, shard: Shard) -> Models:
-        """Return the models for a shard, without any record; they are not held yet."""
+        """Return empty models for a shard, without adding it."""
         return {name: model.in_shard(shard) for name, model in self._shards[COMMON].items()}
 
     def hold(self, shard: Shard, models: Models) -> None:
-        """Hold a shard from now on, with what is known of it."""
+        """Add or replace a shard."""
         self._shards[shard] = models
 
     def let_go(self, shard: Shard) -> None:
-        """Forget a shard."""
+        """Remove a shard."""
         del self._shards[shard]
 
     def oldest(self, source: str) -> dict[str, float]:
-        """Return for each shard of a source the time of the oldest record that a window holds; infinity for none."""
+        """Return by shard of a source the time of the oldest record in any window; infinity without one."""
         return {
             name: min((_oldest(window) for model in models.values() for window in _windows(model)), default=math.inf)
             for (owner, name), models in self._shards.items()
@@ -64,7 +64,7 @@ class Shards:
         }
 
     def expire(self, model: str) -> None:
-        """Let go of records that are too old by the clock of another shard: one that is silent has none of its own."""
+        """Evict expired records by the latest clock of all shards: a silent shard's own clock stands still."""
         held = self.of(model)
         if len(held) == 1 or held[0].options.bounds.age_seconds is None:
             return
@@ -76,9 +76,9 @@ class Shards:
 
 
 def by_segment(held: Sequence[ModelState]) -> dict[Segment, list[ModelState]]:
-    """Return which shards of a model have a window of each segment, the whole first.
+    """Return by segment the shards with a window of it, the whole model first.
 
-    Each shard keeps to the cap on segments. Where together they have more, those with the latest records remain.
+    Each shard respects the limit on segments. If together they exceed it, the segments with the latest records remain.
     """
     found: dict[Segment, list[ModelState]] = {ALL: []}
     for model in held:
@@ -94,7 +94,7 @@ def by_segment(held: Sequence[ModelState]) -> dict[Segment, list[ModelState]]:
 
 
 def together(windows: Iterable[SlidingWindow]) -> WindowTotals:
-    """Return the totals of the records of several windows of one reference."""
+    """Return the combined totals of several windows of one reference."""
     return reduce(add, (window.totals() for window in windows))
 
 

@@ -1,4 +1,4 @@
-"""What was said of all models before now: noted by whoever evaluates, shown to whoever asks, written by whoever ingests."""
+"""Evaluation history of all models: added by evaluations, read by pages, written by ingestion."""
 
 import logging
 import threading
@@ -12,24 +12,27 @@ from monitor.state.history_table import HistoryChange, HistoryRow
 log = logging.getLogger("cpcmon")
 
 _ROWS_AT_ONCE, _PARTS = 64, 4
-"""In one transaction so many, or such a part of all if that is more: after hours on a full disk there are hundreds, and
-records want to be taken in too; but many models, evaluated often, must not get ahead of what is written."""
+"""Rows written in one transaction: this many, or this fraction of all if larger.
+
+After hours on a full disk hundreds of rows are pending, and must not delay records; but with many models, evaluated
+often, writing must keep up.
+"""
 
 
 class History:
-    """All models over time. May be used by any thread, and outlives reloads."""
+    """The history of all models. Thread-safe; survives reloads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._models: dict[str, Past] = {}
         self._unwritten: dict[tuple[str, Place], None] = {}
-        """In the order they came. Names only, and those that left memory fall out: on a full disk it does not grow."""
+        """In order of arrival. Only names: rows dropped from memory are dropped here too, so that it does not grow on a full disk."""
         self._only: frozenset[str] | None = None
         self._strangers = False
-        """Whether there are rows of which nobody knows the model."""
+        """Whether some stored rows belong to an unknown model."""
 
     def restore(self, rows: Iterable[HistoryRow | None]) -> None:
-        """Take over what was written; None stands for a row that could not be read."""
+        """Load stored rows; None is an unreadable row."""
         found: dict[str, list[HistoryRow]] = {}
         unreadable = 0
         for row in rows:
@@ -38,7 +41,7 @@ class History:
             else:
                 found.setdefault(row.model, []).append(row)
         if unreadable:
-            log.warning("history has gaps: rows that cannot be read: %d", unreadable)
+            log.warning("history has gaps: %d unreadable rows", unreadable)
         with self._lock:
             self._strangers = bool(unreadable)
             for name, some in found.items():
@@ -47,7 +50,7 @@ class History:
                 self._unwritten.update(dict.fromkeys((name, place) for place in made))
 
     def configured(self, models: Iterable[str]) -> None:
-        """Forget all models but these."""
+        """Remove all models but these."""
         with self._lock:
             names = frozenset(models)
             gone = self._models.keys() - names
@@ -57,8 +60,8 @@ class History:
                 del self._models[name]
             self._forget_unwritten()
             if self._only is not None:
-                # What was to be deleted still is, though a model of that name is back. The same object where it is the
-                # same set: a transaction that is under way does it.
+                # Pending deletions stay pending, although a model of that name is back. An equal set keeps its identity, so that
+                # `written` recognises the transaction in progress.
                 only = self._only & names
                 self._only = self._only if only == self._only else only
             elif gone or self._strangers:
@@ -66,20 +69,20 @@ class History:
             self._strangers = False
 
     def note(self, report: ModelReport, at: float) -> None:
-        """Keep what was said of a model at a time; also that nothing could be said any more."""
+        """Add a report to the history of its model."""
         with self._lock:
             places = self._models.setdefault(report.model, Past()).note(report, at)
             self._unwritten.update(dict.fromkeys((report.model, place) for place in places))
             self._forget_unwritten()
 
     def series(self, model: str, segment: str, span: Span) -> Series | None:
-        """Return a window over time; None when the model or the segment is not known."""
+        """Return the series of a window; None for an unknown model or segment."""
         with self._lock:
             past = self._models.get(model)
             return None if past is None else past.series(segment, span)
 
     def unwritten(self) -> HistoryChange:
-        """Return what the next transaction should write."""
+        """Return the rows for the next transaction."""
         with self._lock:
             rows = []
             most = max(_ROWS_AT_ONCE, len(self._unwritten) // _PARTS)
@@ -90,18 +93,18 @@ class History:
             return HistoryChange(rows, self._only)
 
     def written(self, change: HistoryChange) -> None:
-        """Take note that this was written."""
+        """Mark a change as written."""
         with self._lock:
             for row in change.rows:
                 past = self._models.get(row.model)
-                # A stretch that has gone on in the meantime is written again.
+                # A frame that was extended meanwhile is written again.
                 if past is not None and past.frame(row.place) is row.frame:
                     self._unwritten.pop((row.model, row.place), None)
             if self._only is change.only:
                 self._only = None
 
     def _forget_unwritten(self) -> None:
-        """Leave out what is no longer in memory."""
+        """Drop entries that are no longer in memory."""
         gone = [
             (model, place)
             for model, place in self._unwritten

@@ -1,6 +1,6 @@
-"""Frames of history as rows, as many as a ring has places: a new one takes the place of the oldest.
+"""The history table: one row per slot of each ring, overwritten in turn.
 
-History is worth no alarm: a row that is damaged or cannot be understood is passed over, and overwritten in its turn.
+An unreadable history row is not an error: it is skipped, and overwritten later.
 """
 
 import sqlite3
@@ -31,14 +31,14 @@ class HistoryRow:
 
 @dataclass(frozen=True, slots=True)
 class HistoryChange:
-    """What is to be written of history."""
+    """History to write."""
 
     rows: Sequence[HistoryRow] = ()
     only: frozenset[str] | None = None
-    """None: as before. Else the rows of all models but these go."""
+    """Delete the rows of all models but these; None deletes nothing."""
 
     def __bool__(self) -> bool:
-        """Tell whether there is anything."""
+        """Return whether there is anything to write."""
         return bool(self.rows) or self.only is not None
 
 
@@ -46,18 +46,18 @@ class _Content(msgspec.Struct, array_like=True):
     number: int
     through: int
     names: bytes
-    """A list of texts, packed apart: most rows have the same."""
+    """Names, packed separately: most rows have the same."""
     meaning: list[str]
-    """The states by number, so that no later list of them makes these mean something else."""
+    """The states by number, so that stored numbers keep their meaning when the list of states changes."""
     states: bytes
     numbers: bytes
     records: bytes
     reference: str = ""
-    """At the end, and optional: rows from before it was kept have none, and a cpcmon of then passes it over."""
+    """Last and optional: rows written by older versions lack it, and older versions ignore it."""
 
 
 def write_history(connection: sqlite3.Connection, change: HistoryChange) -> None:
-    """Write frames, and delete those of models that are gone."""
+    """Write frames, and delete those of removed models."""
     if change.only is not None:
         marks = ", ".join("?" * len(change.only))
         connection.execute(f"DELETE FROM history WHERE model NOT IN ({marks})", tuple(change.only))  # noqa: S608 - our own
@@ -69,7 +69,7 @@ def write_history(connection: sqlite3.Connection, change: HistoryChange) -> None
 
 
 def read_history(connection: sqlite3.Connection) -> Iterator[HistoryRow | None]:
-    """Yield all rows in the order they were written; None for each that cannot be understood."""
+    """Yield all rows in order of writing; None for an unreadable one."""
     reader = _Reader()
     for row in connection.execute(f"SELECT {_COLUMNS} FROM history ORDER BY rowid"):  # noqa: S608 - our own
         try:
@@ -94,19 +94,19 @@ def _as_bytes(row: HistoryRow) -> bytes:
 
 
 class _Reader:
-    """Reads rows, and shares the names of those that have the same."""
+    """Reads rows, and shares equal names between them."""
 
     def __init__(self) -> None:
         self._last: dict[str, tuple[bytes, tuple[str, ...]]] = {}
-        """By model, since they are written in turns: the names as they were packed, and as they are."""
+        """By model: the names of the last row, packed and unpacked."""
 
     def read(self, model: bytes, span: bytes, slot: int, at: float, crc: int, packed: bytes) -> HistoryRow:
         name, which = model.decode(), Span(span.decode())
         if checksum(packed, name, str(which), slot, at) != crc:
-            raise ValueError("the checksum does not fit")
+            raise ValueError("the checksum does not match")
         content = msgspec.msgpack.decode(zlib.decompress(packed), type=_Content)
         if content.number % CAPACITY[which] != slot:
-            raise ValueError("the row is not in its place")
+            raise ValueError("the row is in the wrong slot")
         rows = POINT_ROWS if which is Span.RECENT else STRETCH_ROWS
         names = self._shared(name, content.names)
         numbers = np.frombuffer(content.numbers, "<f4").reshape(rows, len(names)).astype(np.float32)
@@ -114,7 +114,7 @@ class _Reader:
         states = meaning[np.frombuffer(content.states, np.uint8)]
         records = np.frombuffer(content.records, "<u4").astype(np.uint32)
         if not len(names) == len(states) == len(records):
-            raise ValueError("the columns are not equally long")
+            raise ValueError("the columns differ in length")
         frame = Frame(at, content.through, names, states, numbers, records, intern(content.reference))
         return HistoryRow(name, (which, content.number), frame)
 

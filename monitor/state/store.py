@@ -1,4 +1,4 @@
-"""Everything that survives a restart, behind one object: read at the start, then one transaction a change."""
+"""The state as one object: read at the start, then written one transaction at a time."""
 
 import sqlite3
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
@@ -29,7 +29,7 @@ from monitor.state.state_folder import StateFolder, check_folder, filesystem_of
 from monitor.state.transaction import Transaction
 from monitor.state.window_table import CommittedWindow, StoredWindow, WindowTable, check_windows
 
-# Which columns a checksum covers, the content last.
+# The columns covered by each checksum, content last.
 _CHECKED = {
     "models": ("name", "shape"),
     "ids": ("model", "batch", "content"),
@@ -44,7 +44,7 @@ MOST_EVENTS = 1_000
 
 
 class State:
-    """Everything that survives a restart. Used by one thread, the one that ingests."""
+    """Everything that survives a restart. Used by the ingestion thread only."""
 
     def __init__(self, folder: StateFolder, opened: Opened, *, mend: bool = True) -> None:
         self._folder = folder
@@ -53,24 +53,24 @@ class State:
         self._transaction = Transaction(opened.connection, folder, self._windows.find)
         self._mend = mend
         self.key = folder.key()
-        """For all keyed hashes."""
+        """The key for all hashes."""
         kept = self.kept()
         self.recovered = kept.get(_RECOVERED, b"backup" if opened.events else b"").decode()
-        """Empty, or what was used because the database was damaged: `backup` or `empty`. So until a start has said so."""
-        self.events = opened.events or ([f"went back to: {self.recovered}"] if self.recovered else [])
-        """What happened while it was opened, for the log."""
+        """`backup` or `empty` after a recovery from damage, until a start has reported it; else empty."""
+        self.events = opened.events or ([f"recovered from: {self.recovered}"] if self.recovered else [])
+        """Messages for the log."""
         missing = 0 if self.recovered else self._transaction.missing
         if missing:
             self.events.append(
                 f"state.db lost its last {missing} commits (the write-ahead log is damaged, or the file was replaced);"
-                " what came since is read again from files that are still there"
+                " later records are read again from files still present"
             )
         if kept.get(_KEY, _crc_of_key(self.key)) != _crc_of_key(self.key):
             self.events.append(
-                "hash.key is not the one that this state was made with: ids and files from before are not known again"
+                "hash.key does not belong to this state: earlier ids and files are not recognised"
             )
         self.damaged_chunks = 0
-        """Chunks that were dropped because their checksum did not fit."""
+        """Chunks dropped because of a checksum mismatch."""
 
     @classmethod
     def open(
@@ -81,15 +81,15 @@ class State:
         filesystem: Callable[[Path], str] = filesystem_of,
         mend: bool = True,
     ) -> "State":
-        """Hold a folder and open what is in it; raises StateInUse, StateRefused, StateLost or StatePaused.
+        """Lock a folder and open its database; raises StateInUse, StateRefused, StateLost or StatePaused.
 
-        Without `mend`, for those who only want to look, damage is StateLost and nothing is replaced.
+        Without `mend`, damage raises StateLost and nothing is replaced.
         """
         folder = StateFolder.hold(path, allow_network=allow_network, filesystem=filesystem)
         try:
             opened = open_database(path, networked=folder.networked, verify=_verify, mend=mend)
             if mend:
-                # Last: what was deleted to make room for a copy of older state must not take it again before that is made.
+                # Last: disk space freed for a migration must not be taken before the migration.
                 folder.keep_ballast()
             return cls(folder, opened, mend=mend)
         except BaseException:
@@ -98,7 +98,7 @@ class State:
 
     @staticmethod
     def check(path: Path, *, allow_network: bool = False) -> None:
-        """Raise what `open` would raise for a folder that cannot be used, in use or not; leave nothing behind."""
+        """Raise what `open` would raise for an unusable folder, in use or not. Leaves nothing behind."""
         check_folder(path, allow_network=allow_network)
         check_version(path)
 
@@ -109,60 +109,60 @@ class State:
 
     @property
     def size(self) -> int:
-        """Size of the database and its log on disk."""
+        """Size of the database and its write-ahead log."""
         files = (self.path / NAME, self.path / f"{NAME}-wal")
         return sum(file.stat().st_size for file in files if file.exists())
 
     def close(self) -> None:
-        """Write the log back into the database and let go of the folder."""
+        """Close the database and release the folder."""
         self._connection.close()
         self._folder.close()
 
     def backup_age(self, now: float) -> float:
-        """Return how many seconds old the newest backup is; infinite when there is none."""
+        """Return the age of the newest backup in seconds; infinite without one."""
         try:
             return now - (self.path / BACKUPS[0]).stat().st_mtime
         except FileNotFoundError:
             return float("inf")
 
     def back_up(self) -> None:
-        """Write a copy beside the database; raises StatePaused when there is no room for it."""
+        """Write a backup; raises StatePaused on a full disk."""
         back_up(self._connection, self.path, _verify_copy)
 
     # Reading, at the start.
 
     def models(self) -> dict[str, bytes]:
-        """Return what was noted of each model."""
+        """Return the stored shape of each model."""
         return dict(self._connection.execute("SELECT name, shape FROM models"))
 
     def window_names(self) -> list[WindowName]:
-        """Return which windows there are, those that records came to last first."""
+        """Return the window names, latest arrivals first."""
         return self._windows.names()
 
     def windows(self, models: Container[str] | None = None) -> Iterator[StoredWindow]:
-        """Yield each window of some models, by their names here, or of all of them, with its chunks in the order they came.
+        """Yield the windows of some models, by stored name, or of all, with their chunks in order of arrival.
 
-        Damaged chunks are left out, counted and deleted.
+        Damaged chunks are skipped, counted and deleted.
         """
         for window in self._windows.read(models):
             if window.damaged:
                 damaged = len(window.damaged)
                 self.damaged_chunks += damaged
                 self.events.append(
-                    f"{damaged} damaged chunks of a window of {window.name[0]} dropped: their checksums do not fit"
+                    f"dropped {damaged} damaged chunks of a window of {window.name[0]}: checksum mismatch"
                 )
                 if self._mend:
-                    # On a full disk they stay, and are found again at the next start.
+                    # On a full disk they stay until the next start.
                     with suppress(StatePaused), self._transaction:
                         self._windows.forget_damaged(window)
             yield window
 
     def ids(self, models: Iterable[str]) -> Iterator[IdBatch]:
-        """Yield the remembered hashes of some models in the order they were remembered."""
+        """Yield the id hashes of some models in order."""
         return read_ids(self._connection, models)
 
     def positions(self, source: str) -> dict[bytes, bytes]:
-        """Return where a source stood."""
+        """Return the checkpoints of a source."""
         return dict(self._connection.execute("SELECT key, value FROM positions WHERE source = ?", (source,)))
 
     def counters(self) -> dict[tuple[str, ...], int]:
@@ -171,11 +171,11 @@ class State:
         return {tuple(msgspec.json.decode(name, type=list[str])): value for name, value in rows}
 
     def kept(self) -> dict[str, bytes]:
-        """Return the small things that were kept."""
+        """Return the named values."""
         return dict(self._connection.execute("SELECT name, value FROM kept"))
 
     def rejected(self, latest: int = MOST_REJECTED) -> list[Refused]:
-        """Return when, from which source and from where the latest refused records came; damaged rows are left out."""
+        """Return the latest rejected records; damaged rows are skipped."""
         query = "SELECT at, source, crc, pointer FROM rejected ORDER BY id DESC LIMIT ?"
         rows = self._connection.execute(query, (latest,)).fetchall()
         found = []
@@ -187,18 +187,18 @@ class State:
         return found
 
     def history(self) -> Iterator[HistoryRow | None]:
-        """Yield what was said of the models before now; None for each row that cannot be understood."""
+        """Yield the history rows; None for an unreadable one."""
         return read_history(self._connection)
 
     def past_events(self) -> list[tuple[float, str]]:
-        """Return the latest events; damaged rows are left out."""
+        """Return the latest events; damaged rows are skipped."""
         rows = self._connection.execute("SELECT at, event, crc FROM events ORDER BY id").fetchall()
         found = [(at, event) for at, event, crc in rows if isinstance(event, str) and _crc_of_event(at, event) == crc]
         self._report_left_out("events", len(rows) - len(found))
         return found
 
     def _report_left_out(self, table: str, damaged: int) -> None:
-        sentence = f"{damaged} damaged rows of the table {table} left out"
+        sentence = f"skipped {damaged} damaged rows of the table {table}"
         if damaged and sentence not in self.events:
             self.events.append(sentence)
 
@@ -207,9 +207,9 @@ class State:
     def describe_models(
         self, shapes: Mapping[str, bytes], dropped: list[WindowName], events: list[str], now: float
     ) -> None:
-        """Note what the configured models look like, and forget what does not fit them.
+        """Store the shapes of the configured models, and delete windows that do not match.
 
-        Nothing is written when nothing changed: a start on a full disk must succeed.
+        Writes nothing when nothing changed: a start on a full disk must succeed.
         """
         kept = self.kept()
         if shapes == self.models() and not dropped and not events and {_KEY} == kept.keys() & {_KEY, _RECOVERED}:
@@ -221,14 +221,14 @@ class State:
                 ((name, checksum(shape, name), shape) for name, shape in shapes.items()),
             )
             self._windows.forget(dropped)
-            # From now on it is an ordinary state: that it was not is among its events.
+            # The recovery is in the events now.
             self._write_kept({_RECOVERED: None, _KEY: _crc_of_key(self.key)})
             self._note_events(events, now)
 
     def commit(self, change: StateChange, now: float) -> CommittedWindow:
-        """Write a change, whole or not at all.
+        """Write a change, all or nothing.
 
-        StatePaused: nothing was written, and the same may succeed later. StateLost: stop.
+        StatePaused: nothing was written, and a retry may succeed. StateLost: the process must stop.
         """
         with self._transaction:
             committed = self._windows.write(change)
@@ -295,7 +295,7 @@ class State:
 
 
 def _verify(connection: sqlite3.Connection) -> None:
-    """Refuse a database of which anything but a chunk was damaged: only a whole backup agrees with itself."""
+    """Reject a database with damage outside of chunks: only an intact backup is consistent."""
     check_sums(connection)
     check_windows(connection)
     for table, columns in _CHECKED.items():
@@ -304,7 +304,7 @@ def _verify(connection: sqlite3.Connection) -> None:
             last = values.pop()
             whole = last if isinstance(last, bytes) else repr(last).encode()
             if checksum(whole, *values) != crc:
-                raise ValueError(f"a checksum in the table {table} does not fit ({', '.join(beside)}, {content})")
+                raise ValueError(f"checksum mismatch in the table {table} ({', '.join(beside)}, {content})")
     for (name,) in connection.execute("SELECT name FROM counters"):
         msgspec.json.decode(name, type=list[str])
 
@@ -319,5 +319,5 @@ def _crc_of_event(at: float, event: str) -> int:
 
 
 def _crc_of_key(key: bytes) -> bytes:
-    """Return what tells one key from another, and nothing else."""
+    """Return a digest that identifies the key without revealing it."""
     return blake2b(b"cpcmon", key=key, digest_size=8).digest()

@@ -1,4 +1,4 @@
-"""All or nothing, with SQLite's errors turned into ours."""
+"""Transactions, with SQLite's errors translated."""
 
 import os
 import sqlite3
@@ -11,7 +11,7 @@ from monitor.state.state_folder import StateFolder
 
 
 class Transaction:
-    """A `with` block that is committed as a whole, or rolled back when anything in it fails."""
+    """A `with` block that commits as a whole, or rolls back on any error."""
 
     def __init__(self, connection: sqlite3.Connection, folder: StateFolder, rolled_back: Callable[[], None]) -> None:
         self._connection, self._path, self._folder = connection, folder.path / NAME, folder
@@ -22,7 +22,7 @@ class Transaction:
 
     @property
     def missing(self) -> int:
-        """How many transactions were committed to this database and are not in it."""
+        """How many commits of this database are missing from it."""
         database, commits = self._folder.last_commit()
         return max(0, commits - self._commits) if database == self._database else 0
 
@@ -33,7 +33,7 @@ class Transaction:
         except OSError:
             found = None
         if found != self._inode:
-            # SQLite would go on writing into a file that no name leads to.
+            # SQLite would go on writing to an unlinked file.
             raise StateLost(f"{self._path}: expected the database that was opened, found it moved or deleted")
         try:
             self._connection.execute("BEGIN IMMEDIATE")
@@ -41,7 +41,7 @@ class Transaction:
             raise translated(error, self._path.parent) from error
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _traceback: object) -> None:
-        """Commit or roll back; raises StatePaused or StateLost where SQLite failed."""
+        """Commit or roll back; raises StatePaused or StateLost when SQLite fails."""
         try:
             if error is None:
                 commits = self._commits + 1
