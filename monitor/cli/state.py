@@ -13,7 +13,7 @@ from monitor.core.segments import name_of
 from monitor.errors import UsageError
 from monitor.records.record_batch import Pointer
 from monitor.sources.directory.file_checkpoint import called, key_of
-from monitor.state.change import told
+from monitor.state.change import display_name
 from monitor.state.database import BACKUPS, NAME
 from monitor.state.state_folder import key_in
 from monitor.state.store import State
@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
             f" found one without {NAME}"
         )
     with working(f"opening {options.folder}"):
-        state = State.open(options.folder, allow_network=True, mend=False)
+        state = State.open(options.folder, allow_network=True, repair=False)
     try:
         _show_windows(state)
         print("\ncounters")
@@ -86,7 +86,7 @@ def _about(window: StoredWindow) -> str:
     model, segment = window.name
     records = sum(len(one.chunk.at) for one in window.chunks)
     times = f", newest {_clock(max(one.newest for one in window.chunks))}" if window.chunks else ""
-    return f"  {told(model)} {name_of(segment)}: {records:,} records in {len(window.chunks):,} chunks{times}"
+    return f"  {display_name(model)} {name_of(segment)}: {records:,} records in {len(window.chunks):,} chunks{times}"
 
 
 def _list_files(options: argparse.Namespace) -> int:

@@ -21,11 +21,11 @@ class LastArrivals:
         """Load the arrivals before the start, in Unix seconds."""
         self._before.update(before)
 
-    def note(self, windows: Iterable[WindowName], running: float) -> None:
+    def record(self, windows: Iterable[WindowName], running: float) -> None:
         """Record an arrival at these windows, on the monotonic clock."""
         self._since.update(dict.fromkeys(windows, running))
 
-    def forget(self, windows: Iterable[WindowName]) -> None:
+    def remove(self, windows: Iterable[WindowName]) -> None:
         """Remove these windows."""
         for name in windows:
             self._since.pop(name, None)
@@ -52,17 +52,17 @@ class DiskFullBackoff:
         self._failures = 0
         self._retry_at = 0.0
 
-    def holds(self, monotonic: float) -> bool:
+    def is_active(self, monotonic: float) -> bool:
         """Return whether it is too early for another attempt."""
         return self.reason is not None and monotonic < self._retry_at
 
     def begin(self, cause: StatePaused, monotonic: float) -> bool:
         """Start or extend the pause; return whether it is a new one."""
-        news = self.reason is None
+        is_new = self.reason is None
         self._retry_at = monotonic + RETRY_SECONDS[min(self._failures, len(RETRY_SECONDS) - 1)]
         self._failures += 1
         self.reason = str(cause)
-        return news
+        return is_new
 
     def end(self) -> None:
         """End the pause."""
@@ -76,38 +76,38 @@ class Backlog:
         self._most_bytes, self._most_files, self._most_age_seconds = most_bytes, most_files, most_age_seconds
         self._lags: dict[str, Lag] = {}
         self._lock = threading.Lock()
-        self._doubts, self._dispelled = 1, 0
+        self._invalidations, self._covered = 1, 0
         """How often the lags were invalidated, and up to which invalidation a complete poll has refreshed them."""
-        self._look_due: float | None = None
+        self._next_poll: float | None = None
         """When the next poll is due, on the monotonic clock."""
 
-    def doubt(self) -> None:
+    def invalidate(self) -> None:
         """Consider the lags unknown until a poll that starts after this call has ended."""
         with self._lock:
-            self._doubts += 1
+            self._invalidations += 1
 
-    def begin(self) -> int:
+    def begin_poll(self) -> int:
         """Start a poll; return the invalidations that it will cover."""
-        return self._doubts
+        return self._invalidations
 
-    def found(self, source: str, lag: Lag) -> None:
+    def update(self, source: str, lag: Lag) -> None:
         """Store the lag of a source."""
         self._lags[source] = lag
 
-    def end(self, dispelled: int, next_look: float) -> None:
+    def end_poll(self, covered: int, next_poll: float) -> None:
         """End a poll of all sources. Invalidations since its start stay: the machine may have slept meanwhile."""
-        self._dispelled, self._look_due = dispelled, next_look
+        self._covered, self._next_poll = covered, next_poll
 
     def lags(self) -> Mapping[str, Lag]:
         """Return the lag of each source."""
         return dict(self._lags)
 
-    def too_much(self, now: float, running: float | None = None) -> bool:
+    def exceeds_limits(self, now: float, running: float | None = None) -> bool:
         """Return whether the backlog exceeds the limits, or may: `running` is the monotonic clock; None means as of the last poll."""
-        if self._dispelled != self._doubts:
+        if self._covered != self._invalidations:
             return True
         # The next poll is overdue: ingestion is paused or hangs, and the backlog may be as old.
-        due = self._look_due
+        due = self._next_poll
         if running is not None and due is not None and running - due > self._most_age_seconds:
             return True
         return any(
@@ -121,24 +121,24 @@ class Backlog:
 
 log = logging.getLogger("cpcmon")
 
-TELL_SECONDS = 10.0
+REPORT_SECONDS = 10.0
 
 
 class ProgressLog:
     """Logs a message at most once per interval, and nothing within the first."""
 
-    def __init__(self, running: float, every_seconds: float = TELL_SECONDS) -> None:
+    def __init__(self, running: float, every_seconds: float = REPORT_SECONDS) -> None:
         self._every_seconds = every_seconds
         self._next = running + every_seconds
-        self.told = False
+        self.reported = False
         """Whether anything was logged."""
 
-    def tell(self, running: float, sentence: Callable[[], str]) -> None:
+    def report(self, running: float, message: Callable[[], str]) -> None:
         """Log the message if the interval has passed; `running` is the monotonic clock."""
         if running >= self._next:
             self._next = running + self._every_seconds
-            self.told = True
-            log.info("%s", sentence())
+            self.reported = True
+            log.info("%s", message())
 
 
 class RestoreProgress:
@@ -147,15 +147,15 @@ class RestoreProgress:
     def __init__(self, windows: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._all = clock, windows
         self._windows = self._records = 0
-        self._how_far = ProgressLog(clock())
+        self._progress = ProgressLog(clock())
 
-    def done(self, records: int) -> None:
+    def window_restored(self, records: int) -> None:
         """Count a restored window with its records."""
         self._windows += 1
         self._records += records
-        self._how_far.tell(self._clock(), self._sentence)
+        self._progress.report(self._clock(), self._message)
 
-    def _sentence(self) -> str:
+    def _message(self) -> str:
         return (
             f"rebuilding windows: {self._windows:,} of {self._all:,} windows done, with {self._records:,} records;"
             " no estimates until this ends"
@@ -166,24 +166,24 @@ class BacklogProgress:
     """Logs the backlog while it exceeds the limits, and the end of it."""
 
     def __init__(self) -> None:
-        self._how_far: ProgressLog | None = None
+        self._progress: ProgressLog | None = None
         self._records = 0
 
-    def look(self, running: float, *, behind: bool, records: int, lags: Mapping[str, Lag]) -> None:
+    def report(self, running: float, *, behind: bool, records: int, lags: Mapping[str, Lag]) -> None:
         """Report one poll: whether the backlog exceeds the limits, the records read, and the lag of each source."""
         unread = {source: lag for source, lag in lags.items() if lag.files or lag.bytes}
         if not behind or not unread:
-            if self._how_far is not None and self._how_far.told:
+            if self._progress is not None and self._progress.reported:
                 log.info("caught up: %s records read in the meantime", f"{self._records + records:,}")
-            self._how_far, self._records = None, 0
+            self._progress, self._records = None, 0
             return
         self._records += records
-        if self._how_far is None:
+        if self._progress is None:
             # Log at once: a large backlog takes a while.
-            self._how_far = ProgressLog(running - TELL_SECONDS)
-        self._how_far.tell(running, lambda: self._sentence(unread))
+            self._progress = ProgressLog(running - REPORT_SECONDS)
+        self._progress.report(running, lambda: self._message(unread))
 
-    def _sentence(self, unread: Mapping[str, Lag]) -> str:
+    def _message(self, unread: Mapping[str, Lag]) -> str:
         sources = "; ".join(f"{source}: {_amount(lag)}" for source, lag in sorted(unread.items()))
         return f"catching up: {self._records:,} records read, unread at {sources}"
 

@@ -25,7 +25,7 @@ _COMMIT_POINTERS = 10_000
 
 
 @dataclass(slots=True)
-class Group:
+class DeliveryGroup:
     """Deliveries of one source that are committed together."""
 
     deliveries: list[Delivery] = field(default_factory=list)
@@ -35,8 +35,8 @@ class Group:
     def add(self, delivery: Delivery) -> None:
         """Add a delivery."""
         self.deliveries.append(delivery)
-        self.numbers += sum(one.records.vectors.size for one in delivery.arrived.models.values())
-        self.pointers += len(delivery.arrived.pointers)
+        self.numbers += sum(one.records.vectors.size for one in delivery.batch.models.values())
+        self.pointers += len(delivery.batch.pointers)
 
     @property
     def is_full(self) -> bool:
@@ -56,11 +56,11 @@ class ModelBatch:
     admitted: Admitted
     hashes: Hashes | None
 
-    def describe(self, change: StateChange) -> None:
+    def add_to(self, change: StateChange) -> None:
         """Add the records to a state change. Changes nothing in memory."""
-        name, now = self.model.stored_as, self.admitted.now
+        name, now = self.model.stored_name, self.admitted.now
         change.chunks.extend(Chunk((name, part.segment), now, part.at, part.vectors) for part in self._filled)
-        change.forgotten.extend((name, segment) for segment in self.admitted.forgotten)
+        change.deleted_windows.extend((name, segment) for segment in self.admitted.forgotten)
         if self.hashes is not None and len(self.hashes):
             change.ids.append(IdBatch(name, self.model.ids.next_batch, self.hashes))
 
@@ -89,10 +89,10 @@ def model_batches(
     batches = []
     for model in models:
         name = model.name
-        pieces = [one.arrived.models[name] for one in deliveries if name in one.arrived.models]
-        if not pieces:
+        blocks = [one.batch.models[name] for one in deliveries if name in one.batch.models]
+        if not blocks:
             continue
-        records, hashes = joined([piece.records for piece in pieces]), _hashes(pieces)
+        records, hashes = joined([block.records for block in blocks]), _hashes(blocks)
         # Versions first: an id used by another version must not reject a record of this one.
         right = model.windows.of_the_right_version(records)
         counted["records_other_version_total", name] += len(records.at) - len(right)
@@ -114,7 +114,7 @@ def model_batches(
     return batches
 
 
-def looked_at(
+def updated_health(
     models: Mapping[str, ModelState], deliveries: list[Delivery], batches: list[ModelBatch]
 ) -> dict[str, InputHealth]:
     """Return the input health of each model including these deliveries. Changes nothing yet."""
@@ -123,29 +123,29 @@ def looked_at(
         vectors.setdefault(batch.model.name, []).append(batch.admitted.parts[0].vectors)
     rejected: Counter[str] = Counter()
     for delivery in deliveries:
-        for (whose, _), count in delivery.arrived.rejected.items():
+        for (whose, _), count in delivery.batch.rejected.items():
             # A record that could not be parsed may belong to any model.
             rejected.update(dict.fromkeys([whose] if whose else models, count))
-    looked_at = {}
+    updated = {}
     for name in vectors.keys() | rejected.keys():
         model = models[name]
-        looked_at[name] = InputHealth.from_bytes(model.health.to_bytes())
+        updated[name] = InputHealth.from_bytes(model.health.to_bytes())
         nothing = np.empty((0, len(model.options.reference.classes)), dtype=np.float32)
-        looked_at[name].add(np.concatenate(vectors.get(name, [nothing])), rejected[name])
-    return looked_at
+        updated[name].add(np.concatenate(vectors.get(name, [nothing])), rejected[name])
+    return updated
 
 
-def _hashes(pieces: list[ModelRecords]) -> Hashes | None:
-    if all(piece.ids is None for piece in pieces):
+def _hashes(blocks: list[ModelRecords]) -> Hashes | None:
+    if all(block.ids is None for block in blocks):
         return None
-    return np.concatenate([np.zeros(len(p), dtype=np.uint64) if p.ids is None else p.ids for p in pieces])
+    return np.concatenate([np.zeros(len(p), dtype=np.uint64) if p.ids is None else p.ids for p in blocks])
 
 
-def count(source: str, delivery: Delivery, counted: Counts) -> None:
+def count_events(source: str, delivery: Delivery, counted: Counts) -> None:
     """Count the rejections and events of a delivery."""
-    for (_, reason), count in delivery.arrived.rejected.items():
+    for (_, reason), count in delivery.batch.rejected.items():
         counted["records_rejected_total", source, reason] += count
-    for name, records in delivery.arrived.models.items():
+    for name, records in delivery.batch.models.items():
         counted["records_normalised_total", name] += records.normalised
         counted["records_argmax_mismatch_total", name] += records.argmax_mismatches
     for event, count in delivery.counted.items():

@@ -14,7 +14,7 @@ from monitor.core.totals import WindowTotals
 from monitor.core.window import SlidingWindow
 from monitor.ingest.backlog import RestoreProgress
 from monitor.ingest.model_state import ModelState
-from monitor.state.change import COMMON, WindowName, parted, told
+from monitor.state.change import COMMON, WindowName, display_name, split_stored_name
 from monitor.state.store import State
 from monitor.state.window_table import StoredChunk, StoredWindow
 
@@ -28,7 +28,7 @@ class Restored:
 
     events: list[str]
     """Messages for the log: damage and dropped windows."""
-    describe: Callable[[], None]
+    write: Callable[[], None]
     """Writes them to the state. May raise StatePaused; until it has succeeded nothing else may be committed."""
     last_arrivals: Mapping[WindowName, float]
     """The last arrival at each restored window, in Unix seconds."""
@@ -50,9 +50,9 @@ def restore(
 
     Windows of other shards, of the sources named in `sharded`, are only checked: ownership is not known yet.
     """
-    dropped = _what_does_not_fit(state, models, sharded)
-    last_arrivals = _fill(state, models.values(), dropped)
-    for name, value in state.kept().items():
+    dropped = _unusable_windows(state, models, sharded)
+    last_arrivals = _restore_models(state, models.values(), dropped)
+    for name, value in state.values().items():
         kind, _, model = name.partition(":")
         if kind == "health" and model in models:
             models[model].health = InputHealth.from_bytes(value)
@@ -60,30 +60,32 @@ def restore(
     events = [
         *state.events,
         *(
-            f"dropped the stored window {name_of(segment)} of {told(stored)}: {why}"
+            f"dropped the stored window {name_of(segment)} of {display_name(stored)}: {why}"
             for (stored, segment), why in dropped.items()
         ),
     ]
-    return Restored(events, lambda: state.describe_models(shapes, list(dropped), events, now), last_arrivals)
+    return Restored(events, lambda: state.store_models(shapes, list(dropped), events, now), last_arrivals)
 
 
 def restore_shard(state: State, models: Mapping[str, ModelState]) -> RestoredShard:
     """Restore the models of a shard. Windows that do not match the configuration were dropped at the start."""
     dropped: dict[WindowName, str] = {}
-    last_arrivals = _fill(state, models.values(), dropped)
+    last_arrivals = _restore_models(state, models.values(), dropped)
     return RestoredShard(list(dropped), last_arrivals)
 
 
-def _fill(state: State, models: Iterable[ModelState], dropped: dict[WindowName, str]) -> dict[WindowName, float]:
+def _restore_models(
+    state: State, models: Iterable[ModelState], dropped: dict[WindowName, str]
+) -> dict[WindowName, float]:
     """Restore windows and ids; return the last arrivals. Adds to `dropped`."""
     last_arrivals: dict[WindowName, float] = {}
-    named = {model.stored_as: model for model in models}
-    rebuilding = RestoreProgress(sum(name in named for name, _ in state.window_names()))
+    named = {model.stored_name: model for model in models}
+    progress = RestoreProgress(sum(name in named for name, _ in state.window_names()))
     for stored in state.windows(named):
-        rebuilding.done(sum(len(one.chunk.at) for one in stored.chunks))
+        progress.window_restored(sum(len(one.chunk.at) for one in stored.chunks))
         name, segment = stored.name
         model = named[name]
-        if stored.name not in dropped and _of_other_classes(stored, model):
+        if stored.name not in dropped and _has_other_classes(stored, model):
             dropped[stored.name] = "its records are of another number of classes"
         if stored.name in dropped:
             continue
@@ -101,15 +103,13 @@ def _fill(state: State, models: Iterable[ModelState], dropped: dict[WindowName, 
     return last_arrivals
 
 
-def _what_does_not_fit(
-    state: State, models: Mapping[str, ModelState], sharded: Container[str]
-) -> dict[WindowName, str]:
+def _unusable_windows(state: State, models: Mapping[str, ModelState], sharded: Container[str]) -> dict[WindowName, str]:
     """Return the stored windows that cannot be used, with reasons."""
     reasons = _reasons(state, models)
     dropped, segments = dict[WindowName, str](), Counter[str]()
     for name in state.window_names():
         stored, segment = name
-        model, shard = parted(stored)
+        model, shard = split_stored_name(stored)
         reason = reasons.get(model) or _reason_for_window(segment, models.get(model), segments[stored])
         if shard != COMMON and shard[0] not in sharded:
             reason = f"the source {shard[0]} is no longer configured"
@@ -185,7 +185,7 @@ def _in_order(chunks: list[StoredChunk]) -> bool:
     return arrivals == sorted(arrivals)
 
 
-def _of_other_classes(stored: StoredWindow, model: ModelState) -> bool:
+def _has_other_classes(stored: StoredWindow, model: ModelState) -> bool:
     classes = len(model.options.reference.classes)
     return any(one.chunk.vectors.shape[1] != classes for one in stored.chunks)
 

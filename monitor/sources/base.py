@@ -28,8 +28,8 @@ class Delivery:
 
     origin: str = ""
     """Where they come from, as logs may say it: `file#3fa2c81b`. Never a file's name."""
-    arrived: RecordBatch = field(default_factory=RecordBatch)
-    positions: Mapping[bytes, bytes | None] = field(default_factory=dict)
+    batch: RecordBatch = field(default_factory=RecordBatch)
+    checkpoints: Mapping[bytes, bytes | None] = field(default_factory=dict)
     """Keys and values to be committed with the records; None forgets a key. Only the source knows what they mean."""
     counted: Counter[str] = field(default_factory=Counter)
     """What else happened, by the names of the source's own closed list: `bytes_read`, `files_truncated`."""
@@ -66,7 +66,7 @@ class Source(Protocol):
     sharded: ClassVar[bool]
     """Whether its records come in shards, some of which may belong to other processes."""
 
-    def restore(self, positions: Mapping[bytes, bytes]) -> None:
+    def restore(self, checkpoints: Mapping[bytes, bytes]) -> None:
         """Take over the positions that were committed; called once, before the first poll."""
 
     def poll(self, now: float) -> Iterator[Delivery]:

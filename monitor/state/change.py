@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from monitor.core.scores import Floats, Singles
 from monitor.core.segments import Segment
 from monitor.records.record_batch import Hashes, Pointer
-from monitor.state.history_table import HistoryChange
+from monitor.state.evaluation_history import HistoryChange
 
 Shard = tuple[str, str]
 """Source and shard name: `("stream", "predictions/3")`."""
@@ -22,27 +22,27 @@ COMMON: Shard = ("", "")
 _BETWEEN = "\x1f"
 
 
-def stored_as(model: str, shard: Shard) -> str:
+def stored_name(model: str, shard: Shard) -> str:
     """Return the name under which a model's records of a shard are stored."""
     return model if shard == COMMON else _BETWEEN.join((model, *shard))
 
 
-def parted(stored: str) -> tuple[str, Shard]:
+def split_stored_name(stored: str) -> tuple[str, Shard]:
     """Return the model and the shard of a stored name."""
     model, *shard = stored.split(_BETWEEN, 2)
     return model, (shard[0], shard[1]) if len(shard) == len(COMMON) else COMMON
 
 
-def told(stored: str) -> str:
+def display_name(stored: str) -> str:
     """Return a stored name for display."""
-    model, (source, shard) = parted(stored)
+    model, (source, shard) = split_stored_name(stored)
     return f"{model} in {shard} of {source}" if source else model
 
 
 WindowName = tuple[str, Segment]
-"""The stored name of a model (see `stored_as`), and a segment."""
+"""The stored name of a model (see `stored_name`), and a segment."""
 
-Refused = tuple[float, str, str, Pointer]
+RejectedRecord = tuple[float, str, str, Pointer]
 """Time, source, origin and pointer of a rejected record."""
 
 
@@ -70,7 +70,7 @@ class IdBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class TotalsUpdate:
     """The totals of a window, so that a restart need not recompute them."""
 
     window: WindowName
@@ -85,21 +85,21 @@ class StateChange:
     chunks: list[Chunk] = field(default_factory=list)
     dropped: list[int] = field(default_factory=list)
     """Ids of chunks that no window needs any more."""
-    snapshots: list[Snapshot] = field(default_factory=list)
+    totals: list[TotalsUpdate] = field(default_factory=list)
     """Totals up to the last chunk committed before this change."""
     rewritten: dict[WindowName, list[Chunk]] = field(default_factory=dict)
     """Windows whose chunks are compacted: replaced by fewer, larger ones."""
-    forgotten: list[WindowName] = field(default_factory=list)
+    deleted_windows: list[WindowName] = field(default_factory=list)
     ids: list[IdBatch] = field(default_factory=list)
     ids_needed: dict[str, int] = field(default_factory=dict)
     """By model, the first batch of hashes still needed; earlier ones are deleted."""
     ids_merged: dict[str, tuple[int, int]] = field(default_factory=dict)
     """By model, the first and last of the small batches to merge."""
-    positions: dict[str, Mapping[bytes, bytes | None]] = field(default_factory=dict)
+    checkpoints: dict[str, Mapping[bytes, bytes | None]] = field(default_factory=dict)
     """By source."""
     counters: Mapping[tuple[str, ...], int] = field(default_factory=dict)
     """New values, not increments."""
-    kept: Mapping[str, bytes | None] = field(default_factory=dict)
+    values: Mapping[str, bytes | None] = field(default_factory=dict)
     """Named values: alert state, input health."""
     rejected: list[tuple[str, str, Pointer]] = field(default_factory=list)
     """Source, origin and pointer of each rejected record."""

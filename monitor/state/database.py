@@ -1,7 +1,7 @@
 """The database file: open, verify, back up, and recover from damage.
 
 A damaged database is replaced by its backup, or by an empty one. Damage never prevents a start and is always reported
-in `Opened.events`.
+in `OpenedDatabase.events`.
 """
 
 import errno
@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from monitor.errors import StateError, StateInUse, StateLost, StatePaused, StateRefused
-from monitor.state.checksum import checksum
-from monitor.state.schema import APPLICATION, STEPS, migrate, schema_of, schemas, version_of
+from monitor.state.schema import APPLICATION, STEPS, checksum, migrate, schema_of, schemas, version_of
 from monitor.state.state_folder import sync_folder
 
 NAME = "state.db"
@@ -49,7 +48,7 @@ class _Damaged(Exception):
 
 
 @dataclass
-class Opened:
+class OpenedDatabase:
     """A verified database."""
 
     connection: sqlite3.Connection
@@ -63,24 +62,24 @@ def open_database(
     networked: bool = False,
     verify: Callable[[sqlite3.Connection], None] = lambda _: None,
     steps: Sequence[str] = STEPS,
-    mend: bool = True,
-) -> Opened:
+    repair: bool = True,
+) -> OpenedDatabase:
     """Open the database of a state folder.
 
     `verify` raises ValueError for untrustworthy content; it also runs before a migration. Raises StateRefused for a file
     of a newer cpcmon. Raises StateLost when the disk does not support what SQLite needs, or when the file is damaged and
-    `mend` is false.
+    `repair` is false.
     """
     path = folder / NAME
     events: list[str] = []
-    if not mend:
+    if not repair:
         try:
-            return Opened(_open(path, networked=networked, verify=verify, steps=steps))
+            return OpenedDatabase(_open(path, networked=networked, verify=verify, steps=steps))
         except (_Damaged, FileNotFoundError) as damage:
             raise StateLost(f"{path}: expected a database of cpcmon, found damage: {damage}") from damage
     if path.exists():
         try:
-            return Opened(_open(path, networked=networked, verify=verify, steps=steps))
+            return OpenedDatabase(_open(path, networked=networked, verify=verify, steps=steps))
         except _Damaged as damage:
             aside = _set_aside(path)
             events.append(f"state damaged: {damage}; kept as {aside}")
@@ -89,10 +88,10 @@ def open_database(
         events.append("state missing, with traces of an earlier one")
     recovered = _from_backup(folder, events, networked=networked, verify=verify, steps=steps)
     if recovered is not None:
-        return Opened(recovered, events)
+        return OpenedDatabase(recovered, events)
     if events:
         events.append("no usable backup: started with empty windows; files still present are read again")
-    return Opened(_create(path, networked=networked, steps=steps, events=events), events)
+    return OpenedDatabase(_create(path, networked=networked, steps=steps, events=events), events)
 
 
 def check_version(folder: Path) -> None:
@@ -147,13 +146,11 @@ def translated(error: sqlite3.Error, folder: Path) -> StateError:
     """Translate a SQLite error into a StateError."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
-        return StateInUse(
-            f"{folder}: expected exclusive access to the database, found it locked by another program"
-        )
+        return StateInUse(f"{folder}: expected exclusive access to the database, found it locked by another program")
     if code == sqlite3.SQLITE_FULL:
         return StatePaused(f"{folder}: expected free disk space, found none: free some (`ballast` may be deleted)")
     # SQLite reports many conditions as I/O errors; a test write shows whether the disk is the cause.
-    found = _refusal(folder)
+    found = _write_error(folder)
     if found in {errno.ENOSPC, errno.EDQUOT}:
         return StatePaused(f"{folder}: expected free disk space, found {os.strerror(found).lower()}")
     if found == errno.EROFS or code == sqlite3.SQLITE_READONLY:
@@ -161,7 +158,7 @@ def translated(error: sqlite3.Error, folder: Path) -> StateError:
     return StateLost(f"{folder}: expected to write to the database, found {error}: the next start verifies it")
 
 
-def _refusal(folder: Path) -> int:
+def _write_error(folder: Path) -> int:
     """Write a small test file. Return the errno of the failure, 0 for success."""
     probe = folder / "probe"
     try:
@@ -343,8 +340,7 @@ def _from_backup(
             events.append(f"backup also damaged: {damage}")
             continue
         events.append(
-            f"restored the backup of {age / 60:.0f} minutes ago;"
-            " later records are read again from files still present"
+            f"restored the backup of {age / 60:.0f} minutes ago; later records are read again from files still present"
         )
         return connection
     return None

@@ -7,7 +7,7 @@ import numpy as np
 
 from monitor.records.record_batch import Hashes
 from monitor.state.change import IdBatch, StateChange
-from monitor.state.checksum import checksum
+from monitor.state.schema import checksum
 
 _BYTES_AT_ONCE = 1 << 19
 

@@ -1,11 +1,18 @@
 """The database schema and its migrations. A migration is one transaction."""
 
 import sqlite3
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from functools import cache
 
-from monitor.state.checksum import checksum
+Value = str | int | float | bytes
+
+
+def checksum(content: bytes, *beside: Value) -> int:
+    """Return the checksum of a row: its content and its other values."""
+    return zlib.crc32(content, zlib.crc32(repr(beside).encode()))
+
 
 APPLICATION = 0x63_70_63_6D  # "cpcm", the application id in the file header
 

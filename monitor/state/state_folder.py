@@ -170,7 +170,7 @@ class StateFolder:
         except (OSError, ValueError):
             return 0, 0
 
-    def keep_ballast(self) -> None:
+    def reserve_ballast(self) -> None:
         """Reserve disk space that an operator can free at once by deleting the file."""
         file = self.path / "ballast"
         try:

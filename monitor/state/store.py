@@ -1,5 +1,6 @@
 """The state as one object: read at the start, then written one transaction at a time."""
 
+import os
 import sqlite3
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -8,26 +9,80 @@ from pathlib import Path
 
 import msgspec
 
-from monitor.errors import StatePaused
+from monitor.errors import StateLost, StatePaused
 from monitor.records.record_batch import Pointer
-from monitor.state.change import IdBatch, Refused, StateChange, WindowName
-from monitor.state.checksum import checksum
+from monitor.state.change import IdBatch, RejectedRecord, StateChange, WindowName
 from monitor.state.database import (
     BACKUPS,
     NAME,
     RECOVERED,
-    Opened,
+    OpenedDatabase,
     back_up,
     check_structure,
     check_version,
     open_database,
+    translated,
 )
-from monitor.state.history_table import HistoryRow, read_history, write_history
+from monitor.state.evaluation_history import HistoryRow, read_history, write_history
 from monitor.state.id_table import read_ids, write_ids
-from monitor.state.schema import check_sums
+from monitor.state.schema import check_sums, checksum
 from monitor.state.state_folder import StateFolder, check_folder, filesystem_of
-from monitor.state.transaction import Transaction
 from monitor.state.window_table import CommittedWindow, StoredWindow, WindowTable, check_windows
+
+
+class Transaction:
+    """A `with` block that commits as a whole, or rolls back on any error."""
+
+    def __init__(self, connection: sqlite3.Connection, folder: StateFolder, rolled_back: Callable[[], None]) -> None:
+        self._connection, self._path, self._folder = connection, folder.path / NAME, folder
+        self._inode = self._path.stat().st_ino
+        self._rolled_back = rolled_back
+        number = "SELECT crcs, rows FROM checksums WHERE name = 'commits'"
+        self._database, self._commits = connection.execute(number).fetchone()
+
+    @property
+    def missing(self) -> int:
+        """How many commits of this database are missing from it."""
+        database, commits = self._folder.last_commit()
+        return max(0, commits - self._commits) if database == self._database else 0
+
+    def __enter__(self) -> None:
+        """Begin; raises StatePaused or StateLost."""
+        try:
+            found = os.stat(self._path).st_ino  # noqa: PTH116 - called for every batch
+        except OSError:
+            found = None
+        if found != self._inode:
+            # SQLite would go on writing to an unlinked file.
+            raise StateLost(f"{self._path}: expected the database that was opened, found it moved or deleted")
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.Error as error:
+            raise translated(error, self._path.parent) from error
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _traceback: object) -> None:
+        """Commit or roll back; raises StatePaused or StateLost when SQLite fails."""
+        try:
+            if error is None:
+                commits = self._commits + 1
+                self._connection.execute("UPDATE checksums SET rows = ? WHERE name = 'commits'", (commits,))
+                self._connection.execute("COMMIT")
+                self._commits = commits
+                self._folder.note_commit(self._database, commits)
+                return
+        except sqlite3.Error as failure:
+            self._roll_back()
+            raise translated(failure, self._path.parent) from failure
+        self._roll_back()
+        if isinstance(error, sqlite3.Error):
+            raise translated(error, self._path.parent) from error
+
+    def _roll_back(self) -> None:
+        with suppress(sqlite3.Error):
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            self._rolled_back()
+
 
 # The columns covered by each checksum, content last.
 _CHECKED = {
@@ -46,16 +101,16 @@ MOST_EVENTS = 1_000
 class State:
     """Everything that survives a restart. Used by the ingestion thread only."""
 
-    def __init__(self, folder: StateFolder, opened: Opened, *, mend: bool = True) -> None:
+    def __init__(self, folder: StateFolder, opened: OpenedDatabase, *, repair: bool = True) -> None:
         self._folder = folder
         self._connection = opened.connection
         self._windows = WindowTable(opened.connection)
-        self._transaction = Transaction(opened.connection, folder, self._windows.find)
-        self._mend = mend
+        self._transaction = Transaction(opened.connection, folder, self._windows.load)
+        self._repair = repair
         self.key = folder.key()
         """The key for all hashes."""
-        kept = self.kept()
-        self.recovered = kept.get(_RECOVERED, b"backup" if opened.events else b"").decode()
+        values = self.values()
+        self.recovered = values.get(_RECOVERED, b"backup" if opened.events else b"").decode()
         """`backup` or `empty` after a recovery from damage, until a start has reported it; else empty."""
         self.events = opened.events or ([f"recovered from: {self.recovered}"] if self.recovered else [])
         """Messages for the log."""
@@ -65,10 +120,8 @@ class State:
                 f"state.db lost its last {missing} commits (the write-ahead log is damaged, or the file was replaced);"
                 " later records are read again from files still present"
             )
-        if kept.get(_KEY, _crc_of_key(self.key)) != _crc_of_key(self.key):
-            self.events.append(
-                "hash.key does not belong to this state: earlier ids and files are not recognised"
-            )
+        if values.get(_KEY, _crc_of_key(self.key)) != _crc_of_key(self.key):
+            self.events.append("hash.key does not belong to this state: earlier ids and files are not recognised")
         self.damaged_chunks = 0
         """Chunks dropped because of a checksum mismatch."""
 
@@ -79,19 +132,19 @@ class State:
         *,
         allow_network: bool = False,
         filesystem: Callable[[Path], str] = filesystem_of,
-        mend: bool = True,
+        repair: bool = True,
     ) -> "State":
         """Lock a folder and open its database; raises StateInUse, StateRefused, StateLost or StatePaused.
 
-        Without `mend`, damage raises StateLost and nothing is replaced.
+        Without `repair`, damage raises StateLost and nothing is replaced.
         """
         folder = StateFolder.hold(path, allow_network=allow_network, filesystem=filesystem)
         try:
-            opened = open_database(path, networked=folder.networked, verify=_verify, mend=mend)
-            if mend:
+            opened = open_database(path, networked=folder.networked, verify=_verify, repair=repair)
+            if repair:
                 # Last: disk space freed for a migration must not be taken before the migration.
-                folder.keep_ballast()
-            return cls(folder, opened, mend=mend)
+                folder.reserve_ballast()
+            return cls(folder, opened, repair=repair)
         except BaseException:
             folder.close()
             raise
@@ -151,17 +204,17 @@ class State:
                 self.events.append(
                     f"dropped {damaged} damaged chunks of a window of {window.name[0]}: checksum mismatch"
                 )
-                if self._mend:
+                if self._repair:
                     # On a full disk they stay until the next start.
                     with suppress(StatePaused), self._transaction:
-                        self._windows.forget_damaged(window)
+                        self._windows.delete_damaged(window)
             yield window
 
     def ids(self, models: Iterable[str]) -> Iterator[IdBatch]:
         """Yield the id hashes of some models in order."""
         return read_ids(self._connection, models)
 
-    def positions(self, source: str) -> dict[bytes, bytes]:
+    def checkpoints(self, source: str) -> dict[bytes, bytes]:
         """Return the checkpoints of a source."""
         return dict(self._connection.execute("SELECT key, value FROM positions WHERE source = ?", (source,)))
 
@@ -170,11 +223,11 @@ class State:
         rows = self._connection.execute("SELECT name, value FROM counters")
         return {tuple(msgspec.json.decode(name, type=list[str])): value for name, value in rows}
 
-    def kept(self) -> dict[str, bytes]:
+    def values(self) -> dict[str, bytes]:
         """Return the named values."""
         return dict(self._connection.execute("SELECT name, value FROM kept"))
 
-    def rejected(self, latest: int = MOST_REJECTED) -> list[Refused]:
+    def rejected(self, latest: int = MOST_REJECTED) -> list[RejectedRecord]:
         """Return the latest rejected records; damaged rows are skipped."""
         query = "SELECT at, source, crc, pointer FROM rejected ORDER BY id DESC LIMIT ?"
         rows = self._connection.execute(query, (latest,)).fetchall()
@@ -183,7 +236,7 @@ class State:
             with suppress(TypeError, msgspec.MsgspecError):
                 if checksum(pointer, at, source) == crc:
                     found.append((at, source, *msgspec.json.decode(pointer, type=tuple[str, Pointer])))
-        self._report_left_out("rejected", len(rows) - len(found))
+        self._report_skipped("rejected", len(rows) - len(found))
         return found
 
     def history(self) -> Iterator[HistoryRow | None]:
@@ -194,25 +247,25 @@ class State:
         """Return the latest events; damaged rows are skipped."""
         rows = self._connection.execute("SELECT at, event, crc FROM events ORDER BY id").fetchall()
         found = [(at, event) for at, event, crc in rows if isinstance(event, str) and _crc_of_event(at, event) == crc]
-        self._report_left_out("events", len(rows) - len(found))
+        self._report_skipped("events", len(rows) - len(found))
         return found
 
-    def _report_left_out(self, table: str, damaged: int) -> None:
+    def _report_skipped(self, table: str, damaged: int) -> None:
         sentence = f"skipped {damaged} damaged rows of the table {table}"
         if damaged and sentence not in self.events:
             self.events.append(sentence)
 
     # Writing.
 
-    def describe_models(
+    def store_models(
         self, shapes: Mapping[str, bytes], dropped: list[WindowName], events: list[str], now: float
     ) -> None:
         """Store the shapes of the configured models, and delete windows that do not match.
 
         Writes nothing when nothing changed: a start on a full disk must succeed.
         """
-        kept = self.kept()
-        if shapes == self.models() and not dropped and not events and {_KEY} == kept.keys() & {_KEY, _RECOVERED}:
+        values = self.values()
+        if shapes == self.models() and not dropped and not events and {_KEY} == values.keys() & {_KEY, _RECOVERED}:
             return
         with self._transaction:
             self._connection.execute("DELETE FROM models")
@@ -220,9 +273,9 @@ class State:
                 "INSERT INTO models VALUES (?, ?, ?)",
                 ((name, checksum(shape, name), shape) for name, shape in shapes.items()),
             )
-            self._windows.forget(dropped)
+            self._windows.delete(dropped)
             # The recovery is in the events now.
-            self._write_kept({_RECOVERED: None, _KEY: _crc_of_key(self.key)})
+            self._write_values({_RECOVERED: None, _KEY: _crc_of_key(self.key)})
             self._note_events(events, now)
 
     def commit(self, change: StateChange, now: float) -> CommittedWindow:
@@ -233,10 +286,10 @@ class State:
         with self._transaction:
             committed = self._windows.write(change)
             write_ids(self._connection, change)
-            for source, positions in change.positions.items():
-                self._write_positions(source, positions)
+            for source, checkpoints in change.checkpoints.items():
+                self._write_checkpoints(source, checkpoints)
             self._write_counters(change.counters)
-            self._write_kept(change.kept)
+            self._write_values(change.values)
             self._write_rejected(change, now)
             write_history(self._connection, change.history)
             self._note_events(change.events, now)
@@ -249,22 +302,22 @@ class State:
             ((name, checksum(repr(value).encode(), name), value) for name, value in named),
         )
 
-    def _write_positions(self, source: str, positions: Mapping[bytes, bytes | None]) -> None:
+    def _write_checkpoints(self, source: str, checkpoints: Mapping[bytes, bytes | None]) -> None:
         self._connection.executemany(
             "DELETE FROM positions WHERE source = ? AND key = ?",
-            ((source, key) for key, value in positions.items() if value is None),
+            ((source, key) for key, value in checkpoints.items() if value is None),
         )
         self._connection.executemany(
             "INSERT OR REPLACE INTO positions VALUES (?, ?, ?, ?)",
             (
                 (source, key, checksum(value, source, key), value)
-                for key, value in positions.items()
+                for key, value in checkpoints.items()
                 if value is not None
             ),
         )
 
-    def _write_kept(self, kept: Mapping[str, bytes | None]) -> None:
-        for name, value in kept.items():
+    def _write_values(self, values: Mapping[str, bytes | None]) -> None:
+        for name, value in values.items():
             if value is None:
                 self._connection.execute("DELETE FROM kept WHERE name = ?", (name,))
             else:

@@ -17,8 +17,8 @@ import numpy as np
 
 from monitor.core.segments import Segment
 from monitor.core.window import SlidingWindow
-from monitor.state.change import Chunk, Snapshot, StateChange, WindowName
-from monitor.state.checksum import checksum
+from monitor.state.change import Chunk, StateChange, TotalsUpdate, WindowName
+from monitor.state.schema import checksum
 
 _NO_TIME = -1e308
 
@@ -60,9 +60,9 @@ class WindowTable:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         self._numbers: dict[WindowName, int] = {}
-        self.find()
+        self.load()
 
-    def find(self) -> None:
+    def load(self) -> None:
         """Load the window ids; also after a rollback."""
         rows = self._connection.execute("SELECT id, model, segment FROM windows")
         self._numbers = {(model, _segment(segment)): number for number, model, segment in rows}
@@ -103,17 +103,17 @@ class WindowTable:
 
     def write(self, change: StateChange) -> CommittedWindow:
         """Write the window changes of a transaction."""
-        self.forget(change.forgotten)
+        self.delete(change.deleted_windows)
         self._connection.executemany("DELETE FROM chunks WHERE id = ?", ((number,) for number in change.dropped))
-        for snapshot in change.snapshots:
-            self._write_totals(self._number(snapshot.window), snapshot.content)
+        for update in change.totals:
+            self._write_totals(self._number(update.window), update.content)
         rewritten = {}
         for name, chunks in change.rewritten.items():
             self._empty(self._number(name))
             rewritten[name] = [self._write_chunk(chunk) for chunk in chunks]
         return CommittedWindow([self._write_chunk(chunk) for chunk in change.chunks], rewritten)
 
-    def forget(self, windows: list[WindowName]) -> None:
+    def delete(self, windows: list[WindowName]) -> None:
         """Delete windows with their chunks and totals."""
         for name in windows:
             number = self._numbers.pop(name, None)
@@ -121,7 +121,7 @@ class WindowTable:
                 self._empty(number)
                 self._connection.execute("DELETE FROM windows WHERE id = ?", (number,))
 
-    def forget_damaged(self, window: StoredWindow) -> None:
+    def delete_damaged(self, window: StoredWindow) -> None:
         """Delete the damaged chunks of a window, and its totals."""
         self._connection.executemany("DELETE FROM chunks WHERE id = ?", ((number,) for number in window.damaged))
         self._write_totals(self._numbers[window.name], None)
@@ -220,28 +220,28 @@ class WindowLog:
         self.since_totals += records
         self.arrived = arrived
 
-    def tidy(self, window: SlidingWindow, change: StateChange, *, stopping: bool = False) -> None:
+    def maintain(self, window: SlidingWindow, change: StateChange, *, stopping: bool = False) -> None:
         """Add the maintenance of the chunks to a change. Called between batches, when window and disk agree."""
         too_many = len(self.chunks) > max(_FEWEST_CHUNKS, len(window) // _RECORDS_A_CHUNK)
         if self.restamped or too_many or self.stored > 2 * len(window) + _CHUNK_RECORDS:
-            change.rewritten[self.name] = _pieces(self.name, window, self.arrived)
+            change.rewritten[self.name] = _rechunked(self.name, window, self.arrived)
             return
         with_totals = len(window) >= WORTH_TOTALS
         # Stored totals include all records of that time, so no chunk is dropped before new totals are written.
         if with_totals and not stopping and self.since_totals < len(window) // 4:
             return
         oldest = float(window.times[0]) if len(window) else float("inf")
-        dead = [number for number, _, _ in takewhile(lambda chunk: chunk[1] < oldest, self.chunks)]
-        change.dropped.extend(dead)
+        unneeded = [number for number, _, _ in takewhile(lambda chunk: chunk[1] < oldest, self.chunks)]
+        change.dropped.extend(unneeded)
         if self.has_totals and not with_totals:
             # They include records that may be dropped now.
-            change.snapshots.append(Snapshot(self.name, None))
+            change.totals.append(TotalsUpdate(self.name, None))
         elif with_totals and self.since_totals:
             # A window refilled since then is not worth measuring before an estimate is needed.
             is_new = self.since_totals >= len(window) and not stopping
-            change.snapshots.append(Snapshot(self.name, None if is_new else window.totals().to_bytes()))
+            change.totals.append(TotalsUpdate(self.name, None if is_new else window.totals().to_bytes()))
 
-    def tidied(self, change: StateChange, committed: CommittedWindow) -> None:
+    def maintained(self, change: StateChange, committed: CommittedWindow) -> None:
         """Apply a committed change."""
         if self.name in change.rewritten:
             chunks = change.rewritten[self.name]
@@ -254,12 +254,12 @@ class WindowLog:
         gone = set(change.dropped)
         while self.chunks and self.chunks[0][0] in gone:
             self.stored -= self.chunks.popleft()[2]
-        for snapshot in change.snapshots:
-            if snapshot.window == self.name:
-                self.since_totals, self.has_totals = 0, snapshot.content is not None
+        for update in change.totals:
+            if update.window == self.name:
+                self.since_totals, self.has_totals = 0, update.content is not None
 
 
-def _pieces(name: WindowName, window: SlidingWindow, arrived: float) -> list[Chunk]:
+def _rechunked(name: WindowName, window: SlidingWindow, arrived: float) -> list[Chunk]:
     """Split a whole window into chunks, oldest first."""
     vectors, times = window.vectors(), window.times.copy()
     return [

@@ -171,4 +171,4 @@ def test_whoever_may_only_read_the_state_of_a_running_daemon_may_check() -> None
         with closing(State.open(folder)):
             subprocess.run(command, cwd=ROOT, check=True)
         ran = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
-        assert "expected a folder that belongs to this user" in ran.stderr
+        assert "expected a folder owned by this user" in ran.stderr

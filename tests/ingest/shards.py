@@ -47,7 +47,7 @@ class PartitionedLines:
             if shard in self.resets:
                 self.resets.remove(shard)
                 self._delivered[shard] = 0
-                yield Delivery(shard=shard, reset=True, positions={shard.encode(): b"0"})
+                yield Delivery(shard=shard, reset=True, checkpoints={shard.encode(): b"0"})
             lines = self._log[shard]
             while (start := self._delivered.get(shard, 0)) < len(lines):
                 some = lines[start : start + 7]
@@ -116,7 +116,7 @@ class Replica:
     def window(self, segment: Segment = ALL) -> list[tuple[float, tuple[float, ...]]]:
         """Return times and vectors of the windows of all shards of a segment, sorted."""
         rows: list[tuple[float, tuple[float, ...]]] = []
-        for one in self.ingestion.holdings.of("density"):
+        for one in self.ingestion.shards.of("density"):
             if segment in one.windows:
                 window = one.windows[segment]
                 rows += zip(window.times.tolist(), map(tuple, window.vectors().tolist()), strict=True)

@@ -72,7 +72,7 @@ def test_b6_a_changed_number_of_records_costs_that_chunk(folder: Path) -> None:
     process = Process(folder, LINES, split_by=SPLIT)
     assert (process.state.recovered, process.state.damaged_chunks) == ("", 1)
     assert len(process.window()) == 10
-    assert any("checksums do not fit" in event for _, event in process.state.past_events())
+    assert any("checksum mismatch" in event for _, event in process.state.past_events())
     process.stop()
     process = Process(folder, LINES, split_by=SPLIT)
     assert process.counted("state_damaged_chunks_total") == 1
@@ -96,7 +96,7 @@ def test_another_key_is_said(folder: Path, caplog: pytest.LogCaptureFixture) -> 
     """Ids from before are not known again, and nobody should wonder why."""
     (folder / "hash.key").unlink()
     process = Process(folder, LINES, split_by=SPLIT)
-    assert "hash.key is not the one" in caplog.text
+    assert "hash.key does not belong" in caplog.text
     process.kill()
     caplog.clear()
     Process(folder, LINES, split_by=SPLIT).kill()
@@ -164,7 +164,7 @@ def test_totals_are_measured_under_the_lock(tmp_path: Path, monkeypatch: pytest.
     locked = []
     monkeypatch.setattr(
         WindowLog,
-        "tidy",
+        "maintain",
         lambda *_, **__: locked.append(process.ingestion._lock.locked()),  # noqa: SLF001
     )
     process.tick()
@@ -229,7 +229,7 @@ def test_looking_at_a_state_deletes_nothing(folder: Path) -> None:
     with closing(sqlite3.connect(folder / "state.db")) as connection:
         connection.execute("UPDATE chunks SET records = records + 1 WHERE id = 1")
         connection.commit()
-    state = State.open(folder, mend=False)
+    state = State.open(folder, repair=False)
     assert sum(len(window.damaged) for window in state.windows()) == 1
     state.close()
     process = Process(folder, LINES, split_by=SPLIT)

@@ -74,7 +74,7 @@ def test_a_commit_that_fails_changes_nothing_in_memory(tmp_path: Path, monkeypat
     real = State.commit
 
     def full(*_: object) -> None:
-        raise StatePaused("state: expected room on the disk, found it full")
+        raise StatePaused("state: expected free disk space, found none")
 
     monkeypatch.setattr(State, "commit", full)
     for second in range(3):
@@ -99,7 +99,7 @@ def test_a_pause_ends_also_when_nothing_is_left_to_be_taken_in(tmp_path: Path, m
     real = State.commit
 
     def full(*_: object) -> None:
-        raise StatePaused("state: expected room on the disk, found it full")
+        raise StatePaused("state: expected free disk space, found none")
 
     monkeypatch.setattr(State, "commit", full)
     process.tick()
@@ -247,7 +247,7 @@ def other_reference(**changes: object) -> Reference:
         pytest.param({"reference": {"classes": ("owl", "dog", "cat")}}, 0, "the classes of its", id="order"),
         pytest.param({"kind": OutputKind.LOGITS}, 0, "now declared to be logits", id="kind"),
         pytest.param({"split_by": ()}, 30, "no longer split by site", id="segments"),
-        pytest.param({"most_segments": 1}, 30, "there may be 1 segments now", id="fewer segments"),
+        pytest.param({"most_segments": 1}, 30, "the limit is 1 segments now", id="fewer segments"),
     ],
 )
 def test_b20_what_a_changed_configuration_cannot_keep_is_dropped_with_an_event(
@@ -404,12 +404,12 @@ def test_columns_of_texts_join() -> None:
 def test_places_of_refused_records_are_known_at_once_and_after_a_kill_without_what_they_say(tmp_path: Path) -> None:
     process = Process(tmp_path, [b"no json\n", line(1), b'{"probs": "ZZPATIENT"}\n'])
     process.tick()
-    before = process.ingestion.refused()
+    before = process.ingestion.rejected_records()
     assert [one[3].number for one in before] == [3, 1]
     assert {one[1] for one in before} == {"lines"}
     process.kill()
     with closing(State.open(tmp_path)) as state:
-        assert Ingestion(state, [], []).refused() == before
+        assert Ingestion(state, [], []).rejected_records() == before
 
 
 def test_raw_records_are_never_kept_for_the_page(tmp_path: Path) -> None:
@@ -418,7 +418,7 @@ def test_raw_records_are_never_kept_for_the_page(tmp_path: Path) -> None:
     with closing(State.open(tmp_path)) as state:
         state.commit(StateChange(rejected=[("lines", "file#1", pointer)]), NOW)
         assert state.rejected()[0][3].raw == b"ZZPATIENT"
-        ((_, _, _, found),) = Ingestion(state, [], []).refused()
+        ((_, _, _, found),) = Ingestion(state, [], []).rejected_records()
     assert found == Pointer(Reason.EMPTY, 1)
 
 
@@ -431,13 +431,13 @@ def test_a_damaged_pointer_is_left_out(tmp_path: Path) -> None:
         connection.execute("UPDATE rejected SET source = CAST(x'ff80' AS TEXT) WHERE id = 2")
         connection.execute("UPDATE rejected SET pointer = 7 WHERE id = 3")
     with closing(State.open(tmp_path)) as state:
-        assert [one[3].number for one in Ingestion(state, [], []).refused()] == [4]
+        assert [one[3].number for one in Ingestion(state, [], []).rejected_records()] == [4]
 
 
 def test_only_the_latest_places_are_in_memory(tmp_path: Path) -> None:
     process = Process(tmp_path, [b"no json\n"] * (MOST_SHOWN + 50))
     process.tick()
-    assert [one[3].number for one in process.ingestion.refused()] == list(range(MOST_SHOWN + 50, 50, -1))
+    assert [one[3].number for one in process.ingestion.rejected_records()] == list(range(MOST_SHOWN + 50, 50, -1))
     process.kill()
 
 

@@ -31,10 +31,10 @@ def test_windows_that_take_long_are_told_about_every_ten_seconds(said: list[str]
     times = iter([0.0, 4.0, 9.9, 10.0, 19.0, 20.5])
     rebuilding = RestoreProgress(1_500, lambda: next(times))
     for _ in range(5):
-        rebuilding.done(1_000)
+        rebuilding.window_restored(1_000)
     assert said == [
-        "rebuilding windows: 3 of 1,500 windows done, with 3,000 records; nothing is estimated before the end",
-        "rebuilding windows: 5 of 1,500 windows done, with 5,000 records; nothing is estimated before the end",
+        "rebuilding windows: 3 of 1,500 windows done, with 3,000 records; no estimates until this ends",
+        "rebuilding windows: 5 of 1,500 windows done, with 5,000 records; no estimates until this ends",
     ]
 
 
@@ -42,11 +42,11 @@ def test_a_backlog_is_told_at_once_then_every_ten_seconds_and_at_its_end(said: l
     """With what each source holds that is unread; sources that hold nothing are left out."""
     backlog = BacklogProgress()
     for running, behind in ((100.0, True), (105.0, True), (110.0, True), (111.0, False), (112.0, False)):
-        backlog.look(running, behind=behind, records=500, lags=MUCH if behind else {"inbox": Lag()})
+        backlog.report(running, behind=behind, records=500, lags=MUCH if behind else {"inbox": Lag()})
     assert said == [
-        "catching up: 500 records taken in, unread at inbox: 3 files, 40.0 MB; topic: 2 parts",
-        "catching up: 1,500 records taken in, unread at inbox: 3 files, 40.0 MB; topic: 2 parts",
-        "caught up: 2,000 records were taken in since this began",
+        "catching up: 500 records read, unread at inbox: 3 files, 40.0 MB; topic: 2 parts",
+        "catching up: 1,500 records read, unread at inbox: 3 files, 40.0 MB; topic: 2 parts",
+        "caught up: 2,000 records read in the meantime",
     ]
 
 
@@ -54,7 +54,7 @@ def test_what_is_read_as_it_comes_is_not_told(said: list[str]) -> None:
     """A little is always unread."""
     backlog = BacklogProgress()
     for second in range(60):
-        backlog.look(float(second), behind=False, records=10, lags={"inbox": Lag(100, 1)})
+        backlog.report(float(second), behind=False, records=10, lags={"inbox": Lag(100, 1)})
     assert said == []
 
 

@@ -56,7 +56,7 @@ class _Faulty(DirectorySource):
 
     def poll(self, now: float) -> Iterator[Delivery]:  # type: ignore[override]
         for one in super().poll(now):
-            more: dict[str, Any] = {"tells": {"origin": f"{PRIVATE}.jsonl"}, "has no place": {"positions": {}}}
+            more: dict[str, Any] = {"tells": {"origin": f"{PRIVATE}.jsonl"}, "has no place": {"checkpoints": {}}}
             yield Delivery(**{name: getattr(one, name) for name in Delivery.__slots__} | more.get(self.fault, {}))
 
 

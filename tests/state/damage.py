@@ -147,13 +147,13 @@ class Life:
             for span in Span
         }
         others = {
-            "kept": {name: value for name, value in self.state.kept().items() if not name.startswith("recovered")},
+            "kept": {name: value for name, value in self.state.values().items() if not name.startswith("recovered")},
             "ids": [(one.number, one.hashes.tobytes()) for one in self.state.ids(["density"])],
             "rejected": self.state.rejected(),
             "events": self.logged,
             "history": (Counter(names), series),
         }
-        return Found(windows, counters, self.state.positions("lines"), others)
+        return Found(windows, counters, self.state.checkpoints("lines"), others)
 
 
 @dataclass(frozen=True)
@@ -180,12 +180,12 @@ def make(folder: Path) -> Good:
             life = Life(state, LINES[:end], at_once)
             for turn in range(12):
                 life.history.note(report((turn + number) / 32, 0.5, reference=f"{number:012x}"), START + 3600.0 * turn)
-            life.ingestion.keep(f"alert:{number}", bytes(range(number, number + 40)))
+            life.ingestion.store_value(f"alert:{number}", bytes(range(number, number + 40)))
             life.state.commit(StateChange(events=[f"event {turn} of life {number}" for turn in range(20)]), NOW)
             life.tick()
             if number == 1:
                 # With another commit before it: counters of evicted records are on disk one commit later.
-                life.ingestion.keep("alert:of the backup", b"ok")
+                life.ingestion.store_value("alert:of the backup", b"ok")
                 life.tick()
                 life.state.back_up()
             life.ingestion.stop(NOW)
@@ -195,7 +195,7 @@ def make(folder: Path) -> Good:
         shutil.copytree(state, closed)
         life = Life(state, LINES[:1450])
         life.tick()
-        life.ingestion.keep("alert:9", b"firing")
+        life.ingestion.store_value("alert:9", b"firing")
         life.tick()
         killed = folder / "killed"
         shutil.copytree(state, killed)

@@ -25,7 +25,7 @@ def chunk(first: int, records: int = 10, *, model: str = "density", segment: Seg
 
 def change(first: int, records: int = 10) -> StateChange:
     """Return a change that brings these records and says so in the position."""
-    return StateChange(chunks=[chunk(first, records)], positions={"inbox": {b"file": str(first + records).encode()}})
+    return StateChange(chunks=[chunk(first, records)], checkpoints={"inbox": {b"file": str(first + records).encode()}})
 
 
 def held(state: State) -> list[float]:

@@ -40,9 +40,9 @@ def found(folder: Path) -> tuple[str, list[float], dict[bytes, bytes]]:
     """Open a state; return what was recovered, its records and its positions."""
     state = State.open(folder)
     try:
-        answer = state.recovered, held(state), state.positions("inbox")
+        answer = state.recovered, held(state), state.checkpoints("inbox")
         # As every start does, once it has said what happened.
-        state.describe_models({}, [], state.events, 9.0)
+        state.store_models({}, [], state.events, 9.0)
         return answer
     finally:
         state.close()
@@ -65,7 +65,7 @@ def test_b4_without_a_backup_it_starts_empty_and_says_so(folder: Path) -> None:
     (folder / "state.db.bak").unlink()
     (folder / "state.db").write_bytes((folder / "state.db").read_bytes()[:4096])
     state = State.open(folder)
-    assert (state.recovered, held(state), state.positions("inbox")) == ("empty", [], {})
+    assert (state.recovered, held(state), state.checkpoints("inbox")) == ("empty", [], {})
     assert any("started with empty windows" in event for event in state.events)
     assert len(list(folder.glob("state.db.corrupt-*"))) == 1
     state.close()
@@ -90,7 +90,7 @@ def test_b6_flipped_bytes_in_a_chunk_cost_that_chunk_only(folder: Path) -> None:
     state = State.open(folder)
     assert held(state) == [float(n) for n in [*range(10), *range(20, 30)]]
     assert state.damaged_chunks == 1
-    assert any("checksums do not fit" in event for event in state.events)
+    assert any("checksum mismatch" in event for event in state.events)
     state.close()
     assert found(folder)[:2] == ("", [float(n) for n in [*range(10), *range(20, 30)]])
 
@@ -100,7 +100,7 @@ def test_b6_flipped_bytes_elsewhere_are_damage_of_the_whole(folder: Path, table:
     """A position that cannot be trusted would lose records or count them twice: only a whole backup agrees with itself."""
     state = State.open(folder)
     hashes = IdBatch("density", 0, np.array([1, 2, 3], dtype=np.uint64))
-    state.commit(StateChange(ids=[hashes], kept={"alert": b"firing"}), 4.0)
+    state.commit(StateChange(ids=[hashes], values={"alert": b"firing"}), 4.0)
     state.close()
     connection = sqlite3.connect(folder / "state.db")
     column = "content" if table == "ids" else "value"
@@ -117,10 +117,10 @@ def test_b7_a_full_disk_pauses_and_loses_nothing(tmp_path: Path) -> None:
         state.commit(change(0), 1.0)
         hog = fill(disk)
         for _ in range(3):
-            with pytest.raises(StatePaused, match=r"expected room on the disk, found it full"):
+            with pytest.raises(StatePaused, match=r"expected free disk space, found none"):
                 state.commit(change(10, 20_000), 2.0)
         assert held(state) == [float(n) for n in range(10)]
-        assert state.positions("inbox") == {b"file": b"10"}
+        assert state.checkpoints("inbox") == {b"file": b"10"}
         hog.unlink()
         state.commit(change(10, 20_000), 2.0)
         assert len(held(state)) == 20_010
@@ -132,13 +132,13 @@ def test_b7_it_starts_on_a_disk_that_is_full(tmp_path: Path) -> None:
     """What there is is served; what is new waits."""
     with small_disk(tmp_path) as disk:
         state = State.open(disk / "state")
-        state.describe_models({}, [], [], 1.0)
+        state.store_models({}, [], [], 1.0)
         state.commit(change(0), 1.0)
         state.close()
         (disk / "state" / "ballast").unlink()
         fill(disk)
         state = State.open(disk / "state")
-        state.describe_models({}, [], [], 2.0)
+        state.store_models({}, [], [], 2.0)
         assert held(state) == [float(n) for n in range(10)]
         with pytest.raises(StatePaused):
             state.commit(change(10, 20_000), 2.0)
@@ -244,11 +244,11 @@ def test_b10_the_journal_mode_is_read_back(tmp_path: Path, monkeypatch: pytest.M
 def test_b11_a_second_process_on_the_same_state_is_refused(tmp_path: Path, cpcmon: Callable[..., Ran]) -> None:
     """With exit code 3 and a sentence that names the first; afterwards the state is free again."""
     state = State.open(tmp_path / "state")
-    with pytest.raises(StateInUse, match=f"held by process {os.getpid()}"):
+    with pytest.raises(StateInUse, match=f"locked by process {os.getpid()}"):
         State.open(tmp_path / "state")
     ran = cpcmon("state", tmp_path / "state")
     assert ran.code == 3
-    assert "expected state that no other cpcmon uses" in ran.err
+    assert "expected a state folder that no other cpcmon uses" in ran.err
     state.close()
     with closing(sqlite3.connect(tmp_path / "state" / "state.db", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -359,7 +359,7 @@ def test_b15_a_torn_backup_is_passed_over(folder: Path) -> None:
         (folder / name).write_bytes(b"nonsense")
     state = State.open(folder)
     assert state.recovered == "empty"
-    assert sum("backup damaged too" in event for event in state.events) == 2
+    assert sum("backup also damaged" in event for event in state.events) == 2
     state.close()
 
 
@@ -416,11 +416,11 @@ def test_a_change_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
 def test_what_is_kept_comes_back_and_can_be_forgotten(tmp_path: Path) -> None:
     """Alert state and the like, in the same transaction as the records."""
     state = State.open(tmp_path / "state")
-    state.commit(StateChange(kept={"alert:a": b"firing", "alert:b": b"ok"}), 1.0)
-    state.commit(StateChange(kept={"alert:b": None}, forgotten=[("density", ALL)]), 2.0)
+    state.commit(StateChange(values={"alert:a": b"firing", "alert:b": b"ok"}), 1.0)
+    state.commit(StateChange(values={"alert:b": None}, deleted_windows=[("density", ALL)]), 2.0)
     state.close()
     state = State.open(tmp_path / "state")
-    assert state.kept() == {"alert:a": b"firing"}
+    assert state.values() == {"alert:a": b"firing"}
     state.close()
 
 
@@ -436,7 +436,7 @@ def test_a_state_that_is_only_looked_at_is_not_mended(folder: Path) -> None:
     """Whoever looks must not make the next start forget to say that it was damaged."""
     (folder / "state.db").write_bytes(b"nonsense")
     with pytest.raises(StateLost, match=r"found damage"):
-        State.open(folder, mend=False)
+        State.open(folder, repair=False)
     assert found(folder)[0] == "backup"
 
 
@@ -457,7 +457,7 @@ def test_a_place_where_no_folder_can_be_is_refused_in_a_sentence(tmp_path: Path)
     """A file where the folder, or one above it, should be."""
     (tmp_path / "file").write_text("")
     for place in (tmp_path / "file", tmp_path / "file" / "state"):
-        with pytest.raises(StateRefused, match=r"expected a folder, or a place where one can be made, found"):
+        with pytest.raises(StateRefused, match=r"expected a folder, or permission to create one, found"):
             State.open(place)
 
 

@@ -152,7 +152,7 @@ def test_damage_is_never_copied_over_a_good_backup(folder: Path) -> None:
     state = State.open(folder)
     state._connection.execute("UPDATE counters SET value = value + 1")  # noqa: SLF001 - as a disk does
     with pytest.raises(
-        StateLost, match=r"expected a database to back up, found damage: a checksum in the table counters"
+        StateLost, match=r"expected a database to back up, found damage: checksum mismatch in the table counters"
     ):
         state.back_up()
     state.close()
@@ -174,8 +174,8 @@ def test_damaged_rows_of_refused_records_and_events_are_left_out_and_reported(tm
     assert [pointer.number for *_, pointer in state.rejected()] == [2]
     assert "another" not in [event for _, event in state.past_events()]
     assert state.events == [
-        "1 damaged rows of the table rejected left out",
-        "1 damaged rows of the table events left out",
+        "skipped 1 damaged rows of the table rejected",
+        "skipped 1 damaged rows of the table events",
     ]
     state.close()
 
@@ -185,14 +185,14 @@ def test_a_row_that_is_replaced_or_deleted_leaves_the_sums_right(tmp_path: Path)
     state = State.open(tmp_path)
     for first in (0, 10):
         one = change(first)
-        one.counters, one.kept = {("records_total",): first}, {"alert": str(first).encode(), "gone": b"1"}
+        one.counters, one.values = {("records_total",): first}, {"alert": str(first).encode(), "gone": b"1"}
         one.chunks.append(chunk(first, segment=SITE))
         state.commit(one, 1.0)
     last = change(20)
-    last.kept, last.forgotten, last.events = {"gone": None}, [("density", SITE)], ["an event"]
+    last.values, last.deleted_windows, last.events = {"gone": None}, [("density", SITE)], ["an event"]
     state.commit(last, 2.0)
-    state.describe_models({"density": b"{}"}, [], [], 3.0)
-    state.describe_models({"density": b"{1}"}, [], [], 4.0)
+    state.store_models({"density": b"{}"}, [], [], 3.0)
+    state.store_models({"density": b"{1}"}, [], [], 4.0)
     state.close()
     state = State.open(tmp_path)
     assert (state.recovered, len(held(state)), state.counters()) == ("", 30, {("records_total",): 10})

@@ -16,10 +16,9 @@ from monitor.errors import StatePaused
 from monitor.records.record_batch import Pointer
 from monitor.records.rejections import Reason
 from monitor.state.change import StateChange
-from monitor.state.checksum import checksum
 from monitor.state.database import BACKUPS, NAME, open_database
 from monitor.state.evaluation_history import History
-from monitor.state.schema import STEPS
+from monitor.state.schema import STEPS, checksum
 from monitor.state.store import State
 from tests.core.test_past import START, report
 from tests.state.states import change, fill, held, small_disk
@@ -306,7 +305,7 @@ def test_on_a_full_disk_an_older_state_is_opened_once_the_ballast_is_deleted(tmp
         old = disk / "state"
         old_state(old)
         hog = fill(disk)
-        with pytest.raises(StatePaused, match="room on the disk"):
+        with pytest.raises(StatePaused, match="free disk space"):
             State.open(old)
         (old / "ballast").unlink()
         # A little besides, so that a new ballast would fit: it must not take the room before the copy is made.
@@ -359,7 +358,7 @@ def test_a_damaged_row_is_a_gap_and_never_a_reason_to_refuse_the_database(
     again = History()
     again.restore(state.history())
     assert points(again) == [0.0, 2 / 8, 3 / 8]
-    assert "rows that cannot be read: 1" in caplog.text
+    assert "1 unreadable rows" in caplog.text
     again.configured(["density"])
     again.note(report(0.75), START + 4)
     write(state, again)
@@ -399,7 +398,7 @@ def test_on_a_full_disk_what_waits_is_bounded_and_written_when_there_is_room(tmp
         hog = fill(disk)
         for number in range(1000):
             history.note(report(number / 1024), START + 900.0 * number)
-        with pytest.raises(Exception, match="room on the disk"):
+        with pytest.raises(Exception, match="free disk space"):
             write(state, history)
         waiting = len(history._unwritten)  # noqa: SLF001 - what waits is what is bounded
         assert waiting <= sum(CAPACITY.values())

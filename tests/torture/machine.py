@@ -322,7 +322,7 @@ class WatchedDirectory(RuleBasedStateMachine):
     @told
     def disk_is_full(self) -> None:
         """Nothing can be committed for one tick."""
-        error = StatePaused("state: expected room on the disk, found it full")
+        error = StatePaused("state: expected free disk space, found none")
         self.full = True
         with patch.object(State, "commit", side_effect=error):
             self._tick(0.6)

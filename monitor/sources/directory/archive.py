@@ -387,7 +387,7 @@ class Archiver:
                 self._let_go(late)
         if self._forget:
             forgotten, self._forget = self._forget, []
-            yield context.delivery(positions={key: context.checkpoints.put(key, None) for key in forgotten})
+            yield context.delivery(checkpoints={key: context.checkpoints.put(key, None) for key in forgotten})
 
     def _read_late(self, late: _Late) -> Iterator[Delivery]:
         tracked = late.tracked

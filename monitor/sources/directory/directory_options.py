@@ -46,7 +46,7 @@ class DirectoryEvent(StrEnum):
     POLL_ERRORS = "poll_errors"
     """Polls that could not list the directory."""
     POSITIONS_DAMAGED = "positions_damaged"
-    """Committed positions that could not be understood; their files are read as if never seen."""
+    """Committed changes that could not be understood; their files are read as if never seen."""
 
 
 class OnFinish(StrEnum):

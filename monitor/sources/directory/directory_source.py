@@ -127,12 +127,12 @@ class DirectorySource:
         self._started = self._keys("")
         """The key under which it is kept that the directory has been watched before."""
 
-    def restore(self, positions: Mapping[bytes, bytes]) -> None:
-        """Take over the positions that were committed; called once, before the first poll."""
-        damaged = self._checkpoints.restore(positions)
+    def restore(self, checkpoints: Mapping[bytes, bytes]) -> None:
+        """Take over the changes that were committed; called once, before the first poll."""
+        damaged = self._checkpoints.restore(checkpoints)
         if damaged:
             self._context.counted[DirectoryEvent.POSITIONS_DAMAGED] += damaged
-            self._context.warn(f"{damaged} positions are damaged; their files are read as if never seen")
+            self._context.warn(f"{damaged} changes are damaged; their files are read as if never seen")
         self._follower.restore()
 
     def poll(self, now: float) -> Generator[Delivery, None, None]:
@@ -316,7 +316,7 @@ class DirectorySource:
     def _skip_what_is_there(self, folder: SafeDirectory, fresh: list[Found]) -> Iterator[Delivery]:
         """Count everything as read that is there when the directory is watched for the first time."""
         context = self._context
-        positions: dict[bytes, bytes | None] = {}
+        changes: dict[bytes, bytes | None] = {}
         for found in fresh:
             format_ = self._roster.format_of(found.name)
             try:
@@ -326,5 +326,5 @@ class DirectorySource:
             if format_ is not None and look.size:
                 tracked = TrackedFile(found.name, self._keys(found.name), format_)
                 row = msgspec.structs.replace(context.new_row(tracked, look), skip_to=look.size)
-                positions[tracked.key] = self._checkpoints.put(tracked.key, row)
-        yield context.delivery(positions=positions | {self._started: self._checkpoints.put(self._started, _STARTED)})
+                changes[tracked.key] = self._checkpoints.put(tracked.key, row)
+        yield context.delivery(checkpoints=changes | {self._started: self._checkpoints.put(self._started, _STARTED)})

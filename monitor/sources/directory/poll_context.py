@@ -111,20 +111,18 @@ class PollContext:
         self,
         tracked: TrackedFile,
         row: FileCheckpoint,
-        arrived: RecordBatch | None = None,
+        batch: RecordBatch | None = None,
         counted: Mapping[DirectoryEvent, int] | None = None,
     ) -> Delivery:
         """Return records of a file together with its new row, and with what else happened."""
         tracked.row = row
-        return self.delivery(
-            called(tracked.key), {tracked.key: self.checkpoints.put(tracked.key, row)}, arrived, counted
-        )
+        return self.delivery(called(tracked.key), {tracked.key: self.checkpoints.put(tracked.key, row)}, batch, counted)
 
     def delivery(
         self,
         origin: str = "",
-        positions: dict[bytes, bytes | None] | None = None,
-        arrived: RecordBatch | None = None,
+        checkpoints: dict[bytes, bytes | None] | None = None,
+        batch: RecordBatch | None = None,
         counted: Mapping[DirectoryEvent, int] | None = None,
     ) -> Delivery:
         """Return a delivery that also carries what happened since the one before."""
@@ -136,7 +134,7 @@ class PollContext:
             tally[str(name)] += count
         events, self.events = tuple(self.events), []
         warnings, self.warnings = tuple(self.warnings), []
-        return Delivery(origin, arrived or RecordBatch(), positions or {}, tally, events, warnings)
+        return Delivery(origin, batch or RecordBatch(), checkpoints or {}, tally, events, warnings)
 
     def rest(self) -> Delivery | None:
         """Return what has been counted or said and not yet delivered, if anything."""

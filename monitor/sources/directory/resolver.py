@@ -20,7 +20,7 @@ from monitor.sources.directory.scan import Found, Roster
 from monitor.sources.directory.tracked_file import TrackedFile
 from monitor.sources.directory.whole_files import WholeFileReader
 
-Positions = dict[bytes, bytes | None]
+CheckpointChanges = dict[bytes, bytes | None]
 
 _SOME = 1_000
 """New files that are looked at one by one when names were changing during the looks."""
@@ -76,7 +76,7 @@ class Resolver:
     def resolve(self, folder: SafeDirectory, findings: FileFindings) -> Iterator[Delivery]:
         """Conclude from what was found which file is which; names that turn out to be known are taken from `new`."""
         context = self._context
-        positions: Positions = {}
+        changes: CheckpointChanges = {}
         loose = self._loose(findings)
         matches = self._matches(folder, findings, loose)
         if (matches or findings.concern_identity) and not self._held_still(folder, findings, loose):
@@ -84,24 +84,24 @@ class Resolver:
             return
         taken = {match.loose.key for match in matches if match.certain and not match.loose.former}
         gained = {match.stray.key for match in matches}
-        self._resolve_strangers(folder, findings, taken, gained, positions)
+        self._resolve_strangers(folder, findings, taken, gained, changes)
         for tracked, look, why in findings.anew:
             if tracked.key not in gained:
-                self._begin_anew(tracked, look, why, positions, keep=tracked.key not in taken)
+                self._begin_anew(tracked, look, why, changes, keep=tracked.key not in taken)
         for tracked in findings.changed:
-            if tracked.key not in gained | taken | positions.keys():
-                positions[tracked.key] = context.checkpoints.put(tracked.key, tracked.row)
-        self._note_vanished(folder, findings, taken, positions)
+            if tracked.key not in gained | taken | changes.keys():
+                changes[tracked.key] = context.checkpoints.put(tracked.key, tracked.row)
+        self._note_vanished(folder, findings, taken, changes)
         for match in matches:
-            self._adopt_match(match, positions)
+            self._adopt_match(match, changes)
         findings.new = (
             [found for found in findings.new if self._keys(found.name) not in gained] if gained else findings.new
         )
         for found in findings.foreign:
             if self._keys(found.name) not in gained:
                 self._ignore(found)
-        if positions:
-            yield context.delivery(positions=positions)
+        if changes:
+            yield context.delivery(checkpoints=changes)
 
     def _held_still(self, folder: SafeDirectory, findings: FileFindings, loose: LooseRows) -> bool:
         """Tell whether all names still have the files they were found to have.
@@ -130,7 +130,7 @@ class Resolver:
 
         New files that cannot be any of those in question go on, so that a directory that never rests starves nobody.
         """
-        positions: Positions = {}
+        changes: CheckpointChanges = {}
         doubtful = [*(stray.tracked for stray in findings.strangers), *(tracked for tracked, _, _ in findings.anew)]
         for tracked in doubtful:
             if tracked is not None:
@@ -140,12 +140,12 @@ class Resolver:
         keys = {tracked.key for tracked in doubtful if tracked is not None}
         for tracked in findings.changed:
             if tracked.key not in keys:
-                positions[tracked.key] = self._context.checkpoints.put(tracked.key, tracked.row)
+                changes[tracked.key] = self._context.checkpoints.put(tracked.key, tracked.row)
         new = set() if loose.copied else {found.name for found in findings.new[:_SOME]}
         known = {*loose.moved, *(inode for name, inode in findings.inodes.items() if name not in new)}
         findings.new = [found for found in findings.new if found.name in new and _is_other(folder, found, known)]
-        if positions:
-            yield self._context.delivery(positions=positions)
+        if changes:
+            yield self._context.delivery(checkpoints=changes)
 
     def _loose(self, findings: FileFindings) -> LooseRows:
         """Return the rows whose file is no longer where it was."""
@@ -176,7 +176,12 @@ class Resolver:
     # The same name, another file
 
     def _resolve_strangers(
-        self, folder: SafeDirectory, findings: FileFindings, taken: set[bytes], gained: set[bytes], positions: Positions
+        self,
+        folder: SafeDirectory,
+        findings: FileFindings,
+        taken: set[bytes],
+        gained: set[bytes],
+        changes: CheckpointChanges,
     ) -> None:
         context = self._context
         for stray in findings.strangers:
@@ -187,7 +192,7 @@ class Resolver:
             self._active[tracked.name] = tracked
             if tracked.key in taken:
                 tracked.row = None
-                positions[tracked.key] = context.checkpoints.put(tracked.key, None)
+                changes[tracked.key] = context.checkpoints.put(tracked.key, None)
                 tracked.sees(stray.look, context.clock)
                 tracked.unread, tracked.unfinished = tracked.grows and stray.look.size > 0, 0
             elif not tracked.grows:
@@ -197,7 +202,7 @@ class Resolver:
             else:
                 self.accept(tracked, row, stray.look, thoroughly=True)
                 tracked.row = context.seen_row(row, stray.look)
-                positions[tracked.key] = context.checkpoints.put(tracked.key, tracked.row)
+                changes[tracked.key] = context.checkpoints.put(tracked.key, tracked.row)
 
     def accept(self, tracked: TrackedFile, row: FileCheckpoint, look: FileLook, *, thoroughly: bool) -> None:
         """Go on with a file that seems to be the one it was; compare all of it first if there is a doubt."""
@@ -208,7 +213,13 @@ class Resolver:
         tracked.unread = look.size > row.offset or tracked.check is not None
 
     def _begin_anew(
-        self, tracked: TrackedFile, look: FileLook, why: DirectoryEvent, positions: Positions, *, keep: bool = True
+        self,
+        tracked: TrackedFile,
+        look: FileLook,
+        why: DirectoryEvent,
+        changes: CheckpointChanges,
+        *,
+        keep: bool = True,
     ) -> None:
         """Start a file from its beginning; `keep` its row for a copy that may continue it."""
         context, old = self._context, tracked.row
@@ -222,7 +233,7 @@ class Resolver:
         tracked.sees(look, context.clock)
         tracked.unread, tracked.doubtful, tracked.check = look.size > 0, False, None
         tracked.unfinished, tracked.zeros_at = 0, -1
-        positions[tracked.key] = context.checkpoints.put(tracked.key, row)
+        changes[tracked.key] = context.checkpoints.put(tracked.key, row)
         if row.previous is not None:
             self._absent.wait(tracked.key)
         self._roster.wake(tracked.name, tracked.entry)
@@ -230,7 +241,7 @@ class Resolver:
 
     # Another name, the same file
 
-    def _adopt_match(self, match: Match, positions: Positions) -> None:
+    def _adopt_match(self, match: Match, changes: CheckpointChanges) -> None:
         """Let a file go on with the row of another name, at once or when all of it has been compared."""
         stray, loose = match.stray, match.loose
         tracked = stray.tracked or TrackedFile(stray.name, stray.key, loose.row.format, stray.entry)
@@ -239,24 +250,24 @@ class Resolver:
         self._roster.wake(stray.name, stray.entry)
         self._active[stray.name] = tracked
         if match.certain:
-            self._adopt(tracked, stray.look, loose, positions)
+            self._adopt(tracked, stray.look, loose, changes)
         else:
             tracked.row, tracked.adopts, tracked.unread = None, loose.key, True
             tracked.check = PrefixCheck(loose.row.offset, loose.row.checksum)
 
-    def _adopt(self, tracked: TrackedFile, look: FileLook, loose: Loose, positions: Positions) -> None:
+    def _adopt(self, tracked: TrackedFile, look: FileLook, loose: Loose, changes: CheckpointChanges) -> None:
         """Give a row to the file that continues it."""
         context, key = self._context, loose.key
         if loose.former:
             own = context.checkpoints.row(key)
             if own is not None:
                 own = msgspec.structs.replace(own, previous=None)
-                positions[key] = context.checkpoints.put(key, own)
+                changes[key] = context.checkpoints.put(key, own)
                 for other in self._active.values():
                     if other.key == key:
                         other.row = own
-        elif key not in positions:
-            positions[key] = context.checkpoints.put(key, None)
+        elif key not in changes:
+            changes[key] = context.checkpoints.put(key, None)
         self._absent.adopted(key)
         tracked.row = msgspec.structs.replace(loose.row, previous=None, gone_at=None)
         # A row of which nothing was read is known by how the file began at its size then; that has just been compared.
@@ -264,7 +275,7 @@ class Resolver:
             tracked.row = context.seen_row(tracked.row, look)
         tracked.unread = look.size > loose.row.offset if tracked.grows else loose.row.state is FileState.READING
         tracked.unfinished, tracked.doubtful = 0, False
-        positions[tracked.key] = context.checkpoints.put(tracked.key, tracked.row)
+        changes[tracked.key] = context.checkpoints.put(tracked.key, tracked.row)
         context.counted[DirectoryEvent.FILES_ADOPTED] += 1
 
     def verify(self, folder: SafeDirectory, tracked: TrackedFile, check: PrefixCheck) -> Iterator[Delivery]:
@@ -284,17 +295,17 @@ class Resolver:
         if result is None:
             return
         tracked.check = None
-        positions: Positions = {}
+        changes: CheckpointChanges = {}
         if tracked.adopts is not None:
-            self._end_adoption(tracked, tracked.look, tracked.adopts, check, positions, matches=result)
+            self._end_adoption(tracked, tracked.look, tracked.adopts, check, changes, matches=result)
         elif not result:
-            self._begin_anew(tracked, look, DirectoryEvent.FILES_REPLACED, positions)
+            self._begin_anew(tracked, look, DirectoryEvent.FILES_REPLACED, changes)
         elif tracked.row is not None:
             tracked.unread = look.size > tracked.row.offset
             tracked.row = context.seen_row(tracked.row, tracked.look)
-            positions[tracked.key] = context.checkpoints.put(tracked.key, tracked.row)
-        if positions:
-            yield context.delivery(called(tracked.key), positions)
+            changes[tracked.key] = context.checkpoints.put(tracked.key, tracked.row)
+        if changes:
+            yield context.delivery(called(tracked.key), changes)
 
     def _end_adoption(
         self,
@@ -302,7 +313,7 @@ class Resolver:
         look: FileLook,
         key: bytes,
         check: PrefixCheck,
-        positions: Positions,
+        changes: CheckpointChanges,
         *,
         matches: bool,
     ) -> None:
@@ -310,7 +321,7 @@ class Resolver:
         own = self._context.checkpoints.row(key)
         former = None if own is None else own.previous
         if matches and former is not None and (former.offset, former.checksum) == (check.length, check.expected):
-            self._adopt(tracked, look, Loose(key, former, former=True), positions)
+            self._adopt(tracked, look, Loose(key, former, former=True), changes)
         elif self._roster.format_of(tracked.name) is None:
             del self._active[tracked.name]
             self._ignore(Found(tracked.name, tracked.entry))
@@ -318,7 +329,7 @@ class Resolver:
     # No file
 
     def _note_vanished(
-        self, folder: SafeDirectory, findings: FileFindings, taken: set[bytes], positions: Positions
+        self, folder: SafeDirectory, findings: FileFindings, taken: set[bytes], changes: CheckpointChanges
     ) -> None:
         context = self._context
         gone: list[tuple[bytes, FileCheckpoint]] = []
@@ -333,7 +344,7 @@ class Resolver:
         twice = self._absent.missed_twice(findings.missing)
         self._roster.forget(twice | taken.intersection(findings.missing))
         gone += [(key, row) for key in twice - taken if (row := context.checkpoints.row(key)) is not None]
-        self._absent.note_gone(gone, folder.identity[0], positions)
+        self._absent.note_gone(gone, folder.identity[0], changes)
 
     def _ignore(self, found: Found) -> None:
         """Count a file that is not meant to be read, once."""

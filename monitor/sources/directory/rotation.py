@@ -197,14 +197,14 @@ class Absent:
         return twice
 
     def note_gone(
-        self, rows: Iterable[tuple[bytes, FileCheckpoint]], device: int, positions: dict[bytes, bytes | None]
+        self, rows: Iterable[tuple[bytes, FileCheckpoint]], device: int, changes: dict[bytes, bytes | None]
     ) -> None:
         """Record that files are gone."""
         context = self._context
         for key, row in rows:
             # Under an empty mount point another device shows: the files are elsewhere, not gone.
             if row.device == device and row.gone_at is None:
-                positions[key] = context.checkpoints.put(key, msgspec.structs.replace(row, gone_at=context.now))
+                changes[key] = context.checkpoints.put(key, msgspec.structs.replace(row, gone_at=context.now))
                 self._gone[key] = context.now
                 self.wait(key)
                 context.counted[DirectoryEvent.FILES_GONE] += 1
@@ -213,12 +213,12 @@ class Absent:
         """Forget files that have been gone for long, from a directory that can be listed and is the one they were in."""
         context = self._context
         oldest = context.now - context.options.forget_after_seconds
-        positions: dict[bytes, bytes | None] = {}
+        changes: dict[bytes, bytes | None] = {}
         for key in [key for key, gone_at in self._gone.items() if gone_at <= oldest]:
             row = context.checkpoints.row(key)
             if row is not None and row.device == device:
                 del self._gone[key]
-                positions[key] = context.checkpoints.put(key, None)
-        if positions:
-            context.counted[DirectoryEvent.FILES_FORGOTTEN] += len(positions)
-            yield context.delivery(positions=positions)
+                changes[key] = context.checkpoints.put(key, None)
+        if changes:
+            context.counted[DirectoryEvent.FILES_FORGOTTEN] += len(changes)
+            yield context.delivery(checkpoints=changes)

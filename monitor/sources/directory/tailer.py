@@ -157,12 +157,12 @@ class Tailer:
             )
         piece = TextPiece(called(tracked.key), row.format, data, row.offset, row.line, head, row.skipping, row.unproven)
         began = context.monotonic()
-        arrived = self._decoded(tracked.key, piece)
+        batch = self._decoded(tracked.key, piece)
         tracked.piece_bytes = _next_size(tracked.piece_bytes, context.monotonic() - began)
-        if isinstance(arrived, Failure):
-            return context.fail(tracked, row, look, arrived)
-        row = self._after(file, look, row, data, arrived.unproven)
-        return context.deliver(tracked, row, arrived, {DirectoryEvent.BYTES_READ: len(data)})
+        if isinstance(batch, Failure):
+            return context.fail(tracked, row, look, batch)
+        row = self._after(file, look, row, data, batch.unproven)
+        return context.deliver(tracked, row, batch, {DirectoryEvent.BYTES_READ: len(data)})
 
     def _decoded(self, key: bytes, piece: TextPiece) -> RecordBatch | Failure:
         text = self._context.decoder.text

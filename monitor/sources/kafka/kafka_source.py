@@ -78,9 +78,9 @@ class KafkaSource:
 
     # The contract
 
-    def restore(self, positions: Mapping[bytes, bytes]) -> None:
+    def restore(self, checkpoints: Mapping[bytes, bytes]) -> None:
         """Take over the positions that were committed; called once, before the first poll."""
-        damaged = self._partitions.stored.restore(positions)
+        damaged = self._partitions.stored.restore(checkpoints)
         if damaged:
             self._notes.counted[KafkaEvent.POSITIONS_DAMAGED] += damaged
             self._notes.warnings.append(

@@ -128,23 +128,23 @@ class Reader:
         counted[KafkaEvent.BYTES_READ] += sum(map(len, messages.values))
         shard, last = tracked.partition.shard, fresh.offsets[-1]
         pieces = list(self._decoded(shard, messages))
-        for place, (some, arrived) in enumerate(pieces, start=1):
+        for place, (some, batch) in enumerate(pieces, start=1):
             warnings: tuple[str, ...] = ()
-            if arrived is None:
+            if batch is None:
                 counted[KafkaEvent.DECODER_ERRORS] += 1
                 warnings = (
                     f"{shard}: the decoder failed on the message at offset {some.offsets[0]}; it is passed over",
                 )
             else:
-                self._keep_letters(tracked, some, arrived)
+                self._keep_letters(tracked, some, batch)
             # The last piece takes along the tombstones at the end.
             next_offset = 1 + (last if place == len(pieces) else some.offsets[-1])
             first = fresh.offsets[0] if place == 1 else some.offsets[0]
-            tracked.taken(first, next_offset, fresh.leader_epoch, None if arrived is None else _newest(arrived, now))
+            tracked.taken(first, next_offset, fresh.leader_epoch, None if batch is None else _newest(batch, now))
             position = tracked.position(self._fingerprint)
             delivery = Delivery(
                 shard,
-                arrived or RecordBatch(),
+                batch or RecordBatch(),
                 {tracked.partition.key: encoded(position)},
                 counted,
                 warnings=warnings,
@@ -167,13 +167,13 @@ class Reader:
             yield from self._decoded(shard, _part(messages, slice(None, half)))
             yield from self._decoded(shard, _part(messages, slice(half, None)))
 
-    def _keep_letters(self, tracked: TrackedPartition, messages: Messages, arrived: RecordBatch) -> None:
-        if self._dead_letters is None or not arrived.pointers:
+    def _keep_letters(self, tracked: TrackedPartition, messages: Messages, batch: RecordBatch) -> None:
+        if self._dead_letters is None or not batch.pointers:
             return
         values = messages.values if self._with_payload else None
         # More than the queue takes would be dropped anyway, and counted there.
         most = max(0, 2 * MOST_WAITING - len(self._letters))
-        self._letters.extend(islice(letters(tracked.partition, arrived.pointers, messages.offsets, values), most))
+        self._letters.extend(islice(letters(tracked.partition, batch.pointers, messages.offsets, values), most))
 
     def acknowledge(self) -> None:
         """What was delivered is committed: its letters may go."""
@@ -201,13 +201,13 @@ def _part(messages: Messages, rows: slice) -> Messages:
     return Messages(messages.values[rows], messages.offsets[rows], messages.times[rows])
 
 
-def _newest(arrived: RecordBatch, now: float) -> float | None:
+def _newest(batch: RecordBatch, now: float) -> float | None:
     """Return the newest event time, as windows might take it, of all records; None when there is none.
 
     Too late is safe, it only makes a rewind longer; too early would leave records out of it.
     """
     newest: float | None = None
-    for records in arrived.models.values():
+    for records in batch.models.values():
         at = records.records.at
         if len(at):
             latest = float(np.where(np.isnan(at), now, np.minimum(at, now + _FUTURE_SECONDS)).max())

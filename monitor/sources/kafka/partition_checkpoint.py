@@ -133,10 +133,10 @@ class StoredPositions:
         self.damaged: set[Partition] = set()
         """Partitions of which something is stored that cannot be understood."""
 
-    def restore(self, positions: Mapping[bytes, bytes]) -> int:
+    def restore(self, checkpoints: Mapping[bytes, bytes]) -> int:
         """Take over what was committed, and return how much of it is damaged."""
         damaged = 0
-        for key, value in positions.items():
+        for key, value in checkpoints.items():
             partition, position = partition_of(key), decoded(value)
             if partition is not None and position is not None:
                 self._positions[partition] = position

@@ -170,7 +170,7 @@ class Partitions:
             self._delivered[partition] = position
             yield Delivery(
                 partition.shard,
-                positions={partition.key: encoded(position)},
+                checkpoints={partition.key: encoded(position)},
                 counted=one.counted,
                 events=tuple(one.events),
                 warnings=tuple(one.warnings),

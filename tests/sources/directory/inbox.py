@@ -125,13 +125,13 @@ class Inbox:
         came: list[str] = []
         for delivery in deliveries:
             came += lines_of(delivery)
-            for key, value in delivery.positions.items():
+            for key, value in delivery.checkpoints.items():
                 if value is None:
                     self.committed.pop(key, None)
                 else:
                     self.committed[key] = value
             self.counted.update(delivery.counted)
-            for (_, reason), count in delivery.arrived.rejected.items():
+            for (_, reason), count in delivery.batch.rejected.items():
                 self.rejected[reason] += count
             self.events += delivery.events
             self.warnings += delivery.warnings
@@ -153,4 +153,4 @@ class Inbox:
 
 def lines_of(delivery: Delivery) -> list[str]:
     """Return the lines that a delivery holds."""
-    return [line.decode(errors="replace") for line in getattr(delivery.arrived, "lines", ())]
+    return [line.decode(errors="replace") for line in getattr(delivery.batch, "lines", ())]

@@ -47,7 +47,7 @@ def test_nothing_is_archived_before_it_is_committed(watch: Watch) -> None:
     inbox = watch(on_finish=OnFinish.ARCHIVE, finish_after_seconds=0.0)
     inbox.write("f.jsonl", "one")
     for _ in range(3):
-        assert [one.arrived.rows for one in inbox.peek() if one.arrived.rows] == [1]
+        assert [one.batch.rows for one in inbox.peek() if one.batch.rows] == [1]
         inbox.source.roll_back()
     assert (inbox.path / "f.jsonl").exists()
     inbox.polls(3)

@@ -172,8 +172,8 @@ def test_what_was_rolled_back_is_delivered_again(inbox: Inbox) -> None:
     first = inbox.peek()
     inbox.source.roll_back()
     second = inbox.peek()
-    assert [(one.origin, one.positions.keys(), one.counted) for one in first] == [
-        (one.origin, one.positions.keys(), one.counted) for one in second
+    assert [(one.origin, one.checkpoints.keys(), one.counted) for one in first] == [
+        (one.origin, one.checkpoints.keys(), one.counted) for one in second
     ]
     assert inbox.commit(second) == ["one", "two"]
     assert inbox.polls(2) == []

@@ -47,7 +47,7 @@ def _decoding(watch: Watch, decoder: Any) -> Inbox:
 
 
 def _accepted(inbox: Inbox) -> int:
-    return sum(delivery.arrived.accepted for delivery in inbox.deliveries)
+    return sum(delivery.batch.accepted for delivery in inbox.deliveries)
 
 
 @pytest.mark.parametrize(

@@ -44,9 +44,9 @@ class Disk:
             if one.reset:
                 self.rows[one.shard] = []
             rows = self.rows.setdefault(one.shard, []) if one.shard else []
-            for records in one.arrived.models.values():
+            for records in one.batch.models.values():
                 rows.extend(int(at) - EPOCH for at in records.records.at)
-            for key, value in one.positions.items():
+            for key, value in one.checkpoints.items():
                 assert value is not None
                 self.positions[key] = value
 

@@ -195,9 +195,9 @@ def test_refused_records_are_counted_and_the_others_read(kafka: Topics, join: Jo
     Writer(kafka.bootstrap, topic).write([payload(0), b"no JSON", b"", payload(3)])
     member = join(kafka.bootstrap, topic)
     member.until_rows(f"{topic}/0", [0, 3])
-    refused = sum((one.arrived.rejected.total() for one in member.deliveries), 0)
+    refused = sum((one.batch.rejected.total() for one in member.deliveries), 0)
     assert refused == 2
-    offsets = [pointer.offset for one in member.deliveries for pointer in one.arrived.pointers]
+    offsets = [pointer.offset for one in member.deliveries for pointer in one.batch.pointers]
     assert offsets == [1, 2]
 
 
