@@ -1,4 +1,4 @@
-"""Moves or deletes files that have been read. Whatever goes wrong, the file stays where it was."""
+"""Archives or deletes files that have been read. On any failure the file stays in place."""
 
 import errno
 import json
@@ -29,18 +29,18 @@ _RANDOM_BYTES = 4
 
 
 class Replaced(Exception):
-    """Not the file that was read, or no longer as it was. It is back under its name."""
+    """The file changed, or is another one. It has its name again."""
 
 
 @contextmanager
 def aside(system: System, directory: int, base: str, row: FileCheckpoint) -> Iterator[str]:
-    """Take a file out of everyone's way while it is moved or deleted, and put it back if that fails.
+    """Give a file a private name while it is moved or deleted, and rename it back on failure.
 
-    Between a look at a name and what is done to it, another file may be renamed over it, and nobody has read that one.
-    So the file first gets a name that only we use, and is looked at once more.
+    Between the check of a name and the action, another file may be renamed over it, which nobody has read. So the file gets
+    a private name first, and is checked once more.
     """
     start = f"{_ASIDE}{secrets.token_hex(_RANDOM_BYTES)}-"
-    # Of a name that is too long with that, the end matters: it says what format the file has.
+    # If the name gets too long, keep its end: the extension shows the format.
     private = start + os.fsdecode(os.fsencode(base)[len(start) - _LONGEST_NAME_BYTES :])
     system.rename(base, directory, private, directory)
     try:
@@ -57,7 +57,7 @@ def _check(directory: int, name: str, row: FileCheckpoint) -> None:
 
 
 def put_all_back(folder: SafeDirectory, options: DirectoryOptions) -> None:
-    """Give files their names again that were aside when we were killed."""
+    """Rename files back that had a private name when the process was killed."""
     waiting = [""]
     while waiting:
         subfolder = waiting.pop()
@@ -74,7 +74,7 @@ def put_all_back(folder: SafeDirectory, options: DirectoryOptions) -> None:
 
 
 def _put_back(directory: int, private: str, base: str) -> None:
-    """Give a file its name again, or a similar one if that has been taken: it never takes the place of another."""
+    """Rename a file back, or to a similar name if that is taken. Never overwrites another file."""
     stem, dot, rest = base.partition(".")
     for number in range(_SUFFIXES):
         name = f"{stem}-{number}{dot}{rest}" if number else base
@@ -84,7 +84,7 @@ def _put_back(directory: int, private: str, base: str) -> None:
             if not _are_one(directory, private, name):
                 continue
         except OSError:
-            # No hard links here, or not to the files of others: there is nothing better than to look first.
+            # No hard links here, or not to other users' files: check and rename instead.
             if free_name(name, directory) != name:
                 continue
             os.rename(private, name, src_dir_fd=directory, dst_dir_fd=directory)
@@ -94,16 +94,16 @@ def _put_back(directory: int, private: str, base: str) -> None:
 
 
 def _are_one(directory: int, name: str, other: str) -> bool:
-    """Tell whether two names are of the same file: we were killed while one of them was given back."""
+    """Return whether two names are links to one file: the process was killed during `_put_back`."""
     one, two = (os.stat(each, dir_fd=directory, follow_symlinks=False) for each in (name, other))
     return os.path.samestat(one, two)
 
 
 def open_place(folder: SafeDirectory, options: DirectoryOptions, parts: list[str]) -> int:
-    """Open a folder of the archive, made if need be.
+    """Open a folder of the archive, creating it if necessary.
 
-    Whoever may write to the watched directory could put a link in the archive's place, and have us move files through
-    it. So within the directory no link is followed; the path to an archive elsewhere is the operator's.
+    Someone with write access to the directory could replace the archive by a link, to have us move files elsewhere. So no
+    link is followed within the directory; the path of an archive elsewhere is the operator's.
     """
     if options.archive is None:
         current = os.dup(folder.file)
@@ -128,7 +128,7 @@ def open_place(folder: SafeDirectory, options: DirectoryOptions, parts: list[str
 
 
 def free_name(base: str, folder: int) -> str:
-    """Return the name, or the name with the first number, that no file in the folder has."""
+    """Return the name, or the name with the first free number."""
     for number in range(_SUFFIXES):
         name = f"{base}.{number}" if number else base
         try:
@@ -139,7 +139,7 @@ def free_name(base: str, folder: int) -> str:
 
 
 def write_reason(target: str, folder: int, row: FileCheckpoint, now: float) -> None:
-    """Write beside a failed file why it failed."""
+    """Write a `.reason.json` next to a failed file."""
     said = json.dumps({"reason": row.reason, "explanation": row.explanation, "size": row.size, "at": now})
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
     file = os.open(f"{target}.reason.json", flags, 0o600, dir_fd=folder)
@@ -152,35 +152,35 @@ def write_reason(target: str, folder: int, row: FileCheckpoint, now: float) -> N
 log = logging.getLogger("cpcmon")
 
 _GRACE_SECONDS = 60.0
-"""How long after finishing a file we look whether its writer, who may still hold it open, adds to it."""
+"""How long a finished file is held open: its writer may still add to it."""
 _GRACE_FILES = 16
-"""Files held open for that, at any time; for one more, the one finished first to which nothing was added is let go."""
+"""Files held open at a time; for one more, the oldest without unread bytes is released."""
 _PAUSE_SECONDS = 300.0
-"""How long to work as `keep` after an attempt failed."""
+"""Delay after a failed attempt; files stay in place meanwhile."""
 _BATCH = 500
-"""Files finished at a time, so that the others are read meanwhile."""
+"""Files finished at a time, so that reading continues in between."""
 _COPY_BYTES = 1 << 20
 
 
 @dataclass(slots=True, eq=False)
 class _Late:
-    """A finished file whose writer may still add to it."""
+    """A finished file that is held open for late writes."""
 
     tracked: TrackedFile
     file: int
     until: float
     row: FileCheckpoint
-    """What it was finished with."""
+    """Its checkpoint when it was finished."""
 
     @property
     def unread(self) -> int:
-        """How many bytes have been added and not read."""
+        """The number of unread bytes."""
         row = self.tracked.row or self.row
         return os.fstat(self.file).st_size - row.offset
 
 
 class Archiver:
-    """Archives and deletes."""
+    """Archives and deletes finished files."""
 
     def __init__(self, context: PollContext, keys: Keys, reader: Tailer) -> None:
         self._context = context
@@ -188,33 +188,33 @@ class Archiver:
         self._reader = reader
         self._paused_until = 0.0
         self._forget: list[bytes] = []
-        """Rows of finished files, to be forgotten with the next delivery."""
+        """Checkpoints of finished files, to be deleted with the next delivery."""
         self._late: list[_Late] = []
-        """The files that are held, first those that were finished first."""
+        """The files held open, oldest first."""
         self._reading: _Late | None = None
-        """The one of them that is being read, and may not be let go of meanwhile."""
+        """The one being read, which must not be released."""
         self._recovered = False
-        """Whether no file has been left aside, by a kill or by an error."""
+        """Whether no file has a private name left from a kill or an error."""
 
     def close(self) -> None:
-        """Let go of all finished files. No delivery follows, so what was added since the last one is only logged."""
+        """Release all held files. No delivery follows, so unread bytes are only logged."""
         left = sum(max(0, late.unread) for late in self._late)
         if left:
-            log.warning("%d bytes that writers added to finished files at the last moment have not been read", left)
+            log.warning("%d bytes written to finished files at the last moment were not read", left)
         for late in self._late:
             os.close(late.file)
         self._late.clear()
 
     def reload(self, keys: set[bytes]) -> None:
-        """Go back to the rows of the checkpoints."""
+        """Reload checkpoints after a rollback."""
         for late in self._late:
             if late.tracked.key in keys:
                 late.tracked.row = self._context.checkpoints.row(late.tracked.key) or late.row
 
     def finish(self, folder: SafeDirectory, finishable: dict[str, tuple[bytes, int]]) -> list[tuple[str, int]]:
-        """Finish some of these files, all of which have been committed, and take them out.
+        """Finish some of these files, all of them committed, and remove them from `finishable`.
 
-        Returns the names, with the inodes as listed, that are to be looked at again, whatever has them now.
+        Returns the names, with the listed inodes, that must be examined again, whatever file they denote now.
         """
         if not self._recovered and self._context.monotonic() >= self._paused_until:
             self._recovered = True
@@ -225,7 +225,7 @@ class Archiver:
                 break
             del finishable[name]
             row = self._context.checkpoints.row(key)
-            # A file that failed holds records that nobody has read: it is never deleted.
+            # A failed file contains unread records: never delete it.
             if row is None or (row.state is FileState.FAILED and self._context.options.on_finish is OnFinish.DELETE):
                 continue
             try:
@@ -240,7 +240,7 @@ class Archiver:
         return awake
 
     def _has_room(self) -> bool:
-        """Tell whether one more file may be held, for which another may have to be let go."""
+        """Return whether one more file can be held, releasing another if necessary."""
         if len(self._late) < _GRACE_FILES:
             return True
         for late in self._late:
@@ -264,9 +264,7 @@ class Archiver:
         self._paused_until = context.monotonic() + _PAUSE_SECONDS
         self._recovered = False
         if context.once(("finish", error.errno)):
-            context.warn(
-                f"on_finish: {context.options.on_finish} is not possible ({error_name(error)}): files stay where they are"
-            )
+            context.warn(f"on_finish: {context.options.on_finish} failed ({error_name(error)}): files stay in place")
 
     def _finish_one(self, folder: SafeDirectory, name: str, key: bytes, row: FileCheckpoint) -> None:
         context = self._context
@@ -276,12 +274,12 @@ class Archiver:
             file, look = folder.open(name)
         except OSError as error:
             if is_missing(error):
-                return  # somebody else did it
+                return  # already gone
             raise
         try:
             if not look.same(row) or (row.format.grows and row.state is FileState.READING and row.offset != look.size):
                 os.close(file)
-                return  # written since; the next look finds out
+                return  # changed since; the next poll handles it
             if context.options.on_finish is OnFinish.DELETE:
                 self._unlink(folder, name, row)
             else:
@@ -294,7 +292,7 @@ class Archiver:
         if not row.format.grows or row.state is FileState.FAILED:
             os.close(file)
             return
-        # Its writer may have added to it just now, or may do so in a moment.
+        # The writer may be adding to it right now.
         tracked = TrackedFile(name, self._keys(f"\0{name}\0{look.inode}"), row.format, row=row, look=look)
         self._late.append(_Late(tracked, file, context.monotonic() + _GRACE_SECONDS, row))
 
@@ -344,7 +342,7 @@ class Archiver:
             os.close(target_folder)
 
     def _copy(self, file: int, target: str, folder: int) -> None:
-        """Copy a file to another device, so that it is either there as a whole or not at all."""
+        """Copy a file to another file system, atomically."""
         temporary = f".{target}.tmp"[:255]
         copy = os.open(
             temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600, dir_fd=folder
@@ -359,7 +357,7 @@ class Archiver:
                     done += len(data)
                 os.fsync(copy)
                 if os.fstat(copy).st_size != os.fstat(file).st_size:
-                    raise OSError(errno.EAGAIN, "written while it was copied")
+                    raise OSError(errno.EAGAIN, "changed during the copy")
             finally:
                 os.close(copy)
             os.rename(temporary, target, src_dir_fd=folder, dst_dir_fd=folder)
@@ -369,13 +367,13 @@ class Archiver:
                 os.unlink(temporary, dir_fd=folder)
             raise
 
-    # What writers add to finished files
+    # Late writes
 
     def look_again(self) -> Iterator[Delivery]:
-        """Deliver what was added to files after they had been finished, and forget their rows."""
+        """Deliver late writes to finished files, and delete their checkpoints."""
         context = self._context
         for late in list(self._late):
-            # Whoever takes a delivery may acknowledge it at once, and more files are finished and let go of meanwhile.
+            # The caller may acknowledge each delivery, which may finish and release other files.
             if late not in self._late:
                 continue
             self._reading = late

@@ -1,8 +1,7 @@
 """A watched directory as a source: tailed files and whole files.
 
-Polled, never notified: a watcher that falls behind loses events without saying so, and network file systems have none.
-Each poll lists the directory, looks at the files that may have changed, finds out which of them are the ones it knows,
-and reads on where it stands. Everything it delivers comes with the rows that make it read.
+Polling, not notification: a watcher that falls behind loses events silently, and network file systems have none. Each
+poll lists the directory, examines the files that may have changed, identifies them, and reads on from their checkpoints.
 """
 
 import bisect
@@ -32,18 +31,15 @@ _SAMPLE = 1_000
 
 
 class DirectoryLagMeter:
-    """Adds up what is unread, and knows since when.
-
-    By our own clock: the times of files are those of their writers, and a copy may keep one of years ago.
-    """
+    """Measures the backlog by our own clock: file times are set by writers and copies."""
 
     def __init__(self, context: PollContext) -> None:
         self._context = context
         self._backlog_since: float | None = None
-        """Since when there have been new files that nobody has opened."""
+        """Since when there have been unopened new files."""
 
     def measure(self, folder: SafeDirectory, active: Iterable[TrackedFile], new: Sequence[Found]) -> Lag:
-        """Add up what is unread in files that are followed, and in new ones that have not been opened yet."""
+        """Return the lag of the tracked files and of new ones that have not been opened."""
         context = self._context
         size = files = 0
         self._backlog_since = (self._backlog_since or context.now) if new else None
@@ -57,14 +53,14 @@ class DirectoryLagMeter:
                 continue
             files += 1
             size += tracked.unread_bytes
-            # What settles, or cannot be opened, is waited for: we are not late with it.
+            # Files that settle or cannot be opened are not late: we wait for them.
             if tracked.unread_since is not None and tracked.wait_until <= context.clock:
                 since.append(tracked.unread_since)
         return Lag(size + _size_of(folder, new), files + len(new), min(since, default=None))
 
 
 def _size_of(folder: SafeDirectory, new: Sequence[Found]) -> int:
-    # Looking at a hundred thousand new files would cost more than reading some of them.
+    # Statting every one of a hundred thousand new files would cost more than reading some of them.
     sample = new[:: max(1, len(new) // _SAMPLE)]
     sizes = []
     for found in sample:
@@ -80,11 +76,11 @@ __all__ = ["DirectoryOptions", "DirectorySource", "OnFinish", "StartAt"]
 MANY_ENTRIES = 10_000
 _BUSY_SHARE = 0.2
 _STARTED = FileCheckpoint(VERSION, Format.JSONL, FileState.COMPLETE, 0, 0, 0, 0)
-"""Says only that it is there."""
+"""Its presence is its only meaning."""
 
 
 class DirectorySource:
-    """Reads a directory. See `Source` for who calls what; all of it on one thread, and none of it waits."""
+    """Reads a directory. See `Source` for the contract; single-threaded, never blocks."""
 
     sharded: ClassVar[bool] = False
 
@@ -100,7 +96,7 @@ class DirectorySource:
         system: System | None = None,
     ) -> None:
         if not key:
-            raise UsageError("key: expected some bytes that hash file names, found none")
+            raise UsageError("key: expected the key for hashing file names, found none")
         self.name = name
         self._options = options
         self._keys = Keys(key)
@@ -113,30 +109,30 @@ class DirectorySource:
         self._finisher = Archiver(self._context, self._keys, self._growing)
         self._turn = 0
         self._cut_short = False
-        """Whether the last poll ended before it had served all files."""
+        """Whether the last poll ended before it had read all files."""
         self._owes = False
-        """Whether something has been delivered and not acknowledged."""
+        """Whether a delivery has not been acknowledged."""
         self._epoch = 0
         self._last_served = self._last_committed = ""
         self._seconds_listing = 0.0
         self._last_restat = float("-inf")
         self._identity: tuple[int, int] | None = None
-        self._waits_for: str | None = "has not been polled yet"
+        self._waits_for: str | None = "not polled yet"
         self._meter = DirectoryLagMeter(self._context)
         self._lag = Lag()
         self._started = self._keys("")
-        """The key under which it is kept that the directory has been watched before."""
+        """The key of the entry that records that the directory has been watched before."""
 
     def restore(self, checkpoints: Mapping[bytes, bytes]) -> None:
-        """Take over the changes that were committed; called once, before the first poll."""
+        """Load the committed checkpoints; called once, before the first poll."""
         damaged = self._checkpoints.restore(checkpoints)
         if damaged:
             self._context.counted[DirectoryEvent.POSITIONS_DAMAGED] += damaged
-            self._context.warn(f"{damaged} changes are damaged; their files are read as if never seen")
+            self._context.warn(f"{damaged} damaged checkpoints; their files are read as new")
         self._follower.restore()
 
     def poll(self, now: float) -> Generator[Delivery, None, None]:
-        """Yield what is there to be read, at most as much as one tick may take."""
+        """Yield what is available, at most the budget of one poll."""
         context, epoch = self._context, self._epoch
         context.begin(now)
         self._turn += 1
@@ -148,7 +144,7 @@ class DirectorySource:
                     self._owes = True
                     yield delivery
                     if self._epoch != epoch:
-                        return  # rolled back: what follows stood on what was taken back
+                        return  # rolled back: later deliveries would build on it
         finally:
             if folder is not None:
                 self._lag = self._meter.measure(folder, self._follower.active.values(), self._follower.new)
@@ -158,7 +154,7 @@ class DirectorySource:
             yield rest
 
     def acknowledge(self, oldest: Mapping[str, float] = NOTHING_HELD) -> None:  # noqa: ARG002 - files have no shards
-        """Everything delivered so far has been committed: files that are done with may be archived or deleted."""
+        """Everything delivered so far is committed: finished files may be archived or deleted."""
         self._checkpoints.commit()
         self._last_committed = self._last_served
         self._context.unacknowledged.clear()
@@ -176,7 +172,7 @@ class DirectorySource:
             self._roster.wake(name, entry)
 
     def roll_back(self) -> None:
-        """What was delivered since the last acknowledgement could not be committed: deliver it again."""
+        """What was delivered since the last acknowledgement was not committed: deliver it again."""
         self._epoch += 1
         self._owes = False
         changed = set(self._checkpoints.roll_back())
@@ -187,15 +183,15 @@ class DirectorySource:
         self._context.unacknowledged.clear()
 
     def lag(self) -> Lag:
-        """Return how much was unread as of the last poll. Of very many new files, the bytes are an estimate."""
+        """Return the lag as of the last poll. With very many new files, the bytes are an estimate."""
         return self._lag
 
     def ready(self) -> str | None:
-        """Return None when the directory can be listed, else a sentence that says what is waited for."""
+        """Return None if the directory can be listed, else what it waits for."""
         return self._waits_for
 
     def close(self) -> None:
-        """Let go of everything that is open."""
+        """Release everything."""
         self._epoch += 1
         self._settled.close()
         self._finisher.close()
@@ -203,7 +199,7 @@ class DirectorySource:
             self._context.guard.close()
 
     def next_poll_seconds(self) -> float:
-        """Return how long to wait before the next poll: longer when listing takes long, not at all when more is there."""
+        """Return how long to wait before the next poll: 0 if more is available; longer if listing is slow."""
         if self._cut_short:
             return 0.0
         return self._interval()
@@ -223,15 +219,15 @@ class DirectorySource:
 
     def _cannot_list(self, error: OSError) -> None:
         self._context.counted[DirectoryEvent.POLL_ERRORS] += 1
-        sentence = f"waits for its directory {str(self._options.path)!r} ({error_name(error)})"
-        if self._waits_for != sentence:
-            self._context.warn(sentence)
-        self._waits_for = sentence
+        message = f"waiting for its directory {str(self._options.path)!r} ({error_name(error)})"
+        if self._waits_for != message:
+            self._context.warn(message)
+        self._waits_for = message
 
     def _poll(self, folder: SafeDirectory) -> Iterator[Delivery]:
         context, options = self._context, self._options
         if self._options.on_finish is not OnFinish.KEEP and not self._owes:
-            # Where nothing is delivered nothing is acknowledged, and files are to be tidied up all the same.
+            # Without deliveries there are no acknowledgements, and finished files must be archived all the same.
             self._finish(folder)
         yield from self._finisher.look_again()
         turns = max(1, round(options.restat_seconds / self._interval()))
@@ -254,18 +250,18 @@ class DirectorySource:
     def _note_directory(self, folder: SafeDirectory, entries: int) -> None:
         context = self._context
         if self._waits_for is not None and self._identity is not None:
-            context.tell("its directory is there again")
+            context.info("its directory is available again")
         elif self._identity not in {None, folder.identity}:
-            context.warn("its directory has been replaced or mounted anew")
+            context.warn("its directory was replaced or remounted")
         self._identity, self._waits_for = folder.identity, None
         if entries > MANY_ENTRIES and context.once("many"):
-            context.tell(
-                f"its directory holds {entries:,} entries, and listing them takes ever longer: "
-                "archive files, or use a folder a day"
+            context.info(
+                f"its directory has {entries:,} entries, which makes every poll slow: "
+                "archive files, or use one folder per day"
             )
 
     def _serve(self, folder: SafeDirectory) -> Iterator[Delivery]:
-        """Read the files that hold something unread, in name order, going on after the one that was read last."""
+        """Read the files with unread data in name order, starting after the one read last."""
         follower, context = self._follower, self._context
         new = {found.name: found for found in follower.new}
         waiting = [
@@ -305,7 +301,7 @@ class DirectorySource:
             yield from self._settled.read(folder, tracked)
 
     def _follow(self, tracked: TrackedFile) -> None:
-        """Go on looking at a file that has just been read, as often as it deserves."""
+        """Keep watching a file that was just read, as often as necessary."""
         follower = self._follower
         if tracked.refused:
             follower.active.pop(tracked.name, None)
@@ -314,7 +310,7 @@ class DirectorySource:
             follower.active[tracked.name] = tracked
 
     def _skip_what_is_there(self, folder: SafeDirectory, fresh: list[Found]) -> Iterator[Delivery]:
-        """Count everything as read that is there when the directory is watched for the first time."""
+        """With `start_at: end`, mark all files as read when the directory is watched for the first time."""
         context = self._context
         changes: dict[bytes, bytes | None] = {}
         for found in fresh:

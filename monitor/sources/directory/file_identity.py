@@ -1,13 +1,12 @@
-"""Whether a file is still the one that was read: cheap signs first, its content when they leave a doubt.
+"""Whether a file is still the one that was read: metadata first, content in case of doubt.
 
-The number of an inode proves nothing, since ext4 gives the number of a deleted file to the next new one. A name proves
-nothing, since files are rotated and rewritten. What proves it is that the bytes before our offset are those that we
-read. Reading them all again at each poll would cost too much, so:
+An inode number proves nothing: ext4 reuses them. A name proves nothing: files are rotated and rewritten. The proof is that
+the bytes before the offset are those that were read. To compare all of them at each poll would be too slow, so:
 
-- up to 64 KiB they are all compared, at each read that follows a change;
-- beyond that the first 1 KiB and the last 4 KiB before the offset are, which finds a file that was truncated and has
-  grown past our offset between two polls;
-- all of them are when there is a cause for suspicion: another inode, or another time of change without growth.
+- up to 64 KiB, all are compared at each read after a change;
+- beyond that, the first 1 KiB and the last 4 KiB before the offset, which detects a file that was truncated and grew past
+  the offset between two polls;
+- all of them if the inode differs, or the modification time changed without growth.
 """
 
 import os
@@ -29,7 +28,7 @@ _LATEST_NS = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class FileLook:
-    """What the file system says of a file."""
+    """File metadata."""
 
     device: int
     inode: int
@@ -38,31 +37,31 @@ class FileLook:
 
     @classmethod
     def of(cls, status: os.stat_result) -> "FileLook":
-        """Return what matters of a stat; absurd times are cut, so that they can be kept."""
+        """Return the relevant fields of a stat result. Absurd times are clipped, so that they can be stored."""
         modified = max(-_LATEST_NS, min(_LATEST_NS, status.st_mtime_ns))
         return cls(status.st_dev, status.st_ino, status.st_size, modified)
 
     def same(self, other: "FileLook | FileCheckpoint") -> bool:
-        """Tell whether nothing has changed. A device's number may change when it is mounted again; that is nothing."""
+        """Return whether nothing changed. Device numbers may change on a remount and are ignored."""
         return self.inode == other.inode and self.size == other.size and self.modified_ns == other.modified_ns
 
 
 class FileChange(Enum):
-    """What a look at a file means for what was read of it."""
+    """How a file changed since it was last examined."""
 
     NONE = auto()
     GROWN = auto()
-    """It is longer: a quick comparison is enough."""
+    """Longer: a quick comparison suffices."""
     SHRUNK = auto()
-    """It is shorter than what was read: it began anew."""
+    """Shorter than what was read: it restarted."""
     OTHER_INODE = auto()
-    """Another file has its name: renamed, replaced, or mounted anew."""
+    """Another file has this name: renamed, replaced or remounted."""
     TOUCHED = auto()
-    """It was written without growing: only its content can tell."""
+    """Modified without growth: the content must be compared."""
 
 
 def change(row: FileCheckpoint, before: FileLook | FileCheckpoint, look: FileLook) -> FileChange:
-    """Return what changed in a file that grows, since it was looked at before."""
+    """Return how a tailed file changed."""
     if look.same(before):
         return FileChange.NONE
     if look.inode != before.inode:
@@ -73,19 +72,19 @@ def change(row: FileCheckpoint, before: FileLook | FileCheckpoint, look: FileLoo
 
 
 def quickly_matches(system: System, file: int, row: FileCheckpoint) -> bool:
-    """Tell whether a file seems to begin with what was read of it."""
+    """Return whether a file seems to start with what was read of it."""
     if row.offset <= SMALL_BYTES:
         return crc32(read_fully(system, file, row.offset, 0)) == row.checksum if row.offset else True
     return head_of(system, file) == row.head and tail_of(system, file, row.offset) == row.tail
 
 
 def begun(system: System, file: int, row: FileCheckpoint) -> FileCheckpoint:
-    """Return the row of a file of which nothing has been read, with the checksum of how it begins."""
+    """Return the checkpoint of an unread file with the checksum of its first bytes."""
     return msgspec.structs.replace(row, head=crc32(read_fully(system, file, min(HEAD_BYTES, row.size), 0)))
 
 
 def begins_like(system: System, file: int, row: FileCheckpoint) -> bool:
-    """Tell whether a file of another name begins with what a row knows."""
+    """Return whether a file of another name starts like the file of a checkpoint."""
     if row.offset:
         return quickly_matches(system, file, row)
     return row.head != 0 and begun(system, file, row).head == row.head
@@ -97,22 +96,22 @@ def head_of(system: System, file: int) -> int:
 
 
 def tail_of(system: System, file: int, offset: int) -> int:
-    """Return the checksum of the last bytes before an offset that is large."""
+    """Return the checksum of the last bytes before a large offset."""
     return crc32(read_fully(system, file, TAIL_BYTES, offset - TAIL_BYTES))
 
 
 @dataclass(slots=True)
 class PrefixCheck:
-    """Compares everything before an offset with its checksum, a part at a time: the file may be large."""
+    """Compares everything before an offset with its checksum, step by step: the file may be large."""
 
     length: int
     expected: int | None
-    """None just computes."""
+    """None: only compute it."""
     done: int = 0
     checksum: int = 0
 
     def step(self, system: System, file: int, budget: int) -> bool | None:
-        """Go on for so many bytes, and return whether all of them match once that is known."""
+        """Process this many bytes; return whether the content matches once known, else None."""
         while self.done < self.length:
             if budget <= 0:
                 return None
@@ -126,10 +125,10 @@ class PrefixCheck:
 
 
 def may_continue(row: FileCheckpoint, look: FileLook) -> bool:
-    """Tell whether a file of another name may be the one that a row speaks of, renamed.
+    """Return whether a file of another name may be the renamed file of a checkpoint.
 
-    Its content still has to match. A new file that got the number of a deleted one, and holds the same, is told apart by
-    its time: renaming changes neither that nor the size, and appending makes it longer.
+    Its content must still match. A new file with a reused inode and equal content differs in its time: a rename changes
+    neither time nor size, and appending makes the file longer.
     """
     if look.inode != row.inode or look.size < row.offset:
         return False

@@ -1,4 +1,4 @@
-"""Opens what a watched directory holds, without being led elsewhere and without ever waiting."""
+"""Opens files of the watched directory safely: follows no link by accident and never blocks."""
 
 import errno
 import os
@@ -12,13 +12,13 @@ from monitor.sources.directory.directory_options import DirectoryOptions
 from monitor.sources.directory.file_identity import FileLook
 from monitor.sources.directory.system_calls import System
 
-# NONBLOCK: opening a FIFO that nobody writes would wait for ever.
+# NONBLOCK: opening a FIFO without a writer would block.
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class OpenRefusal(StrEnum):
-    """Why something is never read."""
+    """Why a file is never read."""
 
     LINK = "a symbolic link"
     LINK_OUTSIDE = "a symbolic link that leads outside the roots"
@@ -27,7 +27,7 @@ class OpenRefusal(StrEnum):
 
 
 class OpenRefused(Exception):
-    """Something in the directory that is never read. Carries no name."""
+    """A file that is never read. Carries no name."""
 
     def __init__(self, refusal: OpenRefusal) -> None:
         super().__init__(str(refusal))
@@ -39,17 +39,17 @@ class Forbidden(PermissionError):
 
 
 def is_missing(error: OSError) -> bool:
-    """Tell whether an error means that there is no such file."""
+    """Return whether an error means that the file does not exist."""
     return error.errno in {errno.ENOENT, errno.ENOTDIR}
 
 
 def error_name(error: OSError) -> str:
-    """Return the name of an error, which unlike its text never holds a path."""
+    """Return the symbolic name of an error. Its text might contain a path."""
     return errno.errorcode.get(error.errno or 0, "an unknown error")
 
 
 class SafeDirectory:
-    """The watched directory, open for the time of one poll only, so that it can be unmounted between two."""
+    """The watched directory, open during one poll only, so that it can be unmounted in between."""
 
     def __init__(self, options: DirectoryOptions, system: System) -> None:
         self.system = system
@@ -62,11 +62,11 @@ class SafeDirectory:
             raise
         self.identity = (status.st_dev, status.st_ino)
         self._owner = status.st_uid
-        # Files are served in name order, so one open subfolder is enough.
+        # Files are read in name order, so one open subfolder suffices.
         self._inner: tuple[str, int] | None = None
 
     def close(self) -> None:
-        """Let go of the directory."""
+        """Close the directory."""
         self._close_inner()
         os.close(self.file)
 
@@ -75,7 +75,7 @@ class SafeDirectory:
         return self.system.entries(self.parent(f"{subfolder}/")[0] if subfolder else self.file)
 
     def look(self, name: str) -> FileLook:
-        """Return what the file system says of a file; raise OSError, or Refused when it is never read."""
+        """Return the metadata of a file; raises OSError, or OpenRefused if it is never read."""
         directory, base = self.parent(name)
         status = self.system.stat(base, directory)
         if stat.S_ISLNK(status.st_mode) and self._options.follow_symlinks:
@@ -85,7 +85,7 @@ class SafeDirectory:
         return FileLook.of(status)
 
     def is_link(self, name: str) -> bool:
-        """Tell whether a name is a symbolic link."""
+        """Return whether a name is a symbolic link."""
         directory, base = self.parent(name)
         return stat.S_ISLNK(self.system.stat(base, directory).st_mode)
 
@@ -99,7 +99,7 @@ class SafeDirectory:
             os.close(file)
 
     def open(self, name: str) -> tuple[int, FileLook]:
-        """Open a file for reading; whoever asks closes it."""
+        """Open a file for reading; the caller closes it."""
         directory, base = self.parent(name)
         try:
             file = self.system.open(base, _FILE, directory)
@@ -107,7 +107,7 @@ class SafeDirectory:
             if error.errno == errno.ELOOP:
                 file = self._open_link(name)
             elif error.errno in {errno.ENXIO, errno.ENODEV}:
-                raise OpenRefused(OpenRefusal.NOT_A_FILE) from None  # a socket, or a device without a driver
+                raise OpenRefused(OpenRefusal.NOT_A_FILE) from None  # a socket, or a device without driver
             else:
                 raise
         try:
@@ -119,7 +119,7 @@ class SafeDirectory:
         return file, FileLook.of(status)
 
     def parent(self, name: str) -> tuple[int, str]:
-        """Return the open folder of a file, and its name in there."""
+        """Return the open folder of a file, and its name there."""
         folder, slash, base = name.rpartition("/")
         if not slash:
             return self.file, name
@@ -138,7 +138,7 @@ class SafeDirectory:
             raise OpenRefused(OpenRefusal.LINK)
         if not stat.S_ISREG(status.st_mode):
             raise OpenRefused(OpenRefusal.NOT_A_FILE)
-        # Whoever may write here could link to a file that only we may read.
+        # Someone with write access to the directory could link to a file that only we may read.
         if status.st_nlink > 1 and status.st_uid != self._owner:
             raise OpenRefused(OpenRefusal.FOREIGN_LINK)
 
@@ -152,7 +152,7 @@ class SafeDirectory:
                 parts = real.relative_to(real_root).parts
                 if not parts:
                     break
-                # The real path has no links. If one appears on it now, none is followed.
+                # The real path has no links. If one appears meanwhile, it is not followed.
                 folder = self.system.open(os.fspath(real_root), _FOLDER)
                 try:
                     _permitted(folder, self._options)
@@ -173,7 +173,7 @@ class SafeDirectory:
 
 
 def _permitted(folder: int, options: DirectoryOptions) -> os.stat_result:
-    """Return what is known of an open folder, unless it is one that is never read."""
+    """Return the stat of an open folder, unless it is never read."""
     status = os.fstat(folder)
     if (status.st_dev, status.st_ino) in options.never:
         raise Forbidden(errno.EPERM, os.strerror(errno.EPERM))
@@ -181,7 +181,7 @@ def _permitted(folder: int, options: DirectoryOptions) -> os.stat_result:
 
 
 def _walk(system: System, folder: int, parts: list[str], options: DirectoryOptions) -> int:
-    """Open a folder within a folder, one step at a time, so that no step can be a link."""
+    """Open a nested folder one step at a time, so that no step can be a link."""
     current = os.dup(folder)
     try:
         for part in parts:

@@ -1,6 +1,6 @@
-"""Decides which file is which once all have been looked at, and changes their rows in one delivery.
+"""Resolves which file is which after all were examined, and changes their checkpoints in one delivery.
 
-One delivery, because rotation moves several rows at a time: a crash between two of them would lose one.
+One delivery, because a rotation moves several checkpoints: a crash between two of them would lose one.
 """
 
 from collections.abc import Iterator
@@ -23,39 +23,39 @@ from monitor.sources.directory.whole_files import WholeFileReader
 CheckpointChanges = dict[bytes, bytes | None]
 
 _SOME = 1_000
-"""New files that are looked at one by one when names were changing during the looks."""
+"""New files that are examined one by one if names changed during the examination."""
 
 
 @dataclass(slots=True)
 class FileFindings:
-    """What one round of looks brought to light."""
+    """The results of examining all files once."""
 
     strangers: list[Stray] = field(default_factory=list)
-    """Names that another file has now."""
+    """Names that denote another file now."""
     anew: list[tuple[TrackedFile, FileLook, DirectoryEvent]] = field(default_factory=list)
     """Files that were truncated or rewritten in place."""
     changed: list[TrackedFile] = field(default_factory=list)
-    """Files whose row says something new although nothing was read of them."""
+    """Files whose checkpoint changed without reading."""
     vanished: list[TrackedFile] = field(default_factory=list)
     unknown: list[Stray] = field(default_factory=list)
-    """Files without a row that do not grow."""
+    """Whole files without a checkpoint."""
     new: list[Found] = field(default_factory=list)
-    """Files without a row that grow."""
+    """Tailed files without a checkpoint."""
     foreign: list[Found] = field(default_factory=list)
-    """Files that are not meant to be read, unless they continue one that was."""
+    """Files that are not to be read, unless they continue one that was."""
     missing: list[bytes] = field(default_factory=list)
-    """Rows whose file was not listed."""
+    """Checkpoints whose file was not listed."""
     inodes: dict[str, int] = field(default_factory=dict)
-    """Which file each name was found to have."""
+    """The inode of each examined name."""
 
     @property
     def concern_identity(self) -> bool:
-        """Whether some name seems to have another file than it had."""
+        """Whether some name seems to denote another file than before."""
         return bool(self.strangers or self.anew or self.vanished)
 
 
 class Resolver:
-    """Gives rows to files."""
+    """Assigns checkpoints to files."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Resolver:
         self._active = active
 
     def resolve(self, folder: SafeDirectory, findings: FileFindings) -> Iterator[Delivery]:
-        """Conclude from what was found which file is which; names that turn out to be known are taken from `new`."""
+        """Resolve which file is which. Names that turn out to be known are removed from `new`."""
         context = self._context
         changes: CheckpointChanges = {}
         loose = self._loose(findings)
@@ -104,11 +104,11 @@ class Resolver:
             yield context.delivery(checkpoints=changes)
 
     def _held_still(self, folder: SafeDirectory, findings: FileFindings, loose: LooseRows) -> bool:
-        """Tell whether all names still have the files they were found to have.
+        """Return whether all names still denote the files that were examined.
 
-        One name is looked at after the other. Rotation in between shows one file under two names, or under none, and
-        whoever believes that reads it twice or not at all. If every name is found twice with the same file, first all of
-        them and then all of them again, there was an instant at which all of it was true at once.
+        Names are examined one after the other. A rotation in between shows one file under two names or none, and believing it
+        would read the file twice or not at all. If a second pass over all names finds the same files, there was an instant at
+        which all of it was true.
         """
         try:
             if any(folder.look(name).inode != inode for name, inode in findings.inodes.items()):
@@ -126,9 +126,9 @@ class Resolver:
         return all(name in findings.inodes for name in holders)
 
     def _put_off(self, folder: SafeDirectory, findings: FileFindings, loose: LooseRows) -> Iterator[Delivery]:
-        """Conclude nothing about identities: the next poll looks again, at a directory that has come to rest.
+        """Resolve nothing: the next poll examines the directory again.
 
-        New files that cannot be any of those in question go on, so that a directory that never rests starves nobody.
+        New files that cannot be any of those in question are read, so that a directory that never rests starves nobody.
         """
         changes: CheckpointChanges = {}
         doubtful = [*(stray.tracked for stray in findings.strangers), *(tracked for tracked, _, _ in findings.anew)]
@@ -148,7 +148,7 @@ class Resolver:
             yield self._context.delivery(checkpoints=changes)
 
     def _loose(self, findings: FileFindings) -> LooseRows:
-        """Return the rows whose file is no longer where it was."""
+        """Return the checkpoints whose file is no longer in its place."""
         loose = LooseRows()
         for tracked in [*findings.vanished, *(stray.tracked for stray in findings.strangers)]:
             if tracked is not None and tracked.row is not None:
@@ -160,7 +160,7 @@ class Resolver:
         return loose
 
     def _matches(self, folder: SafeDirectory, findings: FileFindings, loose: LooseRows) -> list[Match]:
-        """Find the files that continue rows of other names; look at new files only if a row waits for its own."""
+        """Find the files that continue checkpoints of other names. New files are examined only if a checkpoint waits."""
         if not loose:
             return []
         strays = [*findings.strangers, *findings.unknown]
@@ -205,7 +205,7 @@ class Resolver:
                 changes[tracked.key] = context.checkpoints.put(tracked.key, tracked.row)
 
     def accept(self, tracked: TrackedFile, row: FileCheckpoint, look: FileLook, *, thoroughly: bool) -> None:
-        """Go on with a file that seems to be the one it was; compare all of it first if there is a doubt."""
+        """Continue a file that seems to be the same; compare all of it first in case of doubt."""
         tracked.sees(look, self._context.clock)
         tracked.doubtful = False
         if thoroughly and row.offset > SMALL_BYTES:
@@ -221,14 +221,14 @@ class Resolver:
         *,
         keep: bool = True,
     ) -> None:
-        """Start a file from its beginning; `keep` its row for a copy that may continue it."""
+        """Read a file from the start; `keep` its checkpoint for a copy that may continue it."""
         context, old = self._context, tracked.row
         row = context.new_row(tracked, look)
         if old is not None:
             former = msgspec.structs.replace(old, previous=None) if keep and old.offset else None
             row = msgspec.structs.replace(row, generation=old.generation + 1, previous=former)
         context.counted[why] += 1
-        context.tell(f"{called(tracked.key)}: {why.removeprefix('files_')}, and read from its start")
+        context.info(f"{called(tracked.key)}: {why.removeprefix('files_')}, read again from the start")
         tracked.row = row
         tracked.sees(look, context.clock)
         tracked.unread, tracked.doubtful, tracked.check = look.size > 0, False, None
@@ -242,7 +242,7 @@ class Resolver:
     # Another name, the same file
 
     def _adopt_match(self, match: Match, changes: CheckpointChanges) -> None:
-        """Let a file go on with the row of another name, at once or when all of it has been compared."""
+        """Continue the checkpoint of another name, at once or after a full comparison."""
         stray, loose = match.stray, match.loose
         tracked = stray.tracked or TrackedFile(stray.name, stray.key, loose.row.format, stray.entry)
         tracked.format, tracked.look = loose.row.format, None
@@ -256,7 +256,7 @@ class Resolver:
             tracked.check = PrefixCheck(loose.row.offset, loose.row.checksum)
 
     def _adopt(self, tracked: TrackedFile, look: FileLook, loose: Loose, changes: CheckpointChanges) -> None:
-        """Give a row to the file that continues it."""
+        """Move a checkpoint to the file that continues it."""
         context, key = self._context, loose.key
         if loose.former:
             own = context.checkpoints.row(key)
@@ -270,7 +270,7 @@ class Resolver:
             changes[key] = context.checkpoints.put(key, None)
         self._absent.adopted(key)
         tracked.row = msgspec.structs.replace(loose.row, previous=None, gone_at=None)
-        # A row of which nothing was read is known by how the file began at its size then; that has just been compared.
+        # The checksum of an unread file's first bytes holds for the size of that time, and has just been compared.
         if tracked.row.offset:
             tracked.row = context.seen_row(tracked.row, look)
         tracked.unread = look.size > loose.row.offset if tracked.grows else loose.row.state is FileState.READING
@@ -279,7 +279,7 @@ class Resolver:
         context.counted[DirectoryEvent.FILES_ADOPTED] += 1
 
     def verify(self, folder: SafeDirectory, tracked: TrackedFile, check: PrefixCheck) -> Iterator[Delivery]:
-        """Go on comparing a file with what was read of it, and act on the result once there is one."""
+        """Continue the comparison of a file with what was read of it, and apply the result."""
         context = self._context
         try:
             with folder.opened(tracked.name) as (file, look):
@@ -347,7 +347,7 @@ class Resolver:
         self._absent.note_gone(gone, folder.identity[0], changes)
 
     def _ignore(self, found: Found) -> None:
-        """Count a file that is not meant to be read, once."""
+        """Count a file that is not to be read, once."""
         self._roster.ignore(found.name, found.entry)
         if self._roster.is_meant(found.name) and self._context.once(("unknown", self._keys(found.name))):
             self._context.counted[DirectoryEvent.UNKNOWN_EXTENSION] += 1
@@ -361,6 +361,6 @@ def _is_other(folder: SafeDirectory, found: Found, known: set[int]) -> bool:
 
 
 def seems_the_same(folder: SafeDirectory, tracked: TrackedFile, row: FileCheckpoint) -> bool:
-    """Open a file and tell whether it seems to begin with what was read of it."""
+    """Open a file and return whether it seems to start with what was read of it."""
     with folder.opened(tracked.name) as (file, _):
         return quickly_matches(folder.system, file, row)

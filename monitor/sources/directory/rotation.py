@@ -1,4 +1,4 @@
-"""Rotated, renamed and missing files: which file goes on under which name."""
+"""Rotated, renamed and missing files: which file continues under which name."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -17,29 +17,29 @@ from monitor.sources.directory.tracked_file import TrackedFile
 
 @dataclass(frozen=True, slots=True)
 class Loose:
-    """A row whose file is no longer where it was."""
+    """A checkpoint whose file is no longer in its place."""
 
     key: bytes
     row: FileCheckpoint
     former: bool = False
-    """Whether the file began anew, and this is the row from before."""
+    """Whether this is the previous checkpoint of a restarted file."""
 
 
 @dataclass(slots=True)
 class Stray:
-    """A file that no row of its own name speaks of."""
+    """A file without a checkpoint under its own name."""
 
     name: str
     key: bytes
     entry: int
     look: FileLook
     tracked: TrackedFile | None = None
-    """What is known of the name, if it had a row."""
+    """The tracked file, if the name had a checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A stray file that continues a loose row, or may do so once more than a few bytes have been compared."""
+    """An unmatched file that continues an orphaned checkpoint, or may do so after a full comparison."""
 
     stray: Stray
     loose: Loose
@@ -48,30 +48,30 @@ class Match:
 
 @dataclass(slots=True)
 class LooseRows:
-    """All rows that wait for their file."""
+    """All checkpoints that wait for their file."""
 
     moved: dict[int, list[Loose]] = field(default_factory=dict)
-    """By inode: files renamed while they stay the same files."""
+    """By inode: the file may have been renamed."""
     copied: list[Loose] = field(default_factory=list)
-    """Of files truncated or rewritten in place, whose old content may live on in a copy."""
+    """Of files truncated or rewritten in place, whose old content may exist in a copy."""
 
     def __bool__(self) -> bool:
-        """Tell whether there is any."""
+        """Return whether there is any."""
         return bool(self.moved) or bool(self.copied)
 
     def add(self, loose: Loose) -> None:
-        """Add a row whose file may have been renamed."""
+        """Add a checkpoint whose file may have been renamed."""
         self.moved.setdefault(loose.row.inode, []).append(loose)
 
     def add_copied(self, loose: Loose) -> None:
-        """Add a row whose file began anew in place."""
+        """Add a checkpoint whose file restarted in place."""
         self.add(loose)
-        # Nothing read, nothing to know the copy by.
+        # Nothing was read, so a copy could not be recognised.
         if loose.row.offset and loose.row.format.grows:
             self.copied.append(loose)
 
     def matches(self, folder: SafeDirectory, strays: Iterable[Stray]) -> list[Match]:
-        """Return which stray files continue which rows, each at most once; renamed files come before copies."""
+        """Return which files continue which checkpoints, each at most once; renamed files before copies."""
         taken: set[tuple[bytes, bool]] = set()
         found: list[Match] = []
         left: list[Stray] = []
@@ -102,7 +102,7 @@ def _renamed(folder: SafeDirectory, stray: Stray, loose: Loose) -> bool:
 
 
 def _begins(folder: SafeDirectory, stray: Stray, loose: Loose) -> bool:
-    """Tell whether a file seems to begin with what a row says has been read."""
+    """Return whether a file seems to start with what was read according to a checkpoint."""
     if stray.look.size < loose.row.offset:
         return False
     try:
@@ -113,30 +113,30 @@ def _begins(folder: SafeDirectory, stray: Stray, loose: Loose) -> bool:
 
 
 _ADOPTION_SECONDS = 600.0
-"""How long a row whose file went or began anew waits for a file of another name that continues it."""
+"""How long a checkpoint waits for a file of another name that continues it."""
 
 
 class Absent:
-    """Keeps account of rows without a file."""
+    """The checkpoints without a file."""
 
     def __init__(self, context: PollContext) -> None:
         self._context = context
         self._unplaced: set[bytes] = set()
-        """Rows whose file has not been seen since the start."""
+        """Checkpoints whose file has not been seen since the start."""
         self._missed: set[bytes] = set()
-        """Rows whose file one listing left out. A listing may miss a file while the directory changes."""
+        """Checkpoints whose file was missing in one listing, which may miss files while the directory changes."""
         self._gone: dict[bytes, float] = {}
         self._waiting: dict[bytes, float] = {}
-        """Rows that hold a former row, and rows recently gone, and until when they wait for their file."""
+        """Checkpoints with a previous one, and of files recently gone, with the end of their wait."""
 
     def restore(self) -> None:
-        """Begin with the rows of the checkpoints."""
+        """Start with the loaded checkpoints."""
         self.reload(self._context.checkpoints)
-        # There is no clock before the first poll, and no file to be found before the directory can be listed.
+        # There is no clock before the first poll, and no file before the directory can be listed.
         self._waiting = dict.fromkeys(self._waiting, inf)
 
     def reload(self, keys: Iterable[bytes]) -> None:
-        """Begin anew with some rows."""
+        """Reload some checkpoints."""
         for key in keys:
             row = self._context.checkpoints.row(key)
             self._gone.pop(key, None)
@@ -151,29 +151,29 @@ class Absent:
                 self.wait(key)
 
     def is_waiting(self, key: bytes) -> bool:
-        """Tell whether a row, or its former one, waits for a file of another name."""
+        """Return whether a checkpoint, or its previous one, waits for a file of another name."""
         return key in self._waiting
 
     def wait(self, key: bytes) -> None:
-        """Let a row wait for a file of another name."""
+        """Let a checkpoint wait for a file of another name."""
         self._waiting[key] = self._context.clock + _ADOPTION_SECONDS
 
     def placed(self, key: bytes) -> None:
-        """Note that the file of a row has been found."""
+        """The file of a checkpoint was found."""
         self._unplaced.discard(key)
         self._gone.pop(key, None)
 
     def adopted(self, key: bytes) -> None:
-        """Note that a row has gone to another file."""
+        """A checkpoint was moved to another file."""
         self._waiting.pop(key, None)
         self.placed(key)
 
     def missing(self, unlisted: list[bytes]) -> list[bytes]:
-        """Return the rows whose file was not listed, or has not been since the start."""
+        """Return the checkpoints whose file was not listed, now or since the start."""
         return [*unlisted, *self._unplaced]
 
     def add_waiting(self, loose: LooseRows, missing: list[bytes]) -> None:
-        """Add all rows that wait for their file."""
+        """Add all checkpoints that wait for their file."""
         checkpoints = self._context.checkpoints
         for key in missing:
             if (row := checkpoints.row(key)) is not None:
@@ -190,7 +190,7 @@ class Absent:
                 loose.add(Loose(key, row))
 
     def missed_twice(self, missing: list[bytes]) -> set[bytes]:
-        """Return which of these were missing in the poll before, too."""
+        """Return which of these were missing in the previous poll, too."""
         twice = self._missed.intersection(missing)
         self._missed = set(missing) - twice
         self._unplaced -= twice
@@ -202,7 +202,7 @@ class Absent:
         """Record that files are gone."""
         context = self._context
         for key, row in rows:
-            # Under an empty mount point another device shows: the files are elsewhere, not gone.
+            # An empty mount point shows another device: the files are not gone, only unmounted.
             if row.device == device and row.gone_at is None:
                 changes[key] = context.checkpoints.put(key, msgspec.structs.replace(row, gone_at=context.now))
                 self._gone[key] = context.now
@@ -210,7 +210,7 @@ class Absent:
                 context.counted[DirectoryEvent.FILES_GONE] += 1
 
     def forget(self, device: int) -> Iterator[Delivery]:
-        """Forget files that have been gone for long, from a directory that can be listed and is the one they were in."""
+        """Delete the checkpoints of files gone for long, if this is the directory they were in."""
         context = self._context
         oldest = context.now - context.options.forget_after_seconds
         changes: dict[bytes, bytes | None] = {}

@@ -1,4 +1,4 @@
-"""The system calls that tests must be able to make fail; everything else is called directly."""
+"""The system calls that tests can make fail."""
 
 import os
 from collections.abc import Iterator
@@ -8,15 +8,15 @@ class System:
     """The real system. A test overrides one method to inject an error."""
 
     def open(self, path: str, flags: int, directory: int | None = None) -> int:
-        """Open a file, relative to an open directory."""
+        """Open a file relative to an open directory."""
         return os.open(path, flags, dir_fd=directory)
 
     def stat(self, name: str, directory: int) -> os.stat_result:
-        """Return what is known of a name in an open directory, without following a link."""
+        """Stat a name in an open directory, without following links."""
         return os.stat(name, dir_fd=directory, follow_symlinks=False)
 
     def read(self, file: int, length: int, offset: int) -> bytes:
-        """Read up to so many bytes at a place."""
+        """Read up to `length` bytes at an offset."""
         return os.pread(file, length, offset)
 
     def entries(self, directory: int) -> Iterator["os.DirEntry[str]"]:
@@ -25,16 +25,16 @@ class System:
             yield from listed
 
     def rename(self, name: str, directory: int, target: str, target_directory: int) -> None:
-        """Rename a file from one open directory to another."""
+        """Rename a file between open directories."""
         os.rename(name, target, src_dir_fd=directory, dst_dir_fd=target_directory)
 
     def write(self, file: int, data: bytes) -> int:
-        """Write some of these bytes, and return how many."""
+        """Write some bytes; return how many."""
         return os.write(file, data)
 
 
 def read_fully(system: System, file: int, length: int, offset: int) -> bytes:
-    """Read so many bytes at a place, fewer only at the end of the file: one call may return less than there is."""
+    """Read `length` bytes at an offset, fewer only at the end of the file."""
     data = system.read(file, length, offset)
     if len(data) == length or not data:
         return data

@@ -1,4 +1,4 @@
-"""Reads files while they are written: whole lines, from where we stand, as much as one turn allows."""
+"""Tails files: reads complete lines from the checkpoint on, as many as the budget allows."""
 
 import os
 from collections.abc import Iterator
@@ -34,9 +34,9 @@ from monitor.sources.directory.tracked_file import (
 )
 
 FILE_COST_BYTES = 4 << 10
-"""What opening a file counts for in the budget, so that a tick of tiny files is short too."""
+"""The cost of opening a file in the budget, so that a poll of tiny files is short too."""
 _SLOW_SECONDS = 0.5
-"""A piece that takes longer to decode is followed by a smaller one, so that a poll can end in time."""
+"""After a block that takes longer to decode, the next one is smaller, so that a poll ends in time."""
 _QUICK_SECONDS = 0.1
 _SMALLEST_PIECE_BYTES = 64 << 10
 
@@ -48,7 +48,7 @@ class Tailer:
         self._context = context
 
     def read(self, folder: SafeDirectory, tracked: TrackedFile) -> Iterator[Delivery]:
-        """Deliver what is there to be read, at most one turn's worth."""
+        """Deliver what is unread, at most the budget of one file."""
         context = self._context
         context.left -= FILE_COST_BYTES
         try:
@@ -59,14 +59,14 @@ class Tailer:
             tracked.unread, tracked.refused = False, True
             context.refuse(tracked.key, tracked.entry, refused.refusal)
         except OSError as error:
-            # One that has gone since it was listed is noticed by the next poll.
+            # If it disappeared since the listing, the next poll notices.
             if is_missing(error):
                 tracked.unread = False
             else:
                 context.unreadable(tracked, error)
 
     def lines(self, file: int, look: FileLook, tracked: TrackedFile) -> Iterator[Delivery]:
-        """Deliver what is there to be read in an open file."""
+        """Deliver what is unread in an open file."""
         context = self._context
         row = tracked.row
         if row is None:
@@ -82,7 +82,7 @@ class Tailer:
             if not taken:
                 yield from self._wait(file, look, tracked, row, lines)
                 return
-            if row.offset + taken > look.size:  # it has grown since it was opened
+            if row.offset + taken > look.size:  # grew since it was opened
                 look = FileLook.of(os.fstat(file))
                 tracked.sees(look, context.clock)
             yield self._take(file, look, tracked, row, lines)
@@ -93,8 +93,8 @@ class Tailer:
             context.left -= taken
             if turn > 0 and not context.time_is_up:
                 continue
-            # A file that was deleted while we read it cannot be opened again: its turn lasts to its end. Its writer may
-            # go on for ever, so beyond where its end is now only as long as this poll may read.
+            # A file that was deleted meanwhile cannot be opened again, so it is read to its present end now. Its writer may go on for
+            # ever: beyond that end the budget of the poll applies.
             status = os.fstat(file)
             end = end or status.st_size
             if status.st_nlink or (row.offset >= end and (context.left <= 0 or context.time_is_up)):
@@ -117,18 +117,18 @@ class Tailer:
     def _wait(
         self, file: int, look: FileLook, tracked: TrackedFile, row: FileCheckpoint, lines: TailLines
     ) -> Iterator[Delivery]:
-        """Leave a file until more is written to it."""
+        """Leave a file until it grows."""
         tracked.unread, tracked.unfinished = False, lines.unfinished
         if lines.zeros:
             self._wait_for_zeros(tracked, row, look)
         context = self._context
         if not row.offset and not begins_like(context.system, file, row):
-            # Not a line yet, but should the file be rotated now, it is known again by how it begins.
+            # No complete line yet, but if the file is rotated now, it is recognised by its first bytes.
             row = msgspec.structs.replace(context.seen_row(row, look), changed_at=context.now)
             yield context.deliver(tracked, begun(context.system, file, row))
 
     def _still_is(self, file: int, look: FileLook, tracked: TrackedFile, row: FileCheckpoint) -> bool:
-        """Tell whether the file just opened is the one that was looked at; if not, the next poll sorts it out."""
+        """Return whether the opened file is the one that was examined; if not, the next poll resolves it."""
         before = tracked.look or row
         if look.inode != before.inode or look.size < row.offset:
             return False
@@ -171,7 +171,7 @@ class Tailer:
     def _after(
         self, file: int, look: FileLook, row: FileCheckpoint, data: bytes, unproven: int | None
     ) -> FileCheckpoint:
-        """Return the row once these bytes are taken."""
+        """Return the checkpoint behind these bytes."""
         system = self._context.system
         offset = row.offset + len(data)
         head = tail = 0
@@ -199,7 +199,7 @@ class Tailer:
         )
 
     def _zeros_until(self, tracked: TrackedFile, row: FileCheckpoint) -> int:
-        """Return up to where zero bytes have been waited for long enough."""
+        """Return the offset up to which zero bytes have been waited for long enough."""
         if tracked.zeros_at < 0:
             return 0
         waited = self._context.clock - tracked.zeros_since
@@ -215,7 +215,7 @@ class Tailer:
 
 
 def _next_size(size: int, seconds: float) -> int:
-    """Return how much to read next, after a piece took so long to decode."""
+    """Return the size of the next block, after one took this long to decode."""
     if seconds > _SLOW_SECONDS:
         return max(_SMALLEST_PIECE_BYTES, size // 4)
     return min(BLOCK_BYTES, size * 2) if seconds < _QUICK_SECONDS else size

@@ -1,4 +1,4 @@
-"""A tracked file: its checkpoint, what this process knows of it, and its whole lines."""
+"""A tracked file and its complete lines."""
 
 from dataclasses import dataclass
 
@@ -13,16 +13,16 @@ HEADER_BYTES = 64 << 10
 
 @dataclass(frozen=True, slots=True)
 class TailLines:
-    """What stands at a place in a file."""
+    """The data at an offset of a tailed file."""
 
     data: bytes = b""
-    """Whole lines."""
+    """Complete lines."""
     skipped: int = 0
-    """Bytes of a line that is too long to be kept; it goes on after them."""
+    """Bytes of a line that is too long, and continues after them."""
     unfinished: int = 0
-    """Bytes of a line that has no newline yet; more than these may be there."""
+    """Bytes of a line without a newline; there may be more of it."""
     zeros: bool = False
-    """Whether the next line holds zero bytes: its writer has not written it yet, or never will."""
+    """Whether the next line contains zero bytes: not written yet, or never."""
 
 
 def lines_at(
@@ -35,12 +35,12 @@ def lines_at(
     zeros_until: int = 0,
     block_bytes: int = BLOCK_BYTES,
 ) -> TailLines:
-    """Return the whole lines that stand at a place, at most about a block of them.
+    """Return the complete lines at an offset, at most about one block.
 
-    `skipping` says that the place lies within a line that is too long. Zero bytes before `zeros_until` are taken as
-    they are. A block starts at the start of a line; for a line that is longer, more than a block is read.
+    `skipping` means that the offset is within a line that is too long. Zero bytes before `zeros_until` are accepted. A block
+    starts at a line start; for a longer line more than a block is read.
     """
-    # One more byte than a line may have: its newline.
+    # One more than the longest line: its newline.
     longest = max_line_bytes + 1
     length = min(block_bytes, longest)
     data = read_fully(system, file, length, offset)
@@ -49,11 +49,11 @@ def lines_at(
         length = min(4 * length, longest)
         data = read_fully(system, file, length, offset)
         end = data.rfind(b"\n") + 1
-    # The rest of a line that is too long is refused whatever it holds; the lines after it are looked at.
+    # The rest of a line that is too long is rejected whatever it contains; only the lines after it matter.
     start = data.find(b"\n") + 1 if skipping else 0
     zero = data.find(0, max(start, zeros_until - offset))
     if zero >= 0 and (zero < end or not end) and not (skipping and not end):
-        # Holes are filled in later by writers that write out of order, and by file systems that recover from a crash.
+        # Holes are filled in later by writers that write out of order, and by file systems after a crash.
         end = data.rfind(b"\n", 0, zero) + 1
         return TailLines(data[:end]) if end else TailLines(unfinished=len(data), zeros=True)
     if end:
@@ -64,14 +64,14 @@ def lines_at(
 
 
 def _skip(system: System, file: int, offset: int, data: bytes) -> TailLines:
-    # Nothing but zeros up to the end of the file is room that was reserved for lines to come, not a line.
+    # Only zeros up to the end of the file: preallocated space, not a line.
     if data and not data.strip(b"\0") and not read_fully(system, file, BLOCK_BYTES, offset + len(data)).strip(b"\0"):
         return TailLines(unfinished=len(data), zeros=True)
     return TailLines(skipped=len(data))
 
 
 def header_of(system: System, file: int, max_line_bytes: int) -> bytes:
-    """Return the first bytes of a file, which hold its header: the first line that is not blank."""
+    """Return the first bytes of a file with its header, the first line that is not blank."""
     start = read_fully(system, file, min(HEADER_BYTES, max_line_bytes + 1), 0)
     if b"\n" in start.lstrip() or len(start) > max_line_bytes:
         return start
@@ -80,60 +80,60 @@ def header_of(system: System, file: int, max_line_bytes: int) -> bytes:
 
 @dataclass(slots=True)
 class TrackedFile:
-    """A file that is looked at in each poll. Nothing here needs to survive: a restart finds it out again."""
+    """A file that is examined in each poll. Not stored: a restart finds it out again."""
 
     name: str
-    """Its path relative to the directory. Never leaves the source."""
+    """The relative path. Never leaves the source."""
     key: bytes
     format: Format
     entry: int = 0
-    """The number of its inode as the listing gives it, which on some file systems is not that of a stat."""
+    """The inode number from the listing, which may differ from that of a stat on some file systems."""
     row: FileCheckpoint | None = None
     look: FileLook | None = None
-    """The latest look at it."""
+    """The latest metadata."""
     since: float = 0.0
-    """Since when it has looked like that, by the monotonic clock."""
+    """Since when it has not changed, on the monotonic clock."""
     unread: bool = False
     """Whether there is something to read."""
     settling: bool = False
-    """Whether it will be read, or given up, once it has stayed the same for long enough."""
+    """Whether it waits to be unchanged for long enough."""
     refused: bool = False
-    """Whether it turned out to be something that is never read."""
+    """Whether it turned out to be a file that is never read."""
     unfinished: int = 0
-    """Bytes after the last newline that has been read."""
+    """Bytes after the last newline that was read."""
     doubtful: bool = False
-    """Whether its content must be compared although nothing seems to have changed."""
+    """Whether its content must be compared although its metadata did not change."""
     check: PrefixCheck | None = None
-    """A comparison of its content that is under way."""
+    """A comparison in progress."""
     adopts: bytes | None = None
-    """The key of the row that it continues, should the comparison say so."""
+    """The key of the checkpoint that it continues if the comparison succeeds."""
     wait_until: float = 0.0
-    """When it may be tried again, by the monotonic clock."""
+    """The time of the next attempt, on the monotonic clock."""
     failures: int = 0
-    """How often in a row it could not be read."""
+    """Consecutive failures to read it."""
     failed_at: float | None = None
-    """When decoding it failed, by the monotonic clock, as long as it may still turn out to be incomplete."""
+    """When decoding failed, on the monotonic clock, as long as the file may be incomplete."""
     failure: Failure | None = None
     proven: bool = False
     """Whether it is known to be complete: it was renamed into the directory."""
     piece_bytes: int = BLOCK_BYTES
-    """How much to read of it at a time: less when decoding is slow."""
+    """Bytes to read at a time: fewer if decoding is slow."""
     unread_since: float | None = None
-    """Since when there has been something to read, in Unix seconds by our own clock."""
+    """Since when it has had unread data, in Unix seconds by our own clock."""
     zeros_at: int = -1
-    """Where zero bytes are waited for to be filled in."""
+    """The offset of zero bytes that may be filled in."""
     zeros_since: float = 0.0
     zeros_until: int = 0
-    """How long the file was when waiting began."""
+    """The size of the file when the wait began."""
 
     @property
     def grows(self) -> bool:
-        """Whether it is read while it is written."""
+        """Whether it is tailed."""
         return self.format.grows
 
     @property
     def unread_bytes(self) -> int:
-        """How much of it has not been read, as far as is known."""
+        """The number of unread bytes, as far as known."""
         if not (self.unread or self.settling) or self.look is None:
             return 0
         if self.row is None:
@@ -141,7 +141,7 @@ class TrackedFile:
         return max(0, self.look.size - self.row.offset) if self.grows else self.look.size
 
     def sees(self, look: FileLook, now: float) -> bool:
-        """Take a new look, and tell whether it differs from the one before."""
+        """Update the metadata; return whether it changed."""
         changed = self.look is None or not look.same(self.look)
         if changed:
             self.since = now

@@ -1,4 +1,4 @@
-"""Follows the files of a directory from poll to poll: looks at those that may have changed, lets the others rest."""
+"""Tracks the files of a directory from poll to poll: examines those that may have changed, and leaves the others idle."""
 
 from collections.abc import Iterator
 
@@ -17,24 +17,24 @@ from monitor.sources.directory.tracked_file import TrackedFile
 from monitor.sources.directory.whole_files import WholeFileReader
 
 CROWD = 5_000
-"""Files that are looked at in each poll for an hour after they changed. A look costs about 10 µs.
+"""Files examined in each poll for an hour after a change. One examination takes about 10 µs.
 
-Of more than these, a file is looked at for a minute after it changed, and of twice as many not at all: it waits
-for the slow look at quiet files, so that a hundred thousand files at once need neither much memory nor much time.
+Beyond this number a file is examined for a minute after a change; beyond twice this number it becomes idle at once, so
+that a hundred thousand files need little memory and time.
 """
 _ATTENTION_SECONDS = 3600.0
 _ATTENTION_IN_A_CROWD_SECONDS = 60.0
 
 
 class FileTracker:
-    """Keeps the files that are followed."""
+    """The tracked files."""
 
     def __init__(self, context: PollContext, roster: Roster, keys: Keys, settled: WholeFileReader) -> None:
         self.active: dict[str, TrackedFile] = {}
         self.new: list[Found] = []
-        """Files that grow and of which nothing has been read: opened when their turn comes, not before."""
+        """New files to tail: opened when it is their turn."""
         self.finishable: dict[str, tuple[bytes, int]] = {}
-        """Files that have been read and no longer change: their keys, and their inodes as listed."""
+        """Files that were read and no longer change: keys, and inodes from the listing."""
         self._context = context
         self._roster = roster
         self._keys = keys
@@ -43,11 +43,11 @@ class FileTracker:
         self._resolver = Resolver(context, roster, keys, settled, self._absent, self.active)
 
     def restore(self) -> None:
-        """Begin with the rows of the checkpoints."""
+        """Start with the loaded checkpoints."""
         self._absent.restore()
 
     def reload(self, keys: set[bytes]) -> None:
-        """Forget what was concluded from rows that have been taken back."""
+        """Discard conclusions from checkpoints that were rolled back."""
         self._roster.forget(keys)
         self._settled.close()
         self.finishable.clear()
@@ -57,24 +57,24 @@ class FileTracker:
         self._absent.reload(keys)
 
     def again(self) -> tuple[str, ...]:
-        """Return how names start that are to be looked at even if they were ignored so far.
+        """Return the prefixes of names that are examined even if they were ignored.
 
-        Rotation copies `f` to `f.1` before it truncates `f`, so the copy may have been seen when it meant nothing.
+        Rotation copies `f` to `f.1` before it truncates `f`, so the copy may have been listed when it was irrelevant.
         """
         return tuple(tracked.name for tracked in self.active.values() if self._absent.is_waiting(tracked.key))
 
     def verify(self, folder: SafeDirectory, tracked: TrackedFile, check: PrefixCheck) -> Iterator[Delivery]:
-        """Go on comparing a file with what was read of it."""
+        """Continue the comparison of a file with what was read of it."""
         return self._resolver.verify(folder, tracked, check)
 
     def forget_gone(self, folder: SafeDirectory) -> Iterator[Delivery]:
-        """Forget files that have been gone for long."""
+        """Delete the checkpoints of files gone for long."""
         return self._absent.forget(folder.identity[0])
 
-    # Looking
+    # Examining
 
     def examine(self, folder: SafeDirectory, listing: Listing) -> Iterator[Delivery]:
-        """Look at all files that may have changed, and deliver what that says of their identity."""
+        """Examine all files that may have changed, and deliver the resulting changes of checkpoints."""
         findings = FileFindings()
         followed = list(self.active.values())
         self._place(folder, listing, findings)
@@ -92,7 +92,7 @@ class FileTracker:
         self.new = findings.new
 
     def _place(self, folder: SafeDirectory, listing: Listing, findings: FileFindings) -> None:
-        """Sort fresh names into files with a row, new files, and those that are not meant."""
+        """Sort fresh names into files with a checkpoint, new files, and irrelevant ones."""
         for found in listing.fresh:
             key = self._keys(found.name)
             row = self._context.checkpoints.row(key)
@@ -113,7 +113,7 @@ class FileTracker:
     def _look_at(
         self, folder: SafeDirectory, tracked: TrackedFile, findings: FileFindings, *, marked: bool, quiet: bool = False
     ) -> None:
-        """Look at one file; `quiet` ones are followed only if there is a reason to."""
+        """Examine one file; a `quiet` one is tracked only if there is a reason."""
         context = self._context
         if tracked.wait_until > context.clock:
             return
@@ -179,7 +179,7 @@ class FileTracker:
                 findings.changed.append(tracked)
 
     def _watch_tail(self, tracked: TrackedFile, look: FileLook, findings: FileFindings) -> None:
-        """Notice an unfinished last line, or zero bytes, that have been there for long."""
+        """Detect an incomplete last line, or zero bytes, that have been there for long."""
         context = self._context
         timeout = context.options.partial_timeout_seconds
         if tracked.zeros_at >= 0 and context.clock - tracked.zeros_since >= timeout:
@@ -192,10 +192,10 @@ class FileTracker:
             findings.changed.append(tracked)
             context.counted[DirectoryEvent.PARTIAL_TAIL] += 1
 
-    # Resting
+    # Becoming idle
 
     def rest(self, tracked: TrackedFile, *, quiet: bool = False) -> bool:
-        """Stop looking at a file in each poll, if it gives no reason to; tell whether it rests."""
+        """Stop examining a file in each poll unless there is a reason to continue; return whether it became idle."""
         if self._is_busy(tracked, quiet=quiet):
             return False
         if tracked.row is not None and self._is_finished(tracked, tracked.row):
@@ -205,7 +205,7 @@ class FileTracker:
         return True
 
     def _is_busy(self, tracked: TrackedFile, *, quiet: bool) -> bool:
-        """Tell whether a file is to be looked at in the next poll."""
+        """Return whether a file must be examined in the next poll."""
         context, row, look = self._context, tracked.row, tracked.look
         waits = tracked.check is not None or tracked.failed_at is not None or tracked.wait_until > context.clock
         if look is None or waits or tracked.unread or tracked.doubtful:

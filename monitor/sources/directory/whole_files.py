@@ -1,4 +1,4 @@
-"""Reads files that cannot be read while they are written, once they have settled: arrays, Parquet, Arrow, gzip."""
+"""Reads whole files once they are complete: NumPy arrays, Parquet, Arrow, gzip."""
 
 import os
 from collections.abc import Iterator
@@ -18,31 +18,31 @@ from monitor.sources.directory.tailer import FILE_COST_BYTES
 from monitor.sources.directory.tracked_file import TrackedFile
 
 _OPEN_FILES = 4
-"""Files that may be half decoded at a time, so that one of them does not keep all others waiting.
+"""Files being decoded at a time, so that one of them does not block the others.
 
-The one opened last is a guest: it goes when another file waits, so that long files do not keep short ones waiting. The
-others stay until they are done, because taking a file up again may mean unpacking all that was read of it.
+The one opened last is a guest: it is closed when another file waits, so that long files do not block short ones. The
+others stay open until done, because resuming a file may mean decompressing everything before.
 """
 _GUEST_TURNS = 2
-"""Turns in which a guest gets on before it has to go."""
+"""Budgets that a guest gets before it is closed."""
 _ROW_BYTES = 128
-"""What a row counts for in the budget: rows of these formats have no length of their own."""
+"""The cost of a row in the budget."""
 
 
 @dataclass(slots=True)
 class _Decoding:
-    """A file that is half decoded."""
+    """A file being decoded."""
 
     tracked: TrackedFile
     file: BinaryIO
     look: FileLook
     pieces: Iterator[RecordBatch]
     ahead: RecordBatch | Failure | None
-    """The piece after those delivered, None at the end: only who has looked ahead knows which piece is the last."""
+    """The block after those delivered, None at the end: needed to know which block is the last."""
     check: PrefixCheck
-    """The checksum of the whole file, which need not be computed again should it be closed and opened once more."""
+    """The checksum of the whole file, kept in case it is closed and opened again."""
     turns: int = 0
-    """How often some of it has been delivered since it was opened."""
+    """How often some of it was delivered since it was opened."""
 
 
 class WholeFileReader:
@@ -53,17 +53,17 @@ class WholeFileReader:
         self._open: dict[bytes, _Decoding] = {}
 
     def close(self) -> None:
-        """Let go of all files that are half decoded; they are taken up again at the row they stand at."""
+        """Close all files being decoded; they resume at their checkpoint."""
         for key in list(self._open):
             self.drop(key)
 
     def drop(self, key: bytes) -> None:
-        """Let go of one file."""
+        """Close one file."""
         if (decoding := self._open.pop(key, None)) is not None:
             decoding.file.close()
 
     def examine(self, tracked: TrackedFile, look: FileLook, *, marked: bool) -> None:
-        """Take a look at a file, and decide whether it can be read."""
+        """Update the metadata of a file, and decide whether it can be read."""
         context, row = self._context, tracked.row
         changed = tracked.sees(look, context.clock)
         if changed:
@@ -81,11 +81,11 @@ class WholeFileReader:
             patience = context.options.settle_seconds * 2 ** min(tracked.failures, 4)
             still = not changed and context.clock - tracked.since >= patience
             tracked.unread = look.size > 0 and (still or tracked.proven)
-        # Without a marker, time alone decides, so that it is only a matter of waiting.
+        # Without a marker only time decides, so it is just a matter of waiting.
         tracked.settling = look.size > 0 and not tracked.unread and not context.options.completion_marker
 
     def read(self, folder: SafeDirectory, tracked: TrackedFile) -> Iterator[Delivery]:
-        """Deliver what one turn allows."""
+        """Deliver what the budget of one file allows."""
         context = self._context
         context.left -= FILE_COST_BYTES
         try:
@@ -97,7 +97,7 @@ class WholeFileReader:
             if opened and (delivery := self._begin(folder, tracked)) is not None:
                 yield delivery
             decoding = self._open.get(tracked.key)
-            # Its first piece has been decoded, which may have taken all the time there was.
+            # Its first block was decoded, which may have used up the time.
             if decoding is not None and not (opened and context.time_is_up):
                 yield from self._pieces(tracked, decoding)
         except OpenRefused as refused:
@@ -111,12 +111,12 @@ class WholeFileReader:
                 context.unreadable(tracked, error)
 
     def _begin(self, folder: SafeDirectory, tracked: TrackedFile) -> Delivery | None:
-        """Read a file once for its checksum, which may take several turns, then open it for decoding."""
+        """Compute the checksum of a file, which may take several polls, then open it for decoding."""
         context = self._context
         file, look = folder.open(tracked.name)
         try:
             if tracked.look is None or not look.same(tracked.look):
-                # Written again: the next poll begins to wait anew.
+                # Changed again: the next poll starts a new wait.
                 tracked.unread, tracked.settling = False, True
                 return None
             check = tracked.check = tracked.check or PrefixCheck(look.size, None)
@@ -144,7 +144,7 @@ class WholeFileReader:
         return delivery
 
     def _has_room(self) -> bool:
-        """Tell whether one more file may be opened, for which the guest may have to go."""
+        """Return whether one more file may be opened, closing the guest if necessary."""
         if len(self._open) < _OPEN_FILES:
             return True
         key, guest = next(reversed(self._open.items()))
@@ -155,7 +155,7 @@ class WholeFileReader:
         return True
 
     def _row(self, tracked: TrackedFile, look: FileLook, checksum: int) -> tuple[FileCheckpoint, Delivery | None]:
-        """Return the row to go on with: the one there is when the content is what it was, else a new one."""
+        """Return the checkpoint to resume from if the content is unchanged, else a new one."""
         context, old = self._context, tracked.row
         if old is not None and (old.checksum, old.offset) == (checksum, look.size):
             row = context.seen_row(old, look)
@@ -180,7 +180,7 @@ class WholeFileReader:
         while True:
             row, piece = tracked.row, decoding.ahead
             if row is None or not FileLook.of(os.fstat(decoding.file.fileno())).same(decoding.look):
-                # Written while we read it: it has to settle, and to be compared, again.
+                # Changed while it was read: it must settle and be compared again.
                 self.drop(tracked.key)
                 tracked.unread, tracked.settling = False, True
                 return
@@ -209,7 +209,7 @@ class WholeFileReader:
                 return
 
     def _failed(self, tracked: TrackedFile, row: FileCheckpoint, failure: Failure) -> Iterator[Delivery]:
-        """Wait whether the file goes on changing; what crashes the decoder is not given another chance."""
+        """Wait whether the file still changes. Input that crashes the decoder gets no second chance."""
         context = self._context
         tracked.unread = False
         if failure is CRASH and tracked.look is not None:
@@ -230,10 +230,10 @@ class WholeFileReader:
         )
 
     def _decoded(self, tracked: TrackedFile, file: BinaryIO, rows: int) -> Iterator[RecordBatch]:
-        """Decode from a row on; nothing is raised before the first piece is asked for."""
+        """Decode from a row on; raises nothing before the first block is requested."""
         yield from self._context.decoder.settled(called(tracked.key), file, tracked.format, skip=rows)
 
     def _first_piece(self, tracked: TrackedFile, decoding: _Decoding, rows: int) -> None:
-        """Decode one piece in a child process, which shares our place in the file unless it opens the file anew."""
+        """Decode one block in a child process. It opens the file again, to have its own file position."""
         with open(f"/proc/self/fd/{decoding.file.fileno()}", "rb") as file:  # noqa: PTH123 - no path, a descriptor
             next(self._decoded(tracked, file, rows), None)
