@@ -12,7 +12,8 @@ from monitor.cli.progress_bar import working
 from monitor.core.segments import name_of
 from monitor.errors import UsageError
 from monitor.records.record_batch import Pointer
-from monitor.sources.directory.file_checkpoint import called, key_of
+from monitor.sources.directory.file_checkpoint import display_name as file_display_name
+from monitor.sources.directory.file_checkpoint import file_key
 from monitor.state.change import display_name
 from monitor.state.database import BACKUPS, NAME
 from monitor.state.state_folder import key_in
@@ -122,7 +123,11 @@ def _place(origin: str, pointer: Pointer) -> str:
 
 def _names(inbox: Path, key: bytes) -> dict[str, str]:
     """Return the files of a directory by what messages call them: only whoever has the key can tell."""
-    return {called(key_of(file.relative_to(inbox), key)): _shown(file) for file in inbox.rglob("*") if file.is_file()}
+    return {
+        file_display_name(file_key(file.relative_to(inbox), key)): _shown(file)
+        for file in inbox.rglob("*")
+        if file.is_file()
+    }
 
 
 def _shown(file: Path) -> str:

@@ -27,7 +27,7 @@ from monitor.records.decoder import StreamDecoder
 from monitor.sources.directory.crash_guard import CrashGuard
 from monitor.sources.directory.directory_options import DirectoryOptions
 from monitor.sources.directory.directory_source import DirectorySource
-from monitor.sources.directory.system_calls import System
+from monitor.sources.directory.open_files import System
 from monitor.state.store import State
 from tests.torture.harness import reference
 from tests.torture.oracle import Found, judge

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from zlib import crc32
 
-DEATHS = 3
+CRASHES = 3
 CHILD_SECONDS = 60.0
 _KEY_BYTES = 16
 _SUSPECTS = 16
@@ -43,7 +43,7 @@ class CrashGuard:
             os.close(self._file)
             self._file = -1
 
-    def deaths(self, key: bytes, offset: int) -> int:
+    def crashes(self, key: bytes, offset: int) -> int:
         """Return how often the process crashed on a block."""
         return self._suspects.get((key, offset), 0)
 
@@ -59,16 +59,16 @@ class CrashGuard:
 
     def kills(self, key: bytes, offset: int, attempt: Callable[[], object]) -> bool:
         """Return whether to skip a block: it is a suspect, and kills a child process too."""
-        return self.deaths(key, offset) >= DEATHS and not survives(attempt, self._child_seconds)
+        return self.crashes(key, offset) >= CRASHES and not survives(attempt, self._child_seconds)
 
     def _read(self) -> None:
         data = os.pread(self._file, _FLIGHT.size + _TABLE_BYTES + _CHECKSUM.size, 0)
         table = data[_FLIGHT.size : _FLIGHT.size + _TABLE_BYTES]
         checksum = data[_FLIGHT.size + _TABLE_BYTES :]
         if len(checksum) == _CHECKSUM.size and _CHECKSUM.unpack(checksum)[0] == crc32(table):
-            for key, offset, deaths in _SUSPECT.iter_unpack(table):
-                if deaths:
-                    self._suspects[key, offset] = deaths
+            for key, offset, crashes in _SUSPECT.iter_unpack(table):
+                if crashes:
+                    self._suspects[key, offset] = crashes
         if len(data) >= _FLIGHT.size:
             in_flight, key, offset = _FLIGHT.unpack_from(data)
             if in_flight:
@@ -80,30 +80,30 @@ class CrashGuard:
     def _write_suspects(self) -> None:
         while len(self._suspects) > _SUSPECTS:
             del self._suspects[next(iter(self._suspects))]
-        packed = [_SUSPECT.pack(key, offset, deaths) for (key, offset), deaths in self._suspects.items()]
+        packed = [_SUSPECT.pack(key, offset, crashes) for (key, offset), crashes in self._suspects.items()]
         table = b"".join(packed).ljust(_TABLE_BYTES, b"\0")
         os.pwrite(self._file, table + _CHECKSUM.pack(crc32(table)), _FLIGHT.size)
 
 
 def survives(attempt: Callable[[], object], seconds: float) -> bool:
     """Run something in a child process; return whether it survives. Exceptions count as surviving."""
-    ours, childs = os.pipe2(os.O_CLOEXEC)
+    read_end, write_end = os.pipe2(os.O_CLOEXEC)
     child = os.fork()
     if child == 0:
-        _be_the_child(attempt)
-    os.close(childs)
+        _run_child(attempt)
+    os.close(write_end)
     try:
         # The child writes nothing: the pipe closes when it ends.
-        ended, _, _ = select.select([ours], [], [], seconds)
+        ended, _, _ = select.select([read_end], [], [], seconds)
         if not ended:
             os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
     finally:
-        os.close(ours)
+        os.close(read_end)
     return os.waitstatus_to_exitcode(status) == 0
 
 
-def _be_the_child(attempt: Callable[[], object]) -> None:
+def _run_child(attempt: Callable[[], object]) -> None:
     # Run nothing but the attempt: no exit handlers, no flushing of buffers shared with the parent.
     with suppress(BaseException):
         # If memory runs out, the child is killed first.

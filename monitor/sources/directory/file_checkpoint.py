@@ -27,9 +27,9 @@ class Failure:
     @classmethod
     def of(cls, refused: RefusedFile, key: bytes) -> "Failure":
         """Return the failure of a rejected file, without the file's name, which the message adds."""
-        said = str(refused).partition("\n")[0].removeprefix(called(key)).lstrip(":, ")
-        said = said.removesuffix(f" ({refused.reason})").strip()
-        return cls(str(refused.reason), said if len(said) <= _LONGEST else f"{said[:_LONGEST]}…")
+        text = str(refused).partition("\n")[0].removeprefix(display_name(key)).lstrip(":, ")
+        text = text.removesuffix(f" ({refused.reason})").strip()
+        return cls(str(refused.reason), text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…")
 
     def __str__(self) -> str:
         """Return the text for the log."""
@@ -110,18 +110,18 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(FileCheckpoint)
 
 
-def encoded(row: FileCheckpoint) -> bytes:
+def encoded(checkpoint: FileCheckpoint) -> bytes:
     """Return the stored form of a checkpoint."""
-    return _encoder.encode(row)
+    return _encoder.encode(checkpoint)
 
 
 def decoded(value: bytes) -> FileCheckpoint | None:
     """Return a stored checkpoint; None if it is damaged or of another version."""
     try:
-        row = _decoder.decode(value)
+        checkpoint = _decoder.decode(value)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
-    return row if row.version == VERSION else None
+    return checkpoint if checkpoint.version == VERSION else None
 
 
 class Keys:
@@ -137,12 +137,12 @@ class Keys:
         return state.digest()
 
 
-def key_of(name: PurePath | str, key: bytes) -> bytes:
+def file_key(name: PurePath | str, key: bytes) -> bytes:
     """Return the key of one file, by its relative path."""
     return Keys(key)(os.fspath(name))
 
 
-def called(key: bytes) -> str:
+def display_name(key: bytes) -> str:
     """Return the name of a file in messages."""
     return f"file#{key[:4].hex()}"
 
@@ -177,18 +177,18 @@ class FileCheckpoints:
         self._committed.clear()
         return len(values) - len(good)
 
-    def row(self, key: bytes) -> FileCheckpoint | None:
+    def get(self, key: bytes) -> FileCheckpoint | None:
         """Return a checkpoint."""
         value = self._values.get(key)
         return None if value is None else decoded(value)
 
-    def put(self, key: bytes, row: FileCheckpoint | None) -> bytes | None:
+    def put(self, key: bytes, checkpoint: FileCheckpoint | None) -> bytes | None:
         """Change or delete a checkpoint; return the value to commit."""
         self._committed.setdefault(key, self._values.get(key))
-        if row is None:
+        if checkpoint is None:
             self._values.pop(key, None)
             return None
-        value = encoded(row)
+        value = encoded(checkpoint)
         self._values[key] = value
         return value
 

@@ -9,41 +9,21 @@ the bytes before the offset are those that were read. To compare all of them at 
 - all of them if the inode differs, or the modification time changed without growth.
 """
 
-import os
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from zlib import crc32
 
 import msgspec
 
-from monitor.sources.directory.file_checkpoint import FileCheckpoint
-from monitor.sources.directory.system_calls import System, read_fully
+from monitor.records.decoder import Format
+from monitor.sources.directory.file_checkpoint import Failure, FileCheckpoint, FileState
+from monitor.sources.directory.open_files import FileStat, OpenRefused, SafeDirectory, System, read_fully
 
 SMALL_BYTES = 64 << 10
 HEAD_BYTES = 1 << 10
 TAIL_BYTES = 4 << 10
-_BLOCK_BYTES = 1 << 20
-_LATEST_NS = 1 << 62
-
-
-@dataclass(frozen=True, slots=True)
-class FileLook:
-    """File metadata."""
-
-    device: int
-    inode: int
-    size: int
-    modified_ns: int
-
-    @classmethod
-    def of(cls, status: os.stat_result) -> "FileLook":
-        """Return the relevant fields of a stat result. Absurd times are clipped, so that they can be stored."""
-        modified = max(-_LATEST_NS, min(_LATEST_NS, status.st_mtime_ns))
-        return cls(status.st_dev, status.st_ino, status.st_size, modified)
-
-    def same(self, other: "FileLook | FileCheckpoint") -> bool:
-        """Return whether nothing changed. Device numbers may change on a remount and are ignored."""
-        return self.inode == other.inode and self.size == other.size and self.modified_ns == other.modified_ns
+BLOCK_BYTES = 1 << 20
 
 
 class FileChange(Enum):
@@ -60,34 +40,38 @@ class FileChange(Enum):
     """Modified without growth: the content must be compared."""
 
 
-def change(row: FileCheckpoint, before: FileLook | FileCheckpoint, look: FileLook) -> FileChange:
+def change(checkpoint: FileCheckpoint, before: FileStat | FileCheckpoint, stat: FileStat) -> FileChange:
     """Return how a tailed file changed."""
-    if look.same(before):
+    if stat.same(before):
         return FileChange.NONE
-    if look.inode != before.inode:
+    if stat.inode != before.inode:
         return FileChange.OTHER_INODE
-    if look.size < row.offset:
+    if stat.size < checkpoint.offset:
         return FileChange.SHRUNK
-    return FileChange.GROWN if look.size > before.size else FileChange.TOUCHED
+    return FileChange.GROWN if stat.size > before.size else FileChange.TOUCHED
 
 
-def quickly_matches(system: System, file: int, row: FileCheckpoint) -> bool:
+def prefix_matches(system: System, file: int, checkpoint: FileCheckpoint) -> bool:
     """Return whether a file seems to start with what was read of it."""
-    if row.offset <= SMALL_BYTES:
-        return crc32(read_fully(system, file, row.offset, 0)) == row.checksum if row.offset else True
-    return head_of(system, file) == row.head and tail_of(system, file, row.offset) == row.tail
+    if checkpoint.offset <= SMALL_BYTES:
+        return (
+            crc32(read_fully(system, file, checkpoint.offset, 0)) == checkpoint.checksum if checkpoint.offset else True
+        )
+    return head_of(system, file) == checkpoint.head and tail_of(system, file, checkpoint.offset) == checkpoint.tail
 
 
-def begun(system: System, file: int, row: FileCheckpoint) -> FileCheckpoint:
+def with_head(system: System, file: int, checkpoint: FileCheckpoint) -> FileCheckpoint:
     """Return the checkpoint of an unread file with the checksum of its first bytes."""
-    return msgspec.structs.replace(row, head=crc32(read_fully(system, file, min(HEAD_BYTES, row.size), 0)))
+    return msgspec.structs.replace(
+        checkpoint, head=crc32(read_fully(system, file, min(HEAD_BYTES, checkpoint.size), 0))
+    )
 
 
-def begins_like(system: System, file: int, row: FileCheckpoint) -> bool:
+def starts_like(system: System, file: int, checkpoint: FileCheckpoint) -> bool:
     """Return whether a file of another name starts like the file of a checkpoint."""
-    if row.offset:
-        return quickly_matches(system, file, row)
-    return row.head != 0 and begun(system, file, row).head == row.head
+    if checkpoint.offset:
+        return prefix_matches(system, file, checkpoint)
+    return checkpoint.head != 0 and with_head(system, file, checkpoint).head == checkpoint.head
 
 
 def head_of(system: System, file: int) -> int:
@@ -115,7 +99,7 @@ class PrefixCheck:
         while self.done < self.length:
             if budget <= 0:
                 return None
-            data = read_fully(system, file, min(_BLOCK_BYTES, self.length - self.done), self.done)
+            data = read_fully(system, file, min(BLOCK_BYTES, self.length - self.done), self.done)
             if not data:
                 return False
             self.checksum = crc32(data, self.checksum)
@@ -124,12 +108,188 @@ class PrefixCheck:
         return self.expected is None or self.checksum == self.expected
 
 
-def may_continue(row: FileCheckpoint, look: FileLook) -> bool:
+def may_be_renamed(checkpoint: FileCheckpoint, stat: FileStat) -> bool:
     """Return whether a file of another name may be the renamed file of a checkpoint.
 
     Its content must still match. A new file with a reused inode and equal content differs in its time: a rename changes
     neither time nor size, and appending makes the file longer.
     """
-    if look.inode != row.inode or look.size < row.offset:
+    if stat.inode != checkpoint.inode or stat.size < checkpoint.offset:
         return False
-    return look.size > row.size or look.modified_ns == row.modified_ns
+    return stat.size > checkpoint.size or stat.modified_ns == checkpoint.modified_ns
+
+
+@dataclass(slots=True)
+class TrackedFile:
+    """A file that is examined in each poll. Not stored: a restart finds it out again."""
+
+    name: str
+    """The relative path. Never leaves the source."""
+    key: bytes
+    format: Format
+    entry: int = 0
+    """The inode number from the listing, which may differ from that of a stat on some file systems."""
+    checkpoint: FileCheckpoint | None = None
+    stat: FileStat | None = None
+    """The latest metadata."""
+    since: float = 0.0
+    """Since when it has not changed, on the monotonic clock."""
+    unread: bool = False
+    """Whether there is something to read."""
+    settling: bool = False
+    """Whether it waits to be unchanged for long enough."""
+    refused: bool = False
+    """Whether it turned out to be a file that is never read."""
+    unfinished: int = 0
+    """Bytes after the last newline that was read."""
+    needs_comparison: bool = False
+    """Whether its content must be compared although its metadata did not change."""
+    check: PrefixCheck | None = None
+    """A comparison in progress."""
+    adopts: bytes | None = None
+    """The key of the checkpoint that it continues if the comparison succeeds."""
+    wait_until: float = 0.0
+    """The time of the next attempt, on the monotonic clock."""
+    failures: int = 0
+    """Consecutive failures to read it."""
+    failed_at: float | None = None
+    """When decoding failed, on the monotonic clock, as long as the file may be incomplete."""
+    failure: Failure | None = None
+    known_complete: bool = False
+    """Whether it is known to be complete: it was renamed into the directory."""
+    block_bytes: int = BLOCK_BYTES
+    """Bytes to read at a time: fewer if decoding is slow."""
+    unread_since: float | None = None
+    """Since when it has had unread data, in Unix seconds by our own clock."""
+    zeros_at: int = -1
+    """The offset of zero bytes that may be filled in."""
+    zeros_since: float = 0.0
+    zeros_until: int = 0
+    """The size of the file when the wait began."""
+
+    @property
+    def grows(self) -> bool:
+        """Whether it is tailed."""
+        return self.format.grows
+
+    @property
+    def unread_bytes(self) -> int:
+        """The number of unread bytes, as far as known."""
+        if not (self.unread or self.settling) or self.stat is None:
+            return 0
+        if self.checkpoint is None:
+            return self.stat.size
+        return max(0, self.stat.size - self.checkpoint.offset) if self.grows else self.stat.size
+
+    def observe(self, stat: FileStat, now: float) -> bool:
+        """Update the metadata; return whether it changed."""
+        changed = self.stat is None or not stat.same(self.stat)
+        if changed:
+            self.since = now
+        self.stat = stat
+        return changed
+
+
+@dataclass(frozen=True, slots=True)
+class OrphanedCheckpoint:
+    """A checkpoint whose file is no longer in its place."""
+
+    key: bytes
+    checkpoint: FileCheckpoint
+    former: bool = False
+    """Whether this is the previous checkpoint of a restarted file."""
+
+
+@dataclass(slots=True)
+class UnmatchedFile:
+    """A file without a checkpoint under its own name."""
+
+    name: str
+    key: bytes
+    entry: int
+    stat: FileStat
+    tracked: TrackedFile | None = None
+    """The tracked file, if the name had a checkpoint."""
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """An unmatched file that continues an orphaned checkpoint, or may do so after a full comparison."""
+
+    unmatched: UnmatchedFile
+    orphan: OrphanedCheckpoint
+    certain: bool = True
+
+
+@dataclass(slots=True)
+class OrphanedCheckpoints:
+    """All checkpoints that wait for their file."""
+
+    moved: dict[int, list[OrphanedCheckpoint]] = field(default_factory=dict)
+    """By inode: the file may have been renamed."""
+    copied: list[OrphanedCheckpoint] = field(default_factory=list)
+    """Of files truncated or rewritten in place, whose old content may exist in a copy."""
+
+    def __bool__(self) -> bool:
+        """Return whether there is any."""
+        return bool(self.moved) or bool(self.copied)
+
+    def add(self, orphan: OrphanedCheckpoint) -> None:
+        """Add a checkpoint whose file may have been renamed."""
+        self.moved.setdefault(orphan.checkpoint.inode, []).append(orphan)
+
+    def add_copied(self, orphan: OrphanedCheckpoint) -> None:
+        """Add a checkpoint whose file restarted in place."""
+        self.add(orphan)
+        # Nothing was read, so a copy could not be recognised.
+        if orphan.checkpoint.offset and orphan.checkpoint.format.grows:
+            self.copied.append(orphan)
+
+    def matches(self, folder: SafeDirectory, unmatched_files: Iterable[UnmatchedFile]) -> list[Match]:
+        """Return which files continue which checkpoints, each at most once; renamed files before copies."""
+        taken: set[tuple[bytes, bool]] = set()
+        found: list[Match] = []
+        left: list[UnmatchedFile] = []
+        for unmatched in unmatched_files:
+            for orphan in self.moved.get(unmatched.stat.inode, ()):
+                if (
+                    (orphan.key, orphan.former) not in taken
+                    and orphan.key != unmatched.key
+                    and _renamed(folder, unmatched, orphan)
+                ):
+                    taken.add((orphan.key, orphan.former))
+                    found.append(Match(unmatched, orphan))
+                    break
+            else:
+                left.append(unmatched)
+        for unmatched in left:
+            for orphan in self.copied:
+                if (
+                    (orphan.key, orphan.former) not in taken
+                    and orphan.key != unmatched.key
+                    and _starts_like(folder, unmatched, orphan)
+                ):
+                    taken.add((orphan.key, orphan.former))
+                    found.append(Match(unmatched, orphan, certain=orphan.checkpoint.offset <= SMALL_BYTES))
+                    break
+        return found
+
+
+def _renamed(folder: SafeDirectory, unmatched: UnmatchedFile, orphan: OrphanedCheckpoint) -> bool:
+    checkpoint, stat = orphan.checkpoint, unmatched.stat
+    if not may_be_renamed(checkpoint, stat):
+        return False
+    if not checkpoint.format.grows or checkpoint.state is FileState.FAILED:
+        return stat.same(checkpoint)
+    return _starts_like(folder, unmatched, orphan)
+
+
+def _starts_like(folder: SafeDirectory, unmatched: UnmatchedFile, orphan: OrphanedCheckpoint) -> bool:
+    """Return whether a file seems to start with what was read according to a checkpoint."""
+    if unmatched.stat.size < orphan.checkpoint.offset:
+        return False
+    try:
+        with folder.opened(unmatched.name) as (file, stat):
+            return stat.inode == unmatched.stat.inode and starts_like(folder.system, file, orphan.checkpoint)
+    except (OSError, OpenRefused):
+        return False

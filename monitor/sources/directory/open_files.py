@@ -5,12 +5,77 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from monitor.sources.directory.directory_options import DirectoryOptions
-from monitor.sources.directory.file_identity import FileLook
-from monitor.sources.directory.system_calls import System
+from monitor.sources.directory.file_checkpoint import FileCheckpoint
+
+_LATEST_NS = 1 << 62
+
+
+class System:
+    """The real system. A test overrides one method to inject an error."""
+
+    def open(self, path: str, flags: int, directory: int | None = None) -> int:
+        """Open a file relative to an open directory."""
+        return os.open(path, flags, dir_fd=directory)
+
+    def stat(self, name: str, directory: int) -> os.stat_result:
+        """Stat a name in an open directory, without following links."""
+        return os.stat(name, dir_fd=directory, follow_symlinks=False)
+
+    def read(self, file: int, length: int, offset: int) -> bytes:
+        """Read up to `length` bytes at an offset."""
+        return os.pread(file, length, offset)
+
+    def entries(self, directory: int) -> Iterator["os.DirEntry[str]"]:
+        """List an open directory."""
+        with os.scandir(directory) as listed:
+            yield from listed
+
+    def rename(self, name: str, directory: int, target: str, target_directory: int) -> None:
+        """Rename a file between open directories."""
+        os.rename(name, target, src_dir_fd=directory, dst_dir_fd=target_directory)
+
+    def write(self, file: int, data: bytes) -> int:
+        """Write some bytes; return how many."""
+        return os.write(file, data)
+
+
+def read_fully(system: System, file: int, length: int, offset: int) -> bytes:
+    """Read `length` bytes at an offset, fewer only at the end of the file."""
+    data = system.read(file, length, offset)
+    if len(data) == length or not data:
+        return data
+    parts = [data]
+    done = len(data)
+    while done < length and (data := system.read(file, length - done, offset + done)):
+        parts.append(data)
+        done += len(data)
+    return b"".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class FileStat:
+    """File metadata."""
+
+    device: int
+    inode: int
+    size: int
+    modified_ns: int
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> "FileStat":
+        """Return the relevant fields of a stat result. Absurd times are clipped, so that they can be stored."""
+        modified = max(-_LATEST_NS, min(_LATEST_NS, status.st_mtime_ns))
+        return cls(status.st_dev, status.st_ino, status.st_size, modified)
+
+    def same(self, other: "FileStat | FileCheckpoint") -> bool:
+        """Return whether nothing changed. Device numbers may change on a remount and are ignored."""
+        return self.inode == other.inode and self.size == other.size and self.modified_ns == other.modified_ns
+
 
 # NONBLOCK: opening a FIFO without a writer would block.
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -74,15 +139,15 @@ class SafeDirectory:
         """List the directory, or a folder in it."""
         return self.system.entries(self.parent(f"{subfolder}/")[0] if subfolder else self.file)
 
-    def look(self, name: str) -> FileLook:
+    def stat(self, name: str) -> FileStat:
         """Return the metadata of a file; raises OSError, or OpenRefused if it is never read."""
         directory, base = self.parent(name)
         status = self.system.stat(base, directory)
         if stat.S_ISLNK(status.st_mode) and self._options.follow_symlinks:
-            with self.opened(name) as (_, look):
-                return look
+            with self.opened(name) as (_, file_stat):
+                return file_stat
         self._check(status)
-        return FileLook.of(status)
+        return FileStat.of(status)
 
     def is_link(self, name: str) -> bool:
         """Return whether a name is a symbolic link."""
@@ -90,15 +155,15 @@ class SafeDirectory:
         return stat.S_ISLNK(self.system.stat(base, directory).st_mode)
 
     @contextmanager
-    def opened(self, name: str) -> Iterator[tuple[int, FileLook]]:
+    def opened(self, name: str) -> Iterator[tuple[int, FileStat]]:
         """Open a file for reading."""
-        file, look = self.open(name)
+        file, file_stat = self.open(name)
         try:
-            yield file, look
+            yield file, file_stat
         finally:
             os.close(file)
 
-    def open(self, name: str) -> tuple[int, FileLook]:
+    def open(self, name: str) -> tuple[int, FileStat]:
         """Open a file for reading; the caller closes it."""
         directory, base = self.parent(name)
         try:
@@ -116,7 +181,7 @@ class SafeDirectory:
         except BaseException:
             os.close(file)
             raise
-        return file, FileLook.of(status)
+        return file, FileStat.of(status)
 
     def parent(self, name: str) -> tuple[int, str]:
         """Return the open folder of a file, and its name there."""

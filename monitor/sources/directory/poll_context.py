@@ -21,12 +21,10 @@ from monitor.sources.directory.file_checkpoint import (
     FileCheckpoint,
     FileCheckpoints,
     FileState,
-    called,
+    display_name,
 )
-from monitor.sources.directory.file_identity import FileLook, PrefixCheck
-from monitor.sources.directory.open_files import OpenRefusal, error_name
-from monitor.sources.directory.system_calls import System
-from monitor.sources.directory.tracked_file import TrackedFile
+from monitor.sources.directory.file_identity import PrefixCheck, TrackedFile
+from monitor.sources.directory.open_files import FileStat, OpenRefusal, System, error_name
 
 _Decoded = TypeVar("_Decoded")
 
@@ -48,15 +46,15 @@ class PollContext:
     """The current Unix time, given by the caller."""
     clock: float = 0.0
     """The current monotonic time."""
-    left: int = 0
+    bytes_left: int = 0
     """Bytes that may still be read in this poll."""
-    until: float = 0.0
+    deadline: float = 0.0
     """When to stop reading in this poll, on the monotonic clock."""
     counted: Counter[str] = field(default_factory=Counter)
     """Events since the last delivery."""
     events: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
-    noted: set[int] = field(default_factory=set)
+    counted_once: set[int] = field(default_factory=set)
     """Hashes of what was counted once and must not be counted again."""
     unacknowledged: list[int] = field(default_factory=list)
     """Those of them that are not committed yet."""
@@ -64,17 +62,17 @@ class PollContext:
     def begin(self, now: float) -> None:
         """Start a poll."""
         self.now, self.clock = now, self.monotonic()
-        self.left = self.options.bytes_per_tick
-        self.allow_time()
+        self.bytes_left = self.options.bytes_per_tick
+        self.start_time_budget()
 
-    def allow_time(self) -> None:
+    def start_time_budget(self) -> None:
         """Start the time budget now. Listing a million names takes long, and must not use it up."""
-        self.until = self.monotonic() + self.options.seconds_per_tick
+        self.deadline = self.monotonic() + self.options.seconds_per_tick
 
     @property
     def time_is_up(self) -> bool:
         """Whether the rest must wait for the next poll."""
-        return self.monotonic() >= self.until
+        return self.monotonic() >= self.deadline
 
     def step(self, check: PrefixCheck, file: int) -> bool | None:
         """Continue a comparison within the budget of one file; return the result once known."""
@@ -84,39 +82,41 @@ class PollContext:
             result = check.step(self.system, file, 1)
             if self.time_is_up:
                 break
-        self.left -= check.done - before
+        self.bytes_left -= check.done - before
         return result
 
-    def tell(self, sentence: str) -> None:
+    def info(self, message: str) -> None:
         """Log a message; of a flood only the first few."""
         if len(self.events) < _EVENTS:
-            self.events.append(sentence)
+            self.events.append(message)
 
-    def warn(self, sentence: str) -> None:
+    def warn(self, message: str) -> None:
         """Log a warning; of a flood only the first few."""
         if len(self.warnings) < _EVENTS:
-            self.warnings.append(sentence)
+            self.warnings.append(message)
 
-    def once(self, what: object) -> bool:
+    def first_time(self, what: object) -> bool:
         """Return whether this is the first occurrence."""
         # A million of them may come; a hash each suffices.
         number = hash(what)
-        if number in self.noted:
+        if number in self.counted_once:
             return False
-        self.noted.add(number)
+        self.counted_once.add(number)
         self.unacknowledged.append(number)
         return True
 
     def deliver(
         self,
         tracked: TrackedFile,
-        row: FileCheckpoint,
+        checkpoint: FileCheckpoint,
         batch: RecordBatch | None = None,
         counted: Mapping[DirectoryEvent, int] | None = None,
     ) -> Delivery:
         """Return a delivery of a file's records with its new checkpoint."""
-        tracked.row = row
-        return self.delivery(called(tracked.key), {tracked.key: self.checkpoints.put(tracked.key, row)}, batch, counted)
+        tracked.checkpoint = checkpoint
+        return self.delivery(
+            display_name(tracked.key), {tracked.key: self.checkpoints.put(tracked.key, checkpoint)}, batch, counted
+        )
 
     def delivery(
         self,
@@ -136,41 +136,41 @@ class PollContext:
         warnings, self.warnings = tuple(self.warnings), []
         return Delivery(origin, batch or RecordBatch(), checkpoints or {}, tally, events, warnings)
 
-    def rest(self) -> Delivery | None:
+    def pending_delivery(self) -> Delivery | None:
         """Return a delivery of pending events, if there are any."""
         return self.delivery() if self.counted or self.events or self.warnings else None
 
-    def new_row(self, tracked: TrackedFile, look: FileLook) -> FileCheckpoint:
+    def new_checkpoint(self, tracked: TrackedFile, stat: FileStat) -> FileCheckpoint:
         """Return the checkpoint of an unread file."""
         return FileCheckpoint(
             VERSION,
             tracked.format,
             FileState.READING,
-            look.device,
-            look.inode,
-            look.size,
-            look.modified_ns,
+            stat.device,
+            stat.inode,
+            stat.size,
+            stat.modified_ns,
             changed_at=self.now,
         )
 
-    def seen_row(self, row: FileCheckpoint, look: FileLook) -> FileCheckpoint:
+    def with_stat(self, checkpoint: FileCheckpoint, stat: FileStat) -> FileCheckpoint:
         """Return a checkpoint with the present metadata of its file."""
         return msgspec.structs.replace(
-            row,
-            device=look.device,
-            inode=look.inode,
-            size=look.size,
-            modified_ns=look.modified_ns,
+            checkpoint,
+            device=stat.device,
+            inode=stat.inode,
+            size=stat.size,
+            modified_ns=stat.modified_ns,
             # The checksum of an unread file's first bytes depends on the size: it is computed again.
-            head=row.head if row.offset else 0,
+            head=checkpoint.head if checkpoint.offset else 0,
             gone_at=None,
         )
 
-    def fail(self, tracked: TrackedFile, row: FileCheckpoint, look: FileLook, failure: Failure) -> Delivery:
+    def fail(self, tracked: TrackedFile, checkpoint: FileCheckpoint, stat: FileStat, failure: Failure) -> Delivery:
         """Record that a file is unusable. Counted once, however often it changes and fails again."""
-        again = row.state is FileState.FAILED and row.reason == failure.reason
+        again = checkpoint.state is FileState.FAILED and checkpoint.reason == failure.reason
         failed = msgspec.structs.replace(
-            self.seen_row(row, look),
+            self.with_stat(checkpoint, stat),
             state=FileState.FAILED,
             reason=failure.reason,
             explanation=failure.explanation,
@@ -179,7 +179,7 @@ class PollContext:
         tracked.unread = False
         if not again:
             self.counted[DirectoryEvent.FILES_FAILED] += 1
-            self.warn(f"{called(tracked.key)}: failed, not retried until it changes: {failure}")
+            self.warn(f"{display_name(tracked.key)}: failed, not retried until it changes: {failure}")
         return self.deliver(tracked, failed)
 
     def decoded(
@@ -213,15 +213,15 @@ class PollContext:
     def unreadable(self, tracked: TrackedFile, error: OSError) -> None:
         """Count an unreadable file, and retry it with growing delays."""
         name = error_name(error)
-        if self.once(("unreadable", tracked.key, name)):
+        if self.first_time(("unreadable", tracked.key, name)):
             self.counted[DirectoryEvent.FILES_UNREADABLE] += 1
-            self.warn(f"{called(tracked.key)}: cannot be read ({name}), will be retried")
+            self.warn(f"{display_name(tracked.key)}: cannot be read ({name}), will be retried")
         wait = min(_SLOWEST_RETRY_SECONDS, self.options.poll_seconds * 2**tracked.failures)
         tracked.failures = min(tracked.failures + 1, 20)
         tracked.wait_until = self.clock + wait
 
     def refuse(self, key: bytes, entry: int, refusal: OpenRefusal) -> None:
         """Count a file that is never read."""
-        if self.once(("refused", key, entry)):
+        if self.first_time(("refused", key, entry)):
             self.counted[DirectoryEvent.FILES_REFUSED] += 1
-            self.warn(f"{called(key)}: refused: {refusal}")
+            self.warn(f"{display_name(key)}: refused: {refusal}")

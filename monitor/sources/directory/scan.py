@@ -9,8 +9,8 @@ from pathlib import Path
 
 from monitor.records.decoder import Format, format_of
 from monitor.sources.directory.directory_options import DirectoryOptions
+from monitor.sources.directory.file_identity import TrackedFile
 from monitor.sources.directory.open_files import SafeDirectory
-from monitor.sources.directory.tracked_file import TrackedFile
 
 _UNFINISHED_SUFFIXES = (".tmp", ".part", ".partial", ".crdownload", ".filepart", "~")
 _DEEPEST = 8
@@ -23,7 +23,7 @@ def is_ignored(base: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ListedFile:
     """A name in the directory."""
 
     name: str
@@ -36,9 +36,9 @@ class Listing:
     """The result of listing the directory."""
 
     entries: int = 0
-    fresh: list[Found] = field(default_factory=list)
+    fresh: list[ListedFile] = field(default_factory=list)
     """Unknown names, and known names with another inode."""
-    due: list[Found] = field(default_factory=list)
+    due: list[ListedFile] = field(default_factory=list)
     """Idle files that are due for a check."""
     missing: list[bytes] = field(default_factory=list)
     """Keys of idle files that were not listed."""
@@ -48,7 +48,7 @@ class Listing:
     """Names of the files with a completion marker."""
 
 
-class Roster:
+class FileIndex:
     """The names that need no examination now.
 
     An idle name is one 64-bit number: the hash of name and inode. So a million of them are compared in the time it takes to
@@ -58,13 +58,13 @@ class Roster:
     def __init__(self, options: DirectoryOptions) -> None:
         self._options = options
         self._pattern = re.compile(fnmatch.translate(options.pattern)).match
-        self._quiet: dict[int, bytes] = {}
-        self._foreign: set[int] = set()
+        self._idle: dict[int, bytes] = {}
+        self._ignored: set[int] = set()
         self._temporary: set[int] = set()
 
     def __len__(self) -> int:
         """Return the number of idle files."""
-        return len(self._quiet)
+        return len(self._idle)
 
     def format_of(self, name: str) -> Format | None:
         """Return the format of a file; None if it is not to be read."""
@@ -73,26 +73,26 @@ class Roster:
             return None
         return self._options.format or format_of(base)
 
-    def is_meant(self, name: str) -> bool:
+    def matches_pattern(self, name: str) -> bool:
         """Return whether a name matches the pattern."""
         return self._pattern(name.rpartition("/")[2]) is not None
 
-    def settle(self, name: str, entry: int, key: bytes) -> None:
+    def set_idle(self, name: str, entry: int, key: bytes) -> None:
         """Examine a file only from time to time."""
-        self._quiet[hash((name, entry))] = key
+        self._idle[hash((name, entry))] = key
 
-    def wake(self, name: str, entry: int) -> None:
+    def set_active(self, name: str, entry: int) -> None:
         """Examine a file in each poll."""
-        self._quiet.pop(hash((name, entry)), None)
+        self._idle.pop(hash((name, entry)), None)
 
     def ignore(self, name: str, entry: int) -> None:
         """Never examine a file, as long as its name does not change."""
-        self._foreign.add(hash((name, entry)))
+        self._ignored.add(hash((name, entry)))
 
     def forget(self, keys: "set[bytes]") -> None:
         """Forget that these files were listed."""
         if keys:
-            self._quiet = {token: key for token, key in self._quiet.items() if key not in keys}
+            self._idle = {token: key for token, key in self._idle.items() if key not in keys}
 
     def scan(
         self,
@@ -107,8 +107,8 @@ class Roster:
         Each idle file is due once in `turns` polls. Names starting with one in `again` are fresh even if they were ignored.
         """
         listing = Listing()
-        slot, met, quiet = turn % turns, 0, self._quiet
-        known_foreign, self._foreign = self._foreign, set()
+        slot, met, idle = turn % turns, 0, self._idle
+        was_ignored, self._ignored = self._ignored, set()
         was_temporary, self._temporary = self._temporary, set()
 
         def take(entry: "os.DirEntry[str]", prefix: str) -> bool:
@@ -117,26 +117,28 @@ class Roster:
             name = prefix + entry.name
             number = entry.inode()
             token = hash((name, number))
-            if token in quiet:
+            if token in idle:
                 met += 1
                 if token % turns == slot:
-                    listing.due.append(Found(name, number))
+                    listing.due.append(ListedFile(name, number))
             elif name in active:
                 active[name].entry = number
-            elif token in known_foreign and not (again and name.startswith(again)):
-                self._foreign.add(token)
+            elif token in was_ignored and not (again and name.startswith(again)):
+                self._ignored.add(token)
                 # Folders are never idle: they must be listed each time.
                 return self._options.recursive
             else:
-                return self._take_fresh(entry, Found(name, number), listing, was_temporary)
+                return self._take_fresh(entry, ListedFile(name, number), listing, was_temporary)
             return False
 
         listing.entries = _walk(folder, take)
-        if met < len(quiet):
+        if met < len(idle):
             listing.missing = self._missing(folder)
         return listing
 
-    def _take_fresh(self, entry: "os.DirEntry[str]", found: Found, listing: Listing, was_temporary: set[int]) -> bool:
+    def _take_fresh(
+        self, entry: "os.DirEntry[str]", found: ListedFile, listing: Listing, was_temporary: set[int]
+    ) -> bool:
         if is_ignored(entry.name):
             self._temporary.add(found.entry)
         elif self._options.completion_marker and entry.name.endswith(MARKER):
@@ -166,7 +168,7 @@ class Roster:
 
     def _missing(self, folder: SafeDirectory) -> list[bytes]:
         """Return the keys of idle files that are no longer listed. Rarely needed, so it lists again."""
-        left = dict(self._quiet)
+        left = dict(self._idle)
 
         def take(entry: "os.DirEntry[str]", prefix: str) -> bool:
             left.pop(hash((prefix + entry.name, entry.inode())), None)

@@ -12,7 +12,7 @@ from monitor.records.rejections import Reason, RefusedFile
 from monitor.sources.base import Delivery
 from monitor.sources.directory.directory_options import DirectoryOptions
 from monitor.sources.directory.directory_source import DirectorySource
-from monitor.sources.directory.system_calls import System
+from monitor.sources.directory.open_files import System
 
 KEY = b"0123456789abcdef"
 END = b"END\n"

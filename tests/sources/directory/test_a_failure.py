@@ -11,7 +11,7 @@ import pytest
 
 from monitor.records.rejections import Reason, RefusedFile
 from monitor.sources.directory.directory_options import OnFinish
-from monitor.sources.directory.file_checkpoint import Failure, called
+from monitor.sources.directory.file_checkpoint import Failure, display_name
 from tests.sources.directory.inbox import Inbox
 
 Watch = Callable[..., Inbox]
@@ -56,12 +56,12 @@ def test_the_reason_beside_a_failed_file_says_the_same(watch: Watch) -> None:
 def test_a_failure_is_one_short_line_without_the_name() -> None:
     """Whatever a decoder says."""
     key = bytes(16)
-    refused = RefusedFile(Reason.BAD_CSV, f"{called(key)}: expected commas, found {'x' * 1000}\nmore (bad_csv)")
+    refused = RefusedFile(Reason.BAD_CSV, f"{display_name(key)}: expected commas, found {'x' * 1000}\nmore (bad_csv)")
     failure = Failure.of(refused, key)
     assert str(failure).startswith("expected commas, found xxx")
     assert str(failure).endswith("… (bad_csv)")
     assert len(str(failure)) < 320
-    refused = RefusedFile(Reason.BAD_CSV, f"{called(key)}, line 3: no (bad_csv)")
+    refused = RefusedFile(Reason.BAD_CSV, f"{display_name(key)}, line 3: no (bad_csv)")
     assert str(Failure.of(refused, key)) == "line 3: no (bad_csv)"
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from monitor.sources.directory.system_calls import System
+from monitor.sources.directory.open_files import System
 from tests.servers import needs_root, real_server
 from tests.sources.directory.inbox import KEY, Inbox
 
@@ -49,7 +49,7 @@ def test_a23_a_directory_that_is_missing_is_waited_for(watch: Watch, tmp_path: P
     waits = inbox.source.ready()
     assert waits is not None
     # Whoever shows it puts the name of the source in front.
-    assert waits.startswith("waits for its directory")
+    assert waits.startswith("waiting for its directory")
     assert "later" in waits
     assert "ENOENT" in waits
     assert inbox.counted == {"poll_errors": 3}

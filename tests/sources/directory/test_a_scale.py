@@ -8,7 +8,7 @@ import pytest
 
 from monitor.records.decoder import Format
 from monitor.sources.directory.file_checkpoint import FileCheckpoint, FileState, Keys, encoded
-from monitor.sources.directory.system_calls import System
+from monitor.sources.directory.open_files import System
 from tests.sources.directory.inbox import KEY, Inbox
 
 pytestmark = pytest.mark.slow

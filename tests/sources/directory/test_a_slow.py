@@ -7,7 +7,7 @@ import pytest
 
 from monitor.records.decoder import Format, TextPiece
 from monitor.records.record_batch import RecordBatch
-from monitor.sources.directory.system_calls import System
+from monitor.sources.directory.open_files import System
 from tests.sources.directory.inbox import Inbox, LineDecoder
 
 Watch = Callable[..., Inbox]

@@ -25,7 +25,7 @@ def _truncated_unread(inbox: Inbox, monkeypatch: pytest.MonkeyPatch) -> None:
     file = inbox.write("f.jsonl", "1", "2")
     inbox.poll()
     with monkeypatch.context() as patch:
-        patch.setattr(inbox.source, "_serve", _nothing)
+        patch.setattr(inbox.source, "_read_unread", _nothing)
         inbox.write("f.jsonl", "3", "4")
         shutil.copy(file, f"{file}.1")
         inbox.poll()

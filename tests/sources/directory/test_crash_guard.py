@@ -89,8 +89,8 @@ def test_a_note_left_behind_is_a_death(tmp_path: Path) -> None:
         guard.note(*BATCH)
         guard.close()
         again = CrashGuard(tmp_path / "guard")
-        assert again.deaths(*BATCH) == deaths
-        assert again.deaths(b"o" * 16, 0) == 0
+        assert again.crashes(*BATCH) == deaths
+        assert again.crashes(b"o" * 16, 0) == 0
         again.close()
 
 
@@ -103,10 +103,10 @@ def test_a_batch_that_was_decoded_is_no_longer_suspected(tmp_path: Path) -> None
     guard = CrashGuard(tmp_path / "guard")
     guard.note(*BATCH)
     guard.clear(*BATCH)
-    assert guard.deaths(*BATCH) == 0
+    assert guard.crashes(*BATCH) == 0
     guard.close()
     guard = CrashGuard(tmp_path / "guard")
-    assert guard.deaths(*BATCH) == 0
+    assert guard.crashes(*BATCH) == 0
     guard.close()
 
 
@@ -117,7 +117,7 @@ def test_random_deaths_never_fail_a_good_file(tmp_path: Path) -> None:
         guard.note(*BATCH)
         guard.close()
     guard = CrashGuard(tmp_path / "guard")
-    assert guard.deaths(*BATCH) == 5
+    assert guard.crashes(*BATCH) == 5
     assert not guard.kills(*BATCH, lambda: None)
     assert guard.kills(*BATCH, lambda: os.kill(os.getpid(), signal.SIGKILL))
     guard.close()
@@ -148,8 +148,8 @@ def test_more_suspects_than_there_is_room_for(tmp_path: Path) -> None:
         guard.note(b"%016d" % number, number)
         guard.close()
     guard = CrashGuard(tmp_path / "guard")
-    assert guard.deaths(b"%016d" % 39, 39) == 1
-    assert guard.deaths(b"%016d" % 0, 0) == 0
+    assert guard.crashes(b"%016d" % 39, 39) == 1
+    assert guard.crashes(b"%016d" % 0, 0) == 0
     guard.close()
 
 

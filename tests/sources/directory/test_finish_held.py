@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from monitor.sources.directory.directory_options import OnFinish
-from monitor.sources.directory.system_calls import System
+from monitor.sources.directory.open_files import System
 from tests.sources.directory.inbox import Inbox
 
 Watch = Callable[..., Inbox]
@@ -107,7 +107,7 @@ def test_what_is_left_at_the_end_is_logged(watch: Watch, caplog: pytest.LogCaptu
         writer.write("two\nthree\n")
     inbox.source.close()
     assert caplog.messages == [
-        "10 bytes that writers added to finished files at the last moment have not been read",
+        "10 bytes written to finished files at the last moment were not read",
     ]
 
 
