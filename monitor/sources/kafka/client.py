@@ -1,7 +1,6 @@
-"""kafka-python behind our narrow interface.
+"""The consumer, implemented with kafka-python.
 
-Here and in its neighbours `kafka_internals`, `kafka_security`, `kafka_errors` and `kafka_producer` is the only code that
-knows the library.
+Only this module, `internals`, `dead_letters` and `topic_feed` import the library.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -46,7 +45,7 @@ _ASSIGNORS = {
 
 
 def connect(options: KafkaOptions, ownership: Ownership) -> Consumer:
-    """Connect to a cluster; takes seconds when no broker answers. Raises Trouble."""
+    """Connect to a cluster; takes seconds if no broker answers. Raises KafkaFailure."""
     return KafkaPythonConsumer(options, ownership)
 
 
@@ -81,8 +80,8 @@ class KafkaPythonConsumer:
         except LogTruncationError as error:
             raise Truncated(map(_ours, error.divergent_offsets)) from error
         except UnsupportedCodecError as error:
-            # To poll again would never return: the library goes round and round in the batch it could not open.
-            raise ConnectionBroken(FailureKind.CODEC, "another compression") from error
+            # Another poll would never return: the library loops over the batch that it cannot decompress.
+            raise ConnectionBroken(FailureKind.CODEC, "an unsupported codec") from error
         except Exception as error:
             internals.release_node(self._consumer, error)
             raise self._unreadable(error) or _translated(error) from error
@@ -102,15 +101,15 @@ class KafkaPythonConsumer:
         return None if found is None else UnreadableBatch(_ours(found[0]), found[1])
 
     def seek(self, partition: Partition, offset: int, leader_epoch: int = -1) -> None:
-        """Read on from an offset."""
+        """Continue at an offset."""
         internals.seek(self._consumer, TopicPartition(*partition), offset, leader_epoch)
 
     def pause(self, partition: Partition) -> None:
-        """Fetch no more of a partition."""
+        """Stop fetching a partition."""
         self._if_assigned(self._consumer.pause, partition)
 
     def resume(self, partition: Partition) -> None:
-        """Fetch a partition again."""
+        """Resume fetching a partition."""
         self._if_assigned(self._consumer.resume, partition)
 
     def _if_assigned(self, act: Callable[[TopicPartition], None], partition: Partition) -> None:
@@ -119,19 +118,19 @@ class KafkaPythonConsumer:
             act(theirs)
 
     def progress(self) -> Mapping[Partition, PartitionProgress]:
-        """Return where each partition stands."""
+        """Return the position in each partition."""
         return {_ours(one): PartitionProgress(*at) for one, at in internals.progress(self._consumer).items()}
 
     def topic_id(self, topic: str) -> str:
-        """Return what tells a topic from others of the same name."""
+        """Return the id of a topic."""
         return internals.topic_id(self._consumer, topic)
 
     def beginnings(self, partitions: Iterable[Partition], timeout_seconds: float) -> Mapping[Partition, int]:
-        """Ask where logs begin."""
+        """Request the log start offsets."""
         return self._offsets(self._consumer.beginning_offsets, partitions, timeout_seconds)
 
     def ends(self, partitions: Iterable[Partition], timeout_seconds: float) -> Mapping[Partition, int]:
-        """Ask where logs end."""
+        """Request the log end offsets."""
         return self._offsets(self._consumer.end_offsets, partitions, timeout_seconds)
 
     def _offsets(
@@ -142,14 +141,14 @@ class KafkaPythonConsumer:
         return {_ours(partition): offset for partition, offset in found.items()}
 
     def offset_at(self, partition: Partition, time: float, timeout_seconds: float) -> int | None:
-        """Ask for the first message that is not older."""
+        """Request the offset of the first message that is not older."""
         theirs = TopicPartition(*partition)
         asked = {theirs: max(0, int(time * 1000))}
         found = _asked(self._consumer.offsets_for_times, asked, timeout_ms=int(timeout_seconds * 1000))[theirs]
         return None if found is None else int(found.offset)
 
     def committed(self, partition: Partition, timeout_seconds: float) -> CommittedOffset | None:
-        """Ask what the group knows of a partition."""
+        """Request the group's committed offset of a partition."""
         theirs = TopicPartition(*partition)
         found = _asked(self._consumer.committed, theirs, metadata=True, timeout_ms=int(timeout_seconds * 1000))
         if found is None or found.offset < 0:
@@ -157,7 +156,7 @@ class KafkaPythonConsumer:
         return CommittedOffset(found.offset, found.metadata or "", found.leader_epoch)
 
     def commit(self, offsets: Mapping[Partition, CommittedOffset], done: Callable[[bool], None]) -> None:
-        """Tell the group, without waiting."""
+        """Commit offsets to the group, asynchronously."""
         _asked(
             self._consumer.commit_async,
             _theirs(offsets),
@@ -165,11 +164,11 @@ class KafkaPythonConsumer:
         )
 
     def commit_now(self, offsets: Mapping[Partition, CommittedOffset], timeout_seconds: float) -> None:
-        """Tell the group, and wait for it."""
+        """Commit offsets to the group, synchronously."""
         _asked(self._consumer.commit, _theirs(offsets), timeout_ms=int(timeout_seconds * 1000))
 
     def standing(self) -> GroupMembership:
-        """Return how we stand with the cluster."""
+        """Return the state of the group membership."""
         known, forbidden = internals.known_topics(self._consumer)
         missing = [one for one in self._options.topics if one not in known and one not in forbidden]
         if self._options.pattern is not None and not self._consumer.subscription():
@@ -183,7 +182,7 @@ class KafkaPythonConsumer:
         )
 
     def ask_for_group(self) -> None:
-        """Ask the coordinator for the assignments of the group, without waiting."""
+        """Request the assignments of the group, asynchronously."""
         self._group_asked = internals.describe_group(self._consumer)
 
     def group(self) -> ConsumerGroup | None:
@@ -203,7 +202,7 @@ class KafkaPythonConsumer:
         internals.rejoin(self._consumer)
 
     def close(self) -> None:
-        """Leave the group and let go of everything."""
+        """Leave the group and release everything."""
         try:
             self._consumer.close(autocommit=False, timeout_ms=int(_CLOSE_SECONDS * 1000))
         except Exception as error:
@@ -212,26 +211,26 @@ class KafkaPythonConsumer:
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # the library has no types
-    """Notes what the group tells. Runs on the library's thread, where to ask the cluster anything would fail."""
+    """Records assignments. Runs on the library's thread, where requests to the cluster would fail."""
 
     def __init__(self, consumer: Any, ownership: Ownership) -> None:  # noqa: ANN401 - the library has no types
         self._consumer = consumer
         self._ownership = ownership
 
     def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
-        """Keep them still until it is known where to go on."""
+        """Pause them until the resume offset is known."""
         for partition in assigned:
-            # Any position will do: without one the library looks for its own, and fails when there is none.
+            # Any position will do: without one the library looks for its own, and fails if there is none.
             self._consumer.seek(partition, 0)
             self._consumer.pause(partition)
         self._ownership.assigned(map(_ours, assigned))
 
     def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
-        """They are others' now."""
+        """They were revoked."""
         self._ownership.revoked(map(_ours, revoked))
 
     def on_partitions_lost(self, lost: Iterable[TopicPartition]) -> None:
-        """They have been others' for a while."""
+        """They were assigned to others a while ago."""
         self._ownership.lost(map(_ours, lost))
 
 
@@ -245,8 +244,8 @@ def _settings(options: KafkaOptions) -> dict[str, Any]:
         "group_id": options.group,
         "group_instance_id": options.instance_id,
         "enable_auto_commit": False,
-        # With another word the library would answer a truncated log, or one whose beginning was deleted, by jumping
-        # without saying so. With this one it raises, and we count, tell, and decide.
+        # Any other value makes the library silently jump if the log was truncated, or its start deleted. This one raises an
+        # error, which we count, report and handle.
         "auto_offset_reset": "none",
         "check_crcs": True,
         "isolation_level": str(options.isolation),
@@ -255,12 +254,12 @@ def _settings(options: KafkaOptions) -> dict[str, Any]:
         "session_timeout_ms": session_ms,
         "heartbeat_interval_ms": min(3_000, session_ms // 3),
         "max_poll_records": options.max_poll_records,
-        # Every fetch is a commit to disk: a trickle is gathered for half a second.
+        # Every fetch is a disk commit, so small messages are collected for half a second.
         "fetch_min_bytes": _FETCH_MIN_BYTES,
         "fetch_max_wait_ms": _FETCH_MAX_WAIT_MS,
         "fetch_max_bytes": options.fetch_max_bytes,
         "max_partition_fetch_bytes": options.partition_fetch_bytes,
-        # New topics and partitions are found when metadata is asked for again.
+        # New topics and partitions are found by a metadata refresh.
         "metadata_max_age_ms": 30_000,
         "reconnect_backoff_max_ms": 5_000,
         "metrics_enabled": False,
@@ -282,7 +281,7 @@ def _translated(error: Exception) -> KafkaFailure:
         return error
     if isinstance(error, KafkaError):
         return sorted_out(error)
-    return ConnectionBroken(FailureKind.OTHER, f"a failure of the client library ({type(error).__name__})")
+    return ConnectionBroken(FailureKind.OTHER, f"an error of the client library ({type(error).__name__})")
 
 
 def _ours(partition: TopicPartition) -> Partition:

@@ -1,4 +1,4 @@
-"""What the client library raises, sorted into what people need to know."""
+"""Errors of kafka-python, classified by what an operator must do."""
 
 from typing import Any
 
@@ -57,11 +57,11 @@ _SORTED: tuple[tuple[FailureKind, str, tuple[type[Exception], ...]], ...] = (
         ),
     ),
 )
-"""The first that fits counts. What stands in the library's own messages is not repeated: it may quote anything."""
+"""The first match counts. The library's own messages are not repeated: they may quote anything."""
 
 
 def sorted_out(error: Exception) -> KafkaFailure:
-    """Return what an error of the library means."""
+    """Return the failure for an error of the library."""
     name = type(error).__name__
     for kind, found, classes in _SORTED:
         if isinstance(error, classes):
@@ -72,7 +72,7 @@ def sorted_out(error: Exception) -> KafkaFailure:
 
 
 def refused(refusals: FetchErrors) -> KafkaFailure | None:
-    """Return why the latest connection was refused; None when it was not, or just did not come to be."""
+    """Return why the latest connection was refused; None if it was not, or failed otherwise."""
     if refusals.latest is None:
         return None
     trouble = sorted_out(refusals.latest)

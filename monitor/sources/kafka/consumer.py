@@ -1,4 +1,4 @@
-"""The narrow interface through which a cluster is read; `kafka_client` is what stands behind it."""
+"""The consumer interface, implemented by `client`."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -10,85 +10,85 @@ from monitor.sources.kafka.partition import CommittedOffset, Fetched, Partition,
 
 @dataclass(frozen=True, slots=True)
 class GroupMembership:
-    """How a consumer stands with its cluster, as far as it knows without asking."""
+    """The state of the group membership, as known locally."""
 
     missing_topics: tuple[str, ...] = ()
     forbidden_topics: tuple[str, ...] = ()
     has_coordinator: bool = True
     joined: bool = True
-    """Whether the group has let us in."""
+    """Whether this process is a member of the group."""
     refused: KafkaFailure | None = None
-    """Why the latest connection was refused, where it was."""
+    """Why the latest connection was refused, if it was."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroup:
-    """The assignments of a group that is stable, beside the partitions of the topics that this member subscribes to."""
+    """The assignments of a stable group, and the partitions of the subscribed topics."""
 
     generation: int
     partitions: frozenset[Partition]
     assigned: frozenset[Partition]
     """Owned by this member, or assigned to another."""
     revoking: frozenset[Partition]
-    """Owned by another member when it last joined, and not assigned to it since: it has to rejoin."""
+    """Owned by another member when it last joined, and no longer assigned to it: it must rejoin."""
 
 
 class Consumer(Protocol):
-    """A member of a consumer group. All methods are called by the thread that ingests.
+    """A member of a consumer group. All methods are called by the ingestion thread.
 
-    All of them raise Trouble; Broken when only a new consumer helps.
+    All of them raise KafkaFailure, or ConnectionBroken if only a new consumer helps.
     """
 
     def poll(self, timeout_seconds: float, most: int) -> Mapping[Partition, Fetched]:
-        """Return messages of partitions that are not paused. Raises OutOfRange, Truncated or Unreadable too.
+        """Return messages of partitions that are not paused. Also raises OutOfRange, Truncated or UnreadableBatch.
 
         Partitions that the group assigns meanwhile are paused.
         """
 
     def seek(self, partition: Partition, offset: int, leader_epoch: int = -1) -> None:
-        """Read on from an offset; with a leader epoch, the broker is asked whether its log still holds it."""
+        """Continue at an offset; with a leader epoch, the broker validates it."""
 
     def pause(self, partition: Partition) -> None:
-        """Fetch no more of a partition."""
+        """Stop fetching a partition."""
 
     def resume(self, partition: Partition) -> None:
-        """Fetch a partition again."""
+        """Resume fetching a partition."""
 
     def progress(self) -> Mapping[Partition, PartitionProgress]:
-        """Return where each partition stands; asks nobody."""
+        """Return the position in each partition. Sends no request."""
 
     def topic_id(self, topic: str) -> str:
-        """Return what tells a topic from others of the same name; empty where it is not known."""
+        """Return the id of a topic; empty if unknown."""
 
     def beginnings(self, partitions: Iterable[Partition], timeout_seconds: float) -> Mapping[Partition, int]:
-        """Ask where logs begin."""
+        """Request the log start offsets."""
 
     def ends(self, partitions: Iterable[Partition], timeout_seconds: float) -> Mapping[Partition, int]:
-        """Ask where logs end, as far as they may be read."""
+        """Request the log end offsets, as far as they may be read."""
 
     def offset_at(self, partition: Partition, time: float, timeout_seconds: float) -> int | None:
-        """Ask for the first message that is not older; None when there is none."""
+        """Request the offset of the first message that is not older; None without one."""
 
     def committed(self, partition: Partition, timeout_seconds: float) -> CommittedOffset | None:
-        """Ask what the group knows of a partition."""
+        """Request the group's committed offset of a partition."""
 
     def commit(self, offsets: Mapping[Partition, CommittedOffset], done: Callable[[bool], None]) -> None:
-        """Tell the group, without waiting; `done` is called during a later call, with whether it worked."""
+        """Commit offsets to the group, asynchronously; `done` is called during a later call, with the success."""
 
     def commit_now(self, offsets: Mapping[Partition, CommittedOffset], timeout_seconds: float) -> None:
-        """Tell the group, and wait for it."""
+        """Commit offsets to the group, synchronously."""
 
     def standing(self) -> GroupMembership:
-        """Return how we stand with the cluster; asks nobody."""
+        """Return the state of the group membership. Sends no request."""
 
     def ask_for_group(self) -> None:
-        """Ask the coordinator for the assignments of the group, without waiting."""
+        """Request the assignments of the group, asynchronously."""
 
     def group(self) -> ConsumerGroup | None:
-        """Return the answer, once; None while there is none, and when the group was not stable."""
+        """Return the answer, once; None while there is none, or if the group was not stable."""
 
     def rejoin(self) -> None:
         """Rejoin the group with the next poll, such that the broker rebalances it."""
 
     def close(self) -> None:
-        """Leave the group, unless we are a member that keeps its place, and let go of everything."""
+        """Leave the group, except as a static member, and release everything."""

@@ -1,4 +1,4 @@
-"""Pointers to rejected records, produced to a dead-letter topic: never waited for, dropped when too many wait."""
+"""Pointers to rejected records, produced to a dead-letter topic: never blocks, and drops letters if the queue is full."""
 
 import contextlib
 import threading
@@ -24,25 +24,25 @@ from monitor.sources.kafka.security import security
 _WAIT_MS = 5_000
 _GIVE_UP_MS = 60_000
 _OVERHEAD = 64 << 10
-"""What key and headers may add to a message."""
+"""The size of key and headers."""
 
 
 Done = Callable[[KafkaFailure | None], None]
-"""Told why a message did not arrive; None when it did."""
+"""Called with the failure of a message; None if it was delivered."""
 
 
 class Producer(Protocol):
-    """Sends messages. May wait, and may raise Trouble."""
+    """Sends messages. May block, and may raise KafkaFailure."""
 
     def send(self, key: bytes, value: bytes, headers: list[tuple[str, bytes]], done: Done) -> None:
-        """Send one; `done` is told, on any thread, what became of it."""
+        """Send one; `done` is called, on any thread, with the result."""
 
     def close(self, timeout_seconds: float) -> None:
-        """Send what is left, for so long, and let go of everything."""
+        """Flush for this long, and release everything."""
 
 
 def connect_producer(options: KafkaOptions) -> Producer:
-    """Connect to a cluster; takes seconds when no broker answers. Raises Trouble."""
+    """Connect to a cluster; takes seconds if no broker answers. Raises KafkaFailure."""
     return KafkaPythonProducer(options)
 
 
@@ -57,7 +57,7 @@ class KafkaPythonProducer:
             "bootstrap_timeout_ms": _WAIT_MS,
             "client_id": "cpcmon-dead-letters",
             "allow_auto_create_topics": False,
-            # A producer without ids of its own needs no permission beside Write on its topic.
+            # An idempotent producer would need more permissions than Write on its topic.
             "enable_idempotence": False,
             "linger_ms": 50,
             "max_block_ms": _WAIT_MS,
@@ -83,7 +83,7 @@ class KafkaPythonProducer:
         future.add_errback(lambda error: done(_translated(error)))
 
     def close(self, timeout_seconds: float) -> None:
-        """Send what is left and let go of everything."""
+        """Flush and release everything."""
         with contextlib.suppress(KafkaError):
             self._producer.close(timeout=timeout_seconds)
 
@@ -93,7 +93,7 @@ def _translated(error: Exception) -> KafkaFailure:
         return error
     if isinstance(error, KafkaError):
         return sorted_out(error)
-    return KafkaFailure(FailureKind.OTHER, f"a failure of the client library ({type(error).__name__})")
+    return KafkaFailure(FailureKind.OTHER, f"an error of the client library ({type(error).__name__})")
 
 
 MOST_WAITING = 10_000
@@ -107,7 +107,7 @@ class Letter:
     """One message for the dead-letter topic."""
 
     key: bytes
-    """Where the refused record is: `topic/partition/offset`."""
+    """The location of the rejected record: `topic/partition/offset`."""
     value: bytes
     headers: list[tuple[str, bytes]]
 
@@ -115,7 +115,7 @@ class Letter:
 def letters(
     partition: Partition, pointers: Sequence[Pointer], offsets: Sequence[int], values: Sequence[bytes] | None
 ) -> Iterator[Letter]:
-    """Yield a letter for each refused record; with the messages themselves, one for each message."""
+    """Yield a letter for each rejected record; with payloads, one for each message."""
     last: int | None = None
     for pointer in pointers:
         if pointer.offset is None or (values is not None and pointer.offset == last):
@@ -140,7 +140,7 @@ def letters(
 
 
 class DeadLetters:
-    """A queue with a thread that sends what is in it. The thread begins with the first letter."""
+    """A queue and the thread that sends from it, started with the first letter."""
 
     def __init__(
         self, options: KafkaOptions, *, connect: Callable[[KafkaOptions], Producer] = connect_producer
@@ -156,7 +156,7 @@ class DeadLetters:
         self._thread: threading.Thread | None = None
 
     def put(self, letter: Letter) -> None:
-        """Hand over a letter; never waits."""
+        """Enqueue a letter; never blocks."""
         size = len(letter.value)
         with self._condition:
             if self._closing or len(self._waiting) >= MOST_WAITING or self._bytes + size > _MOST_BYTES:
@@ -171,14 +171,14 @@ class DeadLetters:
             self._condition.notify()
 
     def take_counted(self) -> tuple[Counter[str], KafkaFailure | None]:
-        """Return what happened since this was last asked, and what is the matter, if something is."""
+        """Return the events since the last call, and the failure, if any."""
         with self._condition:
             counted, self._counted = self._counted, Counter()
             trouble, self._trouble = self._trouble, None
             return counted, trouble
 
     def close(self) -> None:
-        """Send what waits, for a moment; what is left then is dropped."""
+        """Flush for a moment, and drop the rest."""
         with self._condition:
             self._closing = True
             self._condition.notify()
@@ -207,7 +207,7 @@ class DeadLetters:
             return letter
 
     def _failed(self, trouble: KafkaFailure) -> None:
-        """Drop what could not be sent, and wait before the next is tried: the queue bounds what is kept meanwhile."""
+        """Drop a letter, and wait before the next attempt; the queue bounds the backlog."""
         with self._condition:
             self._counted[KafkaEvent.DEAD_LETTERS_DROPPED] += 1
             self._trouble = trouble

@@ -1,4 +1,4 @@
-"""The closed list of events a Kafka source counts, and the buffer of warnings for the next delivery."""
+"""The events counted by a Kafka source, and the buffer of messages for the next delivery."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -8,60 +8,60 @@ from monitor.sources.base import Delivery
 
 
 class KafkaEvent(StrEnum):
-    """Names under which a delivery counts what happened. They are public: they become label values."""
+    """Event names. Public: they become label values."""
 
     MESSAGES_READ = "messages_read"
-    """Messages taken from partitions, refused ones and tombstones included."""
+    """Messages read, including rejected ones and tombstones."""
     BYTES_READ = "bytes_read"
     """Bytes of their values."""
     TOMBSTONES = "tombstones"
-    """Messages without a value; they say that a key was deleted, and hold no record."""
+    """Messages without a value: deletions of a key, not records."""
     MESSAGES_REPEATED = "messages_repeated"
-    """Messages that a fetch brought although they had been taken; left out."""
+    """Messages fetched again although already read; skipped."""
     REBALANCES = "rebalances"
-    """Times that the group shared its partitions anew, as this process saw it."""
+    """Rebalances of the group, as seen by this process."""
     REJOINS = "rejoins"
-    """Times that this process rejoined the group because partitions were assigned to no member."""
+    """Times this process rejoined the group because partitions were assigned to no member."""
     PARTITIONS_ASSIGNED = "partitions_assigned"
     PARTITIONS_REVOKED = "partitions_revoked"
     PARTITIONS_LOST = "partitions_lost"
-    """Partitions that others were given because this process had been silent for too long."""
+    """Partitions that were reassigned because this process had been silent for too long."""
     PARTITIONS_RESUMED = "partitions_resumed"
-    """Partitions that went on where this process's own state, or a commit of the group, says."""
+    """Partitions that continued at the checkpoint of this process, or at the group's offset."""
     PARTITIONS_REWOUND = "partitions_rewound"
-    """Partitions of which windows were rebuilt from the log, because nothing newer was stored here."""
+    """Partitions whose windows were rebuilt from the log, because no newer state was stored here."""
     PARTITIONS_STARTED = "partitions_started"
-    """Partitions read for the first time ever by this group."""
+    """Partitions read for the first time by this group."""
     PARTITIONS_TRUNCATED = "partitions_truncated"
-    """Partitions whose log ended before what had been read of it; read again from their beginning."""
+    """Partitions whose log ended before the checkpoint; read again from the start."""
     TOPICS_RECREATED = "topics_recreated"
-    """Partitions of a topic that was deleted and made anew; read from their beginning."""
+    """Partitions of a topic that was deleted and created again; read from the start."""
     RECORDS_LOST = "records_lost"
-    """Offsets that retention deleted before they were read: at most so many records."""
+    """Offsets deleted by retention before they were read: an upper bound of the records."""
     REWINDS_CUT_SHORT = "rewinds_cut_short"
-    """Windows that could be rebuilt only in part, because retention had deleted the rest."""
+    """Windows rebuilt only in part, because retention had deleted the rest."""
     BATCHES_UNREADABLE = "batches_unreadable"
-    """Damaged batches of messages that were passed over."""
+    """Damaged batches that were skipped."""
     OFFSETS_UNREADABLE = "offsets_unreadable"
-    """Offsets passed over with them: at most so many records."""
+    """Offsets skipped with them: an upper bound of the records."""
     OFFSET_COMMITS = "offset_commits"
     OFFSET_COMMIT_ERRORS = "offset_commit_errors"
-    """Reports to the group that failed; nothing is lost by it, the next one says more."""
+    """Failed offset commits; harmless, the next one covers them."""
     CONNECTIONS = "connections"
-    """Times that a connection to the cluster was made."""
+    """Connections to the cluster."""
     STALLS = "stalls"
-    """Times that a partition did not move although more was there, and the connection was made anew."""
+    """Times a partition with unread messages did not advance, and the connection was opened again."""
     OVER_ROOM = "over_room"
-    """Times that this process was given more partitions than limits.window_bytes has room for."""
+    """Times this process was assigned more partitions than fit in limits.window_bytes."""
     POSITIONS_DAMAGED = "positions_damaged"
-    """Stored positions that could not be understood; what was stored of their partitions was forgotten."""
+    """Unreadable checkpoints; the stored data of their partitions was deleted."""
     DEAD_LETTERS = "dead_letters"
-    """Pointers to refused records that were handed over for the dead-letter topic."""
+    """Pointers to rejected records, queued for the dead-letter topic."""
     DEAD_LETTERS_SENT = "dead_letters_sent"
     DEAD_LETTERS_DROPPED = "dead_letters_dropped"
-    """Those that were not sent: too many waited, or the topic took none."""
+    """Those that were not sent: the queue was full, or the topic not available."""
     DECODER_ERRORS = "decoder_errors"
-    """Messages on which the decoder failed as it never should; passed over."""
+    """Messages on which the decoder raised an unexpected exception; skipped."""
     ERRORS_UNREACHABLE = "errors_unreachable"
     """No broker answered."""
     ERRORS_TLS = "errors_tls"
@@ -72,14 +72,14 @@ class KafkaEvent(StrEnum):
     ERRORS_CONFIGURATION = "errors_configuration"
     ERRORS_UNKNOWN_TOPIC = "errors_unknown_topic"
     ERRORS_CODEC = "errors_codec"
-    """Messages are compressed in a way that cannot be read here."""
+    """The compression of the messages is not supported."""
     ERRORS_OTHER = "errors_other"
-    """Anything else that the cluster or the client library reported, mostly passing."""
+    """Any other error of the cluster or the client library, mostly transient."""
 
 
 @dataclass(slots=True)
 class Notes:
-    """Counts and sentences. Used by the thread that ingests."""
+    """Pending counts and messages. Used by the ingestion thread."""
 
     counted: Counter[str] = field(default_factory=Counter)
     events: list[str] = field(default_factory=list)
@@ -87,7 +87,7 @@ class Notes:
     _standing: dict[str, str] = field(default_factory=dict)
 
     def warn_once(self, about: str, sentence: str) -> bool:
-        """Say something that goes on, when it begins or becomes another, and tell whether it did."""
+        """Warn about a condition when it starts or changes; return whether it did."""
         if self._standing.get(about) == sentence:
             return False
         self._standing[about] = sentence
@@ -95,12 +95,12 @@ class Notes:
         return True
 
     def over(self, about: str, sentence: str) -> None:
-        """Say that something that went on is over, if it did."""
+        """Log the end of a condition, if it was active."""
         if self._standing.pop(about, None) is not None:
             self.events.append(sentence)
 
     def take(self, origin: str, owned: frozenset[str] | None = None) -> Delivery | None:
-        """Return a delivery without records; None when there is nothing to say."""
+        """Return a delivery without records; None if there is nothing to report."""
         self.counted = +self.counted
         if not (self.counted or self.events or self.warnings) and owned is None:
             return None

@@ -1,4 +1,4 @@
-"""Kafka failures: what the client raises, sorted by what an operator must do. Never a secret, never a message's content."""
+"""Kafka failures, classified by what an operator must do. Never contain a secret or a message's content."""
 
 from collections.abc import Iterable
 from enum import StrEnum
@@ -9,7 +9,7 @@ from monitor.sources.kafka.partition import Partition
 
 
 class FailureKind(StrEnum):
-    """What sort of trouble it is."""
+    """The kind of failure."""
 
     UNREACHABLE = "unreachable"
     TLS = "tls"
@@ -23,12 +23,12 @@ class FailureKind(StrEnum):
 
     @property
     def counted(self) -> KafkaEvent:
-        """The name under which it is counted."""
+        """The event name."""
         return KafkaEvent(f"errors_{self}")
 
     @property
     def needs_people(self) -> bool:
-        """Whether it lasts until somebody mends it: tried again slowly, and over a new connection."""
+        """Whether it needs an operator: retried slowly, over a new connection."""
         return self in {
             FailureKind.TLS,
             FailureKind.AUTHENTICATION,
@@ -40,24 +40,24 @@ class FailureKind(StrEnum):
 
 
 class KafkaFailure(Exception):
-    """Something that the cluster or the client library reported."""
+    """A failure reported by the cluster or the client library."""
 
     def __init__(self, kind: FailureKind, found: str, *, topics: Iterable[str] = (), group: bool = False) -> None:
         super().__init__(f"{kind}: {found}")
         self.kind = kind
         self.found = found
-        """What was found, short, and free of secrets: `connection refused`."""
+        """What was found, short and without secrets: `connection refused`."""
         self.topics = tuple(sorted(topics))
         self.group = group
-        """Whether it is about the group."""
+        """Whether it concerns the group."""
 
 
 class ConnectionBroken(KafkaFailure):
-    """The connection, or the client library, is in a state that only a new connection clears."""
+    """Only a new connection helps."""
 
 
 class OutOfRange(Exception):
-    """The broker refuses an offset: its log begins later, or ends earlier."""
+    """The broker rejects an offset: the log starts later or ends earlier."""
 
     def __init__(self, partitions: Iterable[Partition]) -> None:
         super().__init__("offset out of range")
@@ -65,7 +65,7 @@ class OutOfRange(Exception):
 
 
 class Truncated(Exception):
-    """The log is another one than what was read: its end was cut off, and it may have grown again."""
+    """The log was truncated, and may have grown again."""
 
     def __init__(self, partitions: Iterable[Partition]) -> None:
         super().__init__("log truncated")
@@ -82,7 +82,7 @@ class UnreadableBatch(Exception):
 
 
 def sentence(trouble: KafkaFailure, options: KafkaOptions) -> str:
-    """Return where it is, what was expected, what was found, and what to do."""
+    """Return the message: where, expected, found, and advice."""
     expected, advice = _SAID[trouble.kind]
     words = {
         "topics": ", ".join(trouble.topics or options.topics) or f"matching {options.pattern}",
@@ -98,7 +98,7 @@ def sentence(trouble: KafkaFailure, options: KafkaOptions) -> str:
 
 
 def sentence_of_letters(trouble: KafkaFailure, options: KafkaOptions) -> str:
-    """Return the same of the topic for dead letters, which is written and not read."""
+    """Return the message for a failure of the dead-letter topic, which is written and not read."""
     topic = options.dead_letter_topic
     if trouble.kind is FailureKind.AUTHORIZATION:
         said = f"expected to be allowed to write to topic {topic}, found {trouble.found}"
@@ -118,14 +118,14 @@ _SAID = {
         "give each process its own",
     ),
     FailureKind.UNKNOWN_TOPIC: ("topic {topics}", "create it, or grant Describe on it to {who}"),
-    FailureKind.CODEC: ("messages compressed by gzip, snappy, lz4 or zstd", "install cpcmon with all it depends on"),
+    FailureKind.CODEC: ("messages compressed by gzip, snappy, lz4 or zstd", "install cpcmon with all its dependencies"),
     FailureKind.CONFIGURATION: (
         "settings that the cluster and group {group} accept",
         "see session_timeout, instance_id and assignor",
     ),
-    FailureKind.OTHER: ("the cluster to answer without an error", ""),
+    FailureKind.OTHER: ("an answer without an error", ""),
 }
-"""Of each kind, what was expected and what to do about it."""
+"""By kind: expectation and advice."""
 
 
 def _who(options: KafkaOptions) -> str:

@@ -1,4 +1,4 @@
-"""Telling the group how far we are: for lag tools, and for members without our disk."""
+"""Commits offsets to the group: for lag tools, and for members without our disk."""
 
 from collections.abc import Callable, Iterable, Mapping
 
@@ -13,7 +13,7 @@ _CLOSE_SECONDS = 1.0
 
 
 class Reporter:
-    """Commits offsets to the group once in a while. What fails is counted, and said again with the next report."""
+    """Commits offsets at intervals. A failure is counted; the next commit covers it."""
 
     def __init__(self, every_seconds: float, fingerprint: str, notes: Notes, monotonic: Callable[[], float]) -> None:
         self._every = every_seconds
@@ -25,15 +25,15 @@ class Reporter:
 
     @property
     def is_due(self) -> bool:
-        """Whether it is time for a report."""
+        """Whether a commit is due."""
         return self._monotonic() - self._last >= self._every
 
     def report(
         self, consumer: Consumer, tracked: Iterable[TrackedPartition], progress: Mapping[Partition, PartitionProgress]
     ) -> None:
-        """Commit what is new; never waits.
+        """Commit what is new, asynchronously.
 
-        `progress` is of partitions of which all that was fetched has been delivered.
+        `progress` has the partitions of which everything fetched was delivered.
         """
         offsets = self._new(tracked, progress)
         if not offsets:
@@ -51,7 +51,7 @@ class Reporter:
             self._notes.counted[KafkaEvent.OFFSET_COMMIT_ERRORS] += 1
 
     def report_now(self, consumer: Consumer, tracked: Iterable[TrackedPartition]) -> None:
-        """Commit what is new before leaving; waits a moment."""
+        """Commit what is new before leaving; blocks for a moment."""
         offsets = self._new(tracked, {})
         if offsets:
             try:
@@ -60,7 +60,7 @@ class Reporter:
                 self._notes.counted[KafkaEvent.OFFSET_COMMIT_ERRORS] += 1
 
     def forget(self) -> None:
-        """Partitions moved: others may have reported in between."""
+        """Forget what was committed: after a rebalance others may have committed since."""
         self._reported.clear()
 
     def _new(
@@ -69,13 +69,13 @@ class Reporter:
         offsets = {}
         for one in tracked:
             position = one.committed
-            # While windows are rebuilt the group's offset is ahead of us, and stays where it is.
+            # While windows are rebuilt the group's offset is ahead of us, and must not be moved back.
             if one.restoring:
                 continue
             rewind = min(one.rewind.first_needed(position.next_offset), position.next_offset)
             offset = position.next_offset
             if (at := progress.get(one.partition)) is not None and offset == one.next_offset:
-                # Behind the last record may be the marker of a transaction, which is no record and not waited for.
+                # A transaction marker may follow the last record; it is no record and needs no wait.
                 offset = max(offset, at.position)
             committed = CommittedOffset(offset, written(rewind, self._fingerprint, one.topic_id), position.leader_epoch)
             if self._reported.get(one.partition) != committed:

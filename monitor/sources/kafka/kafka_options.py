@@ -1,4 +1,4 @@
-"""The settings of a Kafka source, each with its default."""
+"""The settings of a Kafka source."""
 
 import re
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ _BROKER = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^\s:/\[\]@]+):([0-9]{1,5})")
 
 
 class Start(StrEnum):
-    """Where to begin in a partition of which nothing is known, neither here nor to the group."""
+    """Where to start in a partition without a checkpoint and without a committed offset."""
 
     LATEST = "latest"
     EARLIEST = "earliest"
@@ -22,22 +22,22 @@ class Start(StrEnum):
 
 
 class Isolation(StrEnum):
-    """Which records of transactions are read."""
+    """Which transactional records are read."""
 
     READ_COMMITTED = "read_committed"
     READ_UNCOMMITTED = "read_uncommitted"
 
 
 class Assignor(StrEnum):
-    """How the members of the group share partitions. All of them must use the same one."""
+    """How partitions are assigned. All members of the group must use the same."""
 
     COOPERATIVE = "cooperative"
-    """Only partitions that move stop for a moment."""
+    """Only reassigned partitions pause."""
     RANGE = "range"
 
 
 class Mechanism(StrEnum):
-    """How a user proves who they are."""
+    """The SASL mechanism."""
 
     PLAIN = "PLAIN"
     SCRAM_SHA_256 = "SCRAM-SHA-256"
@@ -47,19 +47,19 @@ class Mechanism(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TlsOptions:
-    """An encrypted connection. Files are read whenever a connection is made, so that certificates can be renewed."""
+    """TLS settings. Files are read for every connection, so that certificates can be renewed."""
 
     ca: Path | None = None
-    """Certificates of those who sign the brokers' certificates; the system's unless told otherwise."""
+    """CA certificates; default: the system's."""
     cert: Path | None = None
     key: Path | None = None
-    """Our own certificate and its key, where brokers ask for one."""
+    """The client certificate and its key, if brokers require one."""
     password_file: Path | None = None
     """A file with the password of the key."""
     check_hostname: bool = True
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
+        """Validate the values."""
         if self.key is not None and self.cert is None:
             raise UsageError("tls.cert: expected a certificate beside the key, found none")
         if self.password_file is not None and self.cert is None:
@@ -68,7 +68,7 @@ class TlsOptions:
 
 @dataclass(frozen=True, slots=True)
 class SaslOptions:
-    """Who we are, and where the proof of it lies. The secret is read whenever a connection is made."""
+    """SASL settings. The secret is read for every connection."""
 
     mechanism: Mechanism
     user: str = ""
@@ -76,7 +76,7 @@ class SaslOptions:
     token_file: Path | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
+        """Validate the values."""
         if not isinstance(self.mechanism, Mechanism):
             raise UsageError(f"sasl.mechanism: expected {', '.join(Mechanism)}, found {self.mechanism!r}")
         if self.mechanism is Mechanism.OAUTHBEARER:
@@ -97,48 +97,48 @@ class SaslOptions:
 
 @dataclass(frozen=True, slots=True)
 class KafkaOptions:
-    """Which topics are read, as whom, and how."""
+    """The settings of a Kafka source."""
 
     brokers: tuple[str, ...]
-    """Some brokers of the cluster, each as `host:port`; the others are learned from them."""
+    """Bootstrap brokers, each as `host:port`."""
     group: str
     """The consumer group. Processes of one group share the partitions."""
     topics: tuple[str, ...] = ()
     pattern: str | None = None
-    """A regular expression for names of topics, in place of a list."""
+    """A regular expression for topic names, instead of a list."""
     instance_id: str | None = None
-    """A name that this process keeps over restarts: back within the session timeout, it keeps its partitions too."""
+    """Static membership: a process that returns within the session timeout keeps its partitions."""
     start: Start = Start.LATEST
     since_seconds: float | None = None
     isolation: Isolation = Isolation.READ_COMMITTED
     assignor: Assignor = Assignor.COOPERATIVE
     session_timeout_seconds: float = 45.0
-    """How long a process may be silent before its partitions are given to others."""
+    """How long a process may be silent before its partitions are reassigned."""
     max_poll_records: int = 10_000
-    """Messages taken in one poll."""
+    """Messages per poll."""
     fetch_max_bytes: int = 50 << 20
-    """What a broker sends in one answer."""
+    """Bytes per fetch response."""
     partition_fetch_bytes: int = 4 << 20
-    """What it sends of one partition in one answer."""
+    """Bytes per partition in a fetch response."""
     max_message_bytes: int = 8 << 20
-    """Longer messages are refused and counted."""
+    """Larger messages are rejected."""
     tls: TlsOptions | None = None
     sasl: SaslOptions | None = None
     client_rack: str = ""
-    """Where this process runs, so that the nearest replica can be read."""
+    """The rack of this process, to read from the nearest replica."""
     stall_after_seconds: float = 120.0
-    """How long a partition may hold something unread, and not move, before the connection is made anew."""
+    """How long a partition with unread messages may stand still before the connection is opened again."""
     commit_seconds: float = 10.0
-    """How often offsets are reported to the group, for lag tools and for replicas without our disk."""
+    """How often offsets are committed to the group, for lag tools and for replicas without our disk."""
     dead_letter_topic: str | None = None
-    """Where pointers to refused records are sent."""
+    """Topic for pointers to rejected records."""
     dead_letter_payload: bool = False
-    """Whether the refused messages themselves are sent there too."""
+    """Whether the rejected messages themselves are sent there too."""
     api_version: tuple[int, ...] | None = None
-    """The version of brokers that cannot tell it themselves; for tests."""
+    """The version of brokers that cannot report it; for tests."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
+        """Validate the values."""
         self._check_numbers()
         self._check_choices()
         self._check_topics()
@@ -146,7 +146,7 @@ class KafkaOptions:
 
     @property
     def address(self) -> str:
-        """The brokers as messages name them."""
+        """The brokers as named in messages."""
         return ",".join(self.brokers)
 
     def _check_numbers(self) -> None:
@@ -211,7 +211,7 @@ class KafkaOptions:
             raise UsageError("brokers: expected at least one broker such as kafka:9092, found none")
         for broker in self.brokers:
             found = _BROKER.fullmatch(broker)
-            # What stands before an @ may be a password, and is not repeated.
+            # The part before an @ may be a password, so it is not repeated.
             if found is None or not 0 < int(found.group(2)) < 1 << 16:
                 shown = "something with an @" if "@" in broker else repr(broker)
                 raise UsageError(f"brokers: expected host:port such as kafka:9092, found {shown}")

@@ -1,8 +1,8 @@
-"""A Kafka source: a member of a consumer group that reads the partitions it is given.
+"""A Kafka source: a member of a consumer group that reads its assigned partitions.
 
-State is kept per partition: rows and position are committed together, by others, in one transaction. Kafka's own commits
-are for lag tools, and for members that have to rebuild windows without our disk. Nothing here is ever fatal: without a
-broker, or without permission, the source says so and goes on trying.
+State is stored per partition: records and checkpoint are committed in one transaction by the ingestion loop. Kafka's own
+offset commits serve lag tools, and members that must rebuild windows without our disk. No failure is fatal: without a
+broker or permission the source reports it and retries.
 """
 
 import time
@@ -32,11 +32,11 @@ _PLACING_SECONDS = 1.0
 
 
 class KafkaSource:
-    """Reads topics. See `Source` for who calls what; all of it on one thread, and none of it waits for long."""
+    """Reads topics. See `Source` for the contract; single-threaded, never blocks for long."""
 
     sharded: ClassVar[bool] = True
 
-    def __init__(  # noqa: PLR0913 - clocks and doors of tests among them
+    def __init__(  # noqa: PLR0913 - including test hooks
         self,
         name: str,
         options: KafkaOptions,
@@ -52,7 +52,7 @@ class KafkaSource:
         self.name = name
         self._options = options
         self._room = room
-        """For how many partitions there is memory; None when nobody knows."""
+        """The number of partitions that fit in memory; None if unknown."""
         self._monotonic = monotonic
         self._notes = Notes()
         self._ownership = Ownership()
@@ -69,26 +69,26 @@ class KafkaSource:
         self._partitions = Partitions(options, fingerprint, self._meter, monotonic)
         self._reporter = Reporter(options.commit_seconds, fingerprint, self._notes, monotonic)
         self._undelivered: set[Partition] = set()
-        """Partitions of which something was fetched that nobody has been given."""
+        """Partitions with fetched messages that were not delivered."""
         self._say_owned = False
         self._owned_said = False
-        """Whether ownership was told in a delivery that is not acknowledged yet."""
+        """Whether the assignment was delivered and not acknowledged."""
         self._epoch = 0
         self._found_records = False
 
     # The contract
 
     def restore(self, checkpoints: Mapping[bytes, bytes]) -> None:
-        """Take over the positions that were committed; called once, before the first poll."""
+        """Load the committed checkpoints; called once, before the first poll."""
         damaged = self._partitions.stored.restore(checkpoints)
         if damaged:
             self._notes.counted[KafkaEvent.POSITIONS_DAMAGED] += damaged
             self._notes.warnings.append(
-                f"{damaged} positions are damaged; what is stored of their partitions is forgotten, and they are rebuilt"
+                f"{damaged} damaged checkpoints; the stored data of their partitions is deleted and rebuilt"
             )
 
     def poll(self, now: float) -> Generator[Delivery, None, None]:
-        """Yield what one fetch brings, a delivery for each partition."""
+        """Yield the result of one fetch, a delivery for each partition."""
         epoch = self._epoch
         self._found_records = False
         self._note_dead_letters()
@@ -98,40 +98,40 @@ class KafkaSource:
         for delivery in self._poll(now):
             yield delivery
             if self._epoch != epoch:
-                return  # rolled back: what follows stood on what was taken back
+                return  # rolled back: later deliveries would build on it
         if (rest := self._notes.take(self.name)) is not None:
             yield rest
 
     def acknowledge(self, oldest: Mapping[str, float] = NOTHING_HELD) -> None:
-        """Everything delivered so far has been committed: letters may go, and the group is told once in a while."""
+        """Everything delivered so far is committed: send dead letters, and commit offsets when due."""
         self._owned_said = False
         self._partitions.acknowledge(oldest)
         self._reader.acknowledge()
         self._report()
 
     def roll_back(self) -> None:
-        """What was delivered since the last acknowledgement could not be committed: deliver it again."""
+        """What was delivered since the last acknowledgement was not committed: deliver it again."""
         self._epoch += 1
         self._say_owned, self._owned_said = self._say_owned or self._owned_said, False
         self._reader.roll_back()
         self._go_back(self._partitions.roll_back())
 
     def lag(self) -> Lag:
-        """Return how far behind the source is, as of the last poll."""
+        """Return the lag as of the last poll."""
         return self._meter.lag
 
     def next_poll_seconds(self) -> float:
-        """Return how long to wait before the next poll; 0 when more may be there already."""
+        """Return how long to wait before the next poll; 0 if more may be available."""
         return 0.0 if self._found_records else _IDLE_SECONDS
 
     def ready(self) -> str | None:
-        """Return None when partitions can be read, else a sentence that says what is waited for."""
+        """Return None if partitions can be read, else what it waits for."""
         if self._link.trouble is None and not self._health.joined:
-            return f"kafka {self._options.address}: waits to be let into group {self._options.group}"
+            return f"kafka {self._options.address}: waiting to join group {self._options.group}"
         return self._link.waits_for or self._unassigned.waits_for
 
     def close(self) -> None:
-        """Tell the group how far we are, leave it, and let go of everything."""
+        """Commit offsets, leave the group, and release everything."""
         self._epoch += 1
         if self._link.consumer is not None:
             self._reporter.report_now(self._link.consumer, self._partitions.tracked.values())
@@ -139,41 +139,41 @@ class KafkaSource:
         if self._dead_letters is not None:
             self._dead_letters.close()
 
-    # What metrics and estimates ask beside it
+    # For metrics and status
 
     def partition_lags(self) -> Mapping[str, PartitionLag]:
-        """Return how far behind each shard is, as of the last poll."""
+        """Return the lag of each shard, as of the last poll."""
         return self._meter.lags
 
     def gaps(self) -> Mapping[str, float]:
-        """Return the shards whose windows hold records from before a loss, with the newest event time before it."""
+        """Return the shards whose windows contain records from before a loss, with the newest event time before it."""
         return self._partitions.gaps()
 
     @property
     def restore_seconds(self) -> float:
-        """How long windows have been rebuilt from the log, all partitions together, since the start."""
+        """The total time spent rebuilding windows from the log since the start."""
         return self._partitions.restore_seconds
 
     @property
     def unassigned(self) -> int | None:
-        """How many partitions of the topics are assigned to no member of the group; None when it is not known."""
+        """The number of partitions assigned to no member of the group; None if unknown."""
         return self._unassigned.count
 
     @property
     def owned(self) -> frozenset[str]:
-        """The shards that are ours."""
+        """The assigned shards."""
         return frozenset(one.shard for one in self._ownership.owned)
 
     # One poll
 
     def _poll(self, now: float) -> Iterator[Delivery]:
-        # Who was put out of the group, or left it, must say so even when there is no way back for now.
+        # A member that was removed from the group must report it even without a connection.
         yield from self._follow_ownership()
         consumer = self._link.consumer
         if consumer is None or self._link.rests:
             return
         self._go_back(set())
-        # What was acknowledged last is reported even if nothing follows that would be acknowledged.
+        # Commit what was acknowledged last, even if no acknowledgement follows.
         self._report()
         fetched = self._fetched(consumer)
         self._undelivered = set(fetched)
@@ -220,23 +220,23 @@ class KafkaSource:
         counted[KafkaEvent.PARTITIONS_REVOKED] += change.revoked
         counted[KafkaEvent.PARTITIONS_LOST] += change.lost
         owned = self._ownership.owned
-        self._notes.events.append(f"its group shares partitions anew: {len(owned)} are ours")
+        self._notes.events.append(f"group rebalanced: {len(owned)} partitions assigned")
         self._look_at_room(len(owned))
         self._partitions.keep(owned, change.assigned)
         self._reporter.forget()
         yield self._ownership_told()
 
     def _look_at_room(self, owned: int) -> None:
-        """Warn before memory is full; to read fewer than the group gave us would leave some to nobody."""
+        """Warn before memory is full. To read fewer than assigned would leave some unread."""
         if self._room is not None and owned > self._room:
             self._notes.counted[KafkaEvent.OVER_ROOM] += 1
             self._notes.warn_once(
                 "room",
-                f"expected at most {self._room} partitions, for which limits.window_bytes has room, found {owned}: their"
-                " windows may come to take more; start more processes in the group, raise the limit, or hold fewer records",
+                f"expected at most {self._room} partitions to fit in limits.window_bytes, found {owned}: memory may exceed"
+                " the limit; start more processes in the group, raise the limit, or store fewer records",
             )
         else:
-            self._notes.over("room", f"limits.window_bytes has room for the {owned} partitions that are ours")
+            self._notes.over("room", f"limits.window_bytes suffices for the {owned} assigned partitions")
 
     def _ownership_told(self) -> Delivery:
         self._say_owned, self._owned_said = False, True
@@ -263,7 +263,7 @@ class KafkaSource:
             self._reporter.report(consumer, self._partitions.tracked.values(), progress)
 
     def _go_back(self, partitions: set[Partition]) -> None:
-        """Fetch again what was taken back, and what was fetched and never taken."""
+        """Fetch again what was rolled back, and what was fetched and not delivered."""
         if self._link.consumer is not None:
             for partition in (partitions | self._undelivered) & self._partitions.tracked.keys():
                 self._partitions.seek(self._link.consumer, partition)
@@ -294,4 +294,4 @@ class KafkaSource:
         if trouble is not None:
             self._notes.warn_once("dead letters", f"dead letters: {sentence_of_letters(trouble, self._options)}")
         elif counted[KafkaEvent.DEAD_LETTERS_SENT]:
-            self._notes.over("dead letters", "dead letters: are taken again")
+            self._notes.over("dead letters", "dead letters: sent again")

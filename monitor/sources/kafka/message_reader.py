@@ -1,9 +1,8 @@
-"""Fetched messages into deliveries: tombstones and duplicates dropped, damaged batches skipped.
+"""Fetched messages into deliveries: tombstones and repeated messages dropped, damaged batches skipped.
 
-It is fetched some more times first: what was damaged on its way, or on one replica, may be whole the next time.
-
-From an offset within the batch every fetch fails. First the steps grow, until one lands behind the batch; then the place
-between the last that failed and the first that worked is halved, until they are neighbours.
+A damaged batch is first fetched again a few times: it may have been damaged in transit, or on one replica only. Then its
+end is searched: every fetch from an offset within the batch fails, so the steps grow until one lands behind it, and then a
+binary search narrows down the first readable offset.
 """
 
 from collections import Counter
@@ -37,24 +36,24 @@ class _Search:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """Offsets that were passed over, from one up to another."""
+    """Skipped offsets, end exclusive."""
 
     start: int
     end: int
 
 
 class Skipping:
-    """Searches under way, one for each partition that has a damaged batch."""
+    """The searches in progress, one for each partition with a damaged batch."""
 
     def __init__(self) -> None:
         self._searches: dict[Partition, _Search] = {}
 
     def __contains__(self, partition: Partition) -> bool:
-        """Tell whether a search is under way."""
+        """Return whether a search is in progress."""
         return partition in self._searches
 
     def failed(self, partition: Partition, offset: int, end: int) -> int:
-        """Return where to try next, after a fetch at an offset failed; never behind the end of the log."""
+        """Return the next offset to try, after a fetch failed; never behind the end of the log."""
         search = self._searches.get(partition)
         if search is None or offset != search.tried:
             search = self._searches[partition] = _Search(offset, offset, offset)
@@ -70,7 +69,7 @@ class Skipping:
         return search.tried
 
     def worked(self, partition: Partition) -> int | Skipped:
-        """Return where to try next, after a fetch brought messages where we tried; or what was passed over."""
+        """Return the next offset to try, after a fetch succeeded; or the skipped range."""
         search = self._searches[partition]
         if search.tried == search.start:
             del self._searches[partition]
@@ -83,23 +82,23 @@ class Skipping:
         return Skipped(search.start, search.tried)
 
     def forget(self, partition: Partition) -> None:
-        """The partition is placed anew, or others have it."""
+        """The partition is resolved again, or was revoked."""
         self._searches.pop(partition, None)
 
 
 _FUTURE_SECONDS = 86400.0
-"""Event times further ahead are no event times; whatever a window makes of them is not later than this."""
+"""Later event times are invalid; windows never use a later one."""
 
 
 class DecodesMessages(Protocol):
-    """What makes records of messages; see `monitor.records.messages.message_decoder`."""
+    """Decodes messages; see `monitor.records.messages.message_decoder`."""
 
     def decode(self, where: str, messages: Messages) -> RecordBatch:
-        """Decode messages; never raises, whatever they hold."""
+        """Decode messages; never raises."""
 
 
 class Reader:
-    """Makes deliveries of what was fetched."""
+    """Turns fetched messages into deliveries."""
 
     def __init__(
         self, decoder: DecodesMessages, fingerprint: str, dead_letters: DeadLetters | None, *, with_payload: bool
@@ -114,7 +113,7 @@ class Reader:
     def deliveries(
         self, tracked: TrackedPartition, fetched: Fetched, now: float
     ) -> Iterator[tuple[Delivery, PartitionCheckpoint]]:
-        """Yield what was fetched of a partition, and where it stands then; mostly as one delivery."""
+        """Yield what was fetched of a partition with the checkpoint behind it; usually one delivery."""
         counted: Counter[str] = Counter()
         fresh = fetched.from_offset(tracked.next_offset)
         if len(fresh) < len(fetched):
@@ -133,11 +132,11 @@ class Reader:
             if batch is None:
                 counted[KafkaEvent.DECODER_ERRORS] += 1
                 warnings = (
-                    f"{shard}: the decoder failed on the message at offset {some.offsets[0]}; it is passed over",
+                    f"{shard}: internal error in the decoder on the message at offset {some.offsets[0]}; skipped",
                 )
             else:
                 self._keep_letters(tracked, some, batch)
-            # The last piece takes along the tombstones at the end.
+            # The last part includes trailing tombstones.
             next_offset = 1 + (last if place == len(pieces) else some.offsets[-1])
             first = fresh.offsets[0] if place == 1 else some.offsets[0]
             tracked.taken(first, next_offset, fresh.leader_epoch, None if batch is None else _newest(batch, now))
@@ -159,7 +158,7 @@ class Reader:
             return
         try:
             yield messages, self._decoder.decode(shard, messages)
-        except Exception:  # noqa: BLE001 - it never should; if it does, one message must not stop all that follow
+        except Exception:  # noqa: BLE001 - unexpected; one message must not block all that follow
             half = len(messages.values) // 2
             if not half:
                 yield messages, None
@@ -171,19 +170,19 @@ class Reader:
         if self._dead_letters is None or not batch.pointers:
             return
         values = messages.values if self._with_payload else None
-        # More than the queue takes would be dropped anyway, and counted there.
+        # More than the queue holds would be dropped and counted there anyway.
         most = max(0, 2 * MOST_WAITING - len(self._letters))
         self._letters.extend(islice(letters(tracked.partition, batch.pointers, messages.offsets, values), most))
 
     def acknowledge(self) -> None:
-        """What was delivered is committed: its letters may go."""
+        """What was delivered is committed: send its dead letters."""
         if self._dead_letters is not None:
             for letter in self._letters:
                 self._dead_letters.put(letter)
         self._letters.clear()
 
     def roll_back(self) -> None:
-        """What was delivered comes again, and its letters with it."""
+        """What was delivered comes again, with its dead letters."""
         self._letters.clear()
 
 
@@ -202,9 +201,9 @@ def _part(messages: Messages, rows: slice) -> Messages:
 
 
 def _newest(batch: RecordBatch, now: float) -> float | None:
-    """Return the newest event time, as windows might take it, of all records; None when there is none.
+    """Return the newest event time of all records, as windows might use it; None without records.
 
-    Too late is safe, it only makes a rewind longer; too early would leave records out of it.
+    Too late is safe, it only lengthens a rewind; too early would leave out records.
     """
     newest: float | None = None
     for records in batch.models.values():

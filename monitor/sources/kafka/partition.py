@@ -1,4 +1,4 @@
-"""What a partition is called, and what a fetch brings of it."""
+"""Partitions and fetched messages."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,33 +13,33 @@ class Partition(NamedTuple):
 
     @property
     def shard(self) -> str:
-        """What the pipeline and messages call it."""
+        """Its name as a shard, and in messages."""
         return f"{self.topic}/{self.number}"
 
     @property
     def key(self) -> bytes:
-        """The key under which its position is kept."""
+        """The key of its checkpoint."""
         return self.shard.encode()
 
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """Messages of one partition in the order of their offsets, as columns."""
+    """Messages of one partition in offset order, as columns."""
 
     offsets: Sequence[int]
     values: Sequence[bytes | None]
     """None is a tombstone."""
     times_ms: Sequence[int]
-    """As the producer or the broker stamped them; negative where there is none."""
+    """Set by the producer or the broker; negative without one."""
     leader_epoch: int = -1
-    """Of the last message; -1 where it is not known."""
+    """Of the last message; -1 if unknown."""
 
     def __len__(self) -> int:
         """Return the number of messages."""
         return len(self.offsets)
 
     def from_offset(self, offset: int) -> "Fetched":
-        """Return the messages at this offset and after it."""
+        """Return the messages from this offset on."""
         skip = next((i for i, one in enumerate(self.offsets) if one >= offset), len(self.offsets))
         if not skip:
             return self
@@ -48,18 +48,18 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
-    """What the group knows of a partition."""
+    """The group's committed offset of a partition."""
 
     offset: int
     metadata: str = ""
     leader_epoch: int = -1
-    """Of the last message before the offset; -1 where it is not known."""
+    """Of the last message before the offset; -1 if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionProgress:
-    """Where the consumer stands in a partition."""
+    """The consumer's position in a partition."""
 
     position: int
     end: int | None
-    """The end as the last fetch saw it; None before the first."""
+    """The log end of the last fetch; None before the first."""

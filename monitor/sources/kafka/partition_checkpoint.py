@@ -1,4 +1,4 @@
-"""What is kept of a partition: where reading goes on, and in which log that is."""
+"""The checkpoint of a partition: where to continue reading, and in which log."""
 
 from collections.abc import Mapping
 from typing import Annotated
@@ -14,25 +14,25 @@ _Offset = Annotated[int, msgspec.Meta(ge=0, lt=(1 << 63) - 1)]
 
 
 class PartitionCheckpoint(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
-    """Where a partition stands. Committed in one transaction with the rows that were read before it."""
+    """The checkpoint of a partition. Committed in one transaction with the records before it."""
 
     version: int
     next_offset: _Offset
     leader_epoch: Annotated[int, msgspec.Meta(ge=-1)] = -1
-    """Of the last message that was read, so that a log that was truncated and grew again is recognised."""
+    """Of the last message read, to detect a log that was truncated and grew again."""
     topic_id: str = ""
-    """Of the topic as it was made; one of the same name that is made later has another."""
+    """The id of the topic: one of the same name created later has another."""
     fingerprint: str = ""
     gap_at: float | None = None
     """The newest event time before messages that retention deleted unread."""
     stretches: list[tuple[_Offset, float]] = []
     """See `RewindIndex`."""
     restored_to: _Offset = 0
-    """Up to here the windows are being rebuilt from the log."""
+    """Windows are being rebuilt from the log up to here."""
 
 
 def position_at(next_offset: int, topic_id: str, fingerprint: str, restored_to: int = 0) -> PartitionCheckpoint:
-    """Return a position of which nothing is known yet but where it is."""
+    """Return a checkpoint of which only the offset is known."""
     return PartitionCheckpoint(_VERSION, next_offset, -1, topic_id, fingerprint, None, [], restored_to)
 
 
@@ -41,12 +41,12 @@ _decoder = msgspec.msgpack.Decoder(PartitionCheckpoint)
 
 
 def encoded(position: PartitionCheckpoint) -> bytes:
-    """Return a position as it is kept."""
+    """Return the stored form of a checkpoint."""
     return _encoder.encode(position)
 
 
 def decoded(value: bytes) -> PartitionCheckpoint | None:
-    """Return the position that was kept, or None when the value is damaged or of another version."""
+    """Return a stored checkpoint; None if it is damaged or of another version."""
     try:
         position = _decoder.decode(value)
     except (msgspec.MsgspecError, ValueError, RecursionError):
@@ -55,7 +55,7 @@ def decoded(value: bytes) -> PartitionCheckpoint | None:
 
 
 def partition_of(key: bytes) -> Partition | None:
-    """Return the partition whose position is kept under a key; None when it is no such key."""
+    """Return the partition of a checkpoint key; None for any other key."""
     topic, slash, number = key.decode(errors="replace").rpartition("/")
     if not slash or not topic or not (number.isascii() and number.isdecimal()):
         return None
@@ -63,7 +63,7 @@ def partition_of(key: bytes) -> Partition | None:
 
 
 class TrackedPartition:
-    """A partition that is ours: where it stands with what was delivered, and where it stood when last committed."""
+    """An assigned partition: its state after the last delivery, and as last committed."""
 
     def __init__(self, partition: Partition, position: PartitionCheckpoint) -> None:
         self.partition = partition
@@ -77,7 +77,7 @@ class TrackedPartition:
 
     @property
     def committed(self) -> PartitionCheckpoint:
-        """Where it stood when last committed, or when it was placed."""
+        """The last committed checkpoint, or the one it was resumed with."""
         return self._committed
 
     @property
@@ -86,7 +86,7 @@ class TrackedPartition:
         return self.next_offset < self.restored_to
 
     def position(self, fingerprint: str) -> PartitionCheckpoint:
-        """Return where it stands now."""
+        """Return the current checkpoint."""
         return PartitionCheckpoint(
             _VERSION,
             self.next_offset,
@@ -99,42 +99,42 @@ class TrackedPartition:
         )
 
     def taken(self, first_offset: int, next_offset: int, leader_epoch: int, newest: float | None) -> None:
-        """Some messages were delivered; `newest` is the newest event time of their records, None when there was none."""
+        """Advance behind delivered messages; `newest` is the newest event time of their records, None without records."""
         self.next_offset, self.leader_epoch = next_offset, leader_epoch
         if newest is not None:
             self.rewind.add(first_offset, newest)
 
     def settle(self, fingerprint: str) -> None:
-        """Take where it stands now for what it goes back to."""
+        """Make the current state the one to roll back to."""
         self._committed = self.position(fingerprint)
 
     def acknowledged(self, position: PartitionCheckpoint) -> None:
-        """A position is on disk."""
+        """A checkpoint was committed."""
         self._committed = position
 
     def holds_from(self, oldest: float) -> None:
-        """Windows hold nothing older than this."""
+        """Windows contain nothing older than this."""
         self.rewind.forget_before(oldest)
         if self.gap_at is not None and oldest > self.gap_at:
             self.gap_at = None
 
     def roll_back(self) -> None:
-        """Stand where it stood when last committed."""
+        """Return to the last committed checkpoint."""
         self.next_offset, self.leader_epoch = self._committed.next_offset, self._committed.leader_epoch
         self.gap_at, self.restored_to = self._committed.gap_at, self._committed.restored_to
         self.rewind = RewindIndex(self._committed.stretches)
 
 
 class StoredPositions:
-    """The positions on disk, of all partitions that this process ever owned."""
+    """The checkpoints on disk, of all partitions that this process ever owned."""
 
     def __init__(self) -> None:
         self._positions: dict[Partition, PartitionCheckpoint] = {}
         self.damaged: set[Partition] = set()
-        """Partitions of which something is stored that cannot be understood."""
+        """Partitions with an unreadable checkpoint."""
 
     def restore(self, checkpoints: Mapping[bytes, bytes]) -> int:
-        """Take over what was committed, and return how much of it is damaged."""
+        """Load the committed checkpoints; return how many are damaged."""
         damaged = 0
         for key, value in checkpoints.items():
             partition, position = partition_of(key), decoded(value)
@@ -147,10 +147,10 @@ class StoredPositions:
         return damaged
 
     def get(self, partition: Partition) -> PartitionCheckpoint | None:
-        """Return what is stored of a partition."""
+        """Return the checkpoint of a partition."""
         return self._positions.get(partition)
 
     def put(self, partition: Partition, position: PartitionCheckpoint) -> None:
-        """A position was committed."""
+        """A checkpoint was committed."""
         self._positions[partition] = position
         self.damaged.discard(partition)

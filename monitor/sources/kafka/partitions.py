@@ -1,7 +1,7 @@
-"""The assigned partitions: resumed at their offset, followed while they are read, released when revoked.
+"""The assigned partitions: resumed at their offset, tracked while they are read, released when revoked.
 
-The client library tells it on its own thread, in the middle of a poll, where nothing may be asked of the cluster. So it
-is only noted here, and acted upon once the poll has returned.
+The client library reports assignments on its own thread, during a poll, where requests to the cluster would fail. So they
+are only recorded, and handled when the poll has returned.
 """
 
 import threading
@@ -22,16 +22,16 @@ from monitor.sources.kafka.resume_offset import Doubt, OffsetResolver, ResumeOff
 
 @dataclass(slots=True)
 class OwnershipChange:
-    """What happened to the assignment since it was last asked for."""
+    """Changes of the assignment since the last call."""
 
     assigned: set[Partition] = field(default_factory=set)
-    """Ours now, and to be placed anew, even if they were ours before."""
+    """To be resumed, even if they were assigned before."""
     revoked: int = 0
     lost: int = 0
 
 
 class Ownership:
-    """Notes of assignments, written by the library's thread and read by the one that ingests."""
+    """The assignment, written by the library's thread and read by the ingestion thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -40,33 +40,33 @@ class Ownership:
 
     @property
     def owned(self) -> frozenset[Partition]:
-        """All partitions that are ours."""
+        """All assigned partitions."""
         with self._lock:
             return frozenset(self._owned)
 
     def assigned(self, partitions: Iterable[Partition]) -> None:
-        """The group gave us these, beside those that we have; there may be none."""
+        """The group assigned these in addition; there may be none."""
         with self._lock:
             change = self._noted()
             self._owned.update(given := set(partitions))
             change.assigned |= given
 
     def revoked(self, partitions: Iterable[Partition]) -> None:
-        """The group takes these away, in good order."""
+        """The group revoked these."""
         with self._lock:
             self._noted().revoked += self._gone(partitions)
 
     def lost(self, partitions: Iterable[Partition]) -> None:
-        """Others may have had these for a while."""
+        """These may have been assigned to others a while ago."""
         with self._lock:
             self._noted().lost += self._gone(partitions)
 
     def lost_all(self) -> None:
-        """There is no connection any more on which to own anything."""
+        """The connection is gone, and the assignment with it."""
         self.lost(self.owned)
 
     def take_change(self) -> OwnershipChange | None:
-        """Return what happened, once; None when nothing did."""
+        """Return the changes, once; None without any."""
         with self._lock:
             change, self._change = self._change, None
             return change
@@ -84,7 +84,7 @@ class Ownership:
 
 
 class Partitions:
-    """What is known of each partition that is ours. Those that wait to be placed are paused."""
+    """The state of each assigned partition. Those without a resume offset are paused."""
 
     def __init__(
         self, options: KafkaOptions, fingerprint: str, meter: PartitionLagMeter, monotonic: Callable[[], float]
@@ -96,22 +96,22 @@ class Partitions:
         self._monotonic = monotonic
         self._placer = OffsetResolver(options, self.stored, fingerprint)
         self._doubts: dict[Partition, Doubt] = {}
-        """Partitions that wait to be placed, and why."""
+        """Partitions that wait for their resume offset, and why."""
         self._refused: dict[Partition, int] = {}
-        """Offsets that a broker refused, each the latest of its partition."""
+        """By partition, the latest offset that a broker rejected."""
         self._skipping = Skipping()
         self._announced: dict[Partition, ResumeOffset] = {}
-        """Placed, and told in a delivery that is not acknowledged yet."""
+        """Resumed, in a delivery that is not acknowledged yet."""
         self._to_announce: dict[Partition, ResumeOffset] = {}
         self._delivered: dict[Partition, PartitionCheckpoint] = {}
-        """Positions in deliveries that are not acknowledged yet."""
+        """Checkpoints in deliveries that are not acknowledged yet."""
         self._restoring_since: dict[Partition, float] = {}
         self._restored_seconds = 0.0
 
-    # Ownership and placing
+    # Assignment and resume offsets
 
     def keep(self, owned: frozenset[Partition], assigned: Iterable[Partition]) -> None:
-        """Let go of what is not ours any more; what was assigned is placed anew, even if it was ours before."""
+        """Release revoked partitions; newly assigned ones are resumed, even if they were assigned before."""
         again = set(assigned)
         for partition in [one for one in self.tracked if one not in owned or one in again]:
             self._let_go(partition)
@@ -128,7 +128,7 @@ class Partitions:
         self._stop_clock(partition)
 
     def doubt(self, consumer: Consumer, partitions: Iterable[Partition], why: Doubt) -> None:
-        """Find out anew where partitions go on; all of them, when it is not known which."""
+        """Resolve the resume offset of partitions again; of all of them, if it is unknown which."""
         for partition in frozenset(partitions) or frozenset(self.tracked):
             if partition in self.tracked:
                 self._doubts[partition] = self._understood(self.tracked[partition], why)
@@ -136,10 +136,10 @@ class Partitions:
                 consumer.pause(partition)
 
     def _understood(self, tracked: TrackedPartition, why: Doubt) -> Doubt:
-        """Return the doubt that is behind another.
+        """Return the underlying problem.
 
-        An offset between the log's ends that is refused once more was read under a leader epoch that the broker does not
-        know, as after a cluster was set back to a copy: it would be refused for ever, while nothing is read.
+        An offset within the log that is rejected twice was read under a leader epoch that the broker does not know, as after a
+        cluster was restored from a copy: it would be rejected for ever.
         """
         if why is not Doubt.OUT_OF_RANGE:
             return why
@@ -148,7 +148,7 @@ class Partitions:
         return Doubt.TRUNCATED if again and tracked.leader_epoch >= 0 else why
 
     def look_at_topics(self, consumer: Consumer) -> None:
-        """Doubt the partitions of topics that were made anew."""
+        """Resolve partitions of recreated topics again."""
         ids = {topic: consumer.topic_id(topic) for topic in {one.topic for one in self.tracked}}
         for partition, tracked in list(self.tracked.items()):
             known = ids[partition.topic]
@@ -158,7 +158,7 @@ class Partitions:
                 tracked.topic_id = known
 
     def placed(self, consumer: Consumer, now: float, seconds: float) -> Iterator[Delivery]:
-        """Place the partitions that wait, as many as there is time for, and tell where. Raises Trouble."""
+        """Resume waiting partitions, as many as time allows, and deliver their checkpoints. Raises KafkaFailure."""
         if self._doubts:
             until = self._monotonic() + seconds
             for one in self._placer.place(consumer, self._doubts, now, lambda: self._monotonic() < until):
@@ -192,7 +192,7 @@ class Partitions:
         consumer.resume(partition)
 
     def seek(self, consumer: Consumer, partition: Partition) -> None:
-        """Read a partition on from where it stands."""
+        """Continue a partition at its next offset."""
         tracked = self.tracked[partition]
         self._skipping.forget(partition)
         consumer.seek(partition, tracked.next_offset, tracked.leader_epoch)
@@ -200,11 +200,11 @@ class Partitions:
     # Deliveries
 
     def delivered(self, partition: Partition, position: PartitionCheckpoint) -> None:
-        """A delivery with this position is given away now."""
+        """A delivery with this checkpoint is about to be returned."""
         self._delivered[partition] = position
 
     def acknowledge(self, oldest: Mapping[str, float]) -> None:
-        """Everything that was given away is committed."""
+        """Everything delivered is committed."""
         for partition, position in self._delivered.items():
             self.stored.put(partition, position)
             if partition in self.tracked:
@@ -216,7 +216,7 @@ class Partitions:
         self._announced.clear()
 
     def roll_back(self) -> set[Partition]:
-        """Stand where we stood when last acknowledged, and return the partitions that have moved."""
+        """Return to the last acknowledged state; return the partitions that changed."""
         changed = {one for one in self._delivered if one in self.tracked}
         for partition in changed:
             self.tracked[partition].roll_back()
@@ -227,17 +227,17 @@ class Partitions:
     # Damaged batches
 
     def skip(self, consumer: Consumer, unreadable: UnreadableBatch, notes: Notes) -> None:
-        """Try behind a batch that cannot be read."""
+        """Try behind an unreadable batch."""
         partition, at = unreadable.partition, unreadable.position
         if partition not in self._skipping:
             notes.warnings.append(
-                f"{partition.shard}: the batch of messages at offset {at} is damaged; it is tried again"
+                f"{partition.shard}: the batch at offset {at} is damaged; retrying"
             )
         end = at + self._meter.behind(partition, at)
         consumer.seek(partition, self._skipping.failed(partition, at, max(end, at + 1)))
 
     def found_after_skipping(self, consumer: Consumer, partition: Partition, notes: Notes) -> bool:
-        """Tell whether what was fetched may be delivered: not while the end of a damaged batch is looked for."""
+        """Return whether fetched messages may be delivered: not during a search for the end of a damaged batch."""
         if partition not in self._skipping:
             return True
         found = self._skipping.worked(partition)
@@ -248,18 +248,18 @@ class Partitions:
             notes.counted[KafkaEvent.BATCHES_UNREADABLE] += 1
             notes.counted[KafkaEvent.OFFSETS_UNREADABLE] += found.end - found.start
             notes.warnings.append(
-                f"{partition.shard}: offsets {found.start} to {found.end - 1} cannot be read; passed over"
+                f"{partition.shard}: offsets {found.start} to {found.end - 1} are unreadable; skipped"
             )
         return True
 
-    # What others ask
+    # Status
 
     def moving(self, consumer: Consumer) -> Mapping[Partition, PartitionProgress]:
-        """Return where the partitions stand that are being read."""
+        """Return the progress of the partitions being read."""
         return {one: at for one, at in consumer.progress().items() if one in self.tracked}
 
     def look_for_restored(self, moving: Mapping[Partition, PartitionProgress]) -> None:
-        """Note which windows are rebuilt. What the group had passed need not be records: a marker is none."""
+        """Detect rebuilt windows. The group's offset may be behind a transaction marker, which is no record."""
         for partition in list(self._restoring_since):
             at = moving.get(partition)
             if at is not None and at.position >= self.tracked[partition].restored_to:
@@ -267,16 +267,16 @@ class Partitions:
                 self._stop_clock(partition)
 
     def restored_to(self) -> Mapping[Partition, int]:
-        """Return up to where each partition only rebuilds windows."""
+        """Return by partition the offset up to which only windows are rebuilt."""
         return {one: tracked.restored_to for one, tracked in self.tracked.items()}
 
     def gaps(self) -> Mapping[str, float]:
-        """Return the shards whose windows hold records from before a loss, with the newest event time before it."""
+        """Return the shards whose windows contain records from before a loss, with the newest event time before it."""
         return {one.shard: at.gap_at for one, at in list(self.tracked.items()) if at.gap_at is not None}
 
     @property
     def restore_seconds(self) -> float:
-        """How long windows have been rebuilt from the log, all partitions together."""
+        """The total time spent rebuilding windows from the log."""
         clock = self._monotonic()
         return self._restored_seconds + sum(clock - since for since in list(self._restoring_since.values()))
 

@@ -1,4 +1,4 @@
-"""Where a partition that was just assigned is read on: by our own state, by what the group knows, or by the settings."""
+"""Resolves where an assigned partition is resumed: by its checkpoint, the group's committed offset, or the settings."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -18,26 +18,26 @@ from monitor.sources.kafka.partition_checkpoint import (
 from monitor.sources.kafka.rewind_index import Note, understood
 
 _ASK_SECONDS = 1.0
-"""How long one question to the cluster may take. The thread that ingests waits for it."""
+"""Timeout of one request to the cluster. It blocks the ingestion thread."""
 
 
 class Doubt(StrEnum):
-    """Why a partition that was being read has to be placed anew."""
+    """Why the resume offset of a partition must be resolved again."""
 
     NONE = "none"
     OUT_OF_RANGE = "out_of_range"
-    """The broker refused its offset."""
+    """The broker rejected the offset."""
     TRUNCATED = "truncated"
-    """The broker's log is another one than what was read."""
+    """The log was truncated."""
 
 
 @dataclass(slots=True)
 class ResumeOffset:
-    """Where a partition goes on, and what there is to say about it."""
+    """Where a partition is resumed, and what to report."""
 
     tracked: TrackedPartition
     reset: bool = False
-    """Whether what is stored of it is of another log, or of no use."""
+    """Whether its stored data is invalid."""
     counted: Counter[str] = field(default_factory=Counter)
     events: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -60,7 +60,7 @@ class _Log:
 
 
 class OffsetResolver:
-    """Decides where partitions go on. Asks the cluster, so that it may only be used between polls."""
+    """Resolves resume offsets. Sends requests, so it may only be used between polls."""
 
     def __init__(self, options: KafkaOptions, stored: StoredPositions, fingerprint: str) -> None:
         self._options = options
@@ -70,7 +70,7 @@ class OffsetResolver:
     def place(
         self, consumer: Consumer, doubts: dict[Partition, Doubt], now: float, go_on: Callable[[], bool]
     ) -> Iterator[ResumeOffset]:
-        """Yield where partitions go on, one after the other, as long as there is time. Raises Trouble."""
+        """Yield resume offsets one by one, as long as time allows. Raises KafkaFailure."""
         for log in self._asked(consumer, list(doubts), go_on):
             stored = self._stored.get(log.partition)
             if stored is None:
@@ -94,15 +94,15 @@ class OffsetResolver:
     def _from_state(self, log: _Log, stored: PartitionCheckpoint, doubt: Doubt) -> ResumeOffset:
         shard = log.partition.shard
         if stored.topic_id and log.topic_id and stored.topic_id != log.topic_id:
-            return self._anew(log, KafkaEvent.TOPICS_RECREATED, f"{shard}: its topic was deleted and made anew")
-        # Only the broker knows: after a change of leader, or of isolation, the end may seem to lie before the position.
+            return self._anew(log, KafkaEvent.TOPICS_RECREATED, f"{shard}: topic was deleted and created again")
+        # Only the broker knows: after a leader election, or a change of isolation, the end may seem to be before the checkpoint.
         if doubt is Doubt.TRUNCATED or (doubt is Doubt.OUT_OF_RANGE and stored.next_offset > log.end):
             return self._anew(
-                log, KafkaEvent.PARTITIONS_TRUNCATED, f"{shard}: its log no longer holds what was read of it"
+                log, KafkaEvent.PARTITIONS_TRUNCATED, f"{shard}: log was truncated before the checkpoint"
             )
         note = log.note
         if note is not None and note.rewind > stored.next_offset and self._is_ours(note, log):
-            # Others have read it for so long that nothing stored here is in any window now.
+            # Others have read it for so long that no window contains anything stored here.
             placed = self._rewound(log, log.committed or CommittedOffset(note.rewind), note)
             placed.reset = True
             return placed
@@ -112,7 +112,7 @@ class OffsetResolver:
             self._lost(placed, log, stored.next_offset)
         else:
             placed.counted[KafkaEvent.PARTITIONS_RESUMED] += 1
-            placed.events.append(f"{shard}: goes on at offset {stored.next_offset}, where its stored windows end")
+            placed.events.append(f"{shard}: resumed at offset {stored.next_offset} from its checkpoint")
         if log.committed is not None and log.committed.offset <= log.end:
             placed.tracked.restored_to = max(stored.restored_to, log.committed.offset)
         return placed
@@ -125,14 +125,14 @@ class OffsetResolver:
             tracked.gap_at = tracked.rewind.newest
         placed.counted[KafkaEvent.RECORDS_LOST] += lost
         placed.warnings.append(
-            f"{log.partition.shard}: expected offset {next_offset}, found that retention has deleted up to "
-            f"{log.beginning}: at most {lost:,} records are lost; keep messages longer than this process may be away"
+            f"{log.partition.shard}: expected offset {next_offset}, found the log start at {log.beginning} because of retention:"
+            f" up to {lost:,} records lost; use a retention longer than the longest downtime"
         )
 
     def _anew(self, log: _Log, why: KafkaEvent, said: str) -> ResumeOffset:
         placed = ResumeOffset(self._tracked(log, log.beginning), reset=True)
         placed.counted[why] += 1
-        placed.warnings.append(f"{said}; its windows are forgotten, and it is read from its beginning")
+        placed.warnings.append(f"{said}; its windows are deleted, and it is read from the start")
         return placed
 
     def _from_group(self, consumer: Consumer, log: _Log, doubt: Doubt, now: float) -> ResumeOffset:
@@ -143,49 +143,48 @@ class OffsetResolver:
             placed = self._anew(
                 log,
                 KafkaEvent.PARTITIONS_TRUNCATED,
-                f"{log.partition.shard}: its log no longer holds what its group read",
+                f"{log.partition.shard}: log was truncated before the group's offset",
             )
             placed.reset = False
             return placed
         note = log.note
         if note is not None and note.topic_id and log.topic_id and note.topic_id != log.topic_id:
             placed = self._anew(
-                log, KafkaEvent.TOPICS_RECREATED, f"{log.partition.shard}: its topic was deleted and made anew"
+                log, KafkaEvent.TOPICS_RECREATED, f"{log.partition.shard}: topic was deleted and created again"
             )
             placed.reset = False
             return placed
         return self._rewound(log, committed, note)
 
     def _is_ours(self, note: Note, log: _Log) -> bool:
-        """Tell whether a note is of the same settings and the same log."""
+        """Return whether the metadata is of the same settings and the same log."""
         return note.fingerprint == self._fingerprint and note.topic_id == log.topic_id and note.rewind <= log.end
 
     def _rewound(self, log: _Log, committed: CommittedOffset, note: Note | None) -> ResumeOffset:
-        """Read again what windows hold, as another member of the group noted it; without a note go on at its offset."""
+        """Rewind to rebuild windows, as recorded by another member of the group; without metadata resume at the group's offset."""
         shard = log.partition.shard
         rewind = committed.offset if note is None else min(note.rewind, committed.offset)
         placed = ResumeOffset(self._tracked(log, max(rewind, log.beginning), restored_to=committed.offset))
         if rewind < committed.offset:
             placed.counted[KafkaEvent.PARTITIONS_REWOUND] += 1
             placed.events.append(
-                f"{shard}: rebuilds its windows from offset {placed.tracked.next_offset} on, "
-                f"and has caught up at {committed.offset}"
+                f"{shard}: rebuilding windows from offset {placed.tracked.next_offset} to {committed.offset}"
             )
         else:
             placed.counted[KafkaEvent.PARTITIONS_RESUMED] += 1
-            placed.events.append(f"{shard}: goes on at offset {committed.offset}, where its group was")
+            placed.events.append(f"{shard}: resumed at offset {committed.offset}, committed by the group")
         if rewind < log.beginning:
             placed.counted[KafkaEvent.REWINDS_CUT_SHORT] += 1
             placed.counted[KafkaEvent.RECORDS_LOST] += max(0, log.beginning - committed.offset)
             placed.warnings.append(
-                f"{shard}: expected to rebuild its windows from offset {rewind}, found that retention has deleted up to "
-                f"{log.beginning}: they are filled only in part; keep messages longer than the longest window"
+                f"{shard}: expected to rebuild windows from offset {rewind}, found the log start at {log.beginning} because of"
+                " retention: windows are filled only in part; use a retention longer than the longest window"
             )
         else:
-            # So that the broker says if its log was truncated, and has grown again past the group's offset.
+            # With the epoch the broker detects a log that was truncated and grew past the group's offset.
             placed.tracked.leader_epoch = committed.leader_epoch
         if note is not None and note.fingerprint != self._fingerprint:
-            placed.events.append(f"{shard}: was last read under other settings; its windows may be filled only in part")
+            placed.events.append(f"{shard}: last read with other settings; windows may be filled only in part")
         return placed
 
     def _started(self, consumer: Consumer, log: _Log, now: float) -> ResumeOffset:
@@ -196,7 +195,7 @@ class OffsetResolver:
             offset = log.end if found is None else max(found, log.beginning)
         placed = ResumeOffset(self._tracked(log, offset))
         placed.counted[KafkaEvent.PARTITIONS_STARTED] += 1
-        placed.events.append(f"{log.partition.shard}: is read for the first time, from offset {offset} on")
+        placed.events.append(f"{log.partition.shard}: started at offset {offset}")
         return placed
 
     def _tracked(self, log: _Log, offset: int, restored_to: int = 0) -> TrackedPartition:

@@ -1,4 +1,4 @@
-"""From which offset a partition must be read again to rebuild its windows, and how the group is told."""
+"""The offset from which a partition must be read again to rebuild its windows, and the commit metadata that carries it."""
 
 import math
 from typing import Annotated
@@ -6,22 +6,22 @@ from typing import Annotated
 import msgspec
 
 MOST_ENTRIES = 128
-"""More would make a rewind a little shorter, and every commit of a position larger."""
+"""More entries would shorten a rewind a little, and enlarge every checkpoint."""
 _VERSION = 1
 _LONGEST = 1_000
-"""Brokers keep 4,096 bytes beside an offset. Ours are about 120; what is longer is not ours."""
+"""Brokers store 4,096 bytes of metadata per offset. Ours are about 120; longer ones are not ours."""
 
 _Offset = Annotated[int, msgspec.Meta(ge=0, lt=(1 << 63) - 1)]
 
 
 class Note(msgspec.Struct, frozen=True, rename={"version": "v", "rewind": "r", "fingerprint": "c", "topic_id": "t"}):
-    """What is kept beside an offset that is committed to the group."""
+    """The metadata of an offset committed to the group."""
 
     version: int
     rewind: _Offset
-    """Whoever has no stored windows reads on from here."""
+    """Where a member without stored windows starts reading."""
     fingerprint: str = ""
-    """Of the settings that decide what windows hold."""
+    """Of the settings that determine the content of windows."""
     topic_id: str = ""
 
 
@@ -30,12 +30,12 @@ _encoder = msgspec.json.Encoder()
 
 
 def written(rewind: int, fingerprint: str, topic_id: str) -> str:
-    """Return the text that is committed beside an offset."""
+    """Return the metadata to commit with an offset."""
     return _encoder.encode(Note(_VERSION, rewind, fingerprint, topic_id)).decode()
 
 
 def understood(text: str) -> Note | None:
-    """Return what another process wrote beside its offset; None when it was no cpcmon, or one that speaks otherwise."""
+    """Return the metadata of another process; None if it is not from cpcmon, or of another version."""
     if not text or len(text) > _LONGEST:
         return None
     try:
@@ -46,10 +46,10 @@ def understood(text: str) -> Note | None:
 
 
 class RewindIndex:
-    """Of each stretch of a partition, its first offset and its newest event time.
+    """The first offset and the newest event time of each stretch of a partition.
 
-    A stretch at the front can go once all its records are older than the oldest that any window holds. Times within a
-    partition need not rise: a stretch that still matters keeps all that come after it.
+    The first stretch is dropped once all its records are older than the oldest in any window. Event times within a partition
+    are not sorted: a stretch that is still needed keeps all later ones.
     """
 
     def __init__(self, entries: list[tuple[int, float]] | None = None) -> None:
@@ -57,26 +57,26 @@ class RewindIndex:
 
     @property
     def entries(self) -> list[tuple[int, float]]:
-        """First offsets, rising, each with the newest time up to the next."""
+        """First offsets, ascending, with the newest time up to the next."""
         return list(self._entries)
 
     @property
     def newest(self) -> float:
-        """The newest event time of all; -inf when there is none."""
+        """The newest event time; -inf without entries."""
         return max((time for _, time in self._entries), default=-math.inf)
 
     def first_needed(self, next_offset: int) -> int:
-        """Return where reading must begin again, given where it goes on now."""
+        """Return where a rewind must start; `next_offset` without entries."""
         return self._entries[0][0] if self._entries else next_offset
 
     def add(self, first_offset: int, newest: float) -> None:
-        """Take one more stretch, after all others."""
+        """Append a stretch."""
         self._entries.append((first_offset, newest))
         if len(self._entries) > MOST_ENTRIES:
             self._entries = [_joined(self._entries[i : i + 2]) for i in range(0, len(self._entries), 2)]
 
     def forget_before(self, oldest: float) -> None:
-        """Drop what lies before the oldest record that is held."""
+        """Drop the stretches before the oldest record in any window."""
         gone = next((i for i, (_, newest) in enumerate(self._entries) if newest >= oldest), len(self._entries))
         del self._entries[:gone]
 
