@@ -178,14 +178,14 @@ def test_sources_show_what_they_wait_for_how_far_behind_they_are_and_what_they_r
     """Those that wait first; of these nobody knows what is unread."""
     sources = [
         SourceView("inbox", "directory", None, Lag(1_234_567, 3, NOW - 120.0), 9_900, 100),
-        SourceView("topic", "kafka", "kafka b:9092: waits to be let into group g", partitions=4),
+        SourceView("topic", "kafka", "kafka b:9092: waiting to join group g", partitions=4),
         SourceView("other", "kafka", None, Lag(files=1, rebuilding=True), 10, 0, partitions=1),
     ]
     page = Reader(text_of(overview_page, site_of({"m": _quiet_report()}, sources=lambda: sources)))
     rows = page.rows[-3:]
     assert rows[0][:3] == [
         "topic kafka, 4 partitions ours",
-        "? Waits kafka b:9092: waits to be let into group g",
+        "? Waits kafka b:9092: waiting to join group g",
         "not known",
     ]
     assert rows[1][1:] == [

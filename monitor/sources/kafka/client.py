@@ -19,7 +19,7 @@ from kafka.errors import (
 from kafka.structs import MemberState, OffsetAndMetadata
 
 from monitor.sources.kafka import internals
-from monitor.sources.kafka.client_errors import refused, sorted_out
+from monitor.sources.kafka.client_errors import classified, connection_refusal
 from monitor.sources.kafka.consumer import Consumer, ConsumerGroup, GroupMembership
 from monitor.sources.kafka.failures import (
     ConnectionBroken,
@@ -36,7 +36,7 @@ from monitor.sources.kafka.security import security
 
 BOOTSTRAP_SECONDS = 5.0
 _CLOSE_SECONDS = 1.0
-_LEARN_SECONDS = 5.0
+_METADATA_SECONDS = 5.0
 _FETCH_MIN_BYTES, _FETCH_MAX_WAIT_MS = 256 << 10, 500
 _ASSIGNORS = {
     Assignor.COOPERATIVE: (CooperativeStickyAssignor,),
@@ -54,24 +54,24 @@ class KafkaPythonConsumer:
 
     def __init__(self, options: KafkaOptions, ownership: Ownership) -> None:
         self._options = options
-        self._refusals = internals.FetchErrors()
-        self._group_asked: Any = None
+        self._connection_errors = internals.ConnectionErrors()
+        self._group_request: Any = None
         try:
-            self._consumer = KafkaConsumer(**_settings(options), kafka_client=self._refusals.client)
-            internals.claim_what_is_owned(self._consumer)
+            self._consumer = KafkaConsumer(**_settings(options), kafka_client=self._connection_errors.client)
+            internals.claim_owned(self._consumer)
             internals.allow_rejoin(self._consumer)
             self._consumer.subscribe(
                 topics=options.topics, pattern=options.pattern, listener=_Listener(self._consumer, ownership)
             )
         except Exception as error:
-            self._refusals.close_clients()
-            raise refused(self._refusals) or _translated(error) from error
-        internals.learn_topics(self._consumer, _LEARN_SECONDS)
+            self._connection_errors.close_clients()
+            raise connection_refusal(self._connection_errors) or _translated(error) from error
+        internals.wait_for_metadata(self._consumer, _METADATA_SECONDS)
 
     def poll(self, timeout_seconds: float, most: int) -> Mapping[Partition, Fetched]:
         """Return messages of partitions that are not paused."""
-        if internals.is_put_out(self._consumer):
-            raise sorted_out(FencedInstanceIdError())
+        if internals.is_fenced(self._consumer):
+            raise classified(FencedInstanceIdError())
         internals.keep_join(self._consumer)
         try:
             fetched = self._consumer.poll(timeout_ms=int(timeout_seconds * 1000), max_records=most)
@@ -134,30 +134,30 @@ class KafkaPythonConsumer:
         return self._offsets(self._consumer.end_offsets, partitions, timeout_seconds)
 
     def _offsets(
-        self, ask: Callable[..., dict[TopicPartition, int]], partitions: Iterable[Partition], timeout_seconds: float
+        self, request: Callable[..., dict[TopicPartition, int]], partitions: Iterable[Partition], timeout_seconds: float
     ) -> Mapping[Partition, int]:
         theirs = [TopicPartition(*one) for one in partitions]
-        found = _asked(ask, theirs, timeout_ms=int(timeout_seconds * 1000)) if theirs else {}
+        found = _call(request, theirs, timeout_ms=int(timeout_seconds * 1000)) if theirs else {}
         return {_ours(partition): offset for partition, offset in found.items()}
 
     def offset_at(self, partition: Partition, time: float, timeout_seconds: float) -> int | None:
         """Request the offset of the first message that is not older."""
         theirs = TopicPartition(*partition)
-        asked = {theirs: max(0, int(time * 1000))}
-        found = _asked(self._consumer.offsets_for_times, asked, timeout_ms=int(timeout_seconds * 1000))[theirs]
+        requested = {theirs: max(0, int(time * 1000))}
+        found = _call(self._consumer.offsets_for_times, requested, timeout_ms=int(timeout_seconds * 1000))[theirs]
         return None if found is None else int(found.offset)
 
     def committed(self, partition: Partition, timeout_seconds: float) -> CommittedOffset | None:
         """Request the group's committed offset of a partition."""
         theirs = TopicPartition(*partition)
-        found = _asked(self._consumer.committed, theirs, metadata=True, timeout_ms=int(timeout_seconds * 1000))
+        found = _call(self._consumer.committed, theirs, metadata=True, timeout_ms=int(timeout_seconds * 1000))
         if found is None or found.offset < 0:
             return None
         return CommittedOffset(found.offset, found.metadata or "", found.leader_epoch)
 
     def commit(self, offsets: Mapping[Partition, CommittedOffset], done: Callable[[bool], None]) -> None:
         """Commit offsets to the group, asynchronously."""
-        _asked(
+        _call(
             self._consumer.commit_async,
             _theirs(offsets),
             callback=lambda _, answer: done(not isinstance(answer, Exception)),
@@ -165,9 +165,9 @@ class KafkaPythonConsumer:
 
     def commit_now(self, offsets: Mapping[Partition, CommittedOffset], timeout_seconds: float) -> None:
         """Commit offsets to the group, synchronously."""
-        _asked(self._consumer.commit, _theirs(offsets), timeout_ms=int(timeout_seconds * 1000))
+        _call(self._consumer.commit, _theirs(offsets), timeout_ms=int(timeout_seconds * 1000))
 
-    def standing(self) -> GroupMembership:
+    def membership(self) -> GroupMembership:
         """Return the state of the group membership."""
         known, forbidden = internals.known_topics(self._consumer)
         missing = [one for one in self._options.topics if one not in known and one not in forbidden]
@@ -178,23 +178,23 @@ class KafkaPythonConsumer:
             tuple(one for one in self._options.topics if one in forbidden),
             internals.has_coordinator(self._consumer),
             self._consumer.group_metadata().state == MemberState.STABLE,
-            refused(self._refusals),
+            connection_refusal(self._connection_errors),
         )
 
-    def ask_for_group(self) -> None:
+    def request_group(self) -> None:
         """Request the assignments of the group, asynchronously."""
-        self._group_asked = internals.describe_group(self._consumer)
+        self._group_request = internals.describe_group(self._consumer)
 
     def group(self) -> ConsumerGroup | None:
         """Return the answer, once."""
-        if self._group_asked is None or not self._group_asked.is_done:
+        if self._group_request is None or not self._group_request.is_done:
             return None
-        asked, self._group_asked = self._group_asked, None
-        if asked.exception is not None:
-            raise _translated(asked.exception) from asked.exception
-        if asked.value is None:
+        requested, self._group_request = self._group_request, None
+        if requested.exception is not None:
+            raise _translated(requested.exception) from requested.exception
+        if requested.value is None:
             return None
-        generation, *partitions = asked.value
+        generation, *partitions = requested.value
         return ConsumerGroup(generation, *(frozenset(map(_ours, some)) for some in partitions))
 
     def rejoin(self) -> None:
@@ -269,9 +269,9 @@ def _settings(options: KafkaOptions) -> dict[str, Any]:
     return settings | security(options)
 
 
-def _asked(ask: Callable[..., Any], *arguments: Any, **named: Any) -> Any:  # noqa: ANN401 - the library has no types
+def _call(request: Callable[..., Any], *arguments: Any, **named: Any) -> Any:  # noqa: ANN401 - the library has no types
     try:
-        return ask(*arguments, **named)
+        return request(*arguments, **named)
     except Exception as error:
         raise _translated(error) from error
 
@@ -280,7 +280,7 @@ def _translated(error: Exception) -> KafkaFailure:
     if isinstance(error, KafkaFailure):
         return error
     if isinstance(error, KafkaError):
-        return sorted_out(error)
+        return classified(error)
     return ConnectionBroken(FailureKind.OTHER, f"an error of the client library ({type(error).__name__})")
 
 

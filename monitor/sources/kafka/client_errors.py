@@ -5,9 +5,9 @@ from typing import Any
 from kafka import errors
 
 from monitor.sources.kafka.failures import FailureKind, KafkaFailure
-from monitor.sources.kafka.internals import FetchErrors
+from monitor.sources.kafka.internals import ConnectionErrors
 
-_SORTED: tuple[tuple[FailureKind, str, tuple[type[Exception], ...]], ...] = (
+_CLASSES: tuple[tuple[FailureKind, str, tuple[type[Exception], ...]], ...] = (
     (
         FailureKind.AUTHENTICATION,
         "a refusal",
@@ -16,20 +16,20 @@ _SORTED: tuple[tuple[FailureKind, str, tuple[type[Exception], ...]], ...] = (
     (FailureKind.AUTHORIZATION, "a refusal", (errors.AuthorizationError,)),
     (
         FailureKind.FENCED,
-        "another one",
+        "another process",
         (errors.FencedInstanceIdError, errors.UnreleasedInstanceIdError),
     ),
     (
         FailureKind.CONFIGURATION,
-        "members of the group that share partitions in another way",
+        "members that use another assignor",
         (errors.InconsistentGroupProtocolError,),
     ),
     (
         FailureKind.CONFIGURATION,
-        "a session timeout outside of what the broker allows",
+        "a session timeout that the broker does not allow",
         (errors.InvalidSessionTimeoutError,),
     ),
-    (FailureKind.CONFIGURATION, "a group that takes no more members", (errors.GroupMaxSizeReachedError,)),
+    (FailureKind.CONFIGURATION, "a full group", (errors.GroupMaxSizeReachedError,)),
     (
         FailureKind.CONFIGURATION,
         "",
@@ -41,7 +41,7 @@ _SORTED: tuple[tuple[FailureKind, str, tuple[type[Exception], ...]], ...] = (
             errors.InvalidConfigurationError,
         ),
     ),
-    (FailureKind.CODEC, "another compression", (errors.UnsupportedCodecError, errors.UnsupportedCompressionTypeError)),
+    (FailureKind.CODEC, "an unsupported codec", (errors.UnsupportedCodecError, errors.UnsupportedCompressionTypeError)),
     (FailureKind.UNKNOWN_TOPIC, "none", (errors.UnknownTopicOrPartitionError, errors.InvalidTopicError)),
     (
         FailureKind.UNREACHABLE,
@@ -60,10 +60,10 @@ _SORTED: tuple[tuple[FailureKind, str, tuple[type[Exception], ...]], ...] = (
 """The first match counts. The library's own messages are not repeated: they may quote anything."""
 
 
-def sorted_out(error: Exception) -> KafkaFailure:
+def classified(error: Exception) -> KafkaFailure:
     """Return the failure for an error of the library."""
     name = type(error).__name__
-    for kind, found, classes in _SORTED:
+    for kind, found, classes in _CLASSES:
         if isinstance(error, classes):
             topics = _topics(error) if isinstance(error, errors.TopicAuthorizationFailedError) else ()
             group = isinstance(error, errors.GroupAuthorizationFailedError)
@@ -71,12 +71,12 @@ def sorted_out(error: Exception) -> KafkaFailure:
     return KafkaFailure(FailureKind.OTHER, name)
 
 
-def refused(refusals: FetchErrors) -> KafkaFailure | None:
+def connection_refusal(connection_errors: ConnectionErrors) -> KafkaFailure | None:
     """Return why the latest connection was refused; None if it was not, or failed otherwise."""
-    if refusals.latest is None:
+    if connection_errors.latest is None:
         return None
-    trouble = sorted_out(refusals.latest)
-    return trouble if trouble.kind.needs_people else None
+    failure = classified(connection_errors.latest)
+    return failure if failure.kind.needs_operator else None
 
 
 def _topics(error: Exception) -> tuple[str, ...]:

@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable
 
 from monitor.sources.kafka.consumer import Consumer
-from monitor.sources.kafka.events import KafkaEvent, Notes
-from monitor.sources.kafka.failures import ConnectionBroken, FailureKind, KafkaFailure, sentence
+from monitor.sources.kafka.events import EventLog, KafkaEvent
+from monitor.sources.kafka.failures import ConnectionBroken, FailureKind, KafkaFailure, describe
 from monitor.sources.kafka.kafka_options import KafkaOptions
 from monitor.sources.kafka.partitions import Ownership
 from monitor.sources.kafka.security import tls_context
@@ -69,7 +69,7 @@ class KafkaConnector:
         self.consumer: Consumer | None = None
         self._attempt: _Attempt | None = None
 
-    def ask(self) -> Consumer | None:
+    def consumer_if_ready(self) -> Consumer | None:
         """Return the consumer; None while there is none. Raises the KafkaFailure of a failed attempt, once."""
         if self.consumer is not None:
             return self.consumer
@@ -80,15 +80,15 @@ class KafkaConnector:
         if not self._attempt.is_over:
             return None
         attempt, self._attempt = self._attempt, None
-        if attempt.trouble is not None:
-            self.backoff.failed(slowly=attempt.trouble.kind.needs_people)
-            raise attempt.trouble
+        if attempt.failure is not None:
+            self.backoff.failed(slowly=attempt.failure.kind.needs_operator)
+            raise attempt.failure
         self.backoff.worked()
         self.consumer = attempt.consumer
         return self.consumer
 
-    def _why(self, trouble: KafkaFailure) -> KafkaFailure:
-        return self._explain(self._options) if trouble.kind is FailureKind.UNREACHABLE else trouble
+    def _why(self, failure: KafkaFailure) -> KafkaFailure:
+        return self._explain(self._options) if failure.kind is FailureKind.UNREACHABLE else failure
 
     def drop(self) -> None:
         """Close the consumer. The next one reads secrets and certificates again."""
@@ -112,7 +112,7 @@ class _Attempt:
         self._lock = threading.Lock()
         self._abandoned = False
         self.consumer: Consumer | None = None
-        self.trouble: KafkaFailure | None = None
+        self.failure: KafkaFailure | None = None
         self._connect, self._why = connect, why
         self._thread = threading.Thread(target=self._run, name="kafka-connect", daemon=True)
         self._thread.start()
@@ -125,10 +125,10 @@ class _Attempt:
     def _run(self) -> None:
         try:
             consumer = self._connect()
-        except KafkaFailure as trouble:
-            self.trouble = self._why(trouble)
+        except KafkaFailure as failure:
+            self.failure = self._why(failure)
         except Exception as error:  # noqa: BLE001 - otherwise the thread would die silently
-            self.trouble = KafkaFailure(FailureKind.OTHER, f"an error while connecting ({type(error).__name__})")
+            self.failure = KafkaFailure(FailureKind.OTHER, f"an error while connecting ({type(error).__name__})")
         else:
             with self._lock:
                 if not self._abandoned:
@@ -154,112 +154,112 @@ _LONGEST_REST = 5.0
 """After a transient error. A longer delay would block the whole group during a rebalance."""
 
 
-class KafkaLink:
+class KafkaConnection:
     """The connection and its failures."""
 
     def __init__(
         self,
         options: KafkaOptions,
         ownership: Ownership,
-        notes: Notes,
+        event_log: EventLog,
         *,
         connect: Connect,
         explain: Explain,
         monotonic: Callable[[], float],
     ) -> None:
         self._options = options
-        self._notes = notes
-        self._connection = KafkaConnector(options, ownership, connect=connect, explain=explain, monotonic=monotonic)
-        self._rest = Backoff(monotonic, _LONGEST_REST)
-        self.trouble: str | None = f"kafka {options.address}: not connected yet"
+        self._event_log = event_log
+        self._connector = KafkaConnector(options, ownership, connect=connect, explain=explain, monotonic=monotonic)
+        self._retry_backoff = Backoff(monotonic, _LONGEST_REST)
+        self.failure: str | None = f"kafka {options.address}: not connected yet"
         """The current failure; None without one."""
         self._topics: str | None = None
         self._monotonic = monotonic
-        self._in_trouble_since: float | None = None
+        self._failing_since: float | None = None
 
     @property
     def consumer(self) -> Consumer | None:
         """The consumer, while connected."""
-        return self._connection.consumer
+        return self._connector.consumer
 
     @property
     def waits_for(self) -> str | None:
         """The current failure of the cluster or its topics; None without one."""
-        return self.trouble or self._topics
+        return self.failure or self._topics
 
     @property
-    def rests(self) -> bool:
+    def backing_off(self) -> bool:
         """Whether a backoff delay is in progress."""
-        return self._rest.left > 0.0
+        return self._retry_backoff.left > 0.0
 
     def connected(self) -> bool:
         """Connect if necessary; return whether there is a new connection."""
         if self.consumer is not None:
             return False
         try:
-            consumer = self._connection.ask()
-        except KafkaFailure as trouble:
-            self._tell(trouble, self._connection.backoff)
+            consumer = self._connector.consumer_if_ready()
+        except KafkaFailure as failure:
+            self._tell(failure, self._connector.backoff)
             return False
         if consumer is None:
             return False
-        self._notes.counted[KafkaEvent.CONNECTIONS] += 1
-        self.is_well()
+        self._event_log.counted[KafkaEvent.CONNECTIONS] += 1
+        self.mark_healthy()
         return True
 
-    def in_trouble(self, trouble: KafkaFailure) -> None:
+    def handle_failure(self, failure: KafkaFailure) -> None:
         """Handle a failure: back off, and reconnect if necessary."""
-        if isinstance(trouble, ConnectionBroken) or trouble.kind.needs_people or self._may_be_put_out(trouble):
-            self._connection.drop()
-            self._connection.backoff.failed(slowly=trouble.kind.needs_people)
-            self._tell(trouble, self._connection.backoff)
+        if isinstance(failure, ConnectionBroken) or failure.kind.needs_operator or self._may_be_evicted(failure):
+            self._connector.drop()
+            self._connector.backoff.failed(slowly=failure.kind.needs_operator)
+            self._tell(failure, self._connector.backoff)
         else:
-            self._rest.failed()
-            self._tell(trouble, self._rest)
+            self._retry_backoff.failed()
+            self._tell(failure, self._retry_backoff)
 
-    def is_well(self) -> None:
+    def mark_healthy(self) -> None:
         """The cluster answered."""
-        self.trouble = self._in_trouble_since = None
-        self._notes.over("cluster", f"kafka {self._options.address}: connection restored")
-        self._rest.worked()
+        self.failure = self._failing_since = None
+        self._event_log.resolved("cluster", f"kafka {self._options.address}: connection restored")
+        self._retry_backoff.worked()
 
-    def topics_missing(self, trouble: KafkaFailure | None) -> None:
+    def topics_missing(self, failure: KafkaFailure | None) -> None:
         """Handle topics that are missing or forbidden; the others are read all the same."""
-        if trouble is None:
+        if failure is None:
             self._topics = None
-            self._notes.over("topics", f"kafka {self._options.address}: all topics are available")
+            self._event_log.resolved("topics", f"kafka {self._options.address}: all topics are available")
             return
-        self._topics = sentence(trouble, self._options)
-        if self._notes.warn_once("topics", self._topics):
-            self._notes.counted[trouble.kind.counted] += 1
+        self._topics = describe(failure, self._options)
+        if self._event_log.warn_once("topics", self._topics):
+            self._event_log.counted[failure.kind.counted] += 1
 
     def close(self) -> None:
         """Release everything."""
-        self._connection.close()
+        self._connector.close()
 
-    def _may_be_put_out(self, trouble: KafkaFailure) -> bool:
+    def _may_be_evicted(self, failure: KafkaFailure) -> bool:
         """Return whether the cluster has not answered for so long that the group may have reassigned our partitions.
 
         To go on counting them would count them twice in the sum over all processes.
         """
-        if trouble.kind is not FailureKind.UNREACHABLE:
+        if failure.kind is not FailureKind.UNREACHABLE:
             return False
         now = self._monotonic()
-        self._in_trouble_since = now if self._in_trouble_since is None else self._in_trouble_since
-        return now - self._in_trouble_since > self._options.session_timeout_seconds
+        self._failing_since = now if self._failing_since is None else self._failing_since
+        return now - self._failing_since > self._options.session_timeout_seconds
 
-    def _tell(self, trouble: KafkaFailure, backoff: Backoff) -> None:
-        self._notes.counted[trouble.kind.counted] += 1
-        said = sentence(trouble, self._options)
-        self.trouble = f"{said}; retrying every {backoff.seconds:g} s"
+    def _tell(self, failure: KafkaFailure, backoff: Backoff) -> None:
+        self._event_log.counted[failure.kind.counted] += 1
+        message = describe(failure, self._options)
+        self.failure = f"{message}; retrying every {backoff.seconds:g} s"
         # A growing delay is no news.
-        self._notes.warn_once("cluster", said)
+        self._event_log.warn_once("cluster", message)
 
 
 _TIMEOUT_SECONDS = 2.0
 
 
-def probe(options: KafkaOptions) -> KafkaFailure:
+def check_brokers(options: KafkaOptions) -> KafkaFailure:
     """Return what is wrong with the brokers; may take some seconds."""
     found = [_try(options, broker) for broker in options.brokers]
     # A problem of a reachable broker says more than an unreachable one.
@@ -276,9 +276,9 @@ def _try(options: KafkaOptions, broker: str) -> KafkaFailure:
                 with tls_context(options.tls).wrap_socket(connection, server_hostname=host):
                     pass
     except OSError as error:
-        return _explained(error, host)
-    except KafkaFailure as trouble:
-        return trouble
+        return _connect_failure(error, host)
+    except KafkaFailure as failure:
+        return failure
     if options.tls is None:
         found = "an open port that does not speak Kafka; it may expect TLS"
     elif options.sasl is None:
@@ -288,12 +288,14 @@ def _try(options: KafkaOptions, broker: str) -> KafkaFailure:
     return KafkaFailure(FailureKind.UNREACHABLE, found)
 
 
-def _explained(error: OSError, host: str) -> KafkaFailure:
+def _connect_failure(error: OSError, host: str) -> KafkaFailure:
     match error:
         case ssl.SSLCertVerificationError():
-            return KafkaFailure(FailureKind.TLS, f"an untrusted certificate ({error.verify_message})")
+            return KafkaFailure(FailureKind.TLS, f"a certificate that is not trusted ({error.verify_message})")
         case ssl.SSLError():
-            return KafkaFailure(FailureKind.TLS, f"no TLS ({(error.reason or 'connection closed').lower().replace('_', ' ')})")
+            return KafkaFailure(
+                FailureKind.TLS, f"no TLS ({(error.reason or 'connection closed').lower().replace('_', ' ')})"
+            )
         case socket.gaierror():
             return KafkaFailure(FailureKind.UNREACHABLE, f"no address for host {host}")
         case TimeoutError():

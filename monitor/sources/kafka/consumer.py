@@ -78,10 +78,10 @@ class Consumer(Protocol):
     def commit_now(self, offsets: Mapping[Partition, CommittedOffset], timeout_seconds: float) -> None:
         """Commit offsets to the group, synchronously."""
 
-    def standing(self) -> GroupMembership:
+    def membership(self) -> GroupMembership:
         """Return the state of the group membership. Sends no request."""
 
-    def ask_for_group(self) -> None:
+    def request_group(self) -> None:
         """Request the assignments of the group, asynchronously."""
 
     def group(self) -> ConsumerGroup | None:

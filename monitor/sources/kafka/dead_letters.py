@@ -13,10 +13,10 @@ from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
 from monitor.records.record_batch import Pointer
-from monitor.sources.kafka.client_errors import refused, sorted_out
+from monitor.sources.kafka.client_errors import classified, connection_refusal
 from monitor.sources.kafka.events import KafkaEvent
 from monitor.sources.kafka.failures import FailureKind, KafkaFailure
-from monitor.sources.kafka.internals import FetchErrors
+from monitor.sources.kafka.internals import ConnectionErrors
 from monitor.sources.kafka.kafka_options import KafkaOptions
 from monitor.sources.kafka.partition import Partition
 from monitor.sources.kafka.security import security
@@ -51,7 +51,7 @@ class KafkaPythonProducer:
 
     def __init__(self, options: KafkaOptions) -> None:
         self._topic = options.dead_letter_topic
-        refusals = FetchErrors()
+        connection_errors = ConnectionErrors()
         settings: dict[str, Any] = {
             "bootstrap_servers": list(options.brokers),
             "bootstrap_timeout_ms": _WAIT_MS,
@@ -68,10 +68,10 @@ class KafkaPythonProducer:
         if options.api_version is not None:
             settings["api_version"] = options.api_version
         try:
-            self._producer = KafkaProducer(**settings, **security(options), kafka_client=refusals.client)
+            self._producer = KafkaProducer(**settings, **security(options), kafka_client=connection_errors.client)
         except Exception as error:
-            refusals.close_clients()
-            raise refused(refusals) or _translated(error) from error
+            connection_errors.close_clients()
+            raise connection_refusal(connection_errors) or _translated(error) from error
 
     def send(self, key: bytes, value: bytes, headers: list[tuple[str, bytes]], done: Done) -> None:
         """Send one."""
@@ -92,7 +92,7 @@ def _translated(error: Exception) -> KafkaFailure:
     if isinstance(error, KafkaFailure):
         return error
     if isinstance(error, KafkaError):
-        return sorted_out(error)
+        return classified(error)
     return KafkaFailure(FailureKind.OTHER, f"an error of the client library ({type(error).__name__})")
 
 
@@ -151,7 +151,7 @@ class DeadLetters:
         self._waiting: deque[Letter] = deque()
         self._bytes = 0
         self._counted: Counter[str] = Counter()
-        self._trouble: KafkaFailure | None = None
+        self._failure: KafkaFailure | None = None
         self._closing = False
         self._thread: threading.Thread | None = None
 
@@ -174,8 +174,8 @@ class DeadLetters:
         """Return the events since the last call, and the failure, if any."""
         with self._condition:
             counted, self._counted = self._counted, Counter()
-            trouble, self._trouble = self._trouble, None
-            return counted, trouble
+            failure, self._failure = self._failure, None
+            return counted, failure
 
     def close(self) -> None:
         """Flush for a moment, and drop the rest."""
@@ -191,8 +191,8 @@ class DeadLetters:
             try:
                 producer = producer or self._connect(self._options)
                 producer.send(letter.key, letter.value, letter.headers, self._done)
-            except KafkaFailure as trouble:
-                self._failed(trouble)
+            except KafkaFailure as failure:
+                self._failed(failure)
         if producer is not None:
             producer.close(_CLOSE_SECONDS)
 
@@ -206,11 +206,11 @@ class DeadLetters:
             self._bytes -= len(letter.value)
             return letter
 
-    def _failed(self, trouble: KafkaFailure) -> None:
+    def _failed(self, failure: KafkaFailure) -> None:
         """Drop a letter, and wait before the next attempt; the queue bounds the backlog."""
         with self._condition:
             self._counted[KafkaEvent.DEAD_LETTERS_DROPPED] += 1
-            self._trouble = trouble
+            self._failure = failure
             if self._closing:
                 self._counted[KafkaEvent.DEAD_LETTERS_DROPPED] += len(self._waiting)
                 self._waiting.clear()
@@ -218,7 +218,7 @@ class DeadLetters:
             else:
                 self._condition.wait_for(lambda: self._closing, _RETRY_SECONDS)
 
-    def _done(self, trouble: KafkaFailure | None) -> None:
+    def _done(self, failure: KafkaFailure | None) -> None:
         with self._condition:
-            self._counted[KafkaEvent.DEAD_LETTERS_SENT if trouble is None else KafkaEvent.DEAD_LETTERS_DROPPED] += 1
-            self._trouble = trouble or self._trouble
+            self._counted[KafkaEvent.DEAD_LETTERS_SENT if failure is None else KafkaEvent.DEAD_LETTERS_DROPPED] += 1
+            self._failure = failure or self._failure

@@ -78,26 +78,26 @@ class KafkaEvent(StrEnum):
 
 
 @dataclass(slots=True)
-class Notes:
+class EventLog:
     """Pending counts and messages. Used by the ingestion thread."""
 
     counted: Counter[str] = field(default_factory=Counter)
     events: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
-    _standing: dict[str, str] = field(default_factory=dict)
+    _active: dict[str, str] = field(default_factory=dict)
 
-    def warn_once(self, about: str, sentence: str) -> bool:
+    def warn_once(self, about: str, message: str) -> bool:
         """Warn about a condition when it starts or changes; return whether it did."""
-        if self._standing.get(about) == sentence:
+        if self._active.get(about) == message:
             return False
-        self._standing[about] = sentence
-        self.warnings.append(sentence)
+        self._active[about] = message
+        self.warnings.append(message)
         return True
 
-    def over(self, about: str, sentence: str) -> None:
+    def resolved(self, about: str, message: str) -> None:
         """Log the end of a condition, if it was active."""
-        if self._standing.pop(about, None) is not None:
-            self.events.append(sentence)
+        if self._active.pop(about, None) is not None:
+            self.events.append(message)
 
     def take(self, origin: str, owned: frozenset[str] | None = None) -> Delivery | None:
         """Return a delivery without records; None if there is nothing to report."""

@@ -27,7 +27,7 @@ class FailureKind(StrEnum):
         return KafkaEvent(f"errors_{self}")
 
     @property
-    def needs_people(self) -> bool:
+    def needs_operator(self) -> bool:
         """Whether it needs an operator: retried slowly, over a new connection."""
         return self in {
             FailureKind.TLS,
@@ -81,37 +81,40 @@ class UnreadableBatch(Exception):
         self.position = position
 
 
-def sentence(trouble: KafkaFailure, options: KafkaOptions) -> str:
+def describe(failure: KafkaFailure, options: KafkaOptions) -> str:
     """Return the message: where, expected, found, and advice."""
-    expected, advice = _SAID[trouble.kind]
+    expected, advice = _TEXTS[failure.kind]
     words = {
-        "topics": ", ".join(trouble.topics or options.topics) or f"matching {options.pattern}",
+        "topics": ", ".join(failure.topics or options.topics) or f"matching {options.pattern}",
         "group": options.group,
         "instance": options.instance_id,
         "who": _who(options),
         "secret": _secret(options),
     }
-    if trouble.kind is FailureKind.AUTHORIZATION and trouble.group:
+    if failure.kind is FailureKind.AUTHORIZATION and failure.group:
         expected, advice = "to be allowed to use group {group}", "grant Read on the group to {who}"
-    said = f"kafka {options.address}: expected {expected.format(**words)}, found {trouble.found}"
-    return f"{said}; {advice.format(**words)}" if advice else said
+    message = f"kafka {options.address}: expected {expected.format(**words)}, found {failure.found}"
+    return f"{message}; {advice.format(**words)}" if advice else message
 
 
-def sentence_of_letters(trouble: KafkaFailure, options: KafkaOptions) -> str:
+def describe_dead_letter_failure(failure: KafkaFailure, options: KafkaOptions) -> str:
     """Return the message for a failure of the dead-letter topic, which is written and not read."""
     topic = options.dead_letter_topic
-    if trouble.kind is FailureKind.AUTHORIZATION:
-        said = f"expected to be allowed to write to topic {topic}, found {trouble.found}"
-        return f"kafka {options.address}: {said}; grant Write on it to {_who(options)}"
-    if trouble.kind is FailureKind.UNKNOWN_TOPIC:
+    if failure.kind is FailureKind.AUTHORIZATION:
+        message = f"expected to be allowed to write to topic {topic}, found {failure.found}"
+        return f"kafka {options.address}: {message}; grant Write on it to {_who(options)}"
+    if failure.kind is FailureKind.UNKNOWN_TOPIC:
         return f"kafka {options.address}: expected topic {topic}, found none; create it"
-    return sentence(trouble, options)
+    return describe(failure, options)
 
 
-_SAID = {
+_TEXTS = {
     FailureKind.UNREACHABLE: ("a broker to answer", ""),
-    FailureKind.TLS: ("an encrypted connection", "see tls: ca, cert and key, and the name in the broker's certificate"),
-    FailureKind.AUTHENTICATION: ("to be let in as {who}", "see {secret}"),
+    FailureKind.TLS: (
+        "an encrypted connection",
+        "check tls.ca, tls.cert, tls.key, and the host name in the broker's certificate",
+    ),
+    FailureKind.AUTHENTICATION: ("to be authenticated as {who}", "check {secret}"),
     FailureKind.AUTHORIZATION: ("to be allowed to read topic {topics}", "grant Read and Describe on it to {who}"),
     FailureKind.FENCED: (
         "to be the only process with instance_id {instance} in group {group}",
@@ -121,7 +124,7 @@ _SAID = {
     FailureKind.CODEC: ("messages compressed by gzip, snappy, lz4 or zstd", "install cpcmon with all its dependencies"),
     FailureKind.CONFIGURATION: (
         "settings that the cluster and group {group} accept",
-        "see session_timeout, instance_id and assignor",
+        "check session_timeout, instance_id and assignor",
     ),
     FailureKind.OTHER: ("an answer without an error", ""),
 }
@@ -136,12 +139,12 @@ def _who(options: KafkaOptions) -> str:
         return f"{user} by {options.sasl.mechanism}"
     if options.tls is not None and options.tls.cert is not None:
         return "the owner of the certificate"
-    return "an unnamed user"
+    return "the anonymous user"
 
 
 def _secret(options: KafkaOptions) -> str:
     if options.sasl is None:
-        return "sasl: the broker asks for a user"
+        return "sasl: the broker requires a user"
     if options.sasl.mechanism is Mechanism.OAUTHBEARER:
         return f"the token in {str(options.sasl.token_file)!r}"
     return (

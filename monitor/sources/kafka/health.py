@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from monitor.sources.base import Lag
 from monitor.sources.kafka.consumer import Consumer, ConsumerGroup
-from monitor.sources.kafka.events import KafkaEvent, Notes
-from monitor.sources.kafka.failures import ConnectionBroken, FailureKind, KafkaFailure, sentence
+from monitor.sources.kafka.events import EventLog, KafkaEvent
+from monitor.sources.kafka.failures import ConnectionBroken, FailureKind, KafkaFailure, describe
 from monitor.sources.kafka.kafka_options import KafkaOptions
 from monitor.sources.kafka.partition import Partition, PartitionProgress
 
@@ -37,7 +37,7 @@ class _Seen:
     newest: float = float("-inf")
     """The timestamp of the newest message read."""
     caught_up_at: float = float("-inf")
-    placed_at: float = 0.0
+    started_at: float = 0.0
 
 
 class PartitionLagMeter:
@@ -48,11 +48,11 @@ class PartitionLagMeter:
         self._lags: dict[str, PartitionLag] = {}
         self._since: float | None = None
 
-    def placed(self, partition: Partition, end: int, now: float) -> None:
+    def start(self, partition: Partition, end: int, now: float) -> None:
         """Start with a partition and its log end."""
-        self._seen[partition] = _Seen(end, placed_at=now)
+        self._seen[partition] = _Seen(end, started_at=now)
 
-    def keep(self, partitions: frozenset[Partition]) -> None:
+    def retain(self, partitions: frozenset[Partition]) -> None:
         """Drop all others."""
         self._seen = {one: seen for one, seen in self._seen.items() if one in partitions}
 
@@ -90,7 +90,7 @@ class PartitionLagMeter:
                 seen.caught_up_at = now
             start = max(seen.newest, seen.caught_up_at)
             # Before the first read, the time of the assignment is all that is known.
-            start = seen.placed_at if start == float("-inf") else start
+            start = seen.started_at if start == float("-inf") else start
             seconds = max(0.0, now - start) if records else 0.0
             restoring = min(records, max(0, restored_to.get(partition, 0) - at.position))
             lags[partition.shard] = PartitionLag(records, seconds, restoring)
@@ -111,7 +111,7 @@ class PartitionLagMeter:
         return Lag(files=behind, oldest_unread=self._since, rebuilding=rebuilding)
 
 
-class StallWatch:
+class StallDetector:
     """Detects partitions that do not advance: clients have been known to stop fetching silently."""
 
     def __init__(self, after_seconds: float) -> None:
@@ -130,7 +130,7 @@ class StallWatch:
         self._moved = moved
         return frozenset(one for one, (_, since) in moved.items() if clock - since >= self._after)
 
-    def cleared(self) -> None:
+    def reset(self) -> None:
         """Start again: there is a new connection, or no stall."""
         self._moved.clear()
 
@@ -146,15 +146,15 @@ _NO_PARTITIONS: frozenset[Partition] = frozenset()
 class UnassignedCheck:
     """Compares the assignments of the group with the partitions of its topics, and rejoins if some are unassigned."""
 
-    def __init__(self, options: KafkaOptions, notes: Notes, monotonic: Callable[[], float]) -> None:
+    def __init__(self, options: KafkaOptions, event_log: EventLog, monotonic: Callable[[], float]) -> None:
         self._options = options
-        self._notes = notes
+        self._event_log = event_log
         self._monotonic = monotonic
         self.begin()
 
     def begin(self) -> None:
         """There is a new connection."""
-        self._asked_at = self._answered_at = float("-inf")
+        self._requested_at = self._answered_at = float("-inf")
         self._latest: frozenset[Partition] = _NO_PARTITIONS
         self._lasting: frozenset[Partition] = _NO_PARTITIONS
         self._generation: int | None = None
@@ -187,15 +187,15 @@ class UnassignedCheck:
     def check(self, consumer: Consumer) -> None:
         """Request the assignments at intervals, and handle the answer. Never blocks."""
         clock = self._monotonic()
-        if clock - self._asked_at >= GROUP_CHECK_SECONDS:
-            self._asked_at = clock
-            consumer.ask_for_group()
+        if clock - self._requested_at >= GROUP_CHECK_SECONDS:
+            self._requested_at = clock
+            consumer.request_group()
         try:
             group = consumer.group()
-        except KafkaFailure as trouble:
-            if trouble.kind.needs_people:
-                said = f"cannot check for unassigned partitions: {sentence(trouble, self._options)}"
-                self._notes.warn_once("unassigned", said)
+        except KafkaFailure as failure:
+            if failure.kind.needs_operator:
+                message = f"cannot check for unassigned partitions: {describe(failure, self._options)}"
+                self._event_log.warn_once("unassigned", message)
             return
         if group is not None:
             self._answered(group, consumer, clock)
@@ -203,10 +203,12 @@ class UnassignedCheck:
     def _answered(self, group: ConsumerGroup, consumer: Consumer, clock: float) -> None:
         unassigned = group.partitions - group.assigned
         self._lasting, self._latest, self._answered_at = self._latest & unassigned, unassigned, clock
-        if (said := self.waits_for) is not None:
-            self._notes.warn_once("unassigned", said)
+        if (message := self.waits_for) is not None:
+            self._event_log.warn_once("unassigned", message)
         elif not unassigned:
-            self._notes.over("unassigned", f"every partition is assigned to a member of group {self._options.group}")
+            self._event_log.resolved(
+                "unassigned", f"every partition is assigned to a member of group {self._options.group}"
+            )
         # A member that must still revoke partitions triggers a rebalance when it rejoins, or when its session times out. An
         # earlier rejoin would only make the whole group wait for it.
         if not self._lasting - group.revoking:
@@ -217,12 +219,12 @@ class UnassignedCheck:
             self._generation, self._left, self._wait = group.generation, self._wait, min(2 * self._wait, _MOST_CHECKS)
         self._left -= 1
         if self._left <= 0:
-            self._notes.counted[KafkaEvent.REJOINS] += 1
+            self._event_log.counted[KafkaEvent.REJOINS] += 1
             consumer.rejoin()
 
 
 CHECK_SECONDS = 5.0
-_ASK_SECONDS = 1.0
+_QUERY_SECONDS = 1.0
 _JOIN_SECONDS = 330.0
 """The group waits up to five minutes for a busy member; after that a join will not succeed any more."""
 
@@ -241,7 +243,7 @@ class HealthCheck:
     def __init__(self, options: KafkaOptions, meter: PartitionLagMeter, monotonic: Callable[[], float]) -> None:
         self._meter = meter
         self._monotonic = monotonic
-        self._watch = StallWatch(options.stall_after_seconds)
+        self._watch = StallDetector(options.stall_after_seconds)
         self._pause = min(CHECK_SECONDS, options.stall_after_seconds / 2)
         self._checked = float("-inf")
         self._joined = False
@@ -249,7 +251,7 @@ class HealthCheck:
 
     def begin(self) -> None:
         """There is a new connection."""
-        self._watch.cleared()
+        self._watch.reset()
         self._checked = self._last_joined = self._monotonic()
         self._joined = False
 
@@ -260,11 +262,11 @@ class HealthCheck:
 
     def topics(self, consumer: Consumer) -> KafkaFailure | None:
         """Return the failure for missing or forbidden topics. Sends no request."""
-        standing = consumer.standing()
-        if standing.forbidden_topics:
-            return KafkaFailure(FailureKind.AUTHORIZATION, "a refusal", topics=standing.forbidden_topics)
-        if standing.missing_topics:
-            return KafkaFailure(FailureKind.UNKNOWN_TOPIC, "none", topics=standing.missing_topics)
+        membership = consumer.membership()
+        if membership.forbidden_topics:
+            return KafkaFailure(FailureKind.AUTHORIZATION, "a refusal", topics=membership.forbidden_topics)
+        if membership.missing_topics:
+            return KafkaFailure(FailureKind.UNKNOWN_TOPIC, "none", topics=membership.missing_topics)
         return None
 
     def check(self, consumer: Consumer, moving: Mapping[Partition, PartitionProgress], *, quiet: bool) -> bool:
@@ -275,32 +277,32 @@ class HealthCheck:
         clock = self._monotonic()
         behind = {one: at.position for one, at in moving.items() if self._meter.behind(one, at.position)}
         suspects = self._watch.suspects(behind, clock)
-        self._look_at_membership(consumer, clock)
+        self._check_membership(consumer, clock)
         if clock - self._checked < self._pause:
             return False
         self._checked = clock
         if not quiet and not suspects:
             return True
         try:
-            self._ask(consumer, moving, suspects)
-        except KafkaFailure as trouble:
+            self._query(consumer, moving, suspects)
+        except KafkaFailure as failure:
             # After a refusal the library reports the broker as unreachable.
-            refused = consumer.standing().refused if trouble.kind is FailureKind.UNREACHABLE else None
-            raise refused or trouble from trouble
+            refused = consumer.membership().refused if failure.kind is FailureKind.UNREACHABLE else None
+            raise refused or failure from failure
         return True
 
-    def _look_at_membership(self, consumer: Consumer, clock: float) -> None:
-        if consumer.standing().joined:
+    def _check_membership(self, consumer: Consumer, clock: float) -> None:
+        if consumer.membership().joined:
             self._joined, self._last_joined = True, clock
         elif clock - self._last_joined > _JOIN_SECONDS:
             raise ConnectionBroken(FailureKind.OTHER, "no admission to the group")
 
-    def _ask(
+    def _query(
         self, consumer: Consumer, moving: Mapping[Partition, PartitionProgress], suspects: frozenset[Partition]
     ) -> None:
-        if not consumer.standing().has_coordinator:
+        if not consumer.membership().has_coordinator:
             raise KafkaFailure(FailureKind.UNREACHABLE, "no coordinator of the group")
-        ends = consumer.ends(moving, _ASK_SECONDS)
+        ends = consumer.ends(moving, _QUERY_SECONDS)
         self._meter.found_ends(ends)
         # The end reported by fetches includes open transactions, which cannot be read yet. The requested one does not.
         stalled = frozenset(one for one in suspects if ends.get(one, 0) > moving[one].position)

@@ -42,14 +42,14 @@ class TokenFile(AbstractTokenProvider):  # type: ignore[misc]  # the library has
 # ruff: noqa: ANN401, SLF001 - the library has no types, and these are private attributes
 
 
-def keep_secrets() -> None:
+def hide_secrets() -> None:
     """Keep the library from logging requests: at level debug they contain passwords."""
     log = logging.getLogger("kafka")
     if log.getEffectiveLevel() < logging.INFO:
         log.setLevel(logging.INFO)
 
 
-class FetchErrors:
+class ConnectionErrors:
     """Why the latest connection failed, until one succeeds.
 
     The library does not report it: it retries, and finally reports only that no broker answered.
@@ -62,7 +62,7 @@ class FetchErrors:
 
     def client(self, **settings: Any) -> Any:
         """Return a client of the library, observed."""
-        keep_secrets()
+        hide_secrets()
         client = KafkaNetClient(**settings)
         self._clients.append(client)
         # The library fails to pass this on, and would create misspelt topics.
@@ -80,16 +80,16 @@ class FetchErrors:
         return client
 
     def _watch(self, connection: Any) -> None:
-        send, proved = connection._send_request, False
+        send, authenticating = connection._send_request, False
 
         def sent(request: Any, *words: Any, **named: Any) -> Any:
-            nonlocal proved
-            proved = proved or isinstance(request, SaslAuthenticateRequest)
+            nonlocal authenticating
+            authenticating = authenticating or isinstance(request, SaslAuthenticateRequest)
             return send(request, *words, **named)
 
         def failed(error: Exception) -> None:
             # A broker answers a wrong password and closes the connection. If both arrive at once, the library drops the answer.
-            if proved and isinstance(error, KafkaConnectionError):
+            if authenticating and isinstance(error, KafkaConnectionError):
                 error = SaslAuthenticationFailedError()
             # A refusal stands until a connection succeeds, even if the next attempt times out.
             if not isinstance(self.latest, SaslAuthenticationFailedError):
@@ -170,7 +170,7 @@ def has_coordinator(consumer: Any) -> bool:
     return not consumer._coordinator.coordinator_unknown()
 
 
-def learn_topics(consumer: Any, timeout_seconds: float) -> None:
+def wait_for_metadata(consumer: Any, timeout_seconds: float) -> None:
     """Wait for metadata of the subscription: a member that joins without it causes a second rebalance."""
     with contextlib.suppress(KafkaError):
         future = consumer._cluster.request_update()
@@ -208,7 +208,7 @@ class _JoinUnderWay:
         self._task.add_errback(function)
 
 
-def claim_what_is_owned(consumer: Any) -> None:
+def claim_owned(consumer: Any) -> None:
     """Make a joining member claim the partitions it owns, not those it was last assigned.
 
     A member that was removed from the group still claims its old partitions. The assignor then withholds them until the
@@ -221,12 +221,12 @@ def claim_what_is_owned(consumer: Any) -> None:
 
 
 def _metadata_of(assignor: Any, coordinator: Any) -> Callable[[Any], Any]:
-    said = assignor.metadata
+    message = assignor.metadata
 
     def metadata(topics: Any) -> Any:
         lost = coordinator._generation.is_lost()
         assignor.member_assignment = [] if lost else list(coordinator._subscription.assigned_partitions())
-        return said(topics)
+        return message(topics)
 
     return metadata
 
@@ -296,7 +296,7 @@ async def _described_group(consumer: Any) -> tuple[int, set[Any], set[Any], set[
     return generation.generation_id, partitions, assigned, revoking
 
 
-def is_put_out(consumer: Any) -> bool:
+def is_fenced(consumer: Any) -> bool:
     """Return whether a heartbeat was rejected because another process has our instance id.
 
     The library then stops its heartbeats silently and goes on fetching: only a commit would fail.

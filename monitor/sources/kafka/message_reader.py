@@ -35,14 +35,14 @@ class _Search:
 
 
 @dataclass(frozen=True, slots=True)
-class Skipped:
+class SkippedRange:
     """Skipped offsets, end exclusive."""
 
     start: int
     end: int
 
 
-class Skipping:
+class BatchSkipper:
     """The searches in progress, one for each partition with a damaged batch."""
 
     def __init__(self) -> None:
@@ -68,18 +68,18 @@ class Skipping:
             search.tried = max(offset + 1, (offset + search.worked) // 2)
         return search.tried
 
-    def worked(self, partition: Partition) -> int | Skipped:
+    def worked(self, partition: Partition) -> int | SkippedRange:
         """Return the next offset to try, after a fetch succeeded; or the skipped range."""
         search = self._searches[partition]
         if search.tried == search.start:
             del self._searches[partition]
-            return Skipped(search.start, search.start)
+            return SkippedRange(search.start, search.start)
         if search.tried - search.failed > 1:
             search.worked = search.tried
             search.tried = (search.failed + search.worked) // 2
             return search.tried
         del self._searches[partition]
-        return Skipped(search.start, search.tried)
+        return SkippedRange(search.start, search.tried)
 
     def forget(self, partition: Partition) -> None:
         """The partition is resolved again, or was revoked."""
@@ -97,7 +97,7 @@ class DecodesMessages(Protocol):
         """Decode messages; never raises."""
 
 
-class Reader:
+class MessageReader:
     """Turns fetched messages into deliveries."""
 
     def __init__(
@@ -126,8 +126,8 @@ class Reader:
             counted[KafkaEvent.TOMBSTONES] += len(fresh) - len(messages.values)
         counted[KafkaEvent.BYTES_READ] += sum(map(len, messages.values))
         shard, last = tracked.partition.shard, fresh.offsets[-1]
-        pieces = list(self._decoded(shard, messages))
-        for place, (some, batch) in enumerate(pieces, start=1):
+        parts = list(self._decoded(shard, messages))
+        for place, (some, batch) in enumerate(parts, start=1):
             warnings: tuple[str, ...] = ()
             if batch is None:
                 counted[KafkaEvent.DECODER_ERRORS] += 1
@@ -135,21 +135,21 @@ class Reader:
                     f"{shard}: internal error in the decoder on the message at offset {some.offsets[0]}; skipped",
                 )
             else:
-                self._keep_letters(tracked, some, batch)
+                self._add_letters(tracked, some, batch)
             # The last part includes trailing tombstones.
-            next_offset = 1 + (last if place == len(pieces) else some.offsets[-1])
+            next_offset = 1 + (last if place == len(parts) else some.offsets[-1])
             first = fresh.offsets[0] if place == 1 else some.offsets[0]
-            tracked.taken(first, next_offset, fresh.leader_epoch, None if batch is None else _newest(batch, now))
-            position = tracked.position(self._fingerprint)
+            tracked.advance(first, next_offset, fresh.leader_epoch, None if batch is None else _newest(batch, now))
+            checkpoint = tracked.checkpoint(self._fingerprint)
             delivery = Delivery(
                 shard,
                 batch or RecordBatch(),
-                {tracked.partition.key: encoded(position)},
+                {tracked.partition.key: encoded(checkpoint)},
                 counted,
                 warnings=warnings,
                 shard=shard,
             )
-            yield delivery, position
+            yield delivery, checkpoint
             counted = Counter()
 
     def _decoded(self, shard: str, messages: Messages) -> Iterator[tuple[Messages, RecordBatch | None]]:
@@ -166,7 +166,7 @@ class Reader:
             yield from self._decoded(shard, _part(messages, slice(None, half)))
             yield from self._decoded(shard, _part(messages, slice(half, None)))
 
-    def _keep_letters(self, tracked: TrackedPartition, messages: Messages, batch: RecordBatch) -> None:
+    def _add_letters(self, tracked: TrackedPartition, messages: Messages, batch: RecordBatch) -> None:
         if self._dead_letters is None or not batch.pointers:
             return
         values = messages.values if self._with_payload else None

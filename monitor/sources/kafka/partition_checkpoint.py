@@ -31,7 +31,7 @@ class PartitionCheckpoint(msgspec.Struct, frozen=True, array_like=True, forbid_u
     """Windows are being rebuilt from the log up to here."""
 
 
-def position_at(next_offset: int, topic_id: str, fingerprint: str, restored_to: int = 0) -> PartitionCheckpoint:
+def checkpoint_at(next_offset: int, topic_id: str, fingerprint: str, restored_to: int = 0) -> PartitionCheckpoint:
     """Return a checkpoint of which only the offset is known."""
     return PartitionCheckpoint(_VERSION, next_offset, -1, topic_id, fingerprint, None, [], restored_to)
 
@@ -40,18 +40,18 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(PartitionCheckpoint)
 
 
-def encoded(position: PartitionCheckpoint) -> bytes:
+def encoded(checkpoint: PartitionCheckpoint) -> bytes:
     """Return the stored form of a checkpoint."""
-    return _encoder.encode(position)
+    return _encoder.encode(checkpoint)
 
 
 def decoded(value: bytes) -> PartitionCheckpoint | None:
     """Return a stored checkpoint; None if it is damaged or of another version."""
     try:
-        position = _decoder.decode(value)
+        checkpoint = _decoder.decode(value)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
-    return position if position.version == _VERSION else None
+    return checkpoint if checkpoint.version == _VERSION else None
 
 
 def partition_of(key: bytes) -> Partition | None:
@@ -65,15 +65,15 @@ def partition_of(key: bytes) -> Partition | None:
 class TrackedPartition:
     """An assigned partition: its state after the last delivery, and as last committed."""
 
-    def __init__(self, partition: Partition, position: PartitionCheckpoint) -> None:
+    def __init__(self, partition: Partition, checkpoint: PartitionCheckpoint) -> None:
         self.partition = partition
-        self.next_offset = position.next_offset
-        self.leader_epoch = position.leader_epoch
-        self.topic_id = position.topic_id
-        self.gap_at = position.gap_at
-        self.restored_to = position.restored_to
-        self.rewind = RewindIndex(position.stretches)
-        self._committed = position
+        self.next_offset = checkpoint.next_offset
+        self.leader_epoch = checkpoint.leader_epoch
+        self.topic_id = checkpoint.topic_id
+        self.gap_at = checkpoint.gap_at
+        self.restored_to = checkpoint.restored_to
+        self.rewind = RewindIndex(checkpoint.stretches)
+        self._committed = checkpoint
 
     @property
     def committed(self) -> PartitionCheckpoint:
@@ -85,7 +85,7 @@ class TrackedPartition:
         """Whether windows are being rebuilt from the log."""
         return self.next_offset < self.restored_to
 
-    def position(self, fingerprint: str) -> PartitionCheckpoint:
+    def checkpoint(self, fingerprint: str) -> PartitionCheckpoint:
         """Return the current checkpoint."""
         return PartitionCheckpoint(
             _VERSION,
@@ -98,21 +98,21 @@ class TrackedPartition:
             self.restored_to if self.restoring else 0,
         )
 
-    def taken(self, first_offset: int, next_offset: int, leader_epoch: int, newest: float | None) -> None:
+    def advance(self, first_offset: int, next_offset: int, leader_epoch: int, newest: float | None) -> None:
         """Advance behind delivered messages; `newest` is the newest event time of their records, None without records."""
         self.next_offset, self.leader_epoch = next_offset, leader_epoch
         if newest is not None:
             self.rewind.add(first_offset, newest)
 
-    def settle(self, fingerprint: str) -> None:
+    def mark_committed(self, fingerprint: str) -> None:
         """Make the current state the one to roll back to."""
-        self._committed = self.position(fingerprint)
+        self._committed = self.checkpoint(fingerprint)
 
-    def acknowledged(self, position: PartitionCheckpoint) -> None:
+    def acknowledged(self, checkpoint: PartitionCheckpoint) -> None:
         """A checkpoint was committed."""
-        self._committed = position
+        self._committed = checkpoint
 
-    def holds_from(self, oldest: float) -> None:
+    def forget_before(self, oldest: float) -> None:
         """Windows contain nothing older than this."""
         self.rewind.forget_before(oldest)
         if self.gap_at is not None and oldest > self.gap_at:
@@ -125,11 +125,11 @@ class TrackedPartition:
         self.rewind = RewindIndex(self._committed.stretches)
 
 
-class StoredPositions:
+class StoredCheckpoints:
     """The checkpoints on disk, of all partitions that this process ever owned."""
 
     def __init__(self) -> None:
-        self._positions: dict[Partition, PartitionCheckpoint] = {}
+        self._checkpoints: dict[Partition, PartitionCheckpoint] = {}
         self.damaged: set[Partition] = set()
         """Partitions with an unreadable checkpoint."""
 
@@ -137,9 +137,9 @@ class StoredPositions:
         """Load the committed checkpoints; return how many are damaged."""
         damaged = 0
         for key, value in checkpoints.items():
-            partition, position = partition_of(key), decoded(value)
-            if partition is not None and position is not None:
-                self._positions[partition] = position
+            partition, checkpoint = partition_of(key), decoded(value)
+            if partition is not None and checkpoint is not None:
+                self._checkpoints[partition] = checkpoint
                 continue
             damaged += 1
             if partition is not None:
@@ -148,9 +148,9 @@ class StoredPositions:
 
     def get(self, partition: Partition) -> PartitionCheckpoint | None:
         """Return the checkpoint of a partition."""
-        return self._positions.get(partition)
+        return self._checkpoints.get(partition)
 
-    def put(self, partition: Partition, position: PartitionCheckpoint) -> None:
+    def put(self, partition: Partition, checkpoint: PartitionCheckpoint) -> None:
         """A checkpoint was committed."""
-        self._positions[partition] = position
+        self._checkpoints[partition] = checkpoint
         self.damaged.discard(partition)

@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 
 from monitor.sources.base import Delivery
 from monitor.sources.kafka.consumer import Consumer
-from monitor.sources.kafka.events import KafkaEvent, Notes
+from monitor.sources.kafka.events import EventLog, KafkaEvent
 from monitor.sources.kafka.failures import UnreadableBatch
 from monitor.sources.kafka.health import PartitionLagMeter
 from monitor.sources.kafka.kafka_options import KafkaOptions
-from monitor.sources.kafka.message_reader import Skipped, Skipping
+from monitor.sources.kafka.message_reader import BatchSkipper, SkippedRange
 from monitor.sources.kafka.partition import Partition, PartitionProgress
-from monitor.sources.kafka.partition_checkpoint import PartitionCheckpoint, StoredPositions, TrackedPartition, encoded
-from monitor.sources.kafka.resume_offset import Doubt, OffsetResolver, ResumeOffset
+from monitor.sources.kafka.partition_checkpoint import PartitionCheckpoint, StoredCheckpoints, TrackedPartition, encoded
+from monitor.sources.kafka.resume_offset import OffsetProblem, OffsetResolver, ResumeOffset
 
 
 @dataclass(slots=True)
@@ -89,17 +89,17 @@ class Partitions:
     def __init__(
         self, options: KafkaOptions, fingerprint: str, meter: PartitionLagMeter, monotonic: Callable[[], float]
     ) -> None:
-        self.stored = StoredPositions()
+        self.stored = StoredCheckpoints()
         self.tracked: dict[Partition, TrackedPartition] = {}
         self._fingerprint = fingerprint
         self._meter = meter
         self._monotonic = monotonic
-        self._placer = OffsetResolver(options, self.stored, fingerprint)
-        self._doubts: dict[Partition, Doubt] = {}
+        self._resolver = OffsetResolver(options, self.stored, fingerprint)
+        self._unresolved: dict[Partition, OffsetProblem] = {}
         """Partitions that wait for their resume offset, and why."""
         self._refused: dict[Partition, int] = {}
         """By partition, the latest offset that a broker rejected."""
-        self._skipping = Skipping()
+        self._skipper = BatchSkipper()
         self._announced: dict[Partition, ResumeOffset] = {}
         """Resumed, in a delivery that is not acknowledged yet."""
         self._to_announce: dict[Partition, ResumeOffset] = {}
@@ -110,67 +110,67 @@ class Partitions:
 
     # Assignment and resume offsets
 
-    def keep(self, owned: frozenset[Partition], assigned: Iterable[Partition]) -> None:
+    def update_assignment(self, owned: frozenset[Partition], assigned: Iterable[Partition]) -> None:
         """Release revoked partitions; newly assigned ones are resumed, even if they were assigned before."""
         again = set(assigned)
         for partition in [one for one in self.tracked if one not in owned or one in again]:
-            self._let_go(partition)
+            self._release(partition)
         self._refused = {one: at for one, at in self._refused.items() if one in owned - again}
-        self._doubts = {one: doubt for one, doubt in self._doubts.items() if one in owned}
-        self._doubts |= dict.fromkeys(again & owned, Doubt.NONE)
-        self._meter.keep(owned)
+        self._unresolved = {one: problem for one, problem in self._unresolved.items() if one in owned}
+        self._unresolved |= dict.fromkeys(again & owned, OffsetProblem.NONE)
+        self._meter.retain(owned)
 
-    def _let_go(self, partition: Partition) -> None:
+    def _release(self, partition: Partition) -> None:
         del self.tracked[partition]
-        self._skipping.forget(partition)
+        self._skipper.forget(partition)
         self._announced.pop(partition, None)
         self._to_announce.pop(partition, None)
         self._stop_clock(partition)
 
-    def doubt(self, consumer: Consumer, partitions: Iterable[Partition], why: Doubt) -> None:
+    def resolve_again(self, consumer: Consumer, partitions: Iterable[Partition], why: OffsetProblem) -> None:
         """Resolve the resume offset of partitions again; of all of them, if it is unknown which."""
         for partition in frozenset(partitions) or frozenset(self.tracked):
             if partition in self.tracked:
-                self._doubts[partition] = self._understood(self.tracked[partition], why)
-                self._let_go(partition)
+                self._unresolved[partition] = self._underlying(self.tracked[partition], why)
+                self._release(partition)
                 consumer.pause(partition)
 
-    def _understood(self, tracked: TrackedPartition, why: Doubt) -> Doubt:
+    def _underlying(self, tracked: TrackedPartition, why: OffsetProblem) -> OffsetProblem:
         """Return the underlying problem.
 
         An offset within the log that is rejected twice was read under a leader epoch that the broker does not know, as after a
         cluster was restored from a copy: it would be rejected for ever.
         """
-        if why is not Doubt.OUT_OF_RANGE:
+        if why is not OffsetProblem.OUT_OF_RANGE:
             return why
         again = self._refused.get(tracked.partition) == tracked.next_offset
         self._refused[tracked.partition] = tracked.next_offset
-        return Doubt.TRUNCATED if again and tracked.leader_epoch >= 0 else why
+        return OffsetProblem.TRUNCATED if again and tracked.leader_epoch >= 0 else why
 
-    def look_at_topics(self, consumer: Consumer) -> None:
+    def check_topics(self, consumer: Consumer) -> None:
         """Resolve partitions of recreated topics again."""
         ids = {topic: consumer.topic_id(topic) for topic in {one.topic for one in self.tracked}}
         for partition, tracked in list(self.tracked.items()):
             known = ids[partition.topic]
             if known and tracked.topic_id and known != tracked.topic_id:
-                self.doubt(consumer, [partition], Doubt.NONE)
+                self.resolve_again(consumer, [partition], OffsetProblem.NONE)
             elif known:
                 tracked.topic_id = known
 
-    def placed(self, consumer: Consumer, now: float, seconds: float) -> Iterator[Delivery]:
+    def resume_waiting(self, consumer: Consumer, now: float, seconds: float) -> Iterator[Delivery]:
         """Resume waiting partitions, as many as time allows, and deliver their checkpoints. Raises KafkaFailure."""
-        if self._doubts:
+        if self._unresolved:
             until = self._monotonic() + seconds
-            for one in self._placer.place(consumer, self._doubts, now, lambda: self._monotonic() < until):
-                self._begin(consumer, one, now)
+            for one in self._resolver.resolve(consumer, self._unresolved, now, lambda: self._monotonic() < until):
+                self._start(consumer, one, now)
         while self._to_announce:
             partition, one = self._to_announce.popitem()
             self._announced[partition] = one
-            position = one.tracked.committed
-            self._delivered[partition] = position
+            checkpoint = one.tracked.committed
+            self._delivered[partition] = checkpoint
             yield Delivery(
                 partition.shard,
-                checkpoints={partition.key: encoded(position)},
+                checkpoints={partition.key: encoded(checkpoint)},
                 counted=one.counted,
                 events=tuple(one.events),
                 warnings=tuple(one.warnings),
@@ -178,14 +178,14 @@ class Partitions:
                 reset=one.reset,
             )
 
-    def _begin(self, consumer: Consumer, placed: ResumeOffset, now: float) -> None:
-        tracked = placed.tracked
+    def _start(self, consumer: Consumer, resume: ResumeOffset, now: float) -> None:
+        tracked = resume.tracked
         partition = tracked.partition
-        self._doubts.pop(partition, None)
-        tracked.settle(self._fingerprint)
+        self._unresolved.pop(partition, None)
+        tracked.mark_committed(self._fingerprint)
         self.tracked[partition] = tracked
-        self._to_announce[partition] = placed
-        self._meter.placed(partition, placed.end, now)
+        self._to_announce[partition] = resume
+        self._meter.start(partition, resume.end, now)
         if tracked.restoring:
             self._restoring_since[partition] = self._monotonic()
         self.seek(consumer, partition)
@@ -194,24 +194,24 @@ class Partitions:
     def seek(self, consumer: Consumer, partition: Partition) -> None:
         """Continue a partition at its next offset."""
         tracked = self.tracked[partition]
-        self._skipping.forget(partition)
+        self._skipper.forget(partition)
         consumer.seek(partition, tracked.next_offset, tracked.leader_epoch)
 
     # Deliveries
 
-    def delivered(self, partition: Partition, position: PartitionCheckpoint) -> None:
+    def delivered(self, partition: Partition, checkpoint: PartitionCheckpoint) -> None:
         """A delivery with this checkpoint is about to be returned."""
-        self._delivered[partition] = position
+        self._delivered[partition] = checkpoint
 
     def acknowledge(self, oldest: Mapping[str, float]) -> None:
         """Everything delivered is committed."""
-        for partition, position in self._delivered.items():
-            self.stored.put(partition, position)
+        for partition, checkpoint in self._delivered.items():
+            self.stored.put(partition, checkpoint)
             if partition in self.tracked:
-                self.tracked[partition].acknowledged(position)
+                self.tracked[partition].acknowledged(checkpoint)
         for partition, tracked in self.tracked.items():
             if (held := oldest.get(partition.shard)) is not None:
-                tracked.holds_from(held)
+                tracked.forget_before(held)
         self._delivered.clear()
         self._announced.clear()
 
@@ -226,28 +226,26 @@ class Partitions:
 
     # Damaged batches
 
-    def skip(self, consumer: Consumer, unreadable: UnreadableBatch, notes: Notes) -> None:
+    def skip(self, consumer: Consumer, unreadable: UnreadableBatch, event_log: EventLog) -> None:
         """Try behind an unreadable batch."""
         partition, at = unreadable.partition, unreadable.position
-        if partition not in self._skipping:
-            notes.warnings.append(
-                f"{partition.shard}: the batch at offset {at} is damaged; retrying"
-            )
+        if partition not in self._skipper:
+            event_log.warnings.append(f"{partition.shard}: the batch at offset {at} is damaged; retrying")
         end = at + self._meter.behind(partition, at)
-        consumer.seek(partition, self._skipping.failed(partition, at, max(end, at + 1)))
+        consumer.seek(partition, self._skipper.failed(partition, at, max(end, at + 1)))
 
-    def found_after_skipping(self, consumer: Consumer, partition: Partition, notes: Notes) -> bool:
+    def may_deliver(self, consumer: Consumer, partition: Partition, event_log: EventLog) -> bool:
         """Return whether fetched messages may be delivered: not during a search for the end of a damaged batch."""
-        if partition not in self._skipping:
+        if partition not in self._skipper:
             return True
-        found = self._skipping.worked(partition)
-        if not isinstance(found, Skipped):
+        found = self._skipper.worked(partition)
+        if not isinstance(found, SkippedRange):
             consumer.seek(partition, found)
             return False
         if found.end > found.start:
-            notes.counted[KafkaEvent.BATCHES_UNREADABLE] += 1
-            notes.counted[KafkaEvent.OFFSETS_UNREADABLE] += found.end - found.start
-            notes.warnings.append(
+            event_log.counted[KafkaEvent.BATCHES_UNREADABLE] += 1
+            event_log.counted[KafkaEvent.OFFSETS_UNREADABLE] += found.end - found.start
+            event_log.warnings.append(
                 f"{partition.shard}: offsets {found.start} to {found.end - 1} are unreadable; skipped"
             )
         return True
@@ -258,7 +256,7 @@ class Partitions:
         """Return the progress of the partitions being read."""
         return {one: at for one, at in consumer.progress().items() if one in self.tracked}
 
-    def look_for_restored(self, moving: Mapping[Partition, PartitionProgress]) -> None:
+    def detect_restored(self, moving: Mapping[Partition, PartitionProgress]) -> None:
         """Detect rebuilt windows. The group's offset may be behind a transaction marker, which is no record."""
         for partition in list(self._restoring_since):
             at = moving.get(partition)

@@ -14,7 +14,9 @@ _LONGEST = 1_000
 _Offset = Annotated[int, msgspec.Meta(ge=0, lt=(1 << 63) - 1)]
 
 
-class Note(msgspec.Struct, frozen=True, rename={"version": "v", "rewind": "r", "fingerprint": "c", "topic_id": "t"}):
+class CommitMetadata(
+    msgspec.Struct, frozen=True, rename={"version": "v", "rewind": "r", "fingerprint": "c", "topic_id": "t"}
+):
     """The metadata of an offset committed to the group."""
 
     version: int
@@ -25,24 +27,24 @@ class Note(msgspec.Struct, frozen=True, rename={"version": "v", "rewind": "r", "
     topic_id: str = ""
 
 
-_decoder = msgspec.json.Decoder(Note)
+_decoder = msgspec.json.Decoder(CommitMetadata)
 _encoder = msgspec.json.Encoder()
 
 
-def written(rewind: int, fingerprint: str, topic_id: str) -> str:
+def encode_metadata(rewind: int, fingerprint: str, topic_id: str) -> str:
     """Return the metadata to commit with an offset."""
-    return _encoder.encode(Note(_VERSION, rewind, fingerprint, topic_id)).decode()
+    return _encoder.encode(CommitMetadata(_VERSION, rewind, fingerprint, topic_id)).decode()
 
 
-def understood(text: str) -> Note | None:
+def decode_metadata(text: str) -> CommitMetadata | None:
     """Return the metadata of another process; None if it is not from cpcmon, or of another version."""
     if not text or len(text) > _LONGEST:
         return None
     try:
-        note = _decoder.decode(text.encode())
+        metadata = _decoder.decode(text.encode())
     except (msgspec.MsgspecError, UnicodeEncodeError):
         return None
-    return note if note.version == _VERSION else None
+    return metadata if metadata.version == _VERSION else None
 
 
 class RewindIndex:

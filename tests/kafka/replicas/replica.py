@@ -18,7 +18,7 @@ from tests.daemon.process import Process, one
 from tests.kafka.replicas.oracle import Held
 
 SOURCE, MODEL = "stream", "density"
-_SHARED = "its group shares partitions anew: "
+_SHARED = "group rebalanced: "
 
 _CONFIG = """\
 storage: {{path: {state}}}

@@ -109,7 +109,7 @@ class Member:
 
     def kill(self) -> None:
         """End without a word: the group is told nothing. It hears of it at once, where a killed process is waited for."""
-        consumer = self.source._link.consumer  # noqa: SLF001
+        consumer = self.source._connection.consumer  # noqa: SLF001
         if consumer is not None:
             vars(consumer).update(commit=lambda *_: None, commit_now=lambda *_: None)
         self.source.close()

@@ -90,7 +90,7 @@ def test_a_cluster_that_takes_no_letters_is_told() -> None:
     letters = DeadLetters(OPTIONS, connect=refuse)
     letters.put(LETTER)
     letters.close()
-    counted, trouble = letters.take_counted()
-    assert trouble is not None
-    assert trouble.kind is FailureKind.AUTHORIZATION
+    counted, failure = letters.take_counted()
+    assert failure is not None
+    assert failure.kind is FailureKind.AUTHORIZATION
     assert counted["dead_letters_dropped"] == 1

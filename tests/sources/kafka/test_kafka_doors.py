@@ -82,7 +82,7 @@ def test_a_wrong_password_is_told_without_it_and_the_right_one_is_taken_up(
     member.until(lambda: bool(member.warnings), "a warning")
     assert member.counted["errors_authentication"] == 1
     (said,) = member.warnings
-    assert f"expected to be let in as user cpcmon by {mechanism}, found a refusal" in said
+    assert f"expected to be authenticated as user cpcmon by {mechanism}, found a refusal" in said
     assert said in (member.source.ready() or "")
     everything = " ".join([*member.warnings, *member.events, caplog.text, member.source.ready() or ""])
     assert "kafka.net" in everything
@@ -124,9 +124,9 @@ def test_an_absent_broker_is_told_and_waited_for_without_leaving_threads(
     monkeypatch.setattr("monitor.sources.kafka.connection.LONGEST_WAIT", 0.1)
     before = threading.active_count()
     member = join(f"127.0.0.1:{_free_port()}", "outputs")
-    assert "has not been reached yet" in (member.source.ready() or "")
+    assert "not connected yet" in (member.source.ready() or "")
     member.until(lambda: member.counted["errors_unreachable"] >= 4, "some attempts")
-    assert "expected a broker to answer, found connection refused; trying again every" in (member.source.ready() or "")
+    assert "expected a broker to answer, found connection refused; retrying every" in (member.source.ready() or "")
     assert len(member.warnings) == 1
     # One more is an attempt that may be under way, with the library's thread.
     assert threading.active_count() <= before + 2
@@ -148,5 +148,5 @@ def test_a_poll_does_not_wait_for_a_connection(join: Join) -> None:
         member = join(f"127.0.0.1:{silent.getsockname()[1]}", "outputs")
         for _ in range(100):
             member.tick()
-        assert "has not been reached yet" in (member.source.ready() or "")
+        assert "not connected yet" in (member.source.ready() or "")
         member.source.close()

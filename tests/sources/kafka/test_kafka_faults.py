@@ -82,7 +82,7 @@ def test_a_join_for_new_partitions_that_is_over_between_two_polls_counts(kafka: 
     topic = unique("later")
     member = join(kafka.bootstrap, topic)
     member.until(lambda: "found none" in (member.source.ready() or ""), "the missing topic")
-    consumer: Any = member.source._link.consumer  # noqa: SLF001
+    consumer: Any = member.source._connection.consumer  # noqa: SLF001
     coordinator = consumer._consumer._coordinator  # noqa: SLF001
     kafka.create_topic(topic)
     for _ in range(100):
@@ -112,7 +112,7 @@ def test_a_broker_to_which_a_fetch_could_not_be_sent_is_asked_again(kafka: Topic
     writer.write(payloads(range(10)))
     member = join(kafka.bootstrap, topic, stall_after_seconds=600.0)
     member.until_rows(f"{topic}/0", range(10))
-    consumer: Any = member.source._link.consumer  # noqa: SLF001
+    consumer: Any = member.source._connection.consumer  # noqa: SLF001
     manager = consumer._consumer._manager  # noqa: SLF001
     send, failures = manager.send, 0
 

@@ -131,7 +131,7 @@ def test_partitions_that_are_added_after_the_leader_of_the_group_came_back_are_r
     back = join(kafka.bootstrap, topic, group, disk=first.disk, instance_id="replica-0")
     back.until(lambda: len(back.owned) == PARTITIONS // 2, "all partitions")
     kafka.add_partitions(topic, PARTITIONS)
-    consumer: Any = back.source._link.consumer
+    consumer: Any = back.source._connection.consumer
     # It would be asked within half a minute.
     consumer._consumer._cluster.request_update()
     _settle([back], topic)
@@ -146,7 +146,7 @@ def test_every_member_can_make_the_group_rebalance(kafka: Topics, join: Join) ->
     other = join(kafka.bootstrap, topic, group, assignor=Assignor.RANGE)
     _settle([leader, other], topic)
     before = leader.counted["rebalances"]
-    consumer = other.source._link.consumer
+    consumer = other.source._connection.consumer
     assert consumer is not None
     consumer.rejoin()
 
@@ -193,9 +193,9 @@ def test_a_member_that_was_put_out_claims_nothing_of_what_it_had(kafka: Topics) 
     }
     settings |= {"max_poll_interval_ms": 2000, "session_timeout_ms": 1500, "heartbeat_interval_ms": 300}
     with consumer(kafka.bootstrap, **settings) as member:
-        internals.claim_what_is_owned(member)
+        internals.claim_owned(member)
         member.subscribe([topic])
-        internals.learn_topics(member, 5.0)
+        internals.wait_for_metadata(member, 5.0)
         _poll_until(member, lambda: len(member.assignment()) == 4)
         assert _claimed(member) == {0, 1, 2, 3}
         deadline = time.monotonic() + 60.0

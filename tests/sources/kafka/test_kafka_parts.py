@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.errors import UsageError
-from monitor.sources.kafka.failures import FailureKind, KafkaFailure, sentence
-from monitor.sources.kafka.health import PartitionLagMeter, StallWatch
+from monitor.sources.kafka.failures import FailureKind, KafkaFailure, describe
+from monitor.sources.kafka.health import PartitionLagMeter, StallDetector
 from monitor.sources.kafka.kafka_options import Isolation, KafkaOptions, Mechanism, SaslOptions, Start, TlsOptions
-from monitor.sources.kafka.message_reader import FETCHED_AGAIN, Skipped, Skipping
+from monitor.sources.kafka.message_reader import FETCHED_AGAIN, BatchSkipper, SkippedRange
 from monitor.sources.kafka.partition import Partition, PartitionProgress
-from monitor.sources.kafka.partition_checkpoint import StoredPositions, decoded, encoded, partition_of, position_at
+from monitor.sources.kafka.partition_checkpoint import StoredCheckpoints, checkpoint_at, decoded, encoded, partition_of
 from monitor.sources.kafka.partitions import Ownership
-from monitor.sources.kafka.rewind_index import MOST_ENTRIES, RewindIndex, understood, written
+from monitor.sources.kafka.rewind_index import MOST_ENTRIES, RewindIndex, decode_metadata, encode_metadata
 
 P = Partition("outputs", 3)
 GOOD: dict[str, Any] = {"brokers": ("kafka:9092",), "group": "cpcmon", "topics": ("outputs",)}
@@ -51,10 +51,10 @@ def test_a_window_without_records_needs_nothing_again() -> None:
 
 
 def test_what_is_written_beside_an_offset_is_understood() -> None:
-    note = understood(written(17, "f00d", "topic-id"))
+    note = decode_metadata(encode_metadata(17, "f00d", "topic-id"))
     assert note is not None
     assert (note.rewind, note.fingerprint, note.topic_id) == (17, "f00d", "topic-id")
-    assert len(written(2**62, "f" * 32, "t" * 36)) < 200
+    assert len(encode_metadata(2**62, "f" * 32, "t" * 36)) < 200
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_what_is_written_beside_an_offset_is_understood() -> None:
     ],
 )
 def test_what_others_wrote_beside_an_offset_is_not_misunderstood(text: str) -> None:
-    assert understood(text) is None
+    assert decode_metadata(text) is None
 
 
 @given(st.binary(max_size=60))
@@ -81,8 +81,8 @@ def test_damaged_positions_are_never_taken_for_good_ones(value: bytes) -> None:
 
 
 def test_a_position_is_kept_under_its_partition() -> None:
-    position = position_at(7, "id", "print", 9)
-    stored = StoredPositions()
+    position = checkpoint_at(7, "id", "print", 9)
+    stored = StoredCheckpoints()
     assert stored.restore({P.key: encoded(position), b"outputs/4": b"?", b"nonsense": b""}) == 2
     assert stored.get(P) == position
     assert stored.damaged == {Partition("outputs", 4)}
@@ -94,17 +94,17 @@ def test_a_position_is_kept_under_its_partition() -> None:
 def test_exactly_a_damaged_batch_is_passed_over(size: int, behind: int, inside: int) -> None:
     """The batch covers offsets 100 to 99 + size, and is first met somewhere in it."""
     first = 100 + min(inside, size - 1)
-    skipping, end, at, tries = Skipping(), 100 + size + behind, first, 0
+    skipping, end, at, tries = BatchSkipper(), 100 + size + behind, first, 0
     while True:
         tries += 1
         if at < 100 + size:
             at = skipping.failed(P, at, end)
             continue
         found = skipping.worked(P)
-        if isinstance(found, Skipped):
+        if isinstance(found, SkippedRange):
             break
         at = found
-    assert found == Skipped(first, 100 + size)
+    assert found == SkippedRange(first, 100 + size)
     assert tries <= FETCHED_AGAIN + 2 * 10 + 3
     assert P not in skipping
 
@@ -127,19 +127,19 @@ def test_ownership_follows_what_the_group_tells() -> None:
 
 
 def test_only_what_stands_still_for_too_long_is_suspected() -> None:
-    watch, q = StallWatch(10.0), Partition("outputs", 4)
+    watch, q = StallDetector(10.0), Partition("outputs", 4)
     assert watch.suspects({P: 5, q: 5}, 0.0) == frozenset()
     assert watch.suspects({P: 5, q: 6}, 10.0) == {P}
     assert watch.suspects({q: 6}, 15.0) == frozenset()
     assert watch.suspects({P: 5, q: 6}, 20.0) == {q}
-    watch.cleared()
+    watch.reset()
     assert watch.suspects({P: 5, q: 6}, 25.0) == frozenset()
 
 
 def test_lag_counts_from_when_a_quiet_partition_was_last_caught_up() -> None:
     """Its newest record is of yesterday; one that came a moment ago makes it late by a moment, not by a day."""
     meter = PartitionLagMeter()
-    meter.placed(P, 10, now=86_400.0)
+    meter.start(P, 10, now=86_400.0)
     meter.read(P, 100.0, now=86_400.0)
     meter.measure({P: PartitionProgress(10, 10)}, {}, 86_400.0)
     assert meter.lag.oldest_unread is None
@@ -151,7 +151,7 @@ def test_lag_counts_from_when_a_quiet_partition_was_last_caught_up() -> None:
 
 def test_an_open_transaction_is_no_lag_once_the_cluster_was_asked() -> None:
     meter = PartitionLagMeter()
-    meter.placed(P, 10, now=0.0)
+    meter.start(P, 10, now=0.0)
     meter.measure({P: PartitionProgress(10, 15)}, {}, 1.0)
     assert meter.behind(P, 10) == 5
     meter.found_ends({P: 10})
@@ -215,7 +215,7 @@ def test_half_a_secret_is_refused(make: Any, said: str) -> None:
 @pytest.mark.parametrize("kind", FailureKind)
 def test_every_kind_of_trouble_is_counted_and_told(kind: FailureKind) -> None:
     options = KafkaOptions(**GOOD, sasl=SaslOptions(Mechanism.PLAIN, "monitor", Path("/run/secret")))
-    said = sentence(KafkaFailure(kind, "FOUND"), options)
+    said = describe(KafkaFailure(kind, "FOUND"), options)
     assert said.startswith("kafka kafka:9092: expected ")
     assert "found FOUND" in said
     assert "{" not in said
@@ -223,8 +223,8 @@ def test_every_kind_of_trouble_is_counted_and_told(kind: FailureKind) -> None:
 
 
 def test_a_group_that_is_forbidden_is_told_by_name() -> None:
-    said = sentence(KafkaFailure(FailureKind.AUTHORIZATION, "a refusal", group=True), KafkaOptions(**GOOD))
+    said = describe(KafkaFailure(FailureKind.AUTHORIZATION, "a refusal", group=True), KafkaOptions(**GOOD))
     assert said == (
         "kafka kafka:9092: expected to be allowed to use group cpcmon, found a refusal; "
-        "grant Read on the group to an unnamed user"
+        "grant Read on the group to the anonymous user"
     )

@@ -4,7 +4,7 @@ import time
 
 from monitor.sources.kafka.kafka_options import Start
 from monitor.sources.kafka.partition import CommittedOffset
-from monitor.sources.kafka.rewind_index import understood
+from monitor.sources.kafka.rewind_index import decode_metadata
 from tests.kafka.producing import Writer
 from tests.kafka.topics import Topics, unique
 from tests.sources.kafka.conftest import Join
@@ -13,12 +13,12 @@ from tests.sources.kafka.member import Disk, Member, payloads
 
 def _committed(member: Member, topic: str) -> tuple[int, int]:
     """Return offset and rewind offset that the group knows."""
-    consumer = member.source._link.consumer  # noqa: SLF001
+    consumer = member.source._connection.consumer  # noqa: SLF001
     assert consumer is not None
     (partition,) = member.source._ownership.owned  # noqa: SLF001
     assert partition.topic == topic
     found = consumer.committed(partition, 10.0)
-    note = None if found is None else understood(found.metadata)
+    note = None if found is None else decode_metadata(found.metadata)
     return (-1, -1) if found is None or note is None else (found.offset, note.rewind)
 
 
@@ -98,7 +98,7 @@ def test_records_deleted_while_away_are_counted_as_lost_and_the_gap_is_told_unti
     second = join(kafka.bootstrap, topic, group, disk=disk, hold=60)
     second.until_rows(f"{topic}/0", [*range(100), *range(150, 200)])
     assert second.counted["records_lost"] == 50
-    assert any("found that retention has deleted up to 150" in warning for warning in second.warnings)
+    assert any("found the log start at 150" in warning for warning in second.warnings)
     assert second.source.gaps() == {f"{topic}/0": 1_760_000_099.0}
     second.source.close()
     third = join(kafka.bootstrap, topic, group, disk=disk, hold=60)
@@ -128,7 +128,7 @@ def test_records_deleted_before_a_slow_reader_are_counted_as_lost(kafka: Topics,
 
 
 def _hold_back(member: Member, topic: str) -> None:
-    consumer = member.source._link.consumer  # noqa: SLF001
+    consumer = member.source._connection.consumer  # noqa: SLF001
     assert consumer is not None
     for partition in consumer.progress():
         assert partition.topic == topic
@@ -136,7 +136,7 @@ def _hold_back(member: Member, topic: str) -> None:
 
 
 def _let_go(member: Member, topic: str) -> None:
-    consumer = member.source._link.consumer  # noqa: SLF001
+    consumer = member.source._connection.consumer  # noqa: SLF001
     assert consumer is not None
     for partition in consumer.progress():
         assert partition.topic == topic
@@ -205,7 +205,7 @@ def test_offsets_set_by_hand_are_where_a_member_without_a_disk_begins(kafka: Top
     Writer(kafka.bootstrap, topic).write(payloads(range(10)))
     first = join(kafka.bootstrap, topic, group)
     first.until_rows(f"{topic}/0", range(10))
-    consumer = first.source._link.consumer  # noqa: SLF001
+    consumer = first.source._connection.consumer  # noqa: SLF001
     assert consumer is not None
     (partition,) = consumer.progress()
     first.until(lambda: _committed(first, topic)[0] == 10, "the group to know")
@@ -223,7 +223,7 @@ def test_a_leader_epoch_that_the_broker_does_not_know_is_another_log(kafka: Topi
     Writer(kafka.bootstrap, topic).write(payloads(range(10)))
     first = join(kafka.bootstrap, topic, group)
     first.until_rows(f"{topic}/0", range(10))
-    consumer = first.source._link.consumer  # noqa: SLF001
+    consumer = first.source._connection.consumer  # noqa: SLF001
     assert consumer is not None
     (partition,) = consumer.progress()
     first.until(lambda: _committed(first, topic)[0] == 10, "the group to know")
@@ -232,7 +232,7 @@ def test_a_leader_epoch_that_the_broker_does_not_know_is_another_log(kafka: Topi
     second = join(kafka.bootstrap, topic, group)
     second.until_rows(f"{topic}/0", range(10))
     assert second.counted["partitions_truncated"] == 1
-    assert [one for one in second.warnings if "its log no longer holds what was read of it" in one]
+    assert [one for one in second.warnings if "log was truncated before the checkpoint" in one]
 
 
 def test_lag_is_told_in_records_and_in_seconds_since_the_last_that_was_read(kafka: Topics, join: Join) -> None:

@@ -84,10 +84,10 @@ class FakeConsumer:
     def commit_now(self, offsets: Mapping[Partition, CommittedOffset], timeout_seconds: float) -> None:
         del offsets, timeout_seconds
 
-    def standing(self) -> GroupMembership:
+    def membership(self) -> GroupMembership:
         return GroupMembership()
 
-    def ask_for_group(self) -> None:
+    def request_group(self) -> None:
         pass
 
     def group(self) -> None:

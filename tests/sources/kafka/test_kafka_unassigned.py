@@ -3,7 +3,7 @@
 from typing import cast
 
 from monitor.sources.kafka.consumer import Consumer, ConsumerGroup
-from monitor.sources.kafka.events import Notes
+from monitor.sources.kafka.events import EventLog
 from monitor.sources.kafka.failures import FailureKind, KafkaFailure
 from monitor.sources.kafka.health import GROUP_CHECK_SECONDS, UnassignedCheck
 from monitor.sources.kafka.kafka_options import KafkaOptions
@@ -23,7 +23,7 @@ class Asked:
         self.rejoins = 0
         self._at = 0.0
         self._answer: ConsumerGroup | KafkaFailure | None = None
-        self.notes = Notes()
+        self.notes = EventLog()
         self.check = UnassignedCheck(OPTIONS, self.notes, lambda: self._at)
 
     def answered(self, *answers: ConsumerGroup | KafkaFailure | None) -> list[int]:
@@ -39,7 +39,7 @@ class Asked:
         """What the metric and `/-/ready` tell."""
         return self.check.count, self.check.waits_for
 
-    def ask_for_group(self) -> None:
+    def request_group(self) -> None:
         """Ask."""
 
     def group(self) -> ConsumerGroup | None:
