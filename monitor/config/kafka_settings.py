@@ -27,7 +27,7 @@ from monitor.settings.quantities import Duration, Integer, SizeSetting
 from monitor.settings.section import Section
 from monitor.settings.setting_files import open_file, problem_of, secret_file, secret_in
 from monitor.settings.yaml_text import Node, Scalar
-from monitor.sources.kafka.failures import KafkaFailure
+from monitor.sources.kafka.consumer import KafkaFailure
 from monitor.sources.kafka.kafka_options import (
     Assignor,
     Isolation,

@@ -1,4 +1,8 @@
-"""Evaluation history of all models: added by evaluations, read by pages, written by ingestion."""
+"""Evaluation history of all models: added by evaluations, read by pages, written by ingestion.
+
+Its table has one row per slot of each ring, overwritten in turn. An unreadable row is not an error: it is skipped, and
+overwritten later.
+"""
 
 import logging
 import sqlite3

@@ -1,4 +1,4 @@
-"""The database schema and its migrations. A migration is one transaction."""
+"""The database schema, its migrations and checksums. A migration is one transaction."""
 
 import sqlite3
 import zlib

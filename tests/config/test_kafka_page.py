@@ -11,9 +11,8 @@ from monitor.records.record_batch import Pointer
 from monitor.records.rejections import Reason
 from monitor.reference.reference import Reference
 from monitor.sources.kafka.dead_letters import letters
-from monitor.sources.kafka.events import KafkaEvent
-from monitor.sources.kafka.kafka_options import KafkaOptions
-from monitor.sources.kafka.partition import Partition
+from monitor.sources.kafka.kafka_options import KafkaEvent, KafkaOptions
+from monitor.sources.kafka.partition_checkpoint import Partition
 from tests.conftest import ROOT
 from tests.web.certificates import Authority
 

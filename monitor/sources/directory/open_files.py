@@ -1,4 +1,4 @@
-"""Opens files of the watched directory safely: follows no link by accident and never blocks."""
+"""System calls and safe opening of files: follows no link by accident and never blocks."""
 
 import errno
 import os

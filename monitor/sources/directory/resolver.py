@@ -1,6 +1,6 @@
-"""Resolves which file is which after all were examined, and changes their checkpoints in one delivery.
+"""Resolves which file is which after all were examined: rotated, renamed, replaced and missing files.
 
-One delivery, because a rotation moves several checkpoints: a crash between two of them would lose one.
+All changes are one delivery, because a rotation moves several checkpoints: a crash between two of them would lose one.
 """
 
 from collections.abc import Iterable, Iterator

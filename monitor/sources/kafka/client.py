@@ -19,18 +19,20 @@ from kafka.errors import (
 from kafka.structs import MemberState, OffsetAndMetadata
 
 from monitor.sources.kafka import internals
-from monitor.sources.kafka.client_errors import classified, connection_refusal
-from monitor.sources.kafka.consumer import Consumer, ConsumerGroup, GroupMembership
-from monitor.sources.kafka.failures import (
+from monitor.sources.kafka.consumer import (
     ConnectionBroken,
+    Consumer,
+    ConsumerGroup,
     FailureKind,
+    GroupMembership,
     KafkaFailure,
     OutOfRange,
     Truncated,
     UnreadableBatch,
 )
+from monitor.sources.kafka.internals import classified, connection_refusal
 from monitor.sources.kafka.kafka_options import Assignor, KafkaOptions
-from monitor.sources.kafka.partition import CommittedOffset, Fetched, Partition, PartitionProgress
+from monitor.sources.kafka.partition_checkpoint import CommittedOffset, Fetched, Partition, PartitionProgress
 from monitor.sources.kafka.partitions import Ownership
 from monitor.sources.kafka.security import security
 

@@ -7,10 +7,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from monitor.sources.kafka.consumer import Consumer
-from monitor.sources.kafka.events import EventLog, KafkaEvent
-from monitor.sources.kafka.failures import ConnectionBroken, FailureKind, KafkaFailure, describe
-from monitor.sources.kafka.kafka_options import KafkaOptions
+from monitor.sources.kafka.consumer import ConnectionBroken, Consumer, EventLog, FailureKind, KafkaFailure, describe
+from monitor.sources.kafka.kafka_options import KafkaEvent, KafkaOptions
 from monitor.sources.kafka.partitions import Ownership
 from monitor.sources.kafka.security import tls_context
 

@@ -13,12 +13,10 @@ from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
 from monitor.records.record_batch import Pointer
-from monitor.sources.kafka.client_errors import classified, connection_refusal
-from monitor.sources.kafka.events import KafkaEvent
-from monitor.sources.kafka.failures import FailureKind, KafkaFailure
-from monitor.sources.kafka.internals import ConnectionErrors
-from monitor.sources.kafka.kafka_options import KafkaOptions
-from monitor.sources.kafka.partition import Partition
+from monitor.sources.kafka.consumer import FailureKind, KafkaFailure
+from monitor.sources.kafka.internals import ConnectionErrors, classified, connection_refusal
+from monitor.sources.kafka.kafka_options import KafkaEvent, KafkaOptions
+from monitor.sources.kafka.partition_checkpoint import Partition
 from monitor.sources.kafka.security import security
 
 _WAIT_MS = 5_000

@@ -9,11 +9,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from monitor.sources.base import Lag
-from monitor.sources.kafka.consumer import Consumer, ConsumerGroup
-from monitor.sources.kafka.events import EventLog, KafkaEvent
-from monitor.sources.kafka.failures import ConnectionBroken, FailureKind, KafkaFailure, describe
-from monitor.sources.kafka.kafka_options import KafkaOptions
-from monitor.sources.kafka.partition import Partition, PartitionProgress
+from monitor.sources.kafka.consumer import (
+    ConnectionBroken,
+    Consumer,
+    ConsumerGroup,
+    EventLog,
+    FailureKind,
+    KafkaFailure,
+    describe,
+)
+from monitor.sources.kafka.kafka_options import KafkaEvent, KafkaOptions
+from monitor.sources.kafka.partition_checkpoint import Partition, PartitionProgress
 
 
 @dataclass(frozen=True, slots=True)

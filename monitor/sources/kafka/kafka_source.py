@@ -12,23 +12,22 @@ from typing import ClassVar
 from monitor.sources.base import NOTHING_HELD, Delivery, Lag
 from monitor.sources.kafka.client import connect as connect_client
 from monitor.sources.kafka.connection import Connect, Explain, KafkaConnection, check_brokers
-from monitor.sources.kafka.consumer import Consumer
-from monitor.sources.kafka.dead_letters import DeadLetters
-from monitor.sources.kafka.events import EventLog, KafkaEvent
-from monitor.sources.kafka.failures import (
+from monitor.sources.kafka.consumer import (
+    Consumer,
+    EventLog,
     KafkaFailure,
     OutOfRange,
     Truncated,
     UnreadableBatch,
     describe_dead_letter_failure,
 )
-from monitor.sources.kafka.group_commits import OffsetCommitter
+from monitor.sources.kafka.dead_letters import DeadLetters
 from monitor.sources.kafka.health import HealthCheck, PartitionLag, PartitionLagMeter, Stalled, UnassignedCheck
-from monitor.sources.kafka.kafka_options import KafkaOptions
+from monitor.sources.kafka.kafka_options import KafkaEvent, KafkaOptions
 from monitor.sources.kafka.message_reader import DecodesMessages, MessageReader
-from monitor.sources.kafka.partition import Fetched, Partition
+from monitor.sources.kafka.partition_checkpoint import Fetched, Partition
 from monitor.sources.kafka.partitions import Ownership, Partitions
-from monitor.sources.kafka.resume_offset import OffsetProblem
+from monitor.sources.kafka.resume_offset import OffsetCommitter, OffsetProblem
 
 __all__ = ["KafkaOptions", "KafkaSource"]
 

@@ -17,9 +17,14 @@ from monitor.records.messages.message_decoder import Messages
 from monitor.records.record_batch import RecordBatch
 from monitor.sources.base import Delivery
 from monitor.sources.kafka.dead_letters import MOST_WAITING, DeadLetters, Letter, letters
-from monitor.sources.kafka.events import KafkaEvent
-from monitor.sources.kafka.partition import Fetched, Partition
-from monitor.sources.kafka.partition_checkpoint import PartitionCheckpoint, TrackedPartition, encoded
+from monitor.sources.kafka.kafka_options import KafkaEvent
+from monitor.sources.kafka.partition_checkpoint import (
+    Fetched,
+    Partition,
+    PartitionCheckpoint,
+    TrackedPartition,
+    encoded,
+)
 
 FETCHED_AGAIN = 5
 

@@ -1,16 +1,156 @@
-"""The checkpoint of a partition: where to continue reading, and in which log."""
+"""Partitions, their checkpoints, and the commit metadata from which another member can rebuild windows."""
 
-from collections.abc import Mapping
-from typing import Annotated
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, NamedTuple
 
 import msgspec
 
-from monitor.sources.kafka.partition import Partition
-from monitor.sources.kafka.rewind_index import RewindIndex
 
-_VERSION = 1
+class Partition(NamedTuple):
+    """One partition of a topic."""
+
+    topic: str
+    number: int
+
+    @property
+    def shard(self) -> str:
+        """Its name as a shard, and in messages."""
+        return f"{self.topic}/{self.number}"
+
+    @property
+    def key(self) -> bytes:
+        """The key of its checkpoint."""
+        return self.shard.encode()
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """Messages of one partition in offset order, as columns."""
+
+    offsets: Sequence[int]
+    values: Sequence[bytes | None]
+    """None is a tombstone."""
+    times_ms: Sequence[int]
+    """Set by the producer or the broker; negative without one."""
+    leader_epoch: int = -1
+    """Of the last message; -1 if unknown."""
+
+    def __len__(self) -> int:
+        """Return the number of messages."""
+        return len(self.offsets)
+
+    def from_offset(self, offset: int) -> "Fetched":
+        """Return the messages from this offset on."""
+        skip = next((i for i, one in enumerate(self.offsets) if one >= offset), len(self.offsets))
+        if not skip:
+            return self
+        return Fetched(self.offsets[skip:], self.values[skip:], self.times_ms[skip:], self.leader_epoch)
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedOffset:
+    """The group's committed offset of a partition."""
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int = -1
+    """Of the last message before the offset; -1 if unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionProgress:
+    """The consumer's position in a partition."""
+
+    position: int
+    end: int | None
+    """The log end of the last fetch; None before the first."""
+
+
+MOST_ENTRIES = 128
+"""More entries would shorten a rewind a little, and enlarge every checkpoint."""
+_METADATA_VERSION = 1
+_LONGEST_METADATA = 1_000
+"""Brokers store 4,096 bytes of metadata per offset. Ours are about 120; longer ones are not ours."""
 
 _Offset = Annotated[int, msgspec.Meta(ge=0, lt=(1 << 63) - 1)]
+
+
+class CommitMetadata(
+    msgspec.Struct, frozen=True, rename={"version": "v", "rewind": "r", "fingerprint": "c", "topic_id": "t"}
+):
+    """The metadata of an offset committed to the group."""
+
+    version: int
+    rewind: _Offset
+    """Where a member without stored windows starts reading."""
+    fingerprint: str = ""
+    """Of the settings that determine the content of windows."""
+    topic_id: str = ""
+
+
+_metadata_decoder = msgspec.json.Decoder(CommitMetadata)
+_metadata_encoder = msgspec.json.Encoder()
+
+
+def encode_metadata(rewind: int, fingerprint: str, topic_id: str) -> str:
+    """Return the metadata to commit with an offset."""
+    return _metadata_encoder.encode(CommitMetadata(_METADATA_VERSION, rewind, fingerprint, topic_id)).decode()
+
+
+def decode_metadata(text: str) -> CommitMetadata | None:
+    """Return the metadata of another process; None if it is not from cpcmon, or of another version."""
+    if not text or len(text) > _LONGEST_METADATA:
+        return None
+    try:
+        metadata = _metadata_decoder.decode(text.encode())
+    except (msgspec.MsgspecError, UnicodeEncodeError):
+        return None
+    return metadata if metadata.version == _METADATA_VERSION else None
+
+
+class RewindIndex:
+    """The first offset and the newest event time of each stretch of a partition.
+
+    The first stretch is dropped once all its records are older than the oldest in any window. Event times within a partition
+    are not sorted: a stretch that is still needed keeps all later ones.
+    """
+
+    def __init__(self, entries: list[tuple[int, float]] | None = None) -> None:
+        self._entries = list(entries or [])
+
+    @property
+    def entries(self) -> list[tuple[int, float]]:
+        """First offsets, ascending, with the newest time up to the next."""
+        return list(self._entries)
+
+    @property
+    def newest(self) -> float:
+        """The newest event time; -inf without entries."""
+        return max((time for _, time in self._entries), default=-math.inf)
+
+    def first_needed(self, next_offset: int) -> int:
+        """Return where a rewind must start; `next_offset` without entries."""
+        return self._entries[0][0] if self._entries else next_offset
+
+    def add(self, first_offset: int, newest: float) -> None:
+        """Append a stretch."""
+        self._entries.append((first_offset, newest))
+        if len(self._entries) > MOST_ENTRIES:
+            self._entries = [_joined(self._entries[i : i + 2]) for i in range(0, len(self._entries), 2)]
+
+    def forget_before(self, oldest: float) -> None:
+        """Drop the stretches before the oldest record in any window."""
+        gone = next((i for i, (_, newest) in enumerate(self._entries) if newest >= oldest), len(self._entries))
+        del self._entries[:gone]
+
+
+def _joined(entries: list[tuple[int, float]]) -> tuple[int, float]:
+    return entries[0][0], max(newest for _, newest in entries)
+
+
+_VERSION = 1
 
 
 class PartitionCheckpoint(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):

@@ -9,14 +9,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from monitor.sources.base import Delivery
-from monitor.sources.kafka.consumer import Consumer
-from monitor.sources.kafka.events import EventLog, KafkaEvent
-from monitor.sources.kafka.failures import UnreadableBatch
+from monitor.sources.kafka.consumer import Consumer, EventLog, UnreadableBatch
 from monitor.sources.kafka.health import PartitionLagMeter
-from monitor.sources.kafka.kafka_options import KafkaOptions
+from monitor.sources.kafka.kafka_options import KafkaEvent, KafkaOptions
 from monitor.sources.kafka.message_reader import BatchSkipper, SkippedRange
-from monitor.sources.kafka.partition import Partition, PartitionProgress
-from monitor.sources.kafka.partition_checkpoint import PartitionCheckpoint, StoredCheckpoints, TrackedPartition, encoded
+from monitor.sources.kafka.partition_checkpoint import (
+    Partition,
+    PartitionCheckpoint,
+    PartitionProgress,
+    StoredCheckpoints,
+    TrackedPartition,
+    encoded,
+)
 from monitor.sources.kafka.resume_offset import OffsetProblem, OffsetResolver, ResumeOffset
 
 

@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from monitor.sources.kafka.failures import FailureKind, KafkaFailure
+from monitor.sources.kafka.consumer import FailureKind, KafkaFailure
 from monitor.sources.kafka.kafka_options import KafkaOptions, Mechanism, SaslOptions, TlsOptions
 
 _LONGEST_SECRET = 64 << 10

@@ -6,8 +6,8 @@ from typing import Any
 
 from confluent_kafka import Consumer
 
+from monitor.sources.kafka.consumer import FailureKind, KafkaFailure
 from monitor.sources.kafka.dead_letters import MOST_WAITING, DeadLetters, Done, Letter
-from monitor.sources.kafka.failures import FailureKind, KafkaFailure
 from monitor.sources.kafka.kafka_options import KafkaOptions
 from tests.kafka.producing import Writer
 from tests.kafka.topics import Topics, unique

@@ -8,14 +8,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.errors import UsageError
-from monitor.sources.kafka.failures import FailureKind, KafkaFailure, describe
+from monitor.sources.kafka.consumer import FailureKind, KafkaFailure, describe
 from monitor.sources.kafka.health import PartitionLagMeter, StallDetector
 from monitor.sources.kafka.kafka_options import Isolation, KafkaOptions, Mechanism, SaslOptions, Start, TlsOptions
 from monitor.sources.kafka.message_reader import FETCHED_AGAIN, BatchSkipper, SkippedRange
-from monitor.sources.kafka.partition import Partition, PartitionProgress
-from monitor.sources.kafka.partition_checkpoint import StoredCheckpoints, checkpoint_at, decoded, encoded, partition_of
+from monitor.sources.kafka.partition_checkpoint import (
+    MOST_ENTRIES,
+    Partition,
+    PartitionProgress,
+    RewindIndex,
+    StoredCheckpoints,
+    checkpoint_at,
+    decode_metadata,
+    decoded,
+    encode_metadata,
+    encoded,
+    partition_of,
+)
 from monitor.sources.kafka.partitions import Ownership
-from monitor.sources.kafka.rewind_index import MOST_ENTRIES, RewindIndex, decode_metadata, encode_metadata
 
 P = Partition("outputs", 3)
 GOOD: dict[str, Any] = {"brokers": ("kafka:9092",), "group": "cpcmon", "topics": ("outputs",)}

@@ -3,8 +3,7 @@
 import time
 
 from monitor.sources.kafka.kafka_options import Start
-from monitor.sources.kafka.partition import CommittedOffset
-from monitor.sources.kafka.rewind_index import decode_metadata
+from monitor.sources.kafka.partition_checkpoint import CommittedOffset, decode_metadata
 from tests.kafka.producing import Writer
 from tests.kafka.topics import Topics, unique
 from tests.sources.kafka.conftest import Join

@@ -2,12 +2,10 @@
 
 from typing import cast
 
-from monitor.sources.kafka.consumer import Consumer, ConsumerGroup
-from monitor.sources.kafka.events import EventLog
-from monitor.sources.kafka.failures import FailureKind, KafkaFailure
+from monitor.sources.kafka.consumer import Consumer, ConsumerGroup, EventLog, FailureKind, KafkaFailure
 from monitor.sources.kafka.health import GROUP_CHECK_SECONDS, UnassignedCheck
 from monitor.sources.kafka.kafka_options import KafkaOptions
-from monitor.sources.kafka.partition import Partition
+from monitor.sources.kafka.partition_checkpoint import Partition
 
 OPTIONS = KafkaOptions(("kafka:9092",), "cpcmon", topics=("outputs",))
 ALL = frozenset(Partition("outputs", number) for number in range(6))
@@ -99,5 +97,5 @@ def test_without_an_answer_nothing_is_known() -> None:
     asked.answered(*[refusal] * 6)
     assert asked.told() == (None, None)
     (said,) = asked.notes.warnings
-    assert "cannot be found" in said
+    assert "cannot check for unassigned" in said
     assert "grant Read on the group" in said
