@@ -117,7 +117,7 @@ def test_a_partition_that_stands_still_is_read_over_a_new_connection() -> None:
     assert member.counted["stalls"] == 1
     assert made[0].closed
     assert len(made) == 2
-    assert any("outputs/0 did not advance although there is more" in warning for warning in member.warnings)
+    assert any("outputs/0 did not advance although there are unread messages" in warning for warning in member.warnings)
     assert [one.owned for one in member.deliveries if one.owned is not None] == [{"outputs/0"}, set(), {"outputs/0"}]
 
 
