@@ -22,7 +22,7 @@ from monitor.ingest.commit_plan import Counts, DeliveryGroup, ModelBatch, count_
 from monitor.ingest.model_state import ModelState, Shards, by_segment, combined_totals
 from monitor.ingest.restore import restore, restore_shard
 from monitor.sources.base import Delivery, Lag, Source
-from monitor.state.change import COMMON, RejectedRecord, Shard, StateChange, WindowName
+from monitor.state.change import COMMON, RejectionEntry, Shard, StateChange, WindowName
 from monitor.state.evaluation_history import History
 from monitor.state.rejected_file import RejectedFile
 from monitor.state.store import State
@@ -118,7 +118,7 @@ class Ingestion:
         with self._lock:
             return self._counters.copy()
 
-    def rejected_records(self) -> list[RejectedRecord]:
+    def rejected_records(self) -> list[RejectionEntry]:
         """Return the location of the latest rejected records, newest first, without content. Thread-safe."""
         with self._lock:
             return list(reversed(self._latest_rejected))
@@ -477,7 +477,7 @@ class Ingestion:
                 model.hints = hints
 
 
-def _without_content(rejected: RejectedRecord) -> RejectedRecord:
+def _without_content(rejected: RejectionEntry) -> RejectionEntry:
     at, source, origin, pointer = rejected
     return at, source, origin, pointer if pointer.raw is None else replace(pointer, raw=None)
 

@@ -42,7 +42,7 @@ def display_name(stored: str) -> str:
 WindowName = tuple[str, Segment]
 """The stored name of a model (see `stored_name`), and a segment."""
 
-RejectedRecord = tuple[float, str, str, Pointer]
+RejectionEntry = tuple[float, str, str, Pointer]
 """Time, source, origin and pointer of a rejected record."""
 
 

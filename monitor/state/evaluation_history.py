@@ -75,7 +75,7 @@ def write_history(connection: sqlite3.Connection, change: HistoryChange) -> None
 
 def read_history(connection: sqlite3.Connection) -> Iterator[HistoryRow | None]:
     """Yield all rows in order of writing; None for an unreadable one."""
-    reader = _Reader()
+    reader = _RowReader()
     for row in connection.execute(f"SELECT {_COLUMNS} FROM history ORDER BY rowid"):  # noqa: S608 - our own
         try:
             yield reader.read(*row)
@@ -98,7 +98,7 @@ def _as_bytes(row: HistoryRow) -> bytes:
     return zlib.compress(msgspec.msgpack.encode(content), _QUICK)
 
 
-class _Reader:
+class _RowReader:
     """Reads rows, and shares equal names between them."""
 
     def __init__(self) -> None:

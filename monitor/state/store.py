@@ -11,7 +11,7 @@ import msgspec
 
 from monitor.errors import StateLost, StatePaused
 from monitor.records.record_batch import Pointer
-from monitor.state.change import IdBatch, RejectedRecord, StateChange, WindowName
+from monitor.state.change import IdBatch, RejectionEntry, StateChange, WindowName
 from monitor.state.database import (
     BACKUPS,
     NAME,
@@ -227,7 +227,7 @@ class State:
         """Return the named values."""
         return dict(self._connection.execute("SELECT name, value FROM kept"))
 
-    def rejected(self, latest: int = MOST_REJECTED) -> list[RejectedRecord]:
+    def rejected(self, latest: int = MOST_REJECTED) -> list[RejectionEntry]:
         """Return the latest rejected records; damaged rows are skipped."""
         query = "SELECT at, source, crc, pointer FROM rejected ORDER BY id DESC LIMIT ?"
         rows = self._connection.execute(query, (latest,)).fetchall()

@@ -214,7 +214,7 @@ def test_more_partitions_than_there_is_memory_for_are_read_and_warned_of(site: S
     written(kafka, topic, 4, payloads(HEALTHY[:120]))
     with running(site.config) as process:
         process.wait_for(*taken(120))
-        process.wait_for_line("for which limits.window_bytes has room, found 4: their windows may come to take more")
+        process.wait_for_line("to fit in limits.window_bytes, found 4: memory may exceed")
         assert one(process.metrics(), "cpcmon_source_events_total", source="stream", event="over_room") == 1.0
         assert process.stop() == 0
 

@@ -128,7 +128,7 @@ def test_a_broker_that_is_away_at_the_start_and_later_is_waited_for(
             cluster.restart(1)
             written(cluster, topic, 1, messages[100:])
             wait_for_longer(process, taken(300))
-            process.wait_for_line("answers again")
+            process.wait_for_line("connection restored")
             process.wait_for('cpcmon_source_ready{source="stream"}', 1.0)
             process.wait_for(*holds(300))
             assert process.stop() == 0

@@ -67,7 +67,7 @@ def _assert_read_anew(member: Member, shard: str, rows: list[int]) -> None:
     assert member.counted["partitions_truncated"] == 1
     assert member.counted["records_lost"] == 0
     assert member.resets == [shard]
-    said = f"{shard}: log was truncated before the checkpoint; its windows are forgotten"
+    said = f"{shard}: log was truncated before the checkpoint; its windows are deleted"
     assert [warning for warning in member.warnings if said in warning]
 
 
