@@ -44,7 +44,7 @@ def test_the_page_has_configurations() -> None:
     assert len(BLOCKS) == 5
 
 
-def test_the_page_lists_exactly_what_is_counted() -> None:
+def test_the_page_lists_all_events() -> None:
     """The closed list, in its order."""
     _, _, section = PAGE.partition("## What is counted")
     assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == [str(name) for name in KafkaEvent]

@@ -50,7 +50,7 @@ def folder(tmp_path: Path) -> Path:
         "DROP TABLE ids",
     ],
 )
-def test_b6_a_changed_value_anywhere_is_noticed_and_the_backup_makes_it_good(change: str, folder: Path) -> None:
+def test_b6_a_changed_value_anywhere_is_detected_and_repaired_from_the_backup(change: str, folder: Path) -> None:
     """Nothing is lost or counted twice: the backup's positions are as old as its windows."""
     with closing(sqlite3.connect(folder / "state.db")) as connection:
         connection.execute(change)
@@ -79,7 +79,7 @@ def test_b6_a_changed_number_of_records_costs_that_chunk(folder: Path) -> None:
     process.kill()
 
 
-def test_going_back_to_a_backup_is_said_although_the_first_start_was_killed(folder: Path) -> None:
+def test_a_recovery_is_reported_although_the_first_start_was_killed(folder: Path) -> None:
     """Between taking the backup and saying so."""
     (folder / "state.db").write_bytes(b"nonsense")
     State.open(folder).close()
@@ -92,7 +92,7 @@ def test_going_back_to_a_backup_is_said_although_the_first_start_was_killed(fold
     process.kill()
 
 
-def test_another_key_is_said(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_another_hash_key_is_reported(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Ids from before are not known again, and nobody should wonder why."""
     (folder / "hash.key").unlink()
     process = Process(folder, LINES, split_by=SPLIT)
@@ -114,7 +114,7 @@ def test_ids_of_another_version_are_not_used_up(tmp_path: Path) -> None:
     process.kill()
 
 
-def test_a_batch_of_which_nothing_enters_changes_no_times(tmp_path: Path) -> None:
+def test_a_batch_of_late_records_changes_no_arrival_times(tmp_path: Path) -> None:
     """Only known ids, at a clock that was set back: memory and disk must go on alike."""
     lines = [line(0, id="a", time=NOW + 200), line(1, id="b", time=NOW)]
     process = Process(tmp_path, lines, bounds=Bounds(records=3))
@@ -132,7 +132,7 @@ def test_a_batch_of_which_nothing_enters_changes_no_times(tmp_path: Path) -> Non
     process.kill()
 
 
-def test_totals_of_a_window_that_shrank_are_forgotten(tmp_path: Path) -> None:
+def test_totals_of_a_window_that_shrank_are_deleted(tmp_path: Path) -> None:
     """Late records beside old totals could otherwise make up the number that the totals count."""
 
     def many(first: int, count: int, at: float) -> list[bytes]:
@@ -173,7 +173,7 @@ def test_totals_are_measured_under_the_lock(tmp_path: Path, monkeypatch: pytest.
     process.kill()
 
 
-def test_b7_a_start_on_a_full_disk_serves_what_there_is_and_writes_later(tmp_path: Path) -> None:
+def test_b7_a_start_on_a_full_disk_serves_stored_windows_and_writes_later(tmp_path: Path) -> None:
     """Even when the reference changed: what does not fit is not served, and nothing new is mixed with it."""
     with small_disk(tmp_path) as disk:
         process = Process(disk / "state", LINES)
@@ -224,7 +224,7 @@ def test_an_orderly_stop_leaves_a_backup_and_all_counters(tmp_path: Path) -> Non
     process.kill()
 
 
-def test_looking_at_a_state_deletes_nothing(folder: Path) -> None:
+def test_opening_a_state_without_repair_deletes_nothing(folder: Path) -> None:
     """The next start must still find, and say, what is damaged."""
     with closing(sqlite3.connect(folder / "state.db")) as connection:
         connection.execute("UPDATE chunks SET records = records + 1 WHERE id = 1")

@@ -92,7 +92,7 @@ def test_a_commit_that_fails_changes_nothing_in_memory(tmp_path: Path, monkeypat
     process.kill()
 
 
-def test_a_pause_ends_also_when_nothing_is_left_to_be_taken_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pause_ends_even_without_new_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The file that could not be committed was deleted meanwhile."""
     lines = [line(0)]
     process = Process(tmp_path, lines)
@@ -204,7 +204,7 @@ def test_row_59_ids_and_unknown_fields_are_nowhere_on_disk(tmp_path: Path) -> No
     assert (tmp_path / "rejected.jsonl").read_text(encoding="utf-8").count("\n") == 2
 
 
-def test_row_54_a_record_older_than_the_window_is_left_out_and_counted(tmp_path: Path) -> None:
+def test_row_54_a_record_older_than_the_window_is_skipped_and_counted(tmp_path: Path) -> None:
     """By age it is late; in a window by count it takes its place in time, and is the first to go."""
     lines = [line(n, time=NOW - n) for n in range(5)] + [line(9, time=NOW - 7200)]
     process = Process(tmp_path / "age", lines, bounds=Bounds(age_seconds=3600.0))
@@ -332,7 +332,7 @@ def test_totals_on_disk_spare_measuring_and_change_nothing(tmp_path: Path, monke
         process.kill()
 
 
-def test_it_is_catching_up_while_much_is_unread(tmp_path: Path) -> None:
+def test_it_is_catching_up_during_a_large_backlog(tmp_path: Path) -> None:
     """By bytes, or by the age of what is oldest."""
     process = Process(tmp_path, [], options=IngestOptions(catching_up_bytes=1000, catching_up_age_seconds=60.0))
     for lag, answer in (
@@ -359,7 +359,7 @@ def test_a_backup_is_made_every_hour(tmp_path: Path) -> None:
     process.kill()
 
 
-def test_back_from_a_backup_what_came_since_is_read_again(tmp_path: Path) -> None:
+def test_after_a_recovery_later_records_are_read_again(tmp_path: Path) -> None:
     """Positions in a backup are as old as its windows, so nothing is lost and nothing counted twice."""
     lines = [line(n, id=f"i{n}") for n in range(10)]
     process = Process(tmp_path, lines)
@@ -376,7 +376,7 @@ def test_back_from_a_backup_what_came_since_is_read_again(tmp_path: Path) -> Non
     process.kill()
 
 
-def test_id_batches_of_a_trickle_become_few_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_id_batches_are_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And ids that were merged are still known after a restart."""
     monkeypatch.setattr("monitor.ingest.ingestion._MERGED_BATCHES", 10)
     lines: list[bytes] = []
@@ -394,14 +394,14 @@ def test_id_batches_of_a_trickle_become_few_rows(tmp_path: Path, monkeypatch: py
     process.kill()
 
 
-def test_columns_of_texts_join() -> None:
+def test_text_columns_are_joined() -> None:
     """With the same values, with others, and with none."""
     one, two = Texts.of(["a", "b", "a"]), Texts.of(["c", "a"])
     assert Texts.joined([one, two]).texts() == ["a", "b", "a", "c", "a"]
     assert Texts.joined([one, one]).texts() == ["a", "b", "a"] * 2
 
 
-def test_places_of_refused_records_are_known_at_once_and_after_a_kill_without_what_they_say(tmp_path: Path) -> None:
+def test_locations_of_rejected_records_survive_a_kill_without_content(tmp_path: Path) -> None:
     process = Process(tmp_path, [b"no json\n", line(1), b'{"probs": "ZZPATIENT"}\n'])
     process.tick()
     before = process.ingestion.rejected_records()
@@ -412,7 +412,7 @@ def test_places_of_refused_records_are_known_at_once_and_after_a_kill_without_wh
         assert Ingestion(state, [], []).rejected_records() == before
 
 
-def test_raw_records_are_never_kept_for_the_page(tmp_path: Path) -> None:
+def test_raw_records_are_not_held_for_the_page(tmp_path: Path) -> None:
     """Not even where the operator wants them in the file of refused records."""
     pointer = Pointer(Reason.EMPTY, 1, raw=b"ZZPATIENT")
     with closing(State.open(tmp_path)) as state:
@@ -422,7 +422,7 @@ def test_raw_records_are_never_kept_for_the_page(tmp_path: Path) -> None:
     assert found == Pointer(Reason.EMPTY, 1)
 
 
-def test_a_damaged_pointer_is_left_out(tmp_path: Path) -> None:
+def test_a_damaged_pointer_is_skipped(tmp_path: Path) -> None:
     with closing(State.open(tmp_path)) as state:
         refused = [("lines", "file#1", Pointer(Reason.EMPTY, number)) for number in (1, 2, 3, 4)]
         state.commit(StateChange(rejected=refused), NOW)
@@ -434,14 +434,14 @@ def test_a_damaged_pointer_is_left_out(tmp_path: Path) -> None:
         assert [one[3].number for one in Ingestion(state, [], []).rejected_records()] == [4]
 
 
-def test_only_the_latest_places_are_in_memory(tmp_path: Path) -> None:
+def test_only_the_latest_locations_are_in_memory(tmp_path: Path) -> None:
     process = Process(tmp_path, [b"no json\n"] * (MOST_SHOWN + 50))
     process.tick()
     assert [one[3].number for one in process.ingestion.rejected_records()] == list(range(MOST_SHOWN + 50, 50, -1))
     process.kill()
 
 
-def test_history_is_written_where_nothing_else_is_and_also_at_a_stop(tmp_path: Path) -> None:
+def test_history_is_written_without_records_and_at_a_stop(tmp_path: Path) -> None:
     state, history = State.open(tmp_path), History()
     ingestion = Ingestion(state, [], [], history=history)
     ingestion.start(NOW)

@@ -26,7 +26,7 @@ def said(caplog: pytest.LogCaptureFixture) -> Iterator[list[str]]:
     logging.getLogger("cpcmon").removeHandler(handler)
 
 
-def test_windows_that_take_long_are_told_about_every_ten_seconds(said: list[str]) -> None:
+def test_a_long_restore_is_logged_every_ten_seconds(said: list[str]) -> None:
     """How many of how many, and the records in them."""
     times = iter([0.0, 4.0, 9.9, 10.0, 19.0, 20.5])
     rebuilding = RestoreProgress(1_500, lambda: next(times))
@@ -38,7 +38,7 @@ def test_windows_that_take_long_are_told_about_every_ten_seconds(said: list[str]
     ]
 
 
-def test_a_backlog_is_told_at_once_then_every_ten_seconds_and_at_its_end(said: list[str]) -> None:
+def test_a_backlog_is_logged_at_once_then_every_ten_seconds_and_at_its_end(said: list[str]) -> None:
     """With what each source holds that is unread; sources that hold nothing are left out."""
     backlog = BacklogProgress()
     for running, behind in ((100.0, True), (105.0, True), (110.0, True), (111.0, False), (112.0, False)):
@@ -50,7 +50,7 @@ def test_a_backlog_is_told_at_once_then_every_ten_seconds_and_at_its_end(said: l
     ]
 
 
-def test_what_is_read_as_it_comes_is_not_told(said: list[str]) -> None:
+def test_without_a_backlog_nothing_is_logged(said: list[str]) -> None:
     """A little is always unread."""
     backlog = BacklogProgress()
     for second in range(60):
@@ -58,7 +58,7 @@ def test_what_is_read_as_it_comes_is_not_told(said: list[str]) -> None:
     assert said == []
 
 
-def test_a_real_restore_tells_how_far_it_is(said: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_real_restore_logs_its_progress(said: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Here after every window; the state is one that a daemon left."""
     monitor = Monitor(tmp_path / "state", LOW, split=True)
     monitor.send(40, site="A")

@@ -34,7 +34,7 @@ def _directory(folder: Path) -> DirectorySource:
     return DirectorySource("results", DirectoryOptions(folder), decoder, key=KEY)
 
 
-def test_the_watched_directory_keeps_the_contract(tmp_path: Path, put: Callable[[int], None]) -> None:
+def test_the_directory_source_passes_the_checks(tmp_path: Path, put: Callable[[int], None]) -> None:
     """Read, roll back, commit, crash, resume."""
     check_source(lambda: _directory(tmp_path), put, never_told=PRIVATE)
 
@@ -69,7 +69,7 @@ class _Faulty(DirectorySource):
         ("has no place", "records come with the position"),
     ],
 )
-def test_a_source_with_a_fault_is_found_out(tmp_path: Path, put: Callable[[int], None], fault: str, claim: str) -> None:
+def test_a_faulty_source_fails_the_checks(tmp_path: Path, put: Callable[[int], None], fault: str, claim: str) -> None:
     """Each of the claims can fail."""
 
     def make() -> Source:

@@ -48,7 +48,7 @@ def found(folder: Path) -> tuple[str, list[float], dict[bytes, bytes]]:
         state.close()
 
 
-def test_b4_a_database_cut_anywhere_starts_from_the_backup_and_says_so(folder: Path, tmp_path: Path) -> None:
+def test_b4_a_truncated_database_is_restored_from_the_backup_and_reported(folder: Path, tmp_path: Path) -> None:
     """At each 4 KiB: never a refusal to start, never half a state, positions as old as the records."""
     whole = (folder / "state.db").read_bytes()
     for cut in range(0, len(whole), 4096):
@@ -60,7 +60,7 @@ def test_b4_a_database_cut_anywhere_starts_from_the_backup_and_says_so(folder: P
         assert found(copy)[0] == "", "a recovered state is an ordinary one at the next start"
 
 
-def test_b4_without_a_backup_it_starts_empty_and_says_so(folder: Path) -> None:
+def test_b4_without_a_backup_it_starts_empty_and_reports_it(folder: Path) -> None:
     """And the damaged file is kept for whoever wants to know why."""
     (folder / "state.db.bak").unlink()
     (folder / "state.db").write_bytes((folder / "state.db").read_bytes()[:4096])
@@ -72,7 +72,7 @@ def test_b4_without_a_backup_it_starts_empty_and_says_so(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", bytes(40960), os.urandom(8192)], ids=["empty", "zeroed", "noise"])
-def test_b5_a_zeroed_database_starts_from_the_backup(folder: Path, content: bytes) -> None:
+def test_b5_a_zeroed_database_is_restored_from_the_backup(folder: Path, content: bytes) -> None:
     """What a power cut leaves on some filesystems."""
     (folder / "state.db").write_bytes(content)
     assert found(folder)[:2] == ("backup", [float(n) for n in range(20)])
@@ -96,7 +96,7 @@ def test_b6_flipped_bytes_in_a_chunk_cost_that_chunk_only(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("table", ["positions", "ids", "kept"])
-def test_b6_flipped_bytes_elsewhere_are_damage_of_the_whole(folder: Path, table: str) -> None:
+def test_b6_flipped_bytes_elsewhere_are_damage_of_the_database(folder: Path, table: str) -> None:
     """A position that cannot be trusted would lose records or count them twice: only a whole backup agrees with itself."""
     state = State.open(folder)
     hashes = IdBatch("density", 0, np.array([1, 2, 3], dtype=np.uint64))
@@ -145,7 +145,7 @@ def test_b7_it_starts_on_a_disk_that_is_full(tmp_path: Path) -> None:
         state.close()
 
 
-def test_b7_the_ballast_gives_an_operator_room(tmp_path: Path) -> None:
+def test_b7_deleting_the_ballast_frees_space(tmp_path: Path) -> None:
     """Deleting one file is enough to go on."""
     with small_disk(tmp_path, 32) as disk:
         state = State.open(disk / "state")
@@ -217,7 +217,7 @@ def test_b9_an_input_output_error_on_sync_stops_the_process(folder: Path) -> Non
     assert positions[b"file"] == str(int(max(records)) + 1).encode()
 
 
-def test_b10_a_disk_that_refuses_the_log_fails_loudly(folder: Path) -> None:
+def test_b10_a_disk_without_support_for_wal_raises(folder: Path) -> None:
     """Never silently in another journal mode, which would be slower and less safe."""
     log = folder / "state.db-wal"
     ran = _commits_under_strace(folder, "all:error=EIO:when=1+", "-P", str(log))
@@ -258,7 +258,7 @@ def test_b11_a_second_process_on_the_same_state_is_refused(tmp_path: Path, cpcmo
     State.open(tmp_path / "state").close()
 
 
-def test_b12_a_newer_database_is_refused_and_left_as_it_is(folder: Path) -> None:
+def test_b12_a_newer_database_is_refused_and_unchanged(folder: Path) -> None:
     """Not one byte changes, and no file appears."""
     connection = sqlite3.connect(folder / "state.db")
     connection.execute("CREATE TABLE later(a)")
@@ -270,7 +270,7 @@ def test_b12_a_newer_database_is_refused_and_left_as_it_is(folder: Path) -> None
     assert {file.name: file.read_bytes() for file in folder.iterdir() if file.name != "state.lock"} == before
 
 
-def test_b12_a_newer_database_in_the_log_only_is_refused_too(folder: Path) -> None:
+def test_b12_a_newer_version_in_the_wal_only_is_refused_too(folder: Path) -> None:
     """Killed before its log was written back, the header of the file is still the old one."""
     script = (
         "import sqlite3, os, sys; c = sqlite3.connect(sys.argv[1], isolation_level=None);"
@@ -299,7 +299,7 @@ def test_b13_an_older_database_is_backed_up_and_migrated(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_b13_killed_anywhere_in_a_migration_it_is_of_one_version_or_the_other(tmp_path: Path) -> None:
+def test_b13_a_killed_migration_leaves_one_version_or_the_other(tmp_path: Path) -> None:
     """At every write, sync and rename; the next start finishes what was begun."""
     need_strace()
     script = (
@@ -346,7 +346,7 @@ def test_b14_the_filesystem_is_found_in_the_kernels_list(tmp_path: Path) -> None
     assert filesystem_of(tmp_path) not in {"", "proc"}
 
 
-def test_b15_a_torn_backup_is_passed_over(folder: Path) -> None:
+def test_b15_a_damaged_backup_is_skipped(folder: Path) -> None:
     """The one before it is used; if that is torn too, it starts empty, and says all of it."""
     state = State.open(folder)
     state.back_up()
@@ -372,7 +372,7 @@ def test_b18_a_state_folder_deleted_while_in_use_stops_the_process(tmp_path: Pat
     state.close()
 
 
-def test_killed_while_a_damaged_database_is_set_aside_the_next_start_still_says_so(folder: Path) -> None:
+def test_a_kill_during_a_recovery_is_reported_by_the_next_start(folder: Path) -> None:
     """The database is already moved, and nothing else has happened yet."""
     (folder / "state.db").rename(folder / "state.db.corrupt-20261116T000000")
     state = State.open(folder)
@@ -413,7 +413,7 @@ def test_a_change_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     state.close()
 
 
-def test_what_is_kept_comes_back_and_can_be_forgotten(tmp_path: Path) -> None:
+def test_named_values_are_stored_and_deleted(tmp_path: Path) -> None:
     """Alert state and the like, in the same transaction as the records."""
     state = State.open(tmp_path / "state")
     state.commit(StateChange(values={"alert:a": b"firing", "alert:b": b"ok"}), 1.0)
@@ -432,7 +432,7 @@ def test_a_backup_that_is_being_renamed_has_no_age(tmp_path: Path, monkeypatch: 
     state.close()
 
 
-def test_a_state_that_is_only_looked_at_is_not_mended(folder: Path) -> None:
+def test_without_repair_a_damaged_state_is_unchanged(folder: Path) -> None:
     """Whoever looks must not make the next start forget to say that it was damaged."""
     (folder / "state.db").write_bytes(b"nonsense")
     with pytest.raises(StateLost, match=r"found damage"):
@@ -440,7 +440,7 @@ def test_a_state_that_is_only_looked_at_is_not_mended(folder: Path) -> None:
     assert found(folder)[0] == "backup"
 
 
-def test_the_key_lies_outside_the_database_and_stays(tmp_path: Path) -> None:
+def test_the_key_is_outside_the_database_and_stays(tmp_path: Path) -> None:
     """Sixteen random bytes that no copy of the database holds."""
     holder = StateFolder.hold(tmp_path / "state")
     key = holder.key()
@@ -453,7 +453,7 @@ def test_the_key_lies_outside_the_database_and_stays(tmp_path: Path) -> None:
     assert key not in (tmp_path / "state" / "state.db").read_bytes()
 
 
-def test_a_place_where_no_folder_can_be_is_refused_in_a_sentence(tmp_path: Path) -> None:
+def test_an_unusable_folder_is_refused_with_a_message(tmp_path: Path) -> None:
     """A file where the folder, or one above it, should be."""
     (tmp_path / "file").write_text("")
     for place in (tmp_path / "file", tmp_path / "file" / "state"):
@@ -461,7 +461,7 @@ def test_a_place_where_no_folder_can_be_is_refused_in_a_sentence(tmp_path: Path)
             State.open(place)
 
 
-def test_a_vector_that_was_dropped_is_overwritten_in_the_database_and_gone_after_the_second_copy(
+def test_a_dropped_vector_is_overwritten_and_gone_after_the_second_backup(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also with an SQLite that only lets go of what is deleted; in a row of the table, and on pages of their own."""

@@ -24,7 +24,7 @@ LINES = [line(n, site="AB"[n % 2], id=f"i{n}") for n in range(30)]
 
 
 @pytest.mark.slow
-def test_damage_of_every_kind_is_harmless_or_noticed(tmp_path: Path) -> None:
+def test_damage_of_every_kind_is_harmless_or_detected(tmp_path: Path) -> None:
     """Bits, pages, lost writes, truncation, the log; `make torture` tries hundreds more."""
     bad, kinds = [], set()
     for damage, outcome, why in tried(make(tmp_path), seed=1, many=1):
@@ -62,7 +62,7 @@ def folder(tmp_path: Path) -> Path:
         pytest.param(b"newest REAL", b"newesu REAL", id="a column in the schema"),
     ],
 )
-def test_a_changed_bit_wherever_it_stands_is_made_good_by_the_backup(folder: Path, name: bytes, changed: bytes) -> None:
+def test_a_flipped_bit_anywhere_is_repaired_from_the_backup(folder: Path, name: bytes, changed: bytes) -> None:
     """A name stands in a table and in its index; which of the two is read is SQLite's choice."""
     whole = (folder / NAME).read_bytes()
     for number in range(whole.count(name)):
@@ -94,7 +94,7 @@ def test_totals_count_the_chunks_that_they_were_stored_with(tmp_path: Path, monk
     process.kill()
 
 
-def test_a_write_that_the_disk_lost_is_noticed(tmp_path: Path) -> None:
+def test_a_lost_write_is_detected(tmp_path: Path) -> None:
     """Each page of the database as it was one commit before: every row on it has a good checksum."""
     state = State.open(tmp_path / "state")
     state.commit(change(0), 1.0)
@@ -129,7 +129,7 @@ def test_a_changed_bit_in_the_header_is_not_taken_for(folder: Path, place: int) 
     process.kill()
 
 
-def test_commits_that_are_missing_at_the_end_are_reported_and_read_again(tmp_path: Path) -> None:
+def test_missing_last_commits_are_reported_and_read_again(tmp_path: Path) -> None:
     """SQLite takes a damaged write-ahead log for one that ends there."""
     process = Process(tmp_path / "state", LINES[:20], split_by=SPLIT)
     process.tick()
@@ -163,7 +163,7 @@ def test_damage_is_never_copied_over_a_good_backup(folder: Path) -> None:
     process.kill()
 
 
-def test_damaged_rows_of_refused_records_and_events_are_left_out_and_reported(tmp_path: Path) -> None:
+def test_damaged_rows_of_rejected_records_and_events_are_skipped_and_reported(tmp_path: Path) -> None:
     process = Process(tmp_path, [b"{nonsense\n", b"{more\n", line(0)])
     process.tick()
     process.kill()
@@ -180,7 +180,7 @@ def test_damaged_rows_of_refused_records_and_events_are_left_out_and_reported(tm
     state.close()
 
 
-def test_a_row_that_is_replaced_or_deleted_leaves_the_sums_right(tmp_path: Path) -> None:
+def test_replacing_or_deleting_a_row_keeps_the_checksums_right(tmp_path: Path) -> None:
     """Every sort of row: sums that go wrong by themselves would cost a good database."""
     state = State.open(tmp_path)
     for first in (0, 10):

@@ -96,7 +96,7 @@ def test_a_start_finds_every_column_of_what_was_written(tmp_path: Path, count: i
             assert same(again.series("density", segment, span), history.series("density", segment, span))
 
 
-def test_the_table_is_bounded_however_often_is_evaluated(tmp_path: Path) -> None:
+def test_the_table_is_bounded(tmp_path: Path) -> None:
     state, history = State.open(tmp_path), History()
     for number in range(3000):
         history.note(report(0.5, 0.25), START + 7200.0 * number)
@@ -142,7 +142,7 @@ def test_a_model_that_is_no_longer_configured_loses_its_rows(tmp_path: Path) -> 
     assert restored(tmp_path).series("density", "all", Span.RECENT) is None
 
 
-def test_a_model_that_left_while_cpcmon_was_off_loses_its_rows_too(tmp_path: Path) -> None:
+def test_a_model_removed_while_stopped_loses_its_rows_too(tmp_path: Path) -> None:
     state, history = State.open(tmp_path), History()
     history.note(report(0.5), START)
     write(state, history)
@@ -155,7 +155,7 @@ def test_a_model_that_left_while_cpcmon_was_off_loses_its_rows_too(tmp_path: Pat
     assert rows(tmp_path) == 0
 
 
-def test_a_model_that_comes_back_before_its_rows_could_be_deleted_begins_anew(tmp_path: Path) -> None:
+def test_a_model_that_returns_before_its_rows_are_deleted_starts_empty(tmp_path: Path) -> None:
     """As where the disk is full over two reloads: the old rows have higher numbers, and would stand for the newest."""
     state, history = State.open(tmp_path), History()
     for number in range(400):
@@ -169,7 +169,7 @@ def test_a_model_that_comes_back_before_its_rows_could_be_deleted_begins_anew(tm
     assert points(restored(tmp_path)) == [0.25]
 
 
-def test_a_commit_that_is_under_way_while_a_model_comes_back_costs_it_nothing(tmp_path: Path) -> None:
+def test_a_commit_in_progress_while_a_model_returns_loses_nothing(tmp_path: Path) -> None:
     state, history = State.open(tmp_path), History()
     history.note(report(0.5), START)
     write(state, history)
@@ -213,7 +213,7 @@ def test_a_start_shares_the_names_of_segments_though_models_were_written_in_turn
     assert len({id(row.frame.names) for row in found}) == 2
 
 
-def test_a_row_from_before_the_reference_was_kept_is_read_without_one(tmp_path: Path) -> None:
+def test_an_old_row_without_a_reference_is_read(tmp_path: Path) -> None:
     """As a cpcmon of then packed it: a list of seven. One of then reads eight, too, since it passes over what follows."""
     state, history = State.open(tmp_path), History()
     for number in range(2):
@@ -253,7 +253,7 @@ def old_state(folder: Path, version: int = 1) -> None:
 
 
 @pytest.mark.parametrize("version", range(1, len(STEPS)))
-def test_an_older_database_is_migrated_with_all_it_holds(tmp_path: Path, version: int) -> None:
+def test_an_older_database_is_migrated_completely(tmp_path: Path, version: int) -> None:
     old = tmp_path / "old"
     old_state(old, version)
     # What the cpcmon of before wrote, in its own tables: checksums of refused records and events came with version 3.
@@ -286,7 +286,7 @@ def test_an_older_database_is_migrated_with_all_it_holds(tmp_path: Path, version
     backup.close()
 
 
-def test_a_backup_of_version_1_is_taken_and_migrated(tmp_path: Path) -> None:
+def test_a_backup_of_version_1_is_restored_and_migrated(tmp_path: Path) -> None:
     old_state(tmp_path)
     (tmp_path / NAME).replace(tmp_path / BACKUPS[0])
     (tmp_path / NAME).write_bytes(b"no database")
@@ -317,7 +317,7 @@ def test_on_a_full_disk_an_older_state_is_opened_once_the_ballast_is_deleted(tmp
         assert points(restored(old)) == [0.5]
 
 
-def test_a_damaged_database_of_version_1_goes_back_to_its_backup(tmp_path: Path) -> None:
+def test_a_damaged_database_of_version_1_is_restored_from_its_backup(tmp_path: Path) -> None:
     """A copy of the damage must not push the good copies out before anybody has looked at it."""
     old_state(tmp_path)
     name = '["records_total"]'
@@ -342,7 +342,7 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("what", DAMAGE)
-def test_a_damaged_row_is_a_gap_and_never_a_reason_to_refuse_the_database(
+def test_a_damaged_row_is_a_gap_and_not_damage_of_the_database(
     tmp_path: Path, what: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     state, history = State.open(tmp_path), History()
@@ -378,7 +378,7 @@ def test_damage_to_the_newest_row_costs_that_row_only(tmp_path: Path) -> None:
     assert points(again) == [0.0, 1 / 8, 2 / 8, 0.75]
 
 
-def test_a_table_that_is_missing_is_damage_of_the_whole(tmp_path: Path) -> None:
+def test_a_missing_table_is_damage_of_the_database(tmp_path: Path) -> None:
     """Or every commit would fail, at every start anew."""
     state = State.open(tmp_path)
     state.back_up()
@@ -392,7 +392,7 @@ def test_a_table_that_is_missing_is_damage_of_the_whole(tmp_path: Path) -> None:
     state.close()
 
 
-def test_on_a_full_disk_what_waits_is_bounded_and_written_when_there_is_room(tmp_path: Path) -> None:
+def test_on_a_full_disk_pending_rows_are_bounded_and_written_later(tmp_path: Path) -> None:
     with small_disk(tmp_path) as disk:
         state, history = State.open(disk / "state"), History()
         hog = fill(disk)
@@ -410,7 +410,7 @@ def test_on_a_full_disk_what_waits_is_bounded_and_written_when_there_is_room(tmp
             assert same(again.series("density", "all", span), history.series("density", "all", span))
 
 
-def test_a_stretch_that_goes_on_while_it_is_written_is_written_again(tmp_path: Path) -> None:
+def test_a_frame_extended_during_a_write_is_written_again(tmp_path: Path) -> None:
     state, history = State.open(tmp_path), History()
     for number in range(180):
         history.note(report(0.5), START + number)

@@ -19,7 +19,7 @@ def _state(place: Path) -> Path:
     return place
 
 
-def test_a_folder_that_is_never_read_is_not_entered(watch: Watch, tmp_path: Path) -> None:
+def test_an_excluded_folder_is_not_listed(watch: Watch, tmp_path: Path) -> None:
     """Neither it nor what lies deeper in it is, also when it is renamed; its neighbours are."""
     state = _state(tmp_path / "inbox" / "day" / "state")
     _state(state / "deeper")
@@ -32,7 +32,7 @@ def test_a_folder_that_is_never_read_is_not_entered(watch: Watch, tmp_path: Path
     assert not inbox.counted["files_unreadable"]
 
 
-def test_links_do_not_lead_into_a_folder_that_is_never_read(watch: Watch, tmp_path: Path) -> None:
+def test_links_into_an_excluded_folder_are_refused(watch: Watch, tmp_path: Path) -> None:
     """Not even where links are followed."""
     state = _state(tmp_path / "elsewhere" / "state")
     roots = (tmp_path / "elsewhere", state)
@@ -44,7 +44,7 @@ def test_links_do_not_lead_into_a_folder_that_is_never_read(watch: Watch, tmp_pa
     assert inbox.counted["files_refused"] == 1
 
 
-def test_a_directory_that_is_never_read_is_waited_for(watch: Watch, tmp_path: Path) -> None:
+def test_an_excluded_directory_is_not_ready(watch: Watch, tmp_path: Path) -> None:
     """Should the directory itself turn out to be one, nothing of it is read."""
     state = _state(tmp_path / "state")
     before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - as short as it gets

@@ -26,7 +26,7 @@ def _decoding(watch: Watch, decoder: Any, **options: Any) -> Inbox:
     return inbox
 
 
-def test_a_failure_says_what_was_expected_and_found(watch: Watch, real_decoder: Any) -> None:
+def test_a_failure_has_expected_and_found(watch: Watch, real_decoder: Any) -> None:
     """The decoder's own sentence, once, as a warning with the file's hash, and without its name or a second reason."""
     inbox = _decoding(watch, real_decoder)
     inbox.put("ZZPATIENT.csv", b"id;probs\n" + b"1;[0.7, 0.2, 0.1]\n" * 3)
@@ -41,7 +41,7 @@ def test_a_failure_says_what_was_expected_and_found(watch: Watch, real_decoder: 
     assert not any("failed" in event for event in inbox.events)
 
 
-def test_the_reason_beside_a_failed_file_says_the_same(watch: Watch) -> None:
+def test_the_reason_file_has_the_same_text(watch: Watch) -> None:
     """Also when we were started again between the failure and the move."""
     inbox = watch(on_finish=OnFinish.ARCHIVE, finish_after_seconds=600)
     inbox.write("f.jsonl", "POISON")
@@ -53,7 +53,7 @@ def test_the_reason_beside_a_failed_file_says_the_same(watch: Watch) -> None:
     assert inbox.warnings[0].endswith("until it changes: poison (not_jsonl)")
 
 
-def test_a_failure_is_one_short_line_without_the_name() -> None:
+def test_a_failure_is_one_short_line_without_the_file_name() -> None:
     """Whatever a decoder says."""
     key = bytes(16)
     refused = RefusedFile(Reason.BAD_CSV, f"{display_name(key)}: expected commas, found {'x' * 1000}\nmore (bad_csv)")

@@ -24,7 +24,7 @@ def _archived(inbox: Inbox, folder: str = ".done") -> list[str]:
     return sorted(file.name for file in (inbox.path / folder).rglob("*") if file.is_file())
 
 
-def test_files_that_have_been_read_are_archived_by_day(watch: Watch) -> None:
+def test_files_are_archived_by_day(watch: Watch) -> None:
     """After an hour without a change a file moves into the folder of the day; what is unread or unfinished stays."""
     inbox = watch(**ARCHIVE)
     inbox.write("f.jsonl", "one")
@@ -55,7 +55,7 @@ def test_nothing_is_archived_before_it_is_committed(watch: Watch) -> None:
     assert inbox.lines == ["one"]
 
 
-def test_files_are_deleted_when_that_is_wanted(watch: Watch) -> None:
+def test_files_are_deleted_if_configured(watch: Watch) -> None:
     """Read files are deleted; one that failed holds records that nobody has read, and stays."""
     inbox = watch(**DELETE)
     inbox.write("f.jsonl", "one")
@@ -74,7 +74,7 @@ def test_with_keep_files_are_never_touched(inbox: Inbox) -> None:
 
 
 @pytest.mark.parametrize("options", [ARCHIVE, DELETE], ids=["archive", "delete"])
-def test_a8_what_a_writer_adds_after_its_file_was_finished_is_read(watch: Watch, options: dict[str, object]) -> None:
+def test_a8_lines_written_after_archiving_are_read(watch: Watch, options: dict[str, object]) -> None:
     """The writer still holds the file open: for a while what it adds is read, and what is left is counted."""
     inbox = watch(**options)
     file = inbox.write("f.jsonl", "one")
@@ -95,7 +95,7 @@ def test_a8_what_a_writer_adds_after_its_file_was_finished_is_read(watch: Watch,
     assert len(inbox.lines) == 3
 
 
-def test_a8_what_is_added_to_a_kept_file_is_never_lost(inbox: Inbox) -> None:
+def test_a8_lines_appended_to_a_kept_file_are_read(inbox: Inbox) -> None:
     """With `keep`, a file is looked at for ever."""
     file = inbox.write("f.jsonl", "one")
     with file.open("a") as writer:
@@ -104,7 +104,7 @@ def test_a8_what_is_added_to_a_kept_file_is_never_lost(inbox: Inbox) -> None:
     assert inbox.polls(31) == ["late"]
 
 
-def test_a8_late_lines_that_could_not_be_committed_come_again(watch: Watch) -> None:
+def test_a8_uncommitted_late_lines_are_delivered_again(watch: Watch) -> None:
     """Rolling back holds for them too."""
     inbox = watch(**ARCHIVE)
     file = inbox.write("f.jsonl", "one")
@@ -173,7 +173,7 @@ def test_a27_a_really_read_only_directory(watch: Watch, tmp_path: Path) -> None:
         subprocess.run(["umount", str(folder)], check=False)
 
 
-def test_a28_an_archive_on_another_mount_is_copied_to_safely(watch: Watch, tmp_path: Path) -> None:
+def test_a28_an_archive_on_another_mount_receives_a_copy(watch: Watch, tmp_path: Path) -> None:
     """Renaming is not possible there: the file is copied, compared, and removed last."""
     archive = tmp_path / "archive"
     inbox = watch(system=ReadOnly(errno.EXDEV), archive=archive, **ARCHIVE)
@@ -221,7 +221,7 @@ def test_a29_when_the_archive_is_full_the_source_stays(watch: Watch, tmp_path: P
     assert len([found for found in archive.rglob("*") if found.is_file()]) == 1
 
 
-def test_a30_a_name_that_is_taken_in_the_archive_gets_a_number(watch: Watch) -> None:
+def test_a30_a_duplicate_name_in_the_archive_gets_a_number(watch: Watch) -> None:
     """The same name on the same day: nothing is overwritten."""
     inbox = watch(**ARCHIVE)
     for text in ("one", "two", "three"):
@@ -236,7 +236,7 @@ def test_a30_a_name_that_is_taken_in_the_archive_gets_a_number(watch: Watch) -> 
     assert inbox.lines == ["one", "two", "three"]
 
 
-def test_failed_files_are_archived_apart_with_their_reason(watch: Watch) -> None:
+def test_failed_files_are_archived_separately_with_a_reason(watch: Watch) -> None:
     """A file that cannot be used moves to `.failed`, with a note that says why."""
     inbox = watch(**ARCHIVE)
     inbox.write("f.jsonl", "POISON")
@@ -247,7 +247,7 @@ def test_failed_files_are_archived_apart_with_their_reason(watch: Watch) -> None
     assert said["reason"] == "bad_file"
 
 
-def test_d13_names_in_the_archive_are_only_last_parts(watch: Watch) -> None:
+def test_d13_archived_names_have_no_folder(watch: Watch) -> None:
     """Files from folders are archived under their last part; nothing leads out of the archive."""
     inbox = watch(recursive=True, **ARCHIVE)
     for folder in ("a", "b"):
@@ -258,9 +258,7 @@ def test_d13_names_in_the_archive_are_only_last_parts(watch: Watch) -> None:
 
 
 @pytest.mark.parametrize("archive", [None, ".old/done"])
-def test_d13_a_link_in_the_place_of_the_archive_is_not_followed(
-    watch: Watch, tmp_path: Path, archive: str | None
-) -> None:
+def test_d13_a_link_in_place_of_the_archive_is_not_followed(watch: Watch, tmp_path: Path, archive: str | None) -> None:
     """Whoever may write here cannot have files moved elsewhere: they stay, and an event says so."""
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -274,7 +272,7 @@ def test_d13_a_link_in_the_place_of_the_archive_is_not_followed(
     assert len(inbox.warnings) == 1
 
 
-def test_markers_go_with_their_files(watch: Watch) -> None:
+def test_markers_are_archived_with_their_files(watch: Watch) -> None:
     """A completion marker is archived beside its file."""
     inbox = watch(completion_marker=True, **ARCHIVE)
     inbox.put("g.npy", b"two\nEND\n")
@@ -301,7 +299,7 @@ def test_markers_go_with_their_files(watch: Watch) -> None:
         ),
     ],
 )
-def test_options_that_cannot_be_meant_are_refused(options: dict[str, object], message: str) -> None:
+def test_invalid_options_are_rejected(options: dict[str, object], message: str) -> None:
     """Where, what was expected, what was found."""
     with pytest.raises(UsageError) as caught:
         DirectoryOptions(Path("/in"), **options)  # type: ignore[arg-type]

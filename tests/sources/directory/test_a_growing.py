@@ -48,7 +48,7 @@ def test_a2_a_file_that_is_only_a_partial_line_is_counted_too(inbox: Inbox) -> N
     assert inbox.poll() == ["half whole"]
 
 
-def test_a7_lines_added_after_a_long_pause_are_read_alone(inbox: Inbox) -> None:
+def test_a7_lines_appended_after_hours_are_read_once(inbox: Inbox) -> None:
     """Lines are added after hours without a change: only they are read, within the slow look at quiet files."""
     inbox.write("f.jsonl", "one")
     assert inbox.poll() == ["one"]
@@ -63,7 +63,7 @@ def test_a18_a_file_of_one_short_line_is_read(inbox: Inbox) -> None:
     assert inbox.poll() == ["x" * 39]
 
 
-def test_a17_empty_files_make_no_noise_and_have_no_identity(inbox: Inbox) -> None:
+def test_a17_empty_files_cause_no_events(inbox: Inbox) -> None:
     """Four hundred empty files deliver nothing at all; two that grow are told apart."""
     for number in range(400):
         (inbox.path / f"{number:03}.jsonl").touch()
@@ -77,7 +77,7 @@ def test_a17_empty_files_make_no_noise_and_have_no_identity(inbox: Inbox) -> Non
     assert set(inbox.counted) == {"bytes_read"}
 
 
-def test_a44_zero_bytes_are_waited_for_and_then_refused(inbox: Inbox) -> None:
+def test_a44_zero_bytes_are_rejected_after_a_wait(inbox: Inbox) -> None:
     """Zeros where a line belongs are waited for, then refused; the lines after them are read all the same."""
     inbox.put("f.jsonl", b"one\n" + b"\0" * 500 + b"rest\nthree\n")
     assert inbox.poll() == ["one"]
@@ -98,7 +98,7 @@ def test_a44_a_hole_that_is_filled_in_time_is_read(inbox: Inbox) -> None:
     assert not inbox.rejected
 
 
-def test_a44_room_reserved_for_lines_to_come_is_never_taken_for_a_line(watch: Watch) -> None:
+def test_a44_preallocated_space_is_not_a_line(watch: Watch) -> None:
     """A file reserved at its full length is read as it is filled, however long that takes."""
     inbox = watch(max_line_bytes=1000)
     file = inbox.put("f.jsonl", b"one\n" + b"\0" * 100_000)
@@ -120,7 +120,7 @@ def test_a44_a_sparse_file_is_read_behind_its_hole(watch: Watch) -> None:
     assert inbox.polls(4, 350) == ["one", "two"]
 
 
-def test_a45_csv_pieces_carry_their_header(watch: Watch) -> None:
+def test_a45_csv_blocks_carry_the_header(watch: Watch) -> None:
     """Rows of a CSV file that come later are decoded with the header, CRLF and byte order mark it began with."""
     inbox = watch()
     inbox.put("f.csv", b"\xef\xbb\xbfa,b\r\n1,2\r\n")
@@ -153,7 +153,7 @@ def test_a_line_that_is_too_long_is_skipped_to_its_newline(watch: Watch, step: i
     assert inbox.counted["bytes_read"] == len(content)
 
 
-def test_lines_are_numbered_and_placed_in_the_whole_file(inbox: Inbox) -> None:
+def test_line_numbers_and_offsets_are_those_of_the_whole_file(inbox: Inbox) -> None:
     """Each piece knows at which byte and line it starts, also after a restart."""
     inbox.write("f.jsonl", "one", "two")
     inbox.poll()
@@ -165,7 +165,7 @@ def test_lines_are_numbered_and_placed_in_the_whole_file(inbox: Inbox) -> None:
     assert inbox.decoder.pieces[0].where.startswith("file#")
 
 
-def test_what_was_rolled_back_is_delivered_again(inbox: Inbox) -> None:
+def test_a_rollback_repeats_the_deliveries(inbox: Inbox) -> None:
     """A delivery that cannot be committed comes again, and counts what it counted."""
     inbox.write("f.jsonl", "one")
     inbox.write("g.jsonl", "two")
@@ -179,7 +179,7 @@ def test_what_was_rolled_back_is_delivered_again(inbox: Inbox) -> None:
     assert inbox.polls(2) == []
 
 
-def test_whoever_polls_may_stop_in_the_middle(inbox: Inbox) -> None:
+def test_a_poll_may_stop_at_any_delivery(inbox: Inbox) -> None:
     """Only what was delivered is committed; the rest comes with the next poll."""
     for name in "abc":
         inbox.write(f"{name}.jsonl", name)
@@ -190,7 +190,7 @@ def test_whoever_polls_may_stop_in_the_middle(inbox: Inbox) -> None:
     assert inbox.poll() == ["b", "c"]
 
 
-def test_a_poll_that_was_rolled_back_in_the_middle_ends(inbox: Inbox) -> None:
+def test_a_rollback_ends_the_poll(inbox: Inbox) -> None:
     """Whatever would follow stands on what was taken back."""
     for name in "abc":
         inbox.write(f"{name}.jsonl", name)
@@ -222,7 +222,7 @@ def test_files_are_read_in_name_order_whatever_their_times(inbox: Inbox) -> None
     assert inbox.poll() == ["a", "b", "c"]
 
 
-def test_lag_says_what_is_unread(watch: Watch) -> None:
+def test_lag_counts_unread_bytes_and_files(watch: Watch) -> None:
     """Bytes, files and since when, by our own clock, as of the last poll; an unfinished line is no lag."""
     inbox = watch(bytes_per_tick=4100, bytes_per_file=1024, max_line_bytes=100)
     old = inbox.write("a.jsonl", *["x" * 99] * 20)
@@ -240,7 +240,7 @@ def test_lag_says_what_is_unread(watch: Watch) -> None:
     assert inbox.source.lag().oldest_unread is None
 
 
-def test_start_at_end_leaves_out_what_was_there(watch: Watch) -> None:
+def test_start_at_end_skips_existing_lines(watch: Watch) -> None:
     """Lines that were there before the directory was ever watched are skipped and counted; later ones are read."""
     inbox = watch(start_at=StartAt.END)
     inbox.put("f.jsonl", b"old\nhalf")
@@ -253,7 +253,7 @@ def test_start_at_end_leaves_out_what_was_there(watch: Watch) -> None:
     assert inbox.counted["bytes_skipped"] == 4 + 8
 
 
-def test_folders_within_are_read_when_asked_for(watch: Watch) -> None:
+def test_subfolders_are_read_if_configured(watch: Watch) -> None:
     """Dated folders are watched with `recursive`, also those that appear later; hidden ones never."""
     inbox = watch(recursive=True)
     for folder in ("2026-01-01", "2026-01-02", ".done", "_old"):
@@ -267,7 +267,7 @@ def test_folders_within_are_read_when_asked_for(watch: Watch) -> None:
     assert inbox.polls(40) == []
 
 
-def test_only_files_that_fit_the_pattern_are_read(watch: Watch) -> None:
+def test_only_matching_files_are_read(watch: Watch) -> None:
     """The pattern chooses; a forced format reads names that promise none."""
     inbox = watch(pattern="result-*", format=Format.JSONL)
     inbox.write("result-1.log", "one")
@@ -276,7 +276,7 @@ def test_only_files_that_fit_the_pattern_are_read(watch: Watch) -> None:
     assert not inbox.counted["unknown_extension"]
 
 
-def test_a_file_given_up_by_the_decoder_fails_once_and_is_tried_again_when_it_changes(inbox: Inbox) -> None:
+def test_a_rejected_file_fails_once_and_is_retried_after_a_change(inbox: Inbox) -> None:
     """A text that is no JSON at all fails, is counted once, and the others are read."""
     inbox.write("f.jsonl", "one", "POISON")
     inbox.write("g.jsonl", "two")
@@ -289,7 +289,7 @@ def test_a_file_given_up_by_the_decoder_fails_once_and_is_tried_again_when_it_ch
     assert inbox.polls(3) == ["one", "fixed"]
 
 
-def test_a_mistake_in_the_decoder_fails_one_file_only(inbox: Inbox) -> None:
+def test_a_decoder_exception_fails_one_file_only(inbox: Inbox) -> None:
     """Whatever the decoder raises, the others are read."""
     inbox.write("f.jsonl", "BUG")
     inbox.write("g.jsonl", "two")
@@ -298,7 +298,7 @@ def test_a_mistake_in_the_decoder_fails_one_file_only(inbox: Inbox) -> None:
     assert "decoder_error" in inbox.warnings[0]
 
 
-def test_a_damaged_position_is_counted_and_its_file_read_anew(inbox: Inbox) -> None:
+def test_a_damaged_checkpoint_is_counted_and_its_file_read_again(inbox: Inbox) -> None:
     """Positions that cannot be understood never raise."""
     inbox.write("f.jsonl", "one")
     inbox.write("g.jsonl", "two")

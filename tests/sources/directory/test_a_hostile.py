@@ -42,7 +42,7 @@ def test_a22_a_file_deleted_between_listing_and_opening_is_skipped(watch: Watch)
     assert set(inbox.counted) == {"bytes_read"}
 
 
-def test_a23_a_directory_that_is_missing_is_waited_for(watch: Watch, tmp_path: Path) -> None:
+def test_a23_a_missing_directory_is_read_once_it_exists(watch: Watch, tmp_path: Path) -> None:
     """The source starts without its directory, says so once, counts, and reads when it comes."""
     inbox = watch(tmp_path / "later")
     assert inbox.polls(3) == []
@@ -67,7 +67,7 @@ def _mount(folder: Path, *words: str) -> None:
 
 
 @pytest.mark.usefixtures("root")
-def test_a24_a_directory_unmounted_and_mounted_again_is_not_read_again(watch: Watch, tmp_path: Path) -> None:
+def test_a24_a_remount_repeats_nothing(watch: Watch, tmp_path: Path) -> None:
     """Under the mount point shows an empty directory for a month: nothing is forgotten, read again or lost."""
     image = tmp_path / "image"
     with image.open("wb") as stream:
@@ -183,7 +183,7 @@ def test_a26_files_that_cannot_be_opened_do_not_disturb_the_others(watch: Watch,
     assert inbox.polls(160) == ["one"]
 
 
-def test_a34_a35_names_of_any_bytes_are_read_and_never_told(inbox: Inbox) -> None:
+def test_a34_a35_names_of_any_bytes_are_read_and_never_logged(inbox: Inbox) -> None:
     """Names that are not UTF-8, or hold newlines, are files like others; no event holds one, or more than one line."""
     names = [b"bad\xff.jsonl", b"a\nCRITICAL x.jsonl", b"\xe2\x80\xae.jsonl", b"ZZPATIENT.jsonl"]
     for name in names:
@@ -216,7 +216,7 @@ def test_a36_symbolic_links_are_refused(inbox: Inbox) -> None:
 
 
 @pytest.mark.parametrize("name", ["x.jsonl", "x.npy"])
-def test_a37_things_that_are_no_files_are_refused_without_waiting(
+def test_a37_special_files_are_refused_without_blocking(
     inbox: Inbox, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """FIFO, socket, device and folder with the name of a file: counted once each, and nothing ever waits."""
@@ -234,7 +234,7 @@ def test_a37_things_that_are_no_files_are_refused_without_waiting(
     assert inbox.counted["files_refused"] == refused
 
 
-def test_a_folder_without_the_name_of_a_file_is_no_event(inbox: Inbox) -> None:
+def test_a_plain_folder_is_no_event(inbox: Inbox) -> None:
     """Folders beside the files are ignored without being counted."""
     (inbox.path / "images").mkdir()
     inbox.write("z.jsonl", "one")
@@ -262,7 +262,7 @@ def test_a38_a_configmap_is_read_once_per_content(watch: Watch, tmp_path: Path) 
     assert inbox.counted["files_refused"] == 1
 
 
-def test_a46_a_file_on_fuse_is_read_because_nothing_but_polling_is_used(watch: Watch, tmp_path: Path) -> None:
+def test_a46_a_file_on_fuse_is_read_by_polling(watch: Watch, tmp_path: Path) -> None:
     """A real FUSE mount, which tells nobody of changes made behind it: files are read as they grow there."""
     bindfs = real_server("bindfs")
     if not Path("/dev/fuse").exists():
@@ -351,7 +351,7 @@ def test_a49_one_open_file_at_a_time(watch: Watch) -> None:
 
 
 @pytest.mark.usefixtures("root")
-def test_d12_a_hard_link_to_the_file_of_another_owner_is_refused(inbox: Inbox) -> None:
+def test_d12_a_hard_link_to_another_users_file_is_refused(inbox: Inbox) -> None:
     """Whoever may write here could link to a file that only we may read."""
     secret = inbox.path.parent / "secret"
     secret.write_text("secret\n")
@@ -364,7 +364,7 @@ def test_d12_a_hard_link_to_the_file_of_another_owner_is_refused(inbox: Inbox) -
     assert inbox.counted["files_refused"] == 1
 
 
-def test_d11_a_folder_swapped_for_a_link_leads_nowhere(watch: Watch, tmp_path: Path) -> None:
+def test_d11_a_folder_replaced_by_a_link_is_not_followed(watch: Watch, tmp_path: Path) -> None:
     """Between listing and opening, a folder becomes a link to elsewhere: what is there is not read."""
     outside = tmp_path / "outside"
     outside.mkdir()

@@ -16,7 +16,7 @@ Watch = Callable[..., Inbox]
 LONG = [f"{number:06}{'.' * 93}" for number in range(2000)]
 
 
-def test_a3_a_file_renamed_in_is_read_once(inbox: Inbox) -> None:
+def test_a3_a_file_renamed_into_the_directory_is_read_once(inbox: Inbox) -> None:
     """A hidden or temporary name is ignored; renamed to its final name, the file is read once."""
     for name in (".x.tmp", "x.jsonl.part", "_x.jsonl", "x.jsonl~", "x.crdownload", "x.jsonl.filepart", "x.partial"):
         inbox.write(name, "one")
@@ -40,7 +40,9 @@ def test_a9_a_truncated_file_is_read_from_its_start(inbox: Inbox, before: list[s
 
 @pytest.mark.parametrize("before", [["one", "two"], LONG], ids=["short", "long"])
 @pytest.mark.parametrize("stopped", [False, True], ids=["running", "stopped"])
-def test_a10_truncated_and_regrown_beyond_our_place_is_noticed(inbox: Inbox, before: list[str], stopped: bool) -> None:  # noqa: FBT001
+def test_a10_truncated_and_regrown_beyond_the_offset_is_detected(
+    inbox: Inbox, before: list[str], stopped: bool
+) -> None:  # noqa: FBT001
     """Between two polls a file is truncated and grows past where we stood, same inode: all its lines are read."""
     file = inbox.write("f.jsonl", *before)
     inode = file.stat().st_ino
@@ -55,7 +57,7 @@ def test_a10_truncated_and_regrown_beyond_our_place_is_noticed(inbox: Inbox, bef
     assert inbox.counted["files_replaced"] == 1
 
 
-def test_a10_equal_heads_do_not_hide_it(inbox: Inbox) -> None:
+def test_a10_equal_heads_do_not_hide_a_truncation(inbox: Inbox) -> None:
     """Head and length are as before, but what stands before our place is not."""
     file = inbox.write("f.jsonl", *LONG)
     inbox.poll()
@@ -98,7 +100,7 @@ def test_a12_copytruncate_reads_the_rest_from_the_copy(
     assert inbox.polls(40) == []
 
 
-def test_a12_the_copy_is_seen_before_the_truncation(inbox: Inbox) -> None:
+def test_a12_the_copy_is_listed_before_the_truncation(inbox: Inbox) -> None:
     """A poll falls between copy and truncation: the copy means nothing yet, and is taken up later."""
     file = inbox.write("f.jsonl", "one", "two")
     inbox.poll()
@@ -136,7 +138,7 @@ def test_a13_rename_rotation(inbox: Inbox, before: list[str], rotated: str, stop
     assert inbox.polls(40) == []
 
 
-def test_a13_rotation_while_the_new_file_begins_with_the_same_line(inbox: Inbox) -> None:
+def test_a13_rotation_with_an_equal_first_line(inbox: Inbox) -> None:
     """Old and new file hold the same line: the inode tells which of them was read."""
     file = inbox.write("f.jsonl", "same")
     inbox.poll()
@@ -145,7 +147,7 @@ def test_a13_rotation_while_the_new_file_begins_with_the_same_line(inbox: Inbox)
     assert inbox.polls(3) == ["same", "other"]
 
 
-def test_a13_a_whole_row_of_rotated_files_moves_up(inbox: Inbox) -> None:
+def test_a13_rotation_of_several_generations(inbox: Inbox) -> None:
     """`f.1` becomes `f.2`, `f` becomes `f.1`, again and again; each line is read once."""
     written = []
     for number in range(12):
@@ -166,7 +168,7 @@ def test_a13_a_whole_row_of_rotated_files_moves_up(inbox: Inbox) -> None:
     assert sorted(inbox.lines) == sorted(written)
 
 
-def test_a13_a_rotation_long_after_the_files_became_quiet(inbox: Inbox) -> None:
+def test_a13_rotation_of_idle_files(inbox: Inbox) -> None:
     """Files that nobody looks at any more in each poll are recognised all the same."""
     inbox.write("f.jsonl", "one")
     inbox.polls(3, 4000)
@@ -204,7 +206,7 @@ def test_a14_a15_another_file_with_the_same_name_and_inode(inbox: Inbox, stopped
     assert inbox.polls(2) == content.decode().splitlines()
 
 
-def test_a14_a_new_file_that_gets_the_inode_of_a_deleted_one(inbox: Inbox) -> None:
+def test_a14_a_reused_inode_is_a_new_file(inbox: Inbox) -> None:
     """A file is deleted, and another of another name gets its inode and the very same content: it is new."""
     file = inbox.write("f.jsonl", "same")
     inbox.poll()
@@ -243,7 +245,7 @@ def test_a20_a_file_replaced_atomically_is_read_from_its_start(inbox: Inbox, bef
 
 
 @pytest.mark.parametrize("before", [["one", "two"], LONG], ids=["short", "long"])
-def test_a20_a_file_replaced_by_its_own_longer_copy_goes_on(inbox: Inbox, before: list[str]) -> None:
+def test_a20_a_file_replaced_by_a_longer_copy_continues(inbox: Inbox, before: list[str]) -> None:
     """Editors and rsync write a new file and rename it: what was read already is not read again."""
     inbox.write("f.jsonl", *before)
     inbox.poll()
@@ -270,7 +272,7 @@ def test_a21_a_file_deleted_while_it_is_read_is_read_to_its_end(watch: Watch) ->
     assert row.gone_at is not None
 
 
-def test_a21_bytes_that_went_unread_are_counted(watch: Watch) -> None:
+def test_a21_lost_bytes_are_counted(watch: Watch) -> None:
     """A file that goes before it is read to its end is a loss that is counted."""
     inbox = watch(bytes_per_file=1024, max_line_bytes=100)
     file = inbox.write("f.jsonl", *LONG[:100])
@@ -293,7 +295,7 @@ def test_a39_a40_times_in_the_future_and_the_past_change_nothing(inbox: Inbox) -
 
 
 @pytest.mark.parametrize("before", [["one", "two"], LONG], ids=["short", "long"])
-def test_a41_a_rewrite_of_the_same_size_is_noticed_by_its_time(inbox: Inbox, before: list[str]) -> None:
+def test_a41_a_rewrite_of_equal_size_is_detected_by_its_time(inbox: Inbox, before: list[str]) -> None:
     """Content changes in place: the time of change gives it away, and the checksum decides. A touch is nothing."""
     file = inbox.write("f.jsonl", *before)
     inbox.poll()
@@ -321,7 +323,7 @@ def test_a41_a_large_file_is_compared_in_turns(watch: Watch) -> None:
     assert inbox.polls(20) == ["more"]
 
 
-def test_a_file_that_was_gone_comes_back(inbox: Inbox) -> None:
+def test_a_file_that_returns_continues(inbox: Inbox) -> None:
     """A file that is moved away and back is recognised, also after a restart."""
     file = inbox.write("f.jsonl", "one")
     inbox.poll()
@@ -337,7 +339,7 @@ def test_a_file_that_was_gone_comes_back(inbox: Inbox) -> None:
     assert not inbox.counted["files_forgotten"]
 
 
-def test_a_file_is_forgotten_only_long_after_it_went(inbox: Inbox) -> None:
+def test_a_checkpoint_is_deleted_long_after_its_file(inbox: Inbox) -> None:
     """A week after it went nothing is left of it; until then it is remembered, however old it is."""
     kept = inbox.write("kept.jsonl", "one")
     gone = inbox.write("gone.jsonl", "two")

@@ -94,7 +94,7 @@ def test_a4_a_slow_copy_of_parquet_is_read_once(watch: Watch, real_decoder: Any)
         pytest.param(LINES + b"{broken\n" + LINES, 4, {Reason.BAD_JSON: 1}, id="one bad line"),
     ],
 )
-def test_a45_odd_sorts_of_text(
+def test_a45_unusual_text_encodings(
     watch: Watch, real_decoder: Any, content: bytes, accepted: int, rejected: dict[Reason, int]
 ) -> None:
     """CRLF, a byte order mark, blank and broken lines are taken line by line as section 4 of the notes says."""
@@ -116,7 +116,7 @@ def test_a45_a_repeated_header_is_no_record(watch: Watch, real_decoder: Any) -> 
     assert _accepted(inbox) == 2
 
 
-def test_a_file_that_is_no_jsonl_at_all_fails(watch: Watch, real_decoder: Any) -> None:
+def test_a_file_that_is_not_jsonl_fails(watch: Watch, real_decoder: Any) -> None:
     """Pretty-printed JSON fails as a whole after a hundred lines without an object."""
     inbox = _decoding(watch, real_decoder)
     inbox.put("f.jsonl", b"[\n" + b"  0.5,\n" * 300 + b"]\n")

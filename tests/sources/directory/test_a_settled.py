@@ -25,7 +25,7 @@ def test_a4_a_slow_copy_is_read_once_after_it_settled(inbox: Inbox) -> None:
     assert inbox.polls(100) == []
 
 
-def test_a5_access_times_prove_nothing(inbox: Inbox) -> None:
+def test_a5_access_times_are_ignored(inbox: Inbox) -> None:
     """A file that was read by others and is still written is left alone: only its size and time of change count."""
     for number in range(6):
         file = inbox.put("f.npy", f"line {number}\n".encode())
@@ -34,7 +34,7 @@ def test_a5_access_times_prove_nothing(inbox: Inbox) -> None:
     assert inbox.decoder.attempts == 0
 
 
-def test_a6_a_copy_that_stalls_is_tried_again_when_it_goes_on(inbox: Inbox) -> None:
+def test_a6_a_stalled_copy_is_retried_when_it_continues(inbox: Inbox) -> None:
     """The copy pauses in its middle for 30 s: the first attempt fails quietly, the next after it went on succeeds."""
     inbox.put("f.parquet", b"one\n")
     assert inbox.polls(15) == []
@@ -44,7 +44,7 @@ def test_a6_a_copy_that_stalls_is_tried_again_when_it_goes_on(inbox: Inbox) -> N
     assert not inbox.counted["files_failed"]
 
 
-def test_a42_a_damaged_file_fails_once_and_is_not_looped(inbox: Inbox) -> None:
+def test_a42_a_damaged_file_fails_once(inbox: Inbox) -> None:
     """A file that stays damaged fails after the time for retries, once, and is tried again only when it changes."""
     inbox.put("f.jsonl.gz", b"cut in the mid")
     inbox.polls(100)
@@ -68,7 +68,7 @@ def test_a42_a_truncated_gzip_fails_with_the_real_decoder(watch: Watch, real_dec
     assert inbox.counted["files_failed"] == 1
 
 
-def test_a43_a_file_interrupted_by_a_crash_goes_on_at_its_row(inbox: Inbox) -> None:
+def test_a43_a_crash_resumes_at_the_row(inbox: Inbox) -> None:
     """A gzip file is half delivered when we crash: it is taken up where it was committed, without duplicates."""
     inbox.put("f.jsonl.gz", b"".join(f"{number}\n".encode() for number in range(9)) + b"END\n")
     inbox.polls(3)
@@ -83,7 +83,7 @@ def test_a43_a_file_interrupted_by_a_crash_goes_on_at_its_row(inbox: Inbox) -> N
     assert inbox.counted["bytes_read"] == 22
 
 
-def test_a43_a_file_rolled_back_goes_on_at_its_row(inbox: Inbox) -> None:
+def test_a43_a_rollback_resumes_at_the_row(inbox: Inbox) -> None:
     """The same when a delivery could not be committed."""
     inbox.put("f.npy", b"".join(f"{number}\n".encode() for number in range(9)) + b"END\n")
     inbox.polls(3)
@@ -97,7 +97,7 @@ def test_a43_a_file_rolled_back_goes_on_at_its_row(inbox: Inbox) -> None:
 
 
 @pytest.mark.parametrize("settle", [0.0, 5.0])
-def test_a3_a_file_renamed_in_is_read_at_once(watch: Watch, settle: float) -> None:
+def test_a3_a_file_renamed_into_the_directory_is_read_at_once(watch: Watch, settle: float) -> None:
     """A file that we saw under a temporary name is complete when it gets its final one."""
     inbox = watch(settle_seconds=settle)
     inbox.put("f.npy.tmp", b"one\nEND\n")
@@ -106,7 +106,7 @@ def test_a3_a_file_renamed_in_is_read_at_once(watch: Watch, settle: float) -> No
     assert inbox.poll() == ["one"]
 
 
-def test_a_completion_marker_says_when_a_file_is_complete(watch: Watch) -> None:
+def test_a_completion_marker_completes_a_file(watch: Watch) -> None:
     """With markers, a file is read when its marker is there, at once, and never before."""
     inbox = watch(completion_marker=True)
     inbox.put("f.npy", b"one\nEND\n")
@@ -170,7 +170,7 @@ def test_large_files_take_turns(watch: Watch) -> None:
     assert len(inbox.lines) == 121
 
 
-def test_start_at_end_never_decodes_what_was_there(watch: Watch) -> None:
+def test_start_at_end_does_not_decode_existing_files(watch: Watch) -> None:
     """Files from before are only read for their checksum."""
     inbox = watch(start_at=StartAt.END)
     inbox.put("f.npy", b"one\nEND\n")
@@ -179,7 +179,7 @@ def test_start_at_end_never_decodes_what_was_there(watch: Watch) -> None:
     assert inbox.counted["bytes_skipped"] == 8
 
 
-def test_a_mistake_in_the_decoder_is_a_failure_of_the_file(inbox: Inbox) -> None:
+def test_a_decoder_exception_is_a_failure_of_the_file(inbox: Inbox) -> None:
     """Whatever decoding raises, the other files are read."""
 
     class Broken(type(inbox.decoder)):  # type: ignore[misc]
@@ -195,7 +195,7 @@ def test_a_mistake_in_the_decoder_is_a_failure_of_the_file(inbox: Inbox) -> None
 
 
 @pytest.mark.parametrize("name", ["f.npy", "f.jsonl"])
-def test_a_shortage_of_memory_is_no_failure_of_the_file(inbox: Inbox, name: str) -> None:
+def test_out_of_memory_is_not_a_failure_of_the_file(inbox: Inbox, name: str) -> None:
     """It ends the process, and the file is read by the next one."""
 
     class Short(type(inbox.decoder)):  # type: ignore[misc]

@@ -52,7 +52,7 @@ def _numbered(name: str, count: int) -> bytes:
     return b"".join(f"{name}{number}\n".encode() for number in range(count)) + b"END\n"
 
 
-def test_a_growing_file_gives_way_when_time_is_up(watch: Watch) -> None:
+def test_a_tailed_file_yields_when_time_is_up(watch: Watch) -> None:
     """A poll ends one piece after its time, the next one follows at once, and the other file is read in it."""
     inbox = _slow(watch, 0.4)
     inbox.put("a.jsonl", LINE * 5000)
@@ -67,7 +67,7 @@ def test_a_growing_file_gives_way_when_time_is_up(watch: Watch) -> None:
     assert inbox.source.next_poll_seconds() == 2.0
 
 
-def test_a_poll_that_ends_within_its_last_file_goes_on_at_once(watch: Watch) -> None:
+def test_a_poll_that_ends_within_a_file_continues_at_once(watch: Watch) -> None:
     """Also a file that is alone is taken up again without a pause, and the time is an option."""
     inbox = _slow(watch, 0.4, seconds_per_tick=0.1)
     inbox.put("a.jsonl", LINE * 2000)
@@ -76,7 +76,7 @@ def test_a_poll_that_ends_within_its_last_file_goes_on_at_once(watch: Watch) -> 
     assert inbox.source.lag().files == 1
 
 
-def test_a_settled_file_gives_way_when_time_is_up(watch: Watch) -> None:
+def test_a_whole_file_yields_when_time_is_up(watch: Watch) -> None:
     """No poll decodes more than one piece beyond its time, opening included; nothing is lost or comes twice."""
     inbox = _slow(watch, 1.5, settle_seconds=0.0)
     inbox.put("a.npy", _numbered("a", 9))
@@ -86,7 +86,7 @@ def test_a_settled_file_gives_way_when_time_is_up(watch: Watch) -> None:
     assert sorted(inbox.lines) == sorted([*(f"a{number}" for number in range(9)), "short"])
 
 
-def test_opening_a_large_settled_file_gives_way_when_time_is_up(watch: Watch) -> None:
+def test_opening_a_large_whole_file_yields_when_time_is_up(watch: Watch) -> None:
     """The checksum of a file on a slow disk is computed a little in each poll."""
 
     class SlowDisk(System):
@@ -103,7 +103,7 @@ def test_opening_a_large_settled_file_gives_way_when_time_is_up(watch: Watch) ->
     assert len(inbox.lines) == 6000
 
 
-def test_pieces_shrink_while_decoding_is_slow(watch: Watch) -> None:
+def test_blocks_shrink_while_decoding_is_slow(watch: Watch) -> None:
     """A quarter each time, down to 64 KiB, and back to a full piece once decoding is quick."""
     inbox = _slow(watch, 0.6, seconds_per_tick=300.0)
     inbox.put("a.jsonl", LINE * 1600)
@@ -117,7 +117,7 @@ def test_pieces_shrink_while_decoding_is_slow(watch: Watch) -> None:
     assert len(inbox.lines) == 4600
 
 
-def test_lines_longer_than_a_small_piece_are_read_whole(watch: Watch) -> None:
+def test_lines_longer_than_a_small_block_are_complete(watch: Watch) -> None:
     """While pieces are small, a line of half a megabyte is still one line."""
     inbox = _slow(watch, 0.6, seconds_per_tick=300.0)
     inbox.put("a.jsonl", LINE * 2000)
@@ -127,7 +127,7 @@ def test_lines_longer_than_a_small_piece_are_read_whole(watch: Watch) -> None:
     assert not inbox.rejected
 
 
-def test_listing_that_takes_longer_than_a_tick_starves_nobody(watch: Watch) -> None:
+def test_a_slow_listing_starves_no_file(watch: Watch) -> None:
     """The time for reading begins when the listing is done."""
 
     class SlowListing(System):
@@ -141,7 +141,7 @@ def test_listing_that_takes_longer_than_a_tick_starves_nobody(watch: Watch) -> N
     assert inbox.poll() == ["one", "two"]
 
 
-def test_long_settled_files_do_not_keep_a_short_one_waiting(watch: Watch) -> None:
+def test_long_whole_files_do_not_block_a_short_one(watch: Watch) -> None:
     """Four files of very many rows are being read when a short one comes: it is read within a few polls."""
     inbox = watch(settle_seconds=0.0, bytes_per_file=1024)
     for name in "wxyz":
@@ -155,7 +155,7 @@ def test_long_settled_files_do_not_keep_a_short_one_waiting(watch: Watch) -> Non
     assert len(inbox.lines) == len(set(inbox.lines)) == 802
 
 
-def test_more_long_files_than_can_be_open_all_get_on(watch: Watch) -> None:
+def test_more_long_files_than_open_slots_all_progress(watch: Watch) -> None:
     """Of seven long files each gets on within a few polls, and those that stay open are not opened again and again."""
     inbox = watch(settle_seconds=0.0, bytes_per_file=1024)
     for name in "abcdefg":

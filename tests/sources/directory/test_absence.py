@@ -33,7 +33,7 @@ def _truncated_unread(inbox: Inbox, monkeypatch: pytest.MonkeyPatch) -> None:
         inbox.poll()
 
 
-def test_after_a_restart_rows_wait_as_long_as_before(inbox: Inbox, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_a_restart_checkpoints_wait_as_long(inbox: Inbox, monkeypatch: pytest.MonkeyPatch) -> None:
     """Killed between the truncation and the next look at the copy: its unread lines are found all the same."""
     _truncated_unread(inbox, monkeypatch)
     inbox.crash()
@@ -42,7 +42,7 @@ def test_after_a_restart_rows_wait_as_long_as_before(inbox: Inbox, monkeypatch: 
     assert sorted(inbox.lines) == ["1", "2", "3", "4", "5"]
 
 
-def test_rows_wait_from_when_the_directory_can_be_listed(inbox: Inbox, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checkpoints_wait_from_the_first_listing(inbox: Inbox, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a restart it is not there for an hour: that time does not count."""
     _truncated_unread(inbox, monkeypatch)
     inbox.crash()
@@ -54,7 +54,7 @@ def test_rows_wait_from_when_the_directory_can_be_listed(inbox: Inbox, monkeypat
     assert sorted(inbox.lines) == ["1", "2", "3", "4", "5"]
 
 
-def test_after_a_restart_rows_do_not_wait_for_ever(
+def test_after_a_restart_checkpoints_do_not_wait_for_ever(
     inbox: Inbox, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A copy that appears long after the restart is a file like any other of no known format."""

@@ -58,9 +58,7 @@ def _run(folder: Path, state: Path) -> "subprocess.CompletedProcess[str]":
     [("b.jsonl", b"one\nKILL\n"), ("b.npy", b"1\n2\n3\nKILL\n5\nEND\n")],
     ids=["text", "settled"],
 )
-def test_b19_a_file_that_kills_the_process_is_failed_after_three_deaths(
-    tmp_path: Path, poison: tuple[str, bytes]
-) -> None:
+def test_b19_a_file_that_kills_the_process_fails_after_three_crashes(tmp_path: Path, poison: tuple[str, bytes]) -> None:
     """Three starts die on the same batch; the fourth tries it in a child, fails the file and reads the others."""
     folder, state = tmp_path / "inbox", tmp_path / "state"
     folder.mkdir()
@@ -80,7 +78,7 @@ def test_b19_a_file_that_kills_the_process_is_failed_after_three_deaths(
         assert lines.endswith(" 1")
 
 
-def test_a_note_left_behind_is_a_death(tmp_path: Path) -> None:
+def test_a_leftover_note_is_a_crash(tmp_path: Path) -> None:
     """A batch in flight when the process ends is suspected at the next start; others in between change nothing."""
     for deaths in range(1, 5):
         guard = CrashGuard(tmp_path / "guard")
@@ -94,7 +92,7 @@ def test_a_note_left_behind_is_a_death(tmp_path: Path) -> None:
         again.close()
 
 
-def test_a_batch_that_was_decoded_is_no_longer_suspected(tmp_path: Path) -> None:
+def test_a_decoded_block_is_no_longer_suspected(tmp_path: Path) -> None:
     """Progress clears the suspicion, also for the next start."""
     for _ in range(2):
         guard = CrashGuard(tmp_path / "guard")
@@ -110,7 +108,7 @@ def test_a_batch_that_was_decoded_is_no_longer_suspected(tmp_path: Path) -> None
     guard.close()
 
 
-def test_random_deaths_never_fail_a_good_file(tmp_path: Path) -> None:
+def test_random_crashes_do_not_fail_a_good_file(tmp_path: Path) -> None:
     """However often the process died on a batch: it is tried in a child first, and goes on when that lives."""
     for _ in range(5):
         guard = CrashGuard(tmp_path / "guard")
@@ -131,7 +129,7 @@ def test_a_child_that_raises_survives_and_one_that_hangs_does_not() -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"\1", b"\xff" * 500, b"\1" + b"x" * 1000])
-def test_a_damaged_note_is_no_reason_to_stop(tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_note_is_ignored(tmp_path: Path, content: bytes) -> None:
     """Whatever the file holds, the guard starts."""
     (tmp_path / "guard").write_bytes(content)
     guard = CrashGuard(tmp_path / "guard")
@@ -141,7 +139,7 @@ def test_a_damaged_note_is_no_reason_to_stop(tmp_path: Path, content: bytes) -> 
     assert (tmp_path / "guard").stat().st_size < 1100
 
 
-def test_more_suspects_than_there_is_room_for(tmp_path: Path) -> None:
+def test_the_number_of_suspects_is_limited(tmp_path: Path) -> None:
     """The oldest suspects are dropped."""
     for number in range(40):
         guard = CrashGuard(tmp_path / "guard")
@@ -153,7 +151,7 @@ def test_more_suspects_than_there_is_room_for(tmp_path: Path) -> None:
     guard.close()
 
 
-def test_the_note_is_for_us_alone(tmp_path: Path) -> None:
+def test_the_note_is_private(tmp_path: Path) -> None:
     """Its file is 0600 whatever the umask says."""
     before = os.umask(0)
     try:

@@ -15,13 +15,13 @@ PAGE = (Path(__file__).resolve().parents[3] / "docs" / "directory.md").read_text
 Watch = Callable[..., Inbox]
 
 
-def test_the_page_lists_exactly_what_is_counted() -> None:
+def test_the_page_lists_all_events() -> None:
     """The closed list, in its order."""
     _, _, section = PAGE.partition("## What is counted")
     assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == [str(name) for name in DirectoryEvent]
 
 
-def test_the_page_gives_the_defaults_as_they_are() -> None:
+def test_the_page_has_the_defaults() -> None:
     """The table of limits and the code agree."""
     defaults = DirectoryOptions(Path("/in"))
     assert f"`poll` | {defaults.poll_seconds:g}s |" in PAGE

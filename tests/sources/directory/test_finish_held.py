@@ -42,7 +42,7 @@ def test_few_finished_files_are_held_open(watch: Watch, options: dict[str, objec
     assert inbox.committed == {}
 
 
-def test_a_held_file_with_something_unread_is_not_let_go(watch: Watch) -> None:
+def test_a_held_file_with_unread_bytes_is_not_released(watch: Watch) -> None:
     """However many files are finished after it, what was added to it is read first."""
 
     class Late(System):
@@ -64,7 +64,7 @@ def test_a_held_file_with_something_unread_is_not_let_go(watch: Watch) -> None:
     assert not inbox.counted["lost_bytes"]
 
 
-def test_files_that_do_not_grow_are_not_held(watch: Watch) -> None:
+def test_whole_files_are_not_held(watch: Watch) -> None:
     """Nothing that is added to them could be read."""
     inbox = watch(**DELETE)
     inbox.put("f.npy", b"one\nEND\n")
@@ -76,7 +76,7 @@ def test_files_that_do_not_grow_are_not_held(watch: Watch) -> None:
 
 
 @pytest.mark.parametrize("options", [ARCHIVE, DELETE], ids=["archive", "delete"])
-def test_an_idle_directory_is_tidied_up(watch: Watch, options: dict[str, object]) -> None:
+def test_files_of_an_idle_directory_are_archived(watch: Watch, options: dict[str, object]) -> None:
     """Where nothing is delivered nothing is acknowledged: files are finished all the same."""
     inbox = watch(**options)
     inbox.write("f.jsonl", "one")
@@ -97,7 +97,7 @@ def test_nothing_is_finished_while_something_is_not_acknowledged(watch: Watch) -
     assert _left(inbox) == ["f.jsonl"]
 
 
-def test_what_is_left_at_the_end_is_logged(watch: Watch, caplog: pytest.LogCaptureFixture) -> None:
+def test_closing_with_unread_bytes_logs_them(watch: Watch, caplog: pytest.LogCaptureFixture) -> None:
     """The writer adds to a finished file, and cpcmon is stopped before it looks again: the log says how much."""
     inbox = watch(**ARCHIVE)
     file = inbox.write("ZZPATIENT.jsonl", "one")
@@ -111,7 +111,7 @@ def test_what_is_left_at_the_end_is_logged(watch: Watch, caplog: pytest.LogCaptu
     ]
 
 
-def test_nothing_is_said_at_the_end_when_nothing_is_left(watch: Watch, caplog: pytest.LogCaptureFixture) -> None:
+def test_closing_without_unread_bytes_logs_nothing(watch: Watch, caplog: pytest.LogCaptureFixture) -> None:
     """The usual end is silent."""
     inbox = watch(**ARCHIVE)
     inbox.write("f.jsonl", "one")
@@ -120,7 +120,7 @@ def test_nothing_is_said_at_the_end_when_nothing_is_left(watch: Watch, caplog: p
     assert caplog.messages == []
 
 
-def test_a_late_line_whose_delivery_was_dropped_comes_again(watch: Watch) -> None:
+def test_a_dropped_late_line_is_delivered_again(watch: Watch) -> None:
     """Whoever polls stops in the middle and rolls back: the file is still held."""
     inbox = watch(**DELETE)
     file = inbox.write("f.jsonl", "one")
@@ -138,7 +138,7 @@ def test_a_late_line_whose_delivery_was_dropped_comes_again(watch: Watch) -> Non
     assert _open_files() == before
 
 
-def test_a_writer_that_goes_on_in_a_deleted_file_does_not_stop_the_others(watch: Watch) -> None:
+def test_a_busy_writer_of_a_deleted_file_does_not_block_the_others(watch: Watch) -> None:
     """What was there when it was deleted is read; what comes after that only as far as one poll may read."""
     inbox = watch(bytes_per_file=1024, bytes_per_tick=4096)
     file = inbox.write("a.jsonl", *["x" * 99] * 50)

@@ -59,7 +59,7 @@ def test_a_file_renamed_over_one_that_is_finished_is_read(watch: Watch, options:
 
 @BOTH
 @pytest.mark.parametrize("links", [True, False], ids=["links", "no links"])
-def test_a_name_that_is_taken_again_meanwhile_is_left_alone(
+def test_a_name_taken_meanwhile_is_not_overwritten(
     watch: Watch, options: dict[str, object], monkeypatch: pytest.MonkeyPatch, *, links: bool
 ) -> None:
     """A third file has the name by the time the second is put back: that one gets a similar name, and both are read."""
@@ -83,7 +83,7 @@ def test_a_name_that_is_taken_again_meanwhile_is_left_alone(
 
 
 @BOTH
-def test_a_file_that_was_aside_when_we_were_killed_is_put_back(watch: Watch, options: dict[str, object]) -> None:
+def test_a_private_name_left_by_a_kill_is_renamed_back(watch: Watch, options: dict[str, object]) -> None:
     """Killed between the private name and the end: the next start gives the file its name again."""
     inbox = watch(recursive=True, **options)
     (inbox.path / "in").mkdir()
@@ -107,7 +107,7 @@ def test_a_file_that_has_both_names_is_read_once(watch: Watch) -> None:
     assert _files(inbox) == ["f.jsonl"]
 
 
-def test_an_error_after_the_private_name_puts_the_file_back(watch: Watch) -> None:
+def test_an_error_after_the_private_name_renames_the_file_back(watch: Watch) -> None:
     """The archive cannot be written: the file is where it was, under its name."""
 
     class Full(System):
@@ -127,7 +127,7 @@ def test_an_error_after_the_private_name_puts_the_file_back(watch: Watch) -> Non
 
 
 @BOTH
-def test_names_as_long_as_names_can_be_are_finished(watch: Watch, options: dict[str, object]) -> None:
+def test_names_of_maximal_length_are_archived(watch: Watch, options: dict[str, object]) -> None:
     """There is no room left for a prefix."""
     inbox = watch(**options)
     inbox.write("é" * 124 + ".jsonl", "one")

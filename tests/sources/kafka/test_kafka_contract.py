@@ -12,7 +12,7 @@ from tests.sources.kafka.member import decoder
 PRIVATE = "ZZPATIENT"
 
 
-def test_a_member_of_a_group_keeps_the_contract(kafka: Topics) -> None:
+def test_the_kafka_source_passes_the_checks(kafka: Topics) -> None:
     """Read, roll back, commit, crash, resume: the position is in the state, not in the cluster."""
     topic = kafka.create_topic()
     writer = Writer(kafka.bootstrap, topic)

@@ -51,7 +51,7 @@ def test_errors_of_all_kinds_lose_nothing(mock_kafka: MockCluster, join: Join) -
         member.until_rows(f"{TOPIC}/{partition}", range(700))
 
 
-def test_commits_that_fail_are_counted_and_made_up_for(mock_kafka: MockCluster, join: Join) -> None:
+def test_failed_commits_are_counted_and_repeated(mock_kafka: MockCluster, join: Join) -> None:
     _written(mock_kafka, 10)
     mock_kafka.fail_next(Request.OFFSET_COMMIT, *[KafkaError.GROUP_AUTHORIZATION_FAILED] * 2)
     member = _joined(mock_kafka, join)
@@ -61,7 +61,7 @@ def test_commits_that_fail_are_counted_and_made_up_for(mock_kafka: MockCluster, 
     assert member.source.ready() is None
 
 
-def test_brokers_that_go_away_are_told_and_found_again(mock_kafka: MockCluster, join: Join) -> None:
+def test_lost_brokers_are_reported_and_reconnected(mock_kafka: MockCluster, join: Join) -> None:
     writer = _written(mock_kafka, 10)
     member = _joined(mock_kafka, join)
     member.until_rows(f"{TOPIC}/0", range(10))
@@ -77,7 +77,7 @@ def test_brokers_that_go_away_are_told_and_found_again(mock_kafka: MockCluster, 
     assert any("connection restored" in event for event in member.events)
 
 
-def test_a_join_for_new_partitions_that_is_over_between_two_polls_counts(kafka: Topics, join: Join) -> None:
+def test_a_join_for_new_partitions_completed_between_polls_counts(kafka: Topics, join: Join) -> None:
     """Nothing else calls for a join then: taken for done, what it brought would be waited for for ever."""
     topic = unique("later")
     member = join(kafka.bootstrap, topic)
@@ -95,7 +95,7 @@ def test_a_join_for_new_partitions_that_is_over_between_two_polls_counts(kafka: 
     member.until(lambda: member.owned == {f"{topic}/0"}, "the new partition")
 
 
-def test_a_batch_that_is_whole_when_fetched_again_is_not_passed_over(mock_kafka: MockCluster, join: Join) -> None:
+def test_a_batch_that_is_intact_when_fetched_again_is_not_skipped(mock_kafka: MockCluster, join: Join) -> None:
     writer = _written(mock_kafka, 10)
     member = _joined(mock_kafka, join)
     member.until_rows(f"{TOPIC}/0", range(10))
@@ -105,7 +105,7 @@ def test_a_batch_that_is_whole_when_fetched_again_is_not_passed_over(mock_kafka:
     assert member.counted["offsets_unreadable"] == 0
 
 
-def test_a_broker_to_which_a_fetch_could_not_be_sent_is_asked_again(kafka: Topics, join: Join) -> None:
+def test_a_broker_is_fetched_from_again_after_a_failed_send(kafka: Topics, join: Join) -> None:
     """Metadata names a leader that is not among the brokers, for a moment."""
     topic = kafka.create_topic()
     writer = Writer(kafka.bootstrap, topic)
@@ -131,7 +131,7 @@ def test_a_broker_to_which_a_fetch_could_not_be_sent_is_asked_again(kafka: Topic
     assert member.counted["stalls"] == 0
 
 
-def test_a_join_that_is_over_between_two_polls_counts(mock_kafka: MockCluster, join: Join) -> None:
+def test_a_join_completed_between_polls_counts(mock_kafka: MockCluster, join: Join) -> None:
     """Each join takes longer than a poll. Taken for none, it would begin anew for ever."""
     _written(mock_kafka, 10)
     for broker in (1, 2, 3):
@@ -147,7 +147,7 @@ def test_a_join_that_is_over_between_two_polls_counts(mock_kafka: MockCluster, j
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("real_kafka")
-def test_a_damaged_batch_is_passed_over_and_nothing_behind_it_is_lost(tmp_path: Path, join: Join) -> None:
+def test_a_damaged_batch_is_skipped_and_nothing_after_it_is_lost(tmp_path: Path, join: Join) -> None:
     """Three batches of ten; a byte of the second one is turned over in the broker's log."""
     with Cluster(tmp_path / "broker") as broker:
         topic = broker.create_topic()

@@ -39,7 +39,7 @@ def _is_shared(members: list[Member], topic: str) -> bool:
 
 
 @pytest.mark.parametrize("assignor", Assignor)
-def test_partitions_that_move_are_read_once_by_whoever_has_them(kafka: Topics, join: Join, assignor: Assignor) -> None:
+def test_reassigned_partitions_are_read_once(kafka: Topics, join: Join, assignor: Assignor) -> None:
     topic, group = kafka.create_topic(partitions=PARTITIONS), unique("group")
     writer = Writer(kafka.bootstrap, topic)
     for partition in range(PARTITIONS):
@@ -63,7 +63,7 @@ def test_partitions_that_move_are_read_once_by_whoever_has_them(kafka: Topics, j
 @pytest.mark.slow
 @pytest.mark.parametrize("disks", ["kept", "lost"])
 @pytest.mark.parametrize("assignor", Assignor)
-def test_members_that_come_and_go_at_random_lose_nothing_and_count_nothing_twice(
+def test_random_membership_changes_lose_and_repeat_nothing(
     kafka: Topics, join: Join, assignor: Assignor, disks: str
 ) -> None:
     topic, group, dice = kafka.create_topic(partitions=PARTITIONS), unique("group"), random.Random(7)  # noqa: S311
@@ -93,7 +93,7 @@ def test_members_that_come_and_go_at_random_lose_nothing_and_count_nothing_twice
             member.until_rows(shard, range(written))
 
 
-def test_a_member_tells_which_partitions_are_still_its_own(kafka: Topics, join: Join) -> None:
+def test_a_member_reports_its_assigned_partitions(kafka: Topics, join: Join) -> None:
     topic, group = kafka.create_topic(partitions=PARTITIONS), unique("group")
     first = join(kafka.bootstrap, topic, group)
     _settle([first], topic)
@@ -106,9 +106,7 @@ def test_a_member_tells_which_partitions_are_still_its_own(kafka: Topics, join: 
     assert first.counted["partitions_revoked"] == PARTITIONS // 2
 
 
-def test_a_member_with_a_name_of_its_own_comes_back_to_its_partitions_without_a_rebalance(
-    kafka: Topics, join: Join
-) -> None:
+def test_a_static_member_returns_without_a_rebalance(kafka: Topics, join: Join) -> None:
     topic, group = kafka.create_topic(partitions=PARTITIONS), unique("group")
     settings = {"session_timeout_seconds": 30.0}
     members = [join(kafka.bootstrap, topic, group, instance_id=f"replica-{n}", **settings) for n in range(2)]
@@ -122,7 +120,7 @@ def test_a_member_with_a_name_of_its_own_comes_back_to_its_partitions_without_a_
 
 
 @pytest.mark.slow
-def test_partitions_that_are_added_after_the_leader_of_the_group_came_back_are_read(kafka: Topics, join: Join) -> None:
+def test_partitions_added_after_the_leader_returned_are_read(kafka: Topics, join: Join) -> None:
     """The broker does not tell a static member that is back that it leads, so nobody looks for new partitions."""
     topic, group = kafka.create_topic(partitions=PARTITIONS // 2), unique("group")
     first = join(kafka.bootstrap, topic, group, instance_id="replica-0")
@@ -158,7 +156,7 @@ def test_every_member_can_make_the_group_rebalance(kafka: Topics, join: Join) ->
     _settle([leader, other], topic)
 
 
-def test_two_processes_with_one_name_are_told_so(kafka: Topics, join: Join) -> None:
+def test_two_processes_with_one_instance_id_are_reported(kafka: Topics, join: Join) -> None:
     topic, group = kafka.create_topic(), unique("group")
     first = join(kafka.bootstrap, topic, group, instance_id="replica-0")
     first.until(lambda: bool(first.owned), "a partition")
@@ -170,9 +168,7 @@ def test_two_processes_with_one_name_are_told_so(kafka: Topics, join: Join) -> N
     assert first.owned == frozenset()
 
 
-def test_of_two_processes_with_one_name_one_is_told_so_even_if_it_has_nothing_to_report(
-    kafka: Topics, join: Join
-) -> None:
+def test_a_fenced_process_is_reported_even_without_a_commit(kafka: Topics, join: Join) -> None:
     """A heartbeat tells it, where no commit does."""
     topic, group = kafka.create_topic(), unique("group")
     first = join(kafka.bootstrap, topic, group, instance_id="replica-0", commit_seconds=3600.0)
@@ -184,7 +180,7 @@ def test_of_two_processes_with_one_name_one_is_told_so_even_if_it_has_nothing_to
     assert first.owned == frozenset()
 
 
-def test_a_member_that_was_put_out_claims_nothing_of_what_it_had(kafka: Topics) -> None:
+def test_an_evicted_member_claims_no_partitions(kafka: Topics) -> None:
     """What it claims is kept back from the others until it gives it up, and it has nothing to give up."""
     topic = kafka.create_topic(partitions=4)
     settings: dict[str, Any] = {

@@ -71,7 +71,7 @@ def _assert_read_anew(member: Member, shard: str, rows: list[int]) -> None:
     assert [warning for warning in member.warnings if said in warning]
 
 
-def test_a_log_that_was_cut_while_it_is_read_is_told_and_read_from_its_beginning(
+def test_a_log_truncated_while_reading_is_reported_and_read_from_the_start(
     real_kafka: None,  # noqa: ARG001, a condition
     tmp_path: Path,
     join: Join,
@@ -93,7 +93,7 @@ def test_a_log_that_was_cut_while_it_is_read_is_told_and_read_from_its_beginning
         member.source.close()
 
 
-def test_a_log_that_was_cut_and_grew_again_while_away_is_told_and_read_from_its_beginning(
+def test_a_log_truncated_and_regrown_while_down_is_reported_and_read_from_the_start(
     real_kafka: None,  # noqa: ARG001, a condition
     tmp_path: Path,
     join: Join,
@@ -135,7 +135,7 @@ def _compacted(bootstrap: str, topic: str) -> dict[int, bytes | None]:
     return left
 
 
-def test_of_a_compacted_topic_all_that_is_left_is_read_once_and_gaps_are_no_loss(kafka: Topics, join: Join) -> None:
+def test_gaps_in_a_compacted_topic_are_not_lost_records(kafka: Topics, join: Join) -> None:
     """One member stood where now a gap is, another one comes anew; the log begins with a gap, too."""
     topic, group, disk = kafka.create_topic(config=_COMPACTED), unique("group"), Disk()
     shard, long_ago = f"{topic}/0", int(time.time() * 1000) - 60_000
@@ -170,7 +170,7 @@ def test_of_a_compacted_topic_all_that_is_left_is_read_once_and_gaps_are_no_loss
         member.until(lambda: member.source.partition_lags()[shard].records == 0, "nothing left")  # noqa: B023
 
 
-def test_a_log_that_was_cut_and_grew_again_is_read_from_its_beginning_without_a_disk_too(
+def test_a_log_truncated_and_regrown_is_read_from_the_start_without_a_disk_too(
     real_kafka: None,  # noqa: ARG001, a condition
     tmp_path: Path,
     join: Join,

@@ -21,7 +21,7 @@ def _committed(member: Member, topic: str) -> tuple[int, int]:
     return (-1, -1) if found is None or note is None else (found.offset, note.rewind)
 
 
-def test_a_member_without_a_disk_rebuilds_what_windows_held(kafka: Topics, join: Join) -> None:
+def test_a_member_without_a_disk_rebuilds_the_windows(kafka: Topics, join: Join) -> None:
     """The window holds the last 100 of 1,000 records, in batches of 50: the rewind is short, and never too short."""
     topic, group = kafka.create_topic(), unique("group")
     writer = Writer(kafka.bootstrap, topic)
@@ -39,7 +39,7 @@ def test_a_member_without_a_disk_rebuilds_what_windows_held(kafka: Topics, join:
     assert offset == 1000
 
 
-def test_while_windows_are_rebuilt_it_lags_and_the_groups_offset_stays(kafka: Topics, join: Join) -> None:
+def test_during_a_rebuild_it_lags_and_the_committed_offset_stays(kafka: Topics, join: Join) -> None:
     topic, group = kafka.create_topic(), unique("group")
     Writer(kafka.bootstrap, topic).write(payloads(range(400)))
     first = join(kafka.bootstrap, topic, group)
@@ -63,7 +63,7 @@ def test_while_windows_are_rebuilt_it_lags_and_the_groups_offset_stays(kafka: To
     assert second.source.restore_seconds == spent
 
 
-def test_stored_rows_that_others_have_long_left_behind_are_not_caught_up_with(kafka: Topics, join: Join) -> None:
+def test_an_outdated_checkpoint_is_replaced_by_a_rewind(kafka: Topics, join: Join) -> None:
     topic, group, disk = kafka.create_topic(), unique("group"), Disk()
     writer = Writer(kafka.bootstrap, topic)
     writer.write(payloads(range(100)))
@@ -83,9 +83,7 @@ def test_stored_rows_that_others_have_long_left_behind_are_not_caught_up_with(ka
     assert again.resets == [f"{topic}/0"]
 
 
-def test_records_deleted_while_away_are_counted_as_lost_and_the_gap_is_told_until_windows_have_passed_it(
-    kafka: Topics, join: Join
-) -> None:
+def test_records_deleted_while_down_are_counted_as_lost_and_leave_a_gap(kafka: Topics, join: Join) -> None:
     topic, group, disk = kafka.create_topic(), unique("group"), Disk()
     writer = Writer(kafka.bootstrap, topic)
     writer.write(payloads(range(100)))
@@ -144,7 +142,7 @@ def _let_go(member: Member, topic: str) -> None:
         consumer.resume(partition)
 
 
-def test_a_topic_made_anew_while_away_is_read_from_its_beginning(kafka: Topics, join: Join) -> None:
+def test_a_topic_recreated_while_down_is_read_from_the_start(kafka: Topics, join: Join) -> None:
     """It has more records than were read of the one before, so that no offset gives it away."""
     topic, group, disk = kafka.create_topic(), unique("group"), Disk()
     Writer(kafka.bootstrap, topic).write(payloads(range(10)))
@@ -161,7 +159,7 @@ def test_a_topic_made_anew_while_away_is_read_from_its_beginning(kafka: Topics, 
     assert second.resets == [f"{topic}/0"]
 
 
-def test_a_topic_made_anew_is_read_from_its_beginning_without_a_disk_too(kafka: Topics, join: Join) -> None:
+def test_a_recreated_topic_is_read_from_the_start_without_a_disk_too(kafka: Topics, join: Join) -> None:
     topic, group = kafka.create_topic(), unique("group")
     Writer(kafka.bootstrap, topic).write(payloads(range(10)))
     first = join(kafka.bootstrap, topic, group, hold=1)
@@ -175,7 +173,7 @@ def test_a_topic_made_anew_is_read_from_its_beginning_without_a_disk_too(kafka: 
     second.until_rows(f"{topic}/0", range(500, 550))
 
 
-def test_a_topic_made_anew_while_it_is_read_is_read_from_its_beginning(kafka: Topics, join: Join) -> None:
+def test_a_topic_recreated_while_reading_is_read_from_the_start(kafka: Topics, join: Join) -> None:
     topic = kafka.create_topic()
     Writer(kafka.bootstrap, topic).write(payloads(range(10)))
     member = join(kafka.bootstrap, topic)
@@ -187,7 +185,7 @@ def test_a_topic_made_anew_while_it_is_read_is_read_from_its_beginning(kafka: To
     assert member.disk.rows[f"{topic}/0"] == list(range(500, 505))
 
 
-def test_damaged_positions_are_counted_and_their_rows_forgotten(kafka: Topics, join: Join) -> None:
+def test_damaged_checkpoints_are_counted_and_their_data_deleted(kafka: Topics, join: Join) -> None:
     topic, disk = kafka.create_topic(), Disk()
     Writer(kafka.bootstrap, topic).write(payloads(range(10)))
     disk.positions[f"{topic}/0".encode()] = b"\x93nonsense"
@@ -198,7 +196,7 @@ def test_damaged_positions_are_counted_and_their_rows_forgotten(kafka: Topics, j
     assert member.counted["positions_damaged"] == 1
 
 
-def test_offsets_set_by_hand_are_where_a_member_without_a_disk_begins(kafka: Topics, join: Join) -> None:
+def test_a_member_without_a_disk_starts_at_offsets_set_by_hand(kafka: Topics, join: Join) -> None:
     """As `kafka-consumer-groups --reset-offsets` does it: an offset, and no note beside it."""
     topic, group = kafka.create_topic(), unique("group")
     Writer(kafka.bootstrap, topic).write(payloads(range(10)))
@@ -216,7 +214,7 @@ def test_offsets_set_by_hand_are_where_a_member_without_a_disk_begins(kafka: Top
     second.until_rows(f"{topic}/0", range(7, 10))
 
 
-def test_a_leader_epoch_that_the_broker_does_not_know_is_another_log(kafka: Topics, join: Join) -> None:
+def test_an_unknown_leader_epoch_means_another_log(kafka: Topics, join: Join) -> None:
     """As after a cluster was set back to a copy, and its log has grown again: the broker refuses an offset that it has."""
     topic, group = kafka.create_topic(), unique("group")
     Writer(kafka.bootstrap, topic).write(payloads(range(10)))
@@ -234,7 +232,7 @@ def test_a_leader_epoch_that_the_broker_does_not_know_is_another_log(kafka: Topi
     assert [one for one in second.warnings if "log was truncated before the checkpoint" in one]
 
 
-def test_lag_is_told_in_records_and_in_seconds_since_the_last_that_was_read(kafka: Topics, join: Join) -> None:
+def test_lag_is_in_records_and_in_seconds_since_the_last_read(kafka: Topics, join: Join) -> None:
     topic, now = kafka.create_topic(), time.time()
     times = [int((now - 1000 + number) * 1000) for number in range(100)]
     Writer(kafka.bootstrap, topic).write(payloads(range(100)), timestamps_ms=times)

@@ -100,7 +100,7 @@ class FakeConsumer:
         self.closed = True
 
 
-def test_a_partition_that_stands_still_is_read_over_a_new_connection() -> None:
+def test_a_stalled_partition_is_read_over_a_new_connection() -> None:
     clock, made = Clock(), list[FakeConsumer]()
 
     def connect(_: KafkaOptions, ownership: Ownership) -> FakeConsumer:
@@ -121,7 +121,7 @@ def test_a_partition_that_stands_still_is_read_over_a_new_connection() -> None:
     assert [one.owned for one in member.deliveries if one.owned is not None] == [{"outputs/0"}, set(), {"outputs/0"}]
 
 
-def test_what_may_not_be_read_yet_is_no_stall() -> None:
+def test_an_open_transaction_is_no_stall() -> None:
     """A transaction is open: the log ends at 10, and only what lies before 4 is committed."""
     clock, made = Clock(), list[FakeConsumer]()
 

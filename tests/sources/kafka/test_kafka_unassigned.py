@@ -52,7 +52,7 @@ class Asked:
         self.rejoins += 1
 
 
-def test_partitions_without_a_member_at_two_checks_are_told_and_the_group_is_rejoined() -> None:
+def test_partitions_unassigned_in_two_checks_are_reported_and_the_group_is_rejoined() -> None:
     asked = Asked()
     assert asked.answered(MISSING) == [0]
     assert asked.told() == (3, None)
@@ -66,7 +66,7 @@ def test_partitions_without_a_member_at_two_checks_are_told_and_the_group_is_rej
     assert asked.notes.events == ["every partition is assigned to a member of group cpcmon"]
 
 
-def test_partitions_that_a_member_has_yet_to_give_up_are_told_and_left_to_it() -> None:
+def test_partitions_about_to_be_revoked_are_reported_without_a_rejoin() -> None:
     """It may be dead, and a rebalance would wait for it until its session ends."""
     asked = Asked()
     asked.answered(*[ConsumerGroup(1, ALL, HALF, ALL - HALF)] * 9)
@@ -74,7 +74,7 @@ def test_partitions_that_a_member_has_yet_to_give_up_are_told_and_left_to_it() -
     assert "found 3 that no member reads" in (asked.told()[1] or "")
 
 
-def test_rebalances_that_do_not_help_are_asked_for_ever_more_rarely() -> None:
+def test_useless_rebalances_are_requested_ever_more_rarely() -> None:
     """Another member may have asked for one; it counts all the same."""
     asked = Asked()
     rejoined_after = []
