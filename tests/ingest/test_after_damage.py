@@ -1,4 +1,4 @@
-"""What a start does with a state that is damaged, copied, full, or not its own: it starts, says so, and stays exact."""
+"""Starts with a state that is damaged, copied, on a full disk, or foreign: reported and exact."""
 
 import sqlite3
 from contextlib import closing
@@ -51,7 +51,7 @@ def folder(tmp_path: Path) -> Path:
     ],
 )
 def test_b6_a_changed_value_anywhere_is_detected_and_repaired_from_the_backup(change: str, folder: Path) -> None:
-    """Nothing is lost or counted twice: the backup's positions are as old as its windows."""
+    """Nothing is lost or counted twice: the backup's checkpoints are as old as its windows."""
     with closing(sqlite3.connect(folder / "state.db")) as connection:
         connection.execute(change)
         connection.commit()
@@ -65,7 +65,7 @@ def test_b6_a_changed_value_anywhere_is_detected_and_repaired_from_the_backup(ch
 
 
 def test_b6_a_changed_number_of_records_costs_that_chunk(folder: Path) -> None:
-    """And is counted, also for later."""
+    """It is counted, also for later."""
     with closing(sqlite3.connect(folder / "state.db")) as connection:
         connection.execute("UPDATE chunks SET records = records + 16 WHERE id = (SELECT min(id) FROM chunks)")
         connection.commit()
@@ -80,7 +80,7 @@ def test_b6_a_changed_number_of_records_costs_that_chunk(folder: Path) -> None:
 
 
 def test_a_recovery_is_reported_although_the_first_start_was_killed(folder: Path) -> None:
-    """Between taking the backup and saying so."""
+    """Between the restore of the backup and the report."""
     (folder / "state.db").write_bytes(b"nonsense")
     State.open(folder).close()
     process = Process(folder, LINES, split_by=SPLIT)
@@ -93,7 +93,7 @@ def test_a_recovery_is_reported_although_the_first_start_was_killed(folder: Path
 
 
 def test_another_hash_key_is_reported(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Ids from before are not known again, and nobody should wonder why."""
+    """Earlier ids are not recognised."""
     (folder / "hash.key").unlink()
     process = Process(folder, LINES, split_by=SPLIT)
     assert "hash.key does not belong" in caplog.text
@@ -104,7 +104,7 @@ def test_another_hash_key_is_reported(folder: Path, caplog: pytest.LogCaptureFix
 
 
 def test_ids_of_another_version_are_not_used_up(tmp_path: Path) -> None:
-    """Two versions judge the same studies side by side; the one of the reference counts."""
+    """Two versions process the same studies; only the version of the reference counts."""
     lines = [line(n, id=f"study{n // 2}", version="21"[n % 2] + ".1") for n in range(20)]
     process = Process(tmp_path, [one.replace(b'"1.1"', b'"1.0"') for one in lines])
     process.tick()
@@ -115,7 +115,7 @@ def test_ids_of_another_version_are_not_used_up(tmp_path: Path) -> None:
 
 
 def test_a_batch_of_late_records_changes_no_arrival_times(tmp_path: Path) -> None:
-    """Only known ids, at a clock that was set back: memory and disk must go on alike."""
+    """Only duplicate ids, with a clock set back: memory and disk must stay equal."""
     lines = [line(0, id="a", time=NOW + 200), line(1, id="b", time=NOW)]
     process = Process(tmp_path, lines, bounds=Bounds(records=3))
     process.tick(NOW)
@@ -133,7 +133,7 @@ def test_a_batch_of_late_records_changes_no_arrival_times(tmp_path: Path) -> Non
 
 
 def test_totals_of_a_window_that_shrank_are_deleted(tmp_path: Path) -> None:
-    """Late records beside old totals could otherwise make up the number that the totals count."""
+    """Late records and old totals could otherwise add up to a valid count."""
 
     def many(first: int, count: int, at: float) -> list[bytes]:
         return [line(first + i % 50, time=at + i * 1e-3) for i in range(count)]
@@ -159,7 +159,7 @@ def test_totals_of_a_window_that_shrank_are_deleted(tmp_path: Path) -> None:
 
 
 def test_totals_are_measured_under_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another thread may be asking for them at the same time."""
+    """Another thread may request them at the same time."""
     process = Process(tmp_path, LINES)
     locked = []
     monkeypatch.setattr(
@@ -174,7 +174,7 @@ def test_totals_are_measured_under_the_lock(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_b7_a_start_on_a_full_disk_serves_stored_windows_and_writes_later(tmp_path: Path) -> None:
-    """Even when the reference changed: what does not fit is not served, and nothing new is mixed with it."""
+    """Even if the reference changed: windows that do not match are not served or mixed with new records."""
     with small_disk(tmp_path) as disk:
         process = Process(disk / "state", LINES)
         process.tick()
@@ -196,7 +196,7 @@ def test_b7_a_start_on_a_full_disk_serves_stored_windows_and_writes_later(tmp_pa
 
 
 def test_a_backup_that_cannot_be_written_stops_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A disk that is read-only fails in other ways than a full one."""
+    """A read-only disk fails in other ways than a full one."""
     process = Process(tmp_path, LINES)
     process.tick(monotonic=0.0)
 
@@ -211,7 +211,7 @@ def test_a_backup_that_cannot_be_written_stops_nothing(tmp_path: Path, monkeypat
 
 
 def test_an_orderly_stop_leaves_a_backup_and_all_counters(tmp_path: Path) -> None:
-    """Also after a life of less than an hour."""
+    """Also after less than an hour."""
     lines = [line(n, time=NOW - n) for n in range(60)]
     process = Process(tmp_path, lines, bounds=Bounds(records=10))
     process.tick()
@@ -225,7 +225,7 @@ def test_an_orderly_stop_leaves_a_backup_and_all_counters(tmp_path: Path) -> Non
 
 
 def test_opening_a_state_without_repair_deletes_nothing(folder: Path) -> None:
-    """The next start must still find, and say, what is damaged."""
+    """The next start must still detect and report the damage."""
     with closing(sqlite3.connect(folder / "state.db")) as connection:
         connection.execute("UPDATE chunks SET records = records + 1 WHERE id = 1")
         connection.commit()

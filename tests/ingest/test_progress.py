@@ -1,4 +1,4 @@
-"""What the log says of work that takes long; the clock is ours."""
+"""Progress messages of long work, with a manual clock."""
 
 import logging
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ MUCH = {"inbox": Lag(40_000_000, 3), "topic": Lag(0, 2), "idle": Lag()}
 
 @pytest.fixture
 def said(caplog: pytest.LogCaptureFixture) -> Iterator[list[str]]:
-    """The sentences of the log, as they come."""
+    """The log messages, in order."""
     caplog.set_level(logging.INFO, "cpcmon")
     sentences: list[str] = []
     handler = logging.Handler()
@@ -27,7 +27,6 @@ def said(caplog: pytest.LogCaptureFixture) -> Iterator[list[str]]:
 
 
 def test_a_long_restore_is_logged_every_ten_seconds(said: list[str]) -> None:
-    """How many of how many, and the records in them."""
     times = iter([0.0, 4.0, 9.9, 10.0, 19.0, 20.5])
     rebuilding = RestoreProgress(1_500, lambda: next(times))
     for _ in range(5):
@@ -39,7 +38,7 @@ def test_a_long_restore_is_logged_every_ten_seconds(said: list[str]) -> None:
 
 
 def test_a_backlog_is_logged_at_once_then_every_ten_seconds_and_at_its_end(said: list[str]) -> None:
-    """With what each source holds that is unread; sources that hold nothing are left out."""
+    """Sources without a backlog are omitted."""
     backlog = BacklogProgress()
     for running, behind in ((100.0, True), (105.0, True), (110.0, True), (111.0, False), (112.0, False)):
         backlog.report(running, behind=behind, records=500, lags=MUCH if behind else {"inbox": Lag()})
@@ -51,7 +50,7 @@ def test_a_backlog_is_logged_at_once_then_every_ten_seconds_and_at_its_end(said:
 
 
 def test_without_a_backlog_nothing_is_logged(said: list[str]) -> None:
-    """A little is always unread."""
+    """A small backlog is normal."""
     backlog = BacklogProgress()
     for second in range(60):
         backlog.report(float(second), behind=False, records=10, lags={"inbox": Lag(100, 1)})
@@ -59,7 +58,7 @@ def test_without_a_backlog_nothing_is_logged(said: list[str]) -> None:
 
 
 def test_a_real_restore_logs_its_progress(said: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Here after every window; the state is one that a daemon left."""
+    """Here after every window, with the state of a real daemon."""
     monitor = Monitor(tmp_path / "state", LOW, split=True)
     monitor.send(40, site="A")
     monitor.send(30, site="B")

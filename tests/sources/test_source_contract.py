@@ -1,4 +1,4 @@
-"""What every source must do, asked of those we have; and the checks themselves, which must see what is wrong."""
+"""The source checks, applied to the directory source, and to faulty sources that they must detect."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +20,7 @@ PRIVATE = "ZZPATIENT"
 
 @pytest.fixture
 def put(tmp_path: Path) -> Callable[[int], None]:
-    """Append records to a file whose name, like their ids, is nobody's business."""
+    """Append records to a file with a private name and private ids."""
 
     def append(count: int) -> None:
         with (tmp_path / f"{PRIVATE}.jsonl").open("a") as file:
@@ -35,7 +35,6 @@ def _directory(folder: Path) -> DirectorySource:
 
 
 def test_the_directory_source_passes_the_checks(tmp_path: Path, put: Callable[[int], None]) -> None:
-    """Read, roll back, commit, crash, resume."""
     check_source(lambda: _directory(tmp_path), put, never_told=PRIVATE)
 
 
@@ -70,7 +69,6 @@ class _Faulty(DirectorySource):
     ],
 )
 def test_a_faulty_source_fails_the_checks(tmp_path: Path, put: Callable[[int], None], fault: str, claim: str) -> None:
-    """Each of the claims can fail."""
 
     def make() -> Source:
         return _Faulty(tmp_path, fault)

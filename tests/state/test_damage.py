@@ -1,4 +1,4 @@
-"""A damaged state with a good backup beside it: it starts, and no number changes unless cpcmon reports it."""
+"""A damaged state with a good backup: it starts, and no number changes unless reported."""
 
 import shutil
 import sqlite3
@@ -25,7 +25,7 @@ LINES = [line(n, site="AB"[n % 2], id=f"i{n}") for n in range(30)]
 
 @pytest.mark.slow
 def test_damage_of_every_kind_is_harmless_or_detected(tmp_path: Path) -> None:
-    """Bits, pages, lost writes, truncation, the log; `make torture` tries hundreds more."""
+    """Bits, pages, lost writes, truncation, the write-ahead log; `make torture` tries hundreds more."""
     bad, kinds = [], set()
     for damage, outcome, why in tried(make(tmp_path), seed=1, many=1):
         kinds.add(damage.kind)
@@ -36,7 +36,7 @@ def test_damage_of_every_kind_is_harmless_or_detected(tmp_path: Path) -> None:
 
 
 def restart(folder: Path) -> Process:
-    """Start again with all lines there, and read what is left."""
+    """Restart with all lines available, and read the rest."""
     process = Process(folder, LINES, split_by=SPLIT)
     process.tick()
     return process
@@ -63,7 +63,7 @@ def folder(tmp_path: Path) -> Path:
     ],
 )
 def test_a_flipped_bit_anywhere_is_repaired_from_the_backup(folder: Path, name: bytes, changed: bytes) -> None:
-    """A name stands in a table and in its index; which of the two is read is SQLite's choice."""
+    """A name is stored in a table and in its index; SQLite may read either."""
     whole = (folder / NAME).read_bytes()
     for number in range(whole.count(name)):
         copy = folder.with_name(f"copy{number}")
@@ -77,7 +77,7 @@ def test_a_flipped_bit_anywhere_is_repaired_from_the_backup(folder: Path, name: 
 
 
 def test_totals_count_the_chunks_that_they_were_stored_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else one bit lets the totals of some records stand for others."""
+    """Otherwise one bit could attribute totals to other records."""
     monkeypatch.setattr(window_log, "WORTH_TOTALS", 10)
     lines: list[bytes] = []
     process = Process(tmp_path, lines, bounds=Bounds(records=20))
@@ -95,7 +95,7 @@ def test_totals_count_the_chunks_that_they_were_stored_with(tmp_path: Path, monk
 
 
 def test_a_lost_write_is_detected(tmp_path: Path) -> None:
-    """Each page of the database as it was one commit before: every row on it has a good checksum."""
+    """Each page as it was one commit before: every row on it has a valid checksum."""
     state = State.open(tmp_path / "state")
     state.commit(change(0), 1.0)
     state.back_up()
@@ -119,7 +119,7 @@ def test_a_lost_write_is_detected(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("place", [pytest.param(62, id="a newer cpcmon"), pytest.param(18, id="a read-only disk")])
 def test_a_changed_bit_in_the_header_is_not_taken_for(folder: Path, place: int) -> None:
-    """What it looks like would keep cpcmon from starting, or from going on, although there is a backup."""
+    """The header would otherwise prevent a start, although there is a backup."""
     whole = bytearray((folder / NAME).read_bytes())
     whole[place] ^= 1
     (folder / NAME).write_bytes(whole)
@@ -130,7 +130,7 @@ def test_a_changed_bit_in_the_header_is_not_taken_for(folder: Path, place: int) 
 
 
 def test_missing_last_commits_are_reported_and_read_again(tmp_path: Path) -> None:
-    """SQLite takes a damaged write-ahead log for one that ends there."""
+    """SQLite treats a damaged write-ahead log as one that ends there."""
     process = Process(tmp_path / "state", LINES[:20], split_by=SPLIT)
     process.tick()
     process.kill()
@@ -181,7 +181,7 @@ def test_damaged_rows_of_rejected_records_and_events_are_skipped_and_reported(tm
 
 
 def test_replacing_or_deleting_a_row_keeps_the_checksums_right(tmp_path: Path) -> None:
-    """Every sort of row: sums that go wrong by themselves would cost a good database."""
+    """For every kind of row: drifting checksums would discard a good database."""
     state = State.open(tmp_path)
     for first in (0, 10):
         one = change(first)

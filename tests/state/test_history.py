@@ -1,4 +1,4 @@
-"""History on disk: as many rows as places, older databases, damage, a full disk."""
+"""History on disk: bounded rows, older databases, damage, a full disk."""
 
 import os
 import shutil
@@ -25,7 +25,7 @@ from tests.state.states import change, fill, held, small_disk
 
 
 def write(state: State, history: History, most: int = 1_000) -> int:
-    """Write until nothing is left; returns how many transactions that took."""
+    """Write until nothing is pending; return the number of transactions."""
     for turn in range(most):
         unwritten = history.unwritten()
         if not unwritten:
@@ -36,7 +36,7 @@ def write(state: State, history: History, most: int = 1_000) -> int:
 
 
 def restored(folder: Path) -> History:
-    """Return what a start finds."""
+    """Return the history after a restart."""
     state = State.open(folder)
     history = History()
     history.restore(state.history())
@@ -52,7 +52,7 @@ def points(history: History, span: Span = Span.RECENT, segment: str = "all", mod
 
 
 def same(one: Series | None, other: Series | None) -> bool:
-    """Tell whether two series are the same in every column."""
+    """Return whether two series are equal in every column."""
     assert one is not None
     assert other is not None
     columns = ("at", "accuracy", "lower", "upper", "lowest", "disagreement", "records")
@@ -65,7 +65,7 @@ def same(one: Series | None, other: Series | None) -> bool:
 
 
 def rows(folder: Path) -> int:
-    """Count the rows of history, from outside."""
+    """Count the history rows, from outside."""
     connection = sqlite3.connect(folder / NAME)
     try:
         return int(connection.execute("SELECT count(*) FROM history").fetchone()[0])
@@ -74,7 +74,7 @@ def rows(folder: Path) -> int:
 
 
 def spoil(folder: Path, statement: str, *values: object) -> None:
-    """Change something behind cpcmon's back."""
+    """Modify the database from outside."""
     connection = sqlite3.connect(folder / NAME)
     with connection:
         connection.execute(statement, values)
@@ -156,7 +156,7 @@ def test_a_model_removed_while_stopped_loses_its_rows_too(tmp_path: Path) -> Non
 
 
 def test_a_model_that_returns_before_its_rows_are_deleted_starts_empty(tmp_path: Path) -> None:
-    """As where the disk is full over two reloads: the old rows have higher numbers, and would stand for the newest."""
+    """As on a full disk over two reloads: the old rows have higher numbers, and would count as the newest."""
     state, history = State.open(tmp_path), History()
     for number in range(400):
         history.note(report(0.5), START + number)
@@ -186,7 +186,7 @@ def test_a_commit_in_progress_while_a_model_returns_loses_nothing(tmp_path: Path
 
 
 def test_many_models_are_written_as_fast_as_they_are_evaluated(tmp_path: Path) -> None:
-    """Two hundred models, one transaction for each time that all are evaluated, and then a kill."""
+    """Two hundred models, one transaction per evaluation of all, then a kill."""
     state, history = State.open(tmp_path), History()
     models = [f"model-{number}" for number in range(200)]
     for turn in range(20):
@@ -201,7 +201,7 @@ def test_many_models_are_written_as_fast_as_they_are_evaluated(tmp_path: Path) -
 
 
 def test_a_start_shares_the_names_of_segments_though_models_were_written_in_turns(tmp_path: Path) -> None:
-    """Else two models with two thousand segments each would take hundreds of megabytes after a start."""
+    """Otherwise two models with two thousand segments each would take hundreds of megabytes after a start."""
     state, history = State.open(tmp_path), History()
     for number in range(5):
         history.note(report(0.5, 0.5), START + number)
@@ -214,7 +214,7 @@ def test_a_start_shares_the_names_of_segments_though_models_were_written_in_turn
 
 
 def test_an_old_row_without_a_reference_is_read(tmp_path: Path) -> None:
-    """As a cpcmon of then packed it: a list of seven. One of then reads eight, too, since it passes over what follows."""
+    """As an older version wrote it: seven fields. That version also reads eight, and ignores the last."""
     state, history = State.open(tmp_path), History()
     for number in range(2):
         history.note(report(number / 8, reference="a" * 12), START + number)
@@ -242,7 +242,7 @@ def test_an_old_row_without_a_reference_is_read(tmp_path: Path) -> None:
 
 
 def old_state(folder: Path, version: int = 1) -> None:
-    """Make an empty state of an older version, as a cpcmon of before left it."""
+    """Make an empty state of an older version."""
     State.open(folder).close()
     (folder / NAME).unlink()
     open_database(folder, steps=STEPS[:version]).connection.close()
@@ -300,7 +300,7 @@ def test_a_backup_of_version_1_is_restored_and_migrated(tmp_path: Path) -> None:
 
 
 def test_on_a_full_disk_an_older_state_is_opened_once_the_ballast_is_deleted(tmp_path: Path) -> None:
-    """The copy of before the migration needs room: without it nothing is migrated, and nothing is lost."""
+    """The backup before the migration needs space: without it nothing is migrated, and nothing is lost."""
     with small_disk(tmp_path, 32) as disk:
         old = disk / "state"
         old_state(old)
@@ -318,7 +318,7 @@ def test_on_a_full_disk_an_older_state_is_opened_once_the_ballast_is_deleted(tmp
 
 
 def test_a_damaged_database_of_version_1_is_restored_from_its_backup(tmp_path: Path) -> None:
-    """A copy of the damage must not push the good copies out before anybody has looked at it."""
+    """A copy of the damage must not push out the good backups."""
     old_state(tmp_path)
     name = '["records_total"]'
     spoil(tmp_path, "INSERT INTO counters VALUES (?, ?, 7)", name, checksum(b"7", name))
@@ -379,7 +379,7 @@ def test_damage_to_the_newest_row_costs_that_row_only(tmp_path: Path) -> None:
 
 
 def test_a_missing_table_is_damage_of_the_database(tmp_path: Path) -> None:
-    """Or every commit would fail, at every start anew."""
+    """Otherwise every commit would fail, at every start."""
     state = State.open(tmp_path)
     state.back_up()
     state.close()

@@ -1,4 +1,4 @@
-"""A watched directory for tests: real files, a clock that is set by hand, and a decoder that tells lines apart."""
+"""A watched directory for tests: real files, a manual clock, and a decoder of whole lines."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -20,20 +20,20 @@ END = b"END\n"
 
 @dataclass(frozen=True)
 class Said(RecordBatch):
-    """What arrived, with the lines themselves."""
+    """A batch with its lines."""
 
     lines: tuple[bytes, ...] = ()
 
 
 class LineDecoder:
-    """Takes every line as a record. A settled file must end with END, or it is damaged; two lines make a piece."""
+    """Every line is a record. A whole file must end with END, else it is damaged; a block has two lines."""
 
     def __init__(self) -> None:
         self.pieces: list[TextPiece] = []
         self.attempts = 0
 
     def text(self, piece: TextPiece) -> RecordBatch:
-        """Return the lines; the rest of one that was too long, and those with zeros, are refused."""
+        """Return the lines; lines that are too long or have zeros are rejected."""
         self.pieces.append(piece)
         assert piece.data.endswith(b"\n")
         lines = piece.data.split(b"\n")[:-1]
@@ -79,7 +79,7 @@ class Inbox:
         self.options = DirectoryOptions(path, **options)
         self.committed: dict[bytes, bytes] = {}
         self.lines: list[str] = []
-        """What was committed."""
+        """The committed checkpoints."""
         self.rejected: Counter[Reason] = Counter()
         self.counted: Counter[str] = Counter()
         self.events: list[str] = []
@@ -110,12 +110,12 @@ class Inbox:
         return file
 
     def poll(self, seconds: float = 2.0) -> list[str]:
-        """Let time pass, poll once, commit, and return the lines that came."""
+        """Advance the clock, poll once, commit, and return the lines."""
         deliveries = self.peek(seconds)
         return self.commit(deliveries)
 
     def peek(self, seconds: float = 2.0) -> list[Delivery]:
-        """Let time pass and poll, without committing."""
+        """Advance the clock and poll, without a commit."""
         self.clock += seconds
         self.now += seconds
         return list(self.source.poll(self.now))
@@ -145,12 +145,12 @@ class Inbox:
         return [line for _ in range(times) for line in self.poll(seconds)]
 
     def crash(self) -> None:
-        """Lose everything that was not committed, and start again."""
+        """Lose everything uncommitted, and start again."""
         self.source.close()
         self.source = self._source()
         self.source.restore(dict(self.committed))
 
 
 def lines_of(delivery: Delivery) -> list[str]:
-    """Return the lines that a delivery holds."""
+    """Return the lines of a delivery."""
     return [line.decode(errors="replace") for line in getattr(delivery.batch, "lines", ())]

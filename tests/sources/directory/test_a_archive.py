@@ -1,4 +1,4 @@
-"""What becomes of files that have been read: kept, archived or deleted, and never lost on the way."""
+"""Files that were read: kept, archived or deleted, and never lost."""
 
 import errno
 import json
@@ -25,7 +25,7 @@ def _archived(inbox: Inbox, folder: str = ".done") -> list[str]:
 
 
 def test_files_are_archived_by_day(watch: Watch) -> None:
-    """After an hour without a change a file moves into the folder of the day; what is unread or unfinished stays."""
+    """After an hour without a change; files with unread or incomplete lines stay."""
     inbox = watch(**ARCHIVE)
     inbox.write("f.jsonl", "one")
     inbox.put("g.npy", b"two\nEND\n")
@@ -43,7 +43,7 @@ def test_files_are_archived_by_day(watch: Watch) -> None:
 
 
 def test_nothing_is_archived_before_it_is_committed(watch: Watch) -> None:
-    """Without an acknowledgement, files stay where they are, and come again."""
+    """Without an acknowledgement, files stay and are delivered again."""
     inbox = watch(on_finish=OnFinish.ARCHIVE, finish_after_seconds=0.0)
     inbox.write("f.jsonl", "one")
     for _ in range(3):
@@ -56,7 +56,7 @@ def test_nothing_is_archived_before_it_is_committed(watch: Watch) -> None:
 
 
 def test_files_are_deleted_if_configured(watch: Watch) -> None:
-    """Read files are deleted; one that failed holds records that nobody has read, and stays."""
+    """A failed file has unread records, and stays."""
     inbox = watch(**DELETE)
     inbox.write("f.jsonl", "one")
     inbox.write("g.jsonl", "POISON")
@@ -66,7 +66,7 @@ def test_files_are_deleted_if_configured(watch: Watch) -> None:
 
 
 def test_with_keep_files_are_never_touched(inbox: Inbox) -> None:
-    """By default nothing is ever moved, deleted or created."""
+    """By default nothing is moved, deleted or created."""
     inbox.write("f.jsonl", "one")
     inbox.write("g.jsonl", "POISON")
     inbox.polls(20, 4000)
@@ -75,7 +75,7 @@ def test_with_keep_files_are_never_touched(inbox: Inbox) -> None:
 
 @pytest.mark.parametrize("options", [ARCHIVE, DELETE], ids=["archive", "delete"])
 def test_a8_lines_written_after_archiving_are_read(watch: Watch, options: dict[str, object]) -> None:
-    """The writer still holds the file open: for a while what it adds is read, and what is left is counted."""
+    """The writer holds the file open: late lines are read for a while, later ones counted."""
     inbox = watch(**options)
     file = inbox.write("f.jsonl", "one")
     with file.open("a") as writer:
@@ -96,7 +96,7 @@ def test_a8_lines_written_after_archiving_are_read(watch: Watch, options: dict[s
 
 
 def test_a8_lines_appended_to_a_kept_file_are_read(inbox: Inbox) -> None:
-    """With `keep`, a file is looked at for ever."""
+    """With `keep`, a file is checked for ever."""
     file = inbox.write("f.jsonl", "one")
     with file.open("a") as writer:
         inbox.polls(5, 4000)
@@ -105,7 +105,6 @@ def test_a8_lines_appended_to_a_kept_file_are_read(inbox: Inbox) -> None:
 
 
 def test_a8_uncommitted_late_lines_are_delivered_again(watch: Watch) -> None:
-    """Rolling back holds for them too."""
     inbox = watch(**ARCHIVE)
     file = inbox.write("f.jsonl", "one")
     with file.open("a") as writer:
@@ -119,7 +118,7 @@ def test_a8_uncommitted_late_lines_are_delivered_again(watch: Watch) -> None:
 
 
 class ReadOnly(System):
-    """Fails to rename, and maybe to write."""
+    """Fails to rename, and optionally to write."""
 
     def __init__(self, number: int, full: int = 0) -> None:
         self.number, self.full, self.renames = number, full, 0
@@ -140,7 +139,7 @@ class ReadOnly(System):
 
 
 def test_a27_in_a_read_only_directory_archive_works_as_keep(watch: Watch) -> None:
-    """One event, and files are read as ever."""
+    """One event, and files are read as usual."""
     system = ReadOnly(errno.EROFS)
     inbox = watch(system=system, **ARCHIVE)
     for number in range(20):
@@ -156,7 +155,7 @@ def test_a27_in_a_read_only_directory_archive_works_as_keep(watch: Watch) -> Non
 
 
 def test_a27_a_really_read_only_directory(watch: Watch, tmp_path: Path) -> None:
-    """The same with a read-only mount."""
+    """On a read-only mount."""
     needs_root("mount read-only")
     folder = tmp_path / "mounted"
     folder.mkdir()
@@ -174,7 +173,7 @@ def test_a27_a_really_read_only_directory(watch: Watch, tmp_path: Path) -> None:
 
 
 def test_a28_an_archive_on_another_mount_receives_a_copy(watch: Watch, tmp_path: Path) -> None:
-    """Renaming is not possible there: the file is copied, compared, and removed last."""
+    """A rename is impossible: the file is copied, compared, and removed last."""
     archive = tmp_path / "archive"
     inbox = watch(system=ReadOnly(errno.EXDEV), archive=archive, **ARCHIVE)
     inbox.write("f.jsonl", "one", "two")
@@ -185,7 +184,7 @@ def test_a28_an_archive_on_another_mount_receives_a_copy(watch: Watch, tmp_path:
 
 
 def test_a28_a29_an_archive_on_a_real_other_mount(watch: Watch, tmp_path: Path) -> None:
-    """A real tmpfs of 64 kB: what fits is moved, what does not stays, complete, with nothing half there."""
+    """A tmpfs of 64 kB: what fits is moved; the rest stays, without partial copies."""
     needs_root("mount a tmpfs")
     archive = tmp_path / "archive"
     archive.mkdir()
@@ -207,7 +206,7 @@ def test_a28_a29_an_archive_on_a_real_other_mount(watch: Watch, tmp_path: Path) 
 
 
 def test_a29_when_the_archive_is_full_the_source_stays(watch: Watch, tmp_path: Path) -> None:
-    """Copying fails half way: the file is still there, no half copy is, and it is archived when there is room."""
+    """The copy fails half way: the file stays, without a partial copy, and is archived later."""
     archive = tmp_path / "archive"
     system = ReadOnly(errno.EXDEV, errno.ENOSPC)
     inbox = watch(system=system, archive=archive, **ARCHIVE)
@@ -222,7 +221,7 @@ def test_a29_when_the_archive_is_full_the_source_stays(watch: Watch, tmp_path: P
 
 
 def test_a30_a_duplicate_name_in_the_archive_gets_a_number(watch: Watch) -> None:
-    """The same name on the same day: nothing is overwritten."""
+    """Nothing is overwritten."""
     inbox = watch(**ARCHIVE)
     for text in ("one", "two", "three"):
         inbox.write("f.jsonl", text)
@@ -237,7 +236,7 @@ def test_a30_a_duplicate_name_in_the_archive_gets_a_number(watch: Watch) -> None
 
 
 def test_failed_files_are_archived_separately_with_a_reason(watch: Watch) -> None:
-    """A file that cannot be used moves to `.failed`, with a note that says why."""
+    """It moves to `.failed`, with a reason file."""
     inbox = watch(**ARCHIVE)
     inbox.write("f.jsonl", "POISON")
     inbox.put("g.npy", b"damaged")
@@ -248,7 +247,7 @@ def test_failed_files_are_archived_separately_with_a_reason(watch: Watch) -> Non
 
 
 def test_d13_archived_names_have_no_folder(watch: Watch) -> None:
-    """Files from folders are archived under their last part; nothing leads out of the archive."""
+    """Files of subfolders are archived under their last part; nothing leads out of the archive."""
     inbox = watch(recursive=True, **ARCHIVE)
     for folder in ("a", "b"):
         (inbox.path / folder).mkdir()
@@ -259,7 +258,7 @@ def test_d13_archived_names_have_no_folder(watch: Watch) -> None:
 
 @pytest.mark.parametrize("archive", [None, ".old/done"])
 def test_d13_a_link_in_place_of_the_archive_is_not_followed(watch: Watch, tmp_path: Path, archive: str | None) -> None:
-    """Whoever may write here cannot have files moved elsewhere: they stay, and an event says so."""
+    """Files stay, with an event."""
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     inside = {} if archive is None else {"archive": tmp_path / "inbox" / archive}
@@ -273,7 +272,6 @@ def test_d13_a_link_in_place_of_the_archive_is_not_followed(watch: Watch, tmp_pa
 
 
 def test_markers_are_archived_with_their_files(watch: Watch) -> None:
-    """A completion marker is archived beside its file."""
     inbox = watch(completion_marker=True, **ARCHIVE)
     inbox.put("g.npy", b"two\nEND\n")
     inbox.put("g.npy.ok", b"")
@@ -300,7 +298,7 @@ def test_markers_are_archived_with_their_files(watch: Watch) -> None:
     ],
 )
 def test_invalid_options_are_rejected(options: dict[str, object], message: str) -> None:
-    """Where, what was expected, what was found."""
+    """Where, expected, found."""
     with pytest.raises(UsageError) as caught:
         DirectoryOptions(Path("/in"), **options)  # type: ignore[arg-type]
     assert str(caught.value).startswith(message)

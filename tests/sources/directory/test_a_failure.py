@@ -1,4 +1,4 @@
-"""Failed files: whoever made them is told what was expected and what was found, and nobody what they hold."""
+"""Failed files: the failure has expected and found, and never content."""
 
 import gzip
 import io
@@ -27,7 +27,7 @@ def _decoding(watch: Watch, decoder: Any, **options: Any) -> Inbox:
 
 
 def test_a_failure_has_expected_and_found(watch: Watch, real_decoder: Any) -> None:
-    """The decoder's own sentence, once, as a warning with the file's hash, and without its name or a second reason."""
+    """Logged once, as a warning with the file's hash, without its name or a second reason."""
     inbox = _decoding(watch, real_decoder)
     inbox.put("ZZPATIENT.csv", b"id;probs\n" + b"1;[0.7, 0.2, 0.1]\n" * 3)
     inbox.polls(5)
@@ -42,7 +42,7 @@ def test_a_failure_has_expected_and_found(watch: Watch, real_decoder: Any) -> No
 
 
 def test_the_reason_file_has_the_same_text(watch: Watch) -> None:
-    """Also when we were started again between the failure and the move."""
+    """Also after a restart between the failure and the move."""
     inbox = watch(on_finish=OnFinish.ARCHIVE, finish_after_seconds=600)
     inbox.write("f.jsonl", "POISON")
     inbox.poll()
@@ -54,7 +54,6 @@ def test_the_reason_file_has_the_same_text(watch: Watch) -> None:
 
 
 def test_a_failure_is_one_short_line_without_the_file_name() -> None:
-    """Whatever a decoder says."""
     key = bytes(16)
     refused = RefusedFile(Reason.BAD_CSV, f"{display_name(key)}: expected commas, found {'x' * 1000}\nmore (bad_csv)")
     failure = Failure.of(refused, key)
@@ -103,7 +102,7 @@ HEADER = f"{{'descr': '{SECRET}', 'fortran_order': False, 'shape': (1,), }}".enc
     ],
 )
 def test_no_failure_quotes_the_file(watch: Watch, real_decoder: Any, name: str, content: Callable[[], bytes]) -> None:
-    """What a file holds, its header and the names of its columns included, is not in warnings, events or rows."""
+    """No content, header or column name appears in warnings, events or checkpoints."""
     inbox = _decoding(watch, real_decoder)
     inbox.put(name, content())
     inbox.polls(100)

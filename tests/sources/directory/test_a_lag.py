@@ -1,4 +1,4 @@
-"""How far behind the directory says it is: by our own clock, and only with what could have been read."""
+"""The lag of the directory: by our own clock, and only of what could have been read."""
 
 import errno
 import os
@@ -13,7 +13,7 @@ LINES = ["x" * 99] * 60
 
 
 def test_lag_of_a_file_starts_when_it_is_first_seen(watch: Watch) -> None:
-    """Whatever time a copy has kept: the wait begins when we saw it, and ends when it has been read to its end."""
+    """Whatever its modification time: from when it was first seen until it is read to its end."""
     inbox = watch(bytes_per_file=1024, max_line_bytes=1000)
     os.utime(inbox.write("a.jsonl", *LINES), (1, 1))
     inbox.poll()
@@ -29,7 +29,7 @@ def test_lag_of_a_file_starts_when_it_is_first_seen(watch: Watch) -> None:
 
 
 def test_lag_of_new_files_starts_with_the_first(watch: Watch) -> None:
-    """A backlog of files that nobody has opened counts from the poll that first listed it."""
+    """From the poll that first listed them."""
     inbox = watch(bytes_per_tick=5000)
     for number in range(9):
         os.utime(inbox.write(f"{number}.jsonl", "one"), (1, 1))
@@ -43,7 +43,7 @@ def test_lag_of_new_files_starts_with_the_first(watch: Watch) -> None:
 
 
 def test_a_settling_file_adds_no_lag_time(inbox: Inbox) -> None:
-    """A file that is written again and again, with a time of 1970, counts as a file and as bytes only."""
+    """A file that keeps changing, with a time of 1970, counts as file and bytes only."""
     for number in range(1, 12):
         os.utime(inbox.put("x.npy", b"x" * number), (1, 1))
         inbox.poll()
@@ -53,7 +53,7 @@ def test_a_settling_file_adds_no_lag_time(inbox: Inbox) -> None:
 
 
 def test_an_unreadable_file_adds_no_lag_time(watch: Watch) -> None:
-    """It is tried again now and then, and would otherwise make us late for ever."""
+    """It is retried, and would otherwise add lag for ever."""
 
     class Closed(System):
         def open(self, path: str, flags: int, directory: int | None = None) -> int:

@@ -1,4 +1,4 @@
-"""Finished files that are held open for their writers: how many, for how long, and what is left in them."""
+"""Archived files that are held open for late writes: how many, how long, and what is lost."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -25,7 +25,7 @@ def _left(inbox: Inbox) -> list[str]:
 
 @pytest.mark.parametrize("options", [ARCHIVE, DELETE], ids=["archive", "delete"])
 def test_few_finished_files_are_held_open(watch: Watch, options: dict[str, object]) -> None:
-    """A thousand files finished at once need no more descriptors than sixteen, and none after the minute."""
+    """A thousand files archived at once need sixteen descriptors, and none after a minute."""
     inbox = watch(**options)
     before = _open_files()
     for number in range(1000):
@@ -43,7 +43,7 @@ def test_few_finished_files_are_held_open(watch: Watch, options: dict[str, objec
 
 
 def test_a_held_file_with_unread_bytes_is_not_released(watch: Watch) -> None:
-    """However many files are finished after it, what was added to it is read first."""
+    """However many files are archived after it, its late lines are read first."""
 
     class Late(System):
         def rename(self, name: str, directory: int, target: str, target_directory: int) -> None:
@@ -65,7 +65,6 @@ def test_a_held_file_with_unread_bytes_is_not_released(watch: Watch) -> None:
 
 
 def test_whole_files_are_not_held(watch: Watch) -> None:
-    """Nothing that is added to them could be read."""
     inbox = watch(**DELETE)
     inbox.put("f.npy", b"one\nEND\n")
     inbox.polls(10)
@@ -77,7 +76,7 @@ def test_whole_files_are_not_held(watch: Watch) -> None:
 
 @pytest.mark.parametrize("options", [ARCHIVE, DELETE], ids=["archive", "delete"])
 def test_files_of_an_idle_directory_are_archived(watch: Watch, options: dict[str, object]) -> None:
-    """Where nothing is delivered nothing is acknowledged: files are finished all the same."""
+    """Without deliveries there are no acknowledgements; files are archived all the same."""
     inbox = watch(**options)
     inbox.write("f.jsonl", "one")
     for _ in range(10):
@@ -89,7 +88,7 @@ def test_files_of_an_idle_directory_are_archived(watch: Watch, options: dict[str
 
 
 def test_nothing_is_finished_while_something_is_not_acknowledged(watch: Watch) -> None:
-    """Whoever polls on without a commit finds every file in its place."""
+    """Polls without a commit leave every file in place."""
     inbox = watch(**DELETE)
     inbox.write("f.jsonl", "one")
     for _ in range(5):
@@ -98,7 +97,7 @@ def test_nothing_is_finished_while_something_is_not_acknowledged(watch: Watch) -
 
 
 def test_closing_with_unread_bytes_logs_them(watch: Watch, caplog: pytest.LogCaptureFixture) -> None:
-    """The writer adds to a finished file, and cpcmon is stopped before it looks again: the log says how much."""
+    """The log reports how many bytes were not read."""
     inbox = watch(**ARCHIVE)
     file = inbox.write("ZZPATIENT.jsonl", "one")
     with file.open("a") as writer:
@@ -112,7 +111,6 @@ def test_closing_with_unread_bytes_logs_them(watch: Watch, caplog: pytest.LogCap
 
 
 def test_closing_without_unread_bytes_logs_nothing(watch: Watch, caplog: pytest.LogCaptureFixture) -> None:
-    """The usual end is silent."""
     inbox = watch(**ARCHIVE)
     inbox.write("f.jsonl", "one")
     inbox.polls(2, 61)
@@ -121,7 +119,7 @@ def test_closing_without_unread_bytes_logs_nothing(watch: Watch, caplog: pytest.
 
 
 def test_a_dropped_late_line_is_delivered_again(watch: Watch) -> None:
-    """Whoever polls stops in the middle and rolls back: the file is still held."""
+    """The poll is stopped and rolled back: the file is still held."""
     inbox = watch(**DELETE)
     file = inbox.write("f.jsonl", "one")
     before = _open_files()
@@ -139,7 +137,7 @@ def test_a_dropped_late_line_is_delivered_again(watch: Watch) -> None:
 
 
 def test_a_busy_writer_of_a_deleted_file_does_not_block_the_others(watch: Watch) -> None:
-    """What was there when it was deleted is read; what comes after that only as far as one poll may read."""
+    """Lines present at the deletion are read; later ones only up to the budget of a poll."""
     inbox = watch(bytes_per_file=1024, bytes_per_tick=4096)
     file = inbox.write("a.jsonl", *["x" * 99] * 50)
     inbox.write("z.jsonl", "other")

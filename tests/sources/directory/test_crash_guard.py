@@ -1,4 +1,4 @@
-"""A batch that kills the process is found out; random deaths are blamed on nobody."""
+"""Input that kills the process is detected; random crashes are not blamed on input."""
 
 import os
 import signal
@@ -59,7 +59,7 @@ def _run(folder: Path, state: Path) -> "subprocess.CompletedProcess[str]":
     ids=["text", "settled"],
 )
 def test_b19_a_file_that_kills_the_process_fails_after_three_crashes(tmp_path: Path, poison: tuple[str, bytes]) -> None:
-    """Three starts die on the same batch; the fourth tries it in a child, fails the file and reads the others."""
+    """Three starts die on the same block; the fourth tries it in a child, fails the file and reads the others."""
     folder, state = tmp_path / "inbox", tmp_path / "state"
     folder.mkdir()
     state.mkdir()
@@ -79,7 +79,7 @@ def test_b19_a_file_that_kills_the_process_fails_after_three_crashes(tmp_path: P
 
 
 def test_a_leftover_note_is_a_crash(tmp_path: Path) -> None:
-    """A batch in flight when the process ends is suspected at the next start; others in between change nothing."""
+    """A block in flight at the end of the process is suspected at the next start."""
     for deaths in range(1, 5):
         guard = CrashGuard(tmp_path / "guard")
         guard.note(b"o" * 16, 0)
@@ -93,7 +93,7 @@ def test_a_leftover_note_is_a_crash(tmp_path: Path) -> None:
 
 
 def test_a_decoded_block_is_no_longer_suspected(tmp_path: Path) -> None:
-    """Progress clears the suspicion, also for the next start."""
+    """Also for the next start."""
     for _ in range(2):
         guard = CrashGuard(tmp_path / "guard")
         guard.note(*BATCH)
@@ -109,7 +109,7 @@ def test_a_decoded_block_is_no_longer_suspected(tmp_path: Path) -> None:
 
 
 def test_random_crashes_do_not_fail_a_good_file(tmp_path: Path) -> None:
-    """However often the process died on a batch: it is tried in a child first, and goes on when that lives."""
+    """It is tried in a child first, and read if that survives."""
     for _ in range(5):
         guard = CrashGuard(tmp_path / "guard")
         guard.note(*BATCH)
@@ -122,7 +122,7 @@ def test_random_crashes_do_not_fail_a_good_file(tmp_path: Path) -> None:
 
 
 def test_a_child_that_raises_survives_and_one_that_hangs_does_not() -> None:
-    """Exceptions are for the parent to meet; a child that does not end is ended."""
+    """A child that hangs is killed."""
     assert survives(lambda: 1 / 0, 10)
     assert not survives(lambda: os._exit(3), 10)
     assert not survives(lambda: time.sleep(60), 0.1)
@@ -130,7 +130,6 @@ def test_a_child_that_raises_survives_and_one_that_hangs_does_not() -> None:
 
 @pytest.mark.parametrize("content", [b"", b"\1", b"\xff" * 500, b"\1" + b"x" * 1000])
 def test_a_damaged_note_is_ignored(tmp_path: Path, content: bytes) -> None:
-    """Whatever the file holds, the guard starts."""
     (tmp_path / "guard").write_bytes(content)
     guard = CrashGuard(tmp_path / "guard")
     guard.note(*BATCH)
@@ -140,7 +139,7 @@ def test_a_damaged_note_is_ignored(tmp_path: Path, content: bytes) -> None:
 
 
 def test_the_number_of_suspects_is_limited(tmp_path: Path) -> None:
-    """The oldest suspects are dropped."""
+    """The oldest are dropped."""
     for number in range(40):
         guard = CrashGuard(tmp_path / "guard")
         guard.note(b"%016d" % number, number)
@@ -152,7 +151,7 @@ def test_the_number_of_suspects_is_limited(tmp_path: Path) -> None:
 
 
 def test_the_note_is_private(tmp_path: Path) -> None:
-    """Its file is 0600 whatever the umask says."""
+    """Mode 0600 whatever the umask."""
     before = os.umask(0)
     try:
         CrashGuard(tmp_path / "guard").close()

@@ -1,4 +1,4 @@
-"""Dead letters: where refused records are, in a topic of their own."""
+"""Dead letters: pointers to rejected records in a separate topic."""
 
 import json
 import threading

@@ -1,4 +1,4 @@
-"""Brokers that go away, answer with errors or answer slowly, played by the mock cluster; and a damaged log of a real one."""
+"""Brokers that fail or respond slowly, simulated by the mock cluster; and a damaged log of a real one."""
 
 import re
 import time
@@ -78,7 +78,7 @@ def test_lost_brokers_are_reported_and_reconnected(mock_kafka: MockCluster, join
 
 
 def test_a_join_for_new_partitions_completed_between_polls_counts(kafka: Topics, join: Join) -> None:
-    """Nothing else calls for a join then: taken for done, what it brought would be waited for for ever."""
+    """Nothing else would trigger a join, and its result would never be handled."""
     topic = unique("later")
     member = join(kafka.bootstrap, topic)
     member.until(lambda: "found none" in (member.source.ready() or ""), "the missing topic")
@@ -132,7 +132,7 @@ def test_a_broker_is_fetched_from_again_after_a_failed_send(kafka: Topics, join:
 
 
 def test_a_join_completed_between_polls_counts(mock_kafka: MockCluster, join: Join) -> None:
-    """Each join takes longer than a poll. Taken for none, it would begin anew for ever."""
+    """Each join takes longer than a poll. If its result were lost, it would start again for ever."""
     _written(mock_kafka, 10)
     for broker in (1, 2, 3):
         mock_kafka.slow_down(broker, 150)
@@ -148,7 +148,7 @@ def test_a_join_completed_between_polls_counts(mock_kafka: MockCluster, join: Jo
 @pytest.mark.slow
 @pytest.mark.usefixtures("real_kafka")
 def test_a_damaged_batch_is_skipped_and_nothing_after_it_is_lost(tmp_path: Path, join: Join) -> None:
-    """Three batches of ten; a byte of the second one is turned over in the broker's log."""
+    """Three batches of ten; one byte of the second is changed in the broker's log."""
     with Cluster(tmp_path / "broker") as broker:
         topic = broker.create_topic()
         writer = Writer(broker.bootstrap, topic, linger_ms=200)

@@ -1,4 +1,4 @@
-"""Several members of one group, whose partitions move; on a real broker."""
+"""Several members of one group with reassigned partitions; on a real broker."""
 
 # ruff: noqa: SLF001 - what a member would tell the group has no public name
 
@@ -27,7 +27,7 @@ def _shards(topic: str) -> set[str]:
 
 
 def _settle(members: list[Member], topic: str) -> None:
-    """Go on until each partition belongs to exactly one of them."""
+    """Poll until each partition belongs to exactly one of them."""
     members[0].until(lambda: _is_shared(members, topic), f"{len(members)} members to share {topic}")
 
 
@@ -121,7 +121,7 @@ def test_a_static_member_returns_without_a_rebalance(kafka: Topics, join: Join) 
 
 @pytest.mark.slow
 def test_partitions_added_after_the_leader_returned_are_read(kafka: Topics, join: Join) -> None:
-    """The broker does not tell a static member that is back that it leads, so nobody looks for new partitions."""
+    """The broker does not tell a returning static member that it leads, so no member looks for new partitions."""
     topic, group = kafka.create_topic(partitions=PARTITIONS // 2), unique("group")
     first = join(kafka.bootstrap, topic, group, instance_id="replica-0")
     first.until(lambda: len(first.owned) == PARTITIONS // 2, "all partitions")
@@ -137,7 +137,7 @@ def test_partitions_added_after_the_leader_returned_are_read(kafka: Topics, join
 
 
 def test_every_member_can_make_the_group_rebalance(kafka: Topics, join: Join) -> None:
-    """The broker answers a member that does not lead and joins as before with its old assignment, and does nothing else."""
+    """To a follower that joins unchanged, the broker only returns its old assignment."""
     topic, group = kafka.create_topic(partitions=PARTITIONS), unique("group")
     leader = join(kafka.bootstrap, topic, group, assignor=Assignor.RANGE)
     _settle([leader], topic)
@@ -169,7 +169,7 @@ def test_two_processes_with_one_instance_id_are_reported(kafka: Topics, join: Jo
 
 
 def test_a_fenced_process_is_reported_even_without_a_commit(kafka: Topics, join: Join) -> None:
-    """A heartbeat tells it, where no commit does."""
+    """A heartbeat reveals it."""
     topic, group = kafka.create_topic(), unique("group")
     first = join(kafka.bootstrap, topic, group, instance_id="replica-0", commit_seconds=3600.0)
     first.until(lambda: bool(first.owned), "a partition")
@@ -181,7 +181,7 @@ def test_a_fenced_process_is_reported_even_without_a_commit(kafka: Topics, join:
 
 
 def test_an_evicted_member_claims_no_partitions(kafka: Topics) -> None:
-    """What it claims is kept back from the others until it gives it up, and it has nothing to give up."""
+    """Claimed partitions are withheld from the others until revoked, which an evicted member never does."""
     topic = kafka.create_topic(partitions=4)
     settings: dict[str, Any] = {
         "partition_assignment_strategy": [CooperativeStickyAssignor],
@@ -203,7 +203,7 @@ def test_an_evicted_member_claims_no_partitions(kafka: Topics) -> None:
 
 
 def _claimed(member: KafkaConsumer) -> set[int]:
-    """Return the partitions that it would tell the group it owns, if it joined now."""
+    """Return the partitions that it would claim if it joined now."""
     ((_, metadata),) = member._coordinator.group_protocols()
     return {number for one in metadata.owned_partitions for number in one.partitions}
 

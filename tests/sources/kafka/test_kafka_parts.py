@@ -1,4 +1,4 @@
-"""The parts of the Kafka source that need no broker."""
+"""Parts of the Kafka source that need no broker."""
 
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ GOOD: dict[str, Any] = {"brokers": ("kafka:9092",), "group": "cpcmon", "topics":
 
 @given(st.lists(st.floats(0, 1000), max_size=400), st.integers(0, 400))
 def test_a_rewind_includes_every_record_of_a_window(times: list[float], held: int) -> None:
-    """Each record is a stretch of its own, at any time; the window holds the newest so many by time."""
+    """Each record is a stretch of its own, at any time; the window has the newest by time."""
     index = RewindIndex()
     for offset, time in enumerate(times):
         index.add(offset, time)
@@ -102,7 +102,7 @@ def test_a_checkpoint_key_names_the_partition() -> None:
 
 @given(st.integers(1, 300), st.integers(1, 300), st.integers(0, 50))
 def test_exactly_the_damaged_batch_is_skipped(size: int, behind: int, inside: int) -> None:
-    """The batch covers offsets 100 to 99 + size, and is first met somewhere in it."""
+    """The batch covers offsets 100 to 99 + size, and is first fetched somewhere within."""
     first = 100 + min(inside, size - 1)
     skipping, end, at, tries = BatchSkipper(), 100 + size + behind, first, 0
     while True:
@@ -147,7 +147,7 @@ def test_only_long_stalls_are_suspected() -> None:
 
 
 def test_lag_counts_from_when_a_quiet_partition_was_last_caught_up() -> None:
-    """Its newest record is of yesterday; one that came a moment ago makes it late by a moment, not by a day."""
+    """Its newest record is of yesterday; a new one makes it late by a moment, not by a day."""
     meter = PartitionLagMeter()
     meter.start(P, 10, now=86_400.0)
     meter.read(P, 100.0, now=86_400.0)

@@ -56,7 +56,7 @@ def test_a_restart_resumes_at_the_checkpoint(kafka: Topics, join: Join) -> None:
 
 
 def test_latest_skips_old_messages_and_misses_none_while_down(kafka: Topics, join: Join) -> None:
-    """Where it began is kept at once: else a restart before the first record would begin at another latest."""
+    """The first checkpoint is stored at once: a restart before the first record would otherwise start at another end."""
     topic, group, disk = kafka.create_topic(), unique("group"), Disk()
     writer = Writer(kafka.bootstrap, topic)
     writer.write(payloads(range(10)))
@@ -146,7 +146,7 @@ def test_a_decoder_exception_skips_one_message_only(kafka: Topics, join: Join) -
 
 @pytest.mark.parametrize("taken", [0, 1, 2])
 def test_uncommitted_messages_are_delivered_again(kafka: Topics, join: Join, taken: int) -> None:
-    """Whoever polls stops after some deliveries and takes them back, ownership and first positions included."""
+    """A poll is stopped and rolled back, ownership and first checkpoints included."""
     topic = kafka.create_topic(partitions=2)
     writer = Writer(kafka.bootstrap, topic)
     for partition in range(2):

@@ -1,4 +1,4 @@
-"""Going on after restarts, without a disk, and after the log itself has changed; on a real broker."""
+"""Restarts, with and without a disk, and changed logs; on a real broker."""
 
 import time
 
@@ -11,7 +11,7 @@ from tests.sources.kafka.member import Disk, Member, payloads
 
 
 def _committed(member: Member, topic: str) -> tuple[int, int]:
-    """Return offset and rewind offset that the group knows."""
+    """Return the group's committed offset and rewind offset."""
     consumer = member.source._connection.consumer  # noqa: SLF001
     assert consumer is not None
     (partition,) = member.source._ownership.owned  # noqa: SLF001
@@ -22,7 +22,7 @@ def _committed(member: Member, topic: str) -> tuple[int, int]:
 
 
 def test_a_member_without_a_disk_rebuilds_the_windows(kafka: Topics, join: Join) -> None:
-    """The window holds the last 100 of 1,000 records, in batches of 50: the rewind is short, and never too short."""
+    """The window has the last 100 of 1,000 records, in batches of 50: the rewind is short, but long enough."""
     topic, group = kafka.create_topic(), unique("group")
     writer = Writer(kafka.bootstrap, topic)
     writer.write(payloads(range(1000)))
@@ -107,7 +107,7 @@ def test_records_deleted_while_down_are_counted_as_lost_and_leave_a_gap(kafka: T
 
 
 def test_records_deleted_before_a_slow_reader_are_counted_as_lost(kafka: Topics, join: Join) -> None:
-    """Nobody restarts: the broker refuses the offset in the middle of reading."""
+    """Without a restart: the broker rejects the offset while reading."""
     topic = kafka.create_topic()
     writer = Writer(kafka.bootstrap, topic)
     writer.write(payloads(range(10)))
@@ -143,7 +143,7 @@ def _let_go(member: Member, topic: str) -> None:
 
 
 def test_a_topic_recreated_while_down_is_read_from_the_start(kafka: Topics, join: Join) -> None:
-    """It has more records than were read of the one before, so that no offset gives it away."""
+    """It has more records than were read of the old one, so the offset stays valid."""
     topic, group, disk = kafka.create_topic(), unique("group"), Disk()
     Writer(kafka.bootstrap, topic).write(payloads(range(10)))
     first = join(kafka.bootstrap, topic, group, disk=disk)
@@ -197,7 +197,7 @@ def test_damaged_checkpoints_are_counted_and_their_data_deleted(kafka: Topics, j
 
 
 def test_a_member_without_a_disk_starts_at_offsets_set_by_hand(kafka: Topics, join: Join) -> None:
-    """As `kafka-consumer-groups --reset-offsets` does it: an offset, and no note beside it."""
+    """As with `kafka-consumer-groups --reset-offsets`: an offset without metadata."""
     topic, group = kafka.create_topic(), unique("group")
     Writer(kafka.bootstrap, topic).write(payloads(range(10)))
     first = join(kafka.bootstrap, topic, group)
@@ -215,7 +215,7 @@ def test_a_member_without_a_disk_starts_at_offsets_set_by_hand(kafka: Topics, jo
 
 
 def test_an_unknown_leader_epoch_means_another_log(kafka: Topics, join: Join) -> None:
-    """As after a cluster was set back to a copy, and its log has grown again: the broker refuses an offset that it has."""
+    """As after a cluster was restored from a copy, and its log has grown again: the broker rejects an offset within the log."""
     topic, group = kafka.create_topic(), unique("group")
     Writer(kafka.bootstrap, topic).write(payloads(range(10)))
     first = join(kafka.bootstrap, topic, group)

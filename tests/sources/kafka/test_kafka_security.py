@@ -1,4 +1,4 @@
-"""Guarded brokers, and brokers that are not there: what is said, and that it heals on its own."""
+"""Secured and unreachable brokers: what is reported, and that reading resumes."""
 
 import base64
 import json
@@ -139,7 +139,7 @@ def test_an_unknown_host_is_reported(join: Join, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_poll_does_not_block_on_the_connection(join: Join) -> None:
-    """A listener that never answers keeps an attempt waiting for seconds; polls return all the same."""
+    """A listener that never responds blocks an attempt for seconds; polls return all the same."""
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()

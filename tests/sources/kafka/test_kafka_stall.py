@@ -1,4 +1,4 @@
-"""A client that stops fetching without a word, played by a fake of our narrow interface."""
+"""A client that silently stops fetching, simulated by a fake consumer."""
 
 # ruff: noqa: D102 - `Consumer` says what each method is for
 
@@ -15,7 +15,7 @@ OPTIONS = KafkaOptions(("kafka:9092",), "cpcmon", topics=("outputs",), start=Sta
 
 
 class Clock:
-    """A clock that goes on with each poll."""
+    """A clock that advances with each poll."""
 
     def __init__(self) -> None:
         self.at = 0.0
@@ -25,7 +25,7 @@ class Clock:
 
 
 class FakeConsumer:
-    """Ten messages in one partition; when stuck, it fetches none of them. `readable` is where committed ones end."""
+    """Ten messages in one partition; when stuck, none is fetched. `readable` is the end of the committed ones."""
 
     def __init__(self, ownership: Ownership, clock: Clock, *, stuck: bool, readable: int = 10) -> None:
         self._clock, self._stuck, self._readable = clock, stuck, readable
@@ -122,7 +122,7 @@ def test_a_stalled_partition_is_read_over_a_new_connection() -> None:
 
 
 def test_an_open_transaction_is_no_stall() -> None:
-    """A transaction is open: the log ends at 10, and only what lies before 4 is committed."""
+    """A transaction is open: the log ends at 10, and messages before 4 are committed."""
     clock, made = Clock(), list[FakeConsumer]()
 
     def connect(_: KafkaOptions, ownership: Ownership) -> FakeConsumer:

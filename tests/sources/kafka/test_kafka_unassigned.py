@@ -1,4 +1,4 @@
-"""Partitions that are assigned to no member: when they are told, and when the group is rejoined. No broker needed."""
+"""Partitions assigned to no member: when they are reported, and when the group is rejoined. Needs no broker."""
 
 from typing import cast
 
@@ -15,7 +15,7 @@ SHARED, MISSING = ConsumerGroup(1, ALL, ALL, NONE), ConsumerGroup(1, ALL, HALF, 
 
 
 class Asked:
-    """A check whose clock goes on by one interval with each answer of the coordinator."""
+    """A check whose clock advances by one interval with each answer."""
 
     def __init__(self) -> None:
         self.rejoins = 0
@@ -25,7 +25,7 @@ class Asked:
         self.check = UnassignedCheck(OPTIONS, self.notes, lambda: self._at)
 
     def answered(self, *answers: ConsumerGroup | KafkaFailure | None) -> list[int]:
-        """Give these answers, and return after each how often the group has been rejoined."""
+        """Give these answers; return after each the number of rejoins."""
         rejoins = []
         for self._answer in answers:
             self._at += GROUP_CHECK_SECONDS
@@ -34,7 +34,7 @@ class Asked:
         return rejoins
 
     def told(self) -> tuple[int | None, str | None]:
-        """What the metric and `/-/ready` tell."""
+        """What the metric and `/-/ready` report."""
         return self.check.count, self.check.waits_for
 
     def request_group(self) -> None:
@@ -67,7 +67,7 @@ def test_partitions_unassigned_in_two_checks_are_reported_and_the_group_is_rejoi
 
 
 def test_partitions_about_to_be_revoked_are_reported_without_a_rejoin() -> None:
-    """It may be dead, and a rebalance would wait for it until its session ends."""
+    """It may be dead, and a rebalance would wait for its session to end."""
     asked = Asked()
     asked.answered(*[ConsumerGroup(1, ALL, HALF, ALL - HALF)] * 9)
     assert asked.rejoins == 0
@@ -75,7 +75,7 @@ def test_partitions_about_to_be_revoked_are_reported_without_a_rejoin() -> None:
 
 
 def test_useless_rebalances_are_requested_ever_more_rarely() -> None:
-    """Another member may have asked for one; it counts all the same."""
+    """A rebalance requested by another member counts too."""
     asked = Asked()
     rejoined_after = []
     for generation in range(1, 10):
