@@ -79,12 +79,12 @@ def test_a_commit_that_fails_changes_nothing_in_memory(tmp_path: Path, monkeypat
     for second in range(3):
         process.tick(monotonic=float(second))
     assert process.window() == expected(list(range(20)))
-    assert "found it full" in str(process.ingestion.paused)
+    assert "free disk space" in str(process.ingestion.paused)
     assert process.counted("records_total", "lines", "density") == 20
     assert process.ingestion.totals("density")[ALL].records == 20
     monkeypatch.setattr(State, "commit", real)
     process.tick(monotonic=2.5)
-    assert "found it full" in str(process.ingestion.paused), "it waits a little before it tries again"
+    assert "free disk space" in str(process.ingestion.paused), "it waits a little before it tries again"
     process.tick(monotonic=60.0)
     assert process.ingestion.paused is None
     assert process.window() == expected(list(range(30)))
@@ -104,7 +104,7 @@ def test_a_pause_ends_even_without_new_records(tmp_path: Path, monkeypatch: pyte
     process.tick()
     lines.clear()
     process.tick(monotonic=10.0)
-    assert "found it full" in str(process.ingestion.paused)
+    assert "free disk space" in str(process.ingestion.paused)
     monkeypatch.setattr(State, "commit", real)
     process.tick(monotonic=100.0)
     assert process.ingestion.paused is None

@@ -128,7 +128,7 @@ class DirectorySource:
         if damaged:
             self._context.counted[DirectoryEvent.POSITIONS_DAMAGED] += damaged
             self._context.warn(f"{damaged} damaged checkpoints; their files are read as new")
-        self._tracker.restore()
+        self._tracker.missing_files.restore()
 
     def poll(self, now: float) -> Generator[Delivery, None, None]:
         """Yield what is available, at most the budget of one poll."""
@@ -245,7 +245,7 @@ class DirectorySource:
         yield from self._tracker.examine(folder, listing)
         if context.clock - self._last_restat >= options.restat_seconds:
             self._last_restat = context.clock
-            yield from self._tracker.forget_gone(folder)
+            yield from self._tracker.missing_files.forget(folder.identity[0])
         yield from self._read_unread(folder)
 
     def _update_directory(self, folder: SafeDirectory, entries: int) -> None:
@@ -295,7 +295,7 @@ class DirectorySource:
 
     def _read(self, folder: SafeDirectory, tracked: TrackedFile) -> Iterator[Delivery]:
         if tracked.check is not None and tracked.grows:
-            yield from self._tracker.verify(folder, tracked, tracked.check)
+            yield from self._tracker.resolver.verify(folder, tracked, tracked.check)
         elif tracked.grows:
             yield from self._tailer.read(folder, tracked)
         else:

@@ -158,10 +158,6 @@ class FileCheckpoints:
         self._committed: dict[bytes, bytes | None] = {}
         """By changed key, the committed value."""
 
-    def __len__(self) -> int:
-        """Return the number of checkpoints."""
-        return len(self._values)
-
     def __contains__(self, key: bytes) -> bool:
         """Return whether there is a checkpoint."""
         return key in self._values

@@ -62,10 +62,6 @@ class FileIndex:
         self._ignored: set[int] = set()
         self._temporary: set[int] = set()
 
-    def __len__(self) -> int:
-        """Return the number of idle files."""
-        return len(self._idle)
-
     def format_of(self, name: str) -> Format | None:
         """Return the format of a file; None if it is not to be read."""
         base = name.rpartition("/")[2]

@@ -7,7 +7,7 @@ import msgspec
 from monitor.sources.base import Delivery
 from monitor.sources.directory.directory_options import DirectoryEvent
 from monitor.sources.directory.file_checkpoint import FileCheckpoint, FileState, Keys
-from monitor.sources.directory.file_identity import FileChange, PrefixCheck, TrackedFile, UnmatchedFile, change
+from monitor.sources.directory.file_identity import FileChange, TrackedFile, UnmatchedFile, change
 from monitor.sources.directory.open_files import FileStat, OpenRefused, SafeDirectory, is_missing
 from monitor.sources.directory.poll_context import PollContext
 from monitor.sources.directory.resolver import FileFindings, MissingFiles, Resolver, still_matches
@@ -37,12 +37,8 @@ class FileTracker:
         self._index = index
         self._keys = keys
         self._whole_files = whole_files
-        self._missing_files = MissingFiles(context)
-        self._resolver = Resolver(context, index, keys, whole_files, self._missing_files, self.active)
-
-    def restore(self) -> None:
-        """Start with the loaded checkpoints."""
-        self._missing_files.restore()
+        self.missing_files = MissingFiles(context)
+        self.resolver = Resolver(context, index, keys, whole_files, self.missing_files, self.active)
 
     def reload(self, keys: set[bytes]) -> None:
         """Discard conclusions from checkpoints that were rolled back."""
@@ -52,22 +48,14 @@ class FileTracker:
         for name, tracked in list(self.active.items()):
             if tracked.key in keys:
                 del self.active[name]
-        self._missing_files.reload(keys)
+        self.missing_files.reload(keys)
 
     def prefixes_to_examine(self) -> tuple[str, ...]:
         """Return the prefixes of names that are examined even if they were ignored.
 
         Rotation copies `f` to `f.1` before it truncates `f`, so the copy may have been listed when it was irrelevant.
         """
-        return tuple(tracked.name for tracked in self.active.values() if self._missing_files.is_waiting(tracked.key))
-
-    def verify(self, folder: SafeDirectory, tracked: TrackedFile, check: PrefixCheck) -> Iterator[Delivery]:
-        """Continue the comparison of a file with what was read of it."""
-        return self._resolver.verify(folder, tracked, check)
-
-    def forget_gone(self, folder: SafeDirectory) -> Iterator[Delivery]:
-        """Delete the checkpoints of files gone for long."""
-        return self._missing_files.forget(folder.identity[0])
+        return tuple(tracked.name for tracked in self.active.values() if self.missing_files.is_waiting(tracked.key))
 
     # Examining
 
@@ -76,7 +64,7 @@ class FileTracker:
         findings = FileFindings()
         followed = list(self.active.values())
         self._classify(folder, listing, findings)
-        findings.missing = self._missing_files.missing(listing.missing)
+        findings.missing = self.missing_files.missing(listing.missing)
         for tracked in followed:
             self._examine_one(folder, tracked, findings, marked=tracked.name in listing.markers)
         for found in listing.due:
@@ -86,7 +74,7 @@ class FileTracker:
             if format_ is not None:
                 tracked = TrackedFile(found.name, key, format_, found.entry, checkpoint)
                 self._examine_one(folder, tracked, findings, marked=found.name in listing.markers, idle=True)
-        yield from self._resolver.resolve(folder, findings)
+        yield from self.resolver.resolve(folder, findings)
         self.new = findings.new
 
     def _classify(self, folder: SafeDirectory, listing: Listing, findings: FileFindings) -> None:
@@ -102,7 +90,7 @@ class FileTracker:
             else:
                 tracked = TrackedFile(found.name, key, format_, found.entry, checkpoint)
                 tracked.known_complete = found.name in listing.renamed
-                self._missing_files.found(key)
+                self.missing_files.found(key)
                 if checkpoint is not None and checkpoint.gone_at is not None:
                     tracked.checkpoint = msgspec.structs.replace(checkpoint, gone_at=None)
                     findings.changed.append(tracked)
@@ -171,7 +159,7 @@ class FileTracker:
         elif not still_matches(folder, tracked, checkpoint):
             findings.restarted.append((tracked, stat, DirectoryEvent.FILES_REPLACED))
         else:
-            self._resolver.accept(tracked, checkpoint, stat, thoroughly=what is not FileChange.GROWN)
+            self.resolver.accept(tracked, checkpoint, stat, thoroughly=what is not FileChange.GROWN)
             if what is FileChange.TOUCHED and tracked.check is None:
                 tracked.checkpoint = self._context.with_stat(checkpoint, stat)
                 findings.changed.append(tracked)

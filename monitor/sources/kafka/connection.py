@@ -4,7 +4,6 @@ import contextlib
 import socket
 import ssl
 import threading
-import time
 from collections.abc import Callable
 
 from monitor.sources.kafka.consumer import ConnectionBroken, Consumer, EventLog, FailureKind, KafkaFailure, describe
@@ -46,61 +45,6 @@ class Backoff:
     def worked(self) -> None:
         """Reset the delays."""
         self._wait, self._until = 0.0, float("-inf")
-
-
-class KafkaConnector:
-    """Holds the consumer once connected. Used by the ingestion thread, which it never blocks."""
-
-    def __init__(
-        self,
-        options: KafkaOptions,
-        ownership: Ownership,
-        *,
-        connect: Connect,
-        explain: Explain,
-        monotonic: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._options = options
-        self._ownership = ownership
-        self._connect, self._explain = connect, explain
-        self.backoff = Backoff(monotonic)
-        self.consumer: Consumer | None = None
-        self._attempt: _Attempt | None = None
-
-    def consumer_if_ready(self) -> Consumer | None:
-        """Return the consumer; None while there is none. Raises the KafkaFailure of a failed attempt, once."""
-        if self.consumer is not None:
-            return self.consumer
-        if self._attempt is None:
-            if self.backoff.left:
-                return None
-            self._attempt = _Attempt(lambda: self._connect(self._options, self._ownership), self._why)
-        if not self._attempt.is_over:
-            return None
-        attempt, self._attempt = self._attempt, None
-        if attempt.failure is not None:
-            self.backoff.failed(slowly=attempt.failure.kind.needs_operator)
-            raise attempt.failure
-        self.backoff.worked()
-        self.consumer = attempt.consumer
-        return self.consumer
-
-    def _why(self, failure: KafkaFailure) -> KafkaFailure:
-        return self._explain(self._options) if failure.kind is FailureKind.UNREACHABLE else failure
-
-    def drop(self) -> None:
-        """Close the consumer. The next one reads secrets and certificates again."""
-        consumer, self.consumer = self.consumer, None
-        if consumer is not None:
-            _close(consumer)
-            self._ownership.lost_all()
-
-    def close(self) -> None:
-        """Release everything, including an attempt in progress."""
-        attempt, self._attempt = self._attempt, None
-        if attempt is not None:
-            attempt.abandon()
-        self.drop()
 
 
 class _Attempt:
@@ -148,12 +92,12 @@ def _close(consumer: Consumer) -> None:
         consumer.close()
 
 
-_LONGEST_REST = 5.0
+_LONGEST_RETRY_WAIT = 5.0
 """After a transient error. A longer delay would block the whole group during a rebalance."""
 
 
 class KafkaConnection:
-    """The connection and its failures."""
+    """The consumer once connected, and its failures. Used by the ingestion thread, which it never blocks."""
 
     def __init__(
         self,
@@ -166,19 +110,18 @@ class KafkaConnection:
         monotonic: Callable[[], float],
     ) -> None:
         self._options = options
+        self._ownership = ownership
         self._event_log = event_log
-        self._connector = KafkaConnector(options, ownership, connect=connect, explain=explain, monotonic=monotonic)
-        self._retry_backoff = Backoff(monotonic, _LONGEST_REST)
+        self._connect, self._explain = connect, explain
+        self._monotonic = monotonic
+        self._connect_backoff = Backoff(monotonic)
+        self._retry_backoff = Backoff(monotonic, _LONGEST_RETRY_WAIT)
+        self.consumer: Consumer | None = None
+        self._attempt: _Attempt | None = None
         self.failure: str | None = f"kafka {options.address}: not connected yet"
         """The current failure; None without one."""
         self._topics: str | None = None
-        self._monotonic = monotonic
         self._failing_since: float | None = None
-
-    @property
-    def consumer(self) -> Consumer | None:
-        """The consumer, while connected."""
-        return self._connector.consumer
 
     @property
     def waits_for(self) -> str | None:
@@ -194,26 +137,35 @@ class KafkaConnection:
         """Connect if necessary; return whether there is a new connection."""
         if self.consumer is not None:
             return False
-        try:
-            consumer = self._connector.consumer_if_ready()
-        except KafkaFailure as failure:
-            self._tell(failure, self._connector.backoff)
+        if self._attempt is None:
+            if self._connect_backoff.left:
+                return False
+            self._attempt = _Attempt(lambda: self._connect(self._options, self._ownership), self._explained)
+        if not self._attempt.is_over:
             return False
-        if consumer is None:
+        attempt, self._attempt = self._attempt, None
+        if attempt.failure is not None:
+            self._connect_backoff.failed(slowly=attempt.failure.kind.needs_operator)
+            self._report(attempt.failure, self._connect_backoff)
             return False
+        self._connect_backoff.worked()
+        self.consumer = attempt.consumer
         self._event_log.counted[KafkaEvent.CONNECTIONS] += 1
         self.mark_healthy()
         return True
 
+    def _explained(self, failure: KafkaFailure) -> KafkaFailure:
+        return self._explain(self._options) if failure.kind is FailureKind.UNREACHABLE else failure
+
     def handle_failure(self, failure: KafkaFailure) -> None:
         """Handle a failure: back off, and reconnect if necessary."""
         if isinstance(failure, ConnectionBroken) or failure.kind.needs_operator or self._may_be_evicted(failure):
-            self._connector.drop()
-            self._connector.backoff.failed(slowly=failure.kind.needs_operator)
-            self._tell(failure, self._connector.backoff)
+            self._drop()
+            self._connect_backoff.failed(slowly=failure.kind.needs_operator)
+            self._report(failure, self._connect_backoff)
         else:
             self._retry_backoff.failed()
-            self._tell(failure, self._retry_backoff)
+            self._report(failure, self._retry_backoff)
 
     def mark_healthy(self) -> None:
         """The cluster answered."""
@@ -232,8 +184,18 @@ class KafkaConnection:
             self._event_log.counted[failure.kind.counted] += 1
 
     def close(self) -> None:
-        """Release everything."""
-        self._connector.close()
+        """Release everything, including an attempt in progress."""
+        attempt, self._attempt = self._attempt, None
+        if attempt is not None:
+            attempt.abandon()
+        self._drop()
+
+    def _drop(self) -> None:
+        """Close the consumer. The next one reads secrets and certificates again."""
+        consumer, self.consumer = self.consumer, None
+        if consumer is not None:
+            _close(consumer)
+            self._ownership.lost_all()
 
     def _may_be_evicted(self, failure: KafkaFailure) -> bool:
         """Return whether the cluster has not answered for so long that the group may have reassigned our partitions.
@@ -246,7 +208,7 @@ class KafkaConnection:
         self._failing_since = now if self._failing_since is None else self._failing_since
         return now - self._failing_since > self._options.session_timeout_seconds
 
-    def _tell(self, failure: KafkaFailure, backoff: Backoff) -> None:
+    def _report(self, failure: KafkaFailure, backoff: Backoff) -> None:
         self._event_log.counted[failure.kind.counted] += 1
         message = describe(failure, self._options)
         self.failure = f"{message}; retrying every {backoff.seconds:g} s"
