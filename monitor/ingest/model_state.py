@@ -1,8 +1,8 @@
 """The models in memory: windows, ids and input health, by shard.
 
-There is one common shard, and one for each partition assigned to this process. A partition may be revoked at any time, and
-others assigned. So each shard has its own windows and ids, which are loaded and released together. A model's totals are the
-sum over its shards. Totals add up exactly, so the sum over all processes does not depend on the assignment.
+There is one common shard, and one for each partition assigned to this process. A partition may be revoked at any time,
+and others assigned. So each shard has its own windows and ids, which are loaded and released together. A model's totals
+are the sum over its shards. Totals add up exactly, so the sum over all processes does not depend on the assignment.
 """
 
 import math

@@ -42,8 +42,8 @@ class Delivery:
     owned: frozenset[str] | None = None
     """The shards assigned to this process from here on; None if unchanged.
 
-    Earlier deliveries are committed first. Then the windows of revoked shards leave memory without being written, and those
-    of new shards are loaded from the state.
+    Earlier deliveries are committed first. Then the windows of revoked shards leave memory without being written, and
+    those of new shards are loaded from the state.
     """
     reset: bool = False
     """Whether the stored data of this shard is invalid: its windows and ids are deleted before this delivery is committed."""

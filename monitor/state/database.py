@@ -66,9 +66,9 @@ def open_database(
 ) -> OpenedDatabase:
     """Open the database of a state folder.
 
-    `verify` raises ValueError for untrustworthy content; it also runs before a migration. Raises StateRefused for a file
-    of a newer cpcmon. Raises StateLost when the disk does not support what SQLite needs, or when the file is damaged and
-    `repair` is false.
+    `verify` raises ValueError for untrustworthy content; it also runs before a migration. Raises StateRefused for a
+    file of a newer cpcmon. Raises StateLost when the disk does not support what SQLite needs, or when the file is
+    damaged and `repair` is false.
     """
     path = folder / NAME
     events: list[str] = []
@@ -105,7 +105,8 @@ def back_up(
 ) -> None:
     """Write a backup next to the database, and keep the previous one.
 
-    `verify` checks the copy first and raises ValueError for damage, so that a damaged copy never replaces a good backup.
+    `verify` checks the copy first and raises ValueError for damage, so that a damaged copy never replaces a good
+    backup.
     """
     newest, older = (folder / name for name in BACKUPS)
     temporary = folder / f"{BACKUPS[0]}.tmp"
@@ -275,7 +276,8 @@ def _configure(connection: sqlite3.Connection, path: Path, *, networked: bool) -
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA temp_store = MEMORY")
     connection.execute("PRAGMA cell_size_check = ON")
-    # Overwrite deleted records. Debian's SQLite does so by default, others do not; FAST would leave most vectors on disk.
+    # Overwrite deleted records. Debian's SQLite does so by default, others do not; FAST would leave most vectors on
+    # disk.
     connection.execute("PRAGMA secure_delete = ON").fetchone()
 
 

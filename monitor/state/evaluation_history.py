@@ -182,8 +182,8 @@ class History:
                 del self._models[name]
             self._drop_stale()
             if self._only is not None:
-                # Pending deletions stay pending, although a model of that name is back. An equal set keeps its identity, so that
-                # `written` recognises the transaction in progress.
+                # Pending deletions stay pending, although a model of that name is back. An equal set keeps its
+                # identity, so that `written` recognises the transaction in progress.
                 only = self._only & names
                 self._only = self._only if only == self._only else only
             elif gone or self._has_unknown_rows:

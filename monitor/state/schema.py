@@ -42,7 +42,8 @@ _AUTOINCREMENT = ("windows", "chunks")
 def _summed(table: str, number: str) -> str:
     """Return statements that checksum a table, and keep the checksum current with triggers.
 
-    A lost row, or a row of an older transaction, passes its own checksum. The checksum of the table does not match then.
+    A lost row, or a row of an older transaction, passes its own checksum. The checksum of the table does not match
+    then.
     """
     new, old = (f"{row}.{number}" if number != "0" else "0" for row in ("NEW", "OLD"))
     return f"""

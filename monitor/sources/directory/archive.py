@@ -42,8 +42,8 @@ class Replaced(Exception):
 def private_name(system: System, directory: int, base: str, checkpoint: FileCheckpoint) -> Iterator[str]:
     """Give a file a private name while it is moved or deleted, and rename it back on failure.
 
-    Between the check of a name and the action, another file may be renamed over it, which nobody has read. So the file gets
-    a private name first, and is checked once more.
+    Between the check of a name and the action, another file may be renamed over it, which nobody has read. So the file
+    gets a private name first, and is checked once more.
     """
     start = f"{_PRIVATE_PREFIX}{secrets.token_hex(_RANDOM_BYTES)}-"
     # If the name gets too long, keep its end: the extension shows the format.
@@ -108,8 +108,8 @@ def _is_same_file(directory: int, name: str, other: str) -> bool:
 def open_archive_folder(folder: SafeDirectory, options: DirectoryOptions, parts: list[str]) -> int:
     """Open a folder of the archive, creating it if necessary.
 
-    Someone with write access to the directory could replace the archive by a link, to have us move files elsewhere. So no
-    link is followed within the directory; the path of an archive elsewhere is the operator's.
+    Someone with write access to the directory could replace the archive by a link, to have us move files elsewhere. So
+    no link is followed within the directory; the path of an archive elsewhere is the operator's.
     """
     if options.archive is None:
         current = os.dup(folder.file)

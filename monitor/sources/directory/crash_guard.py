@@ -1,8 +1,9 @@
 """Detects input that crashes the process, and skips it.
 
-A crafted file can crash a decoder written in C, and a restarted daemon would read it again, for ever. So the block being
-decoded is written down first. A note that is still there at the next start counts as one crash on that block. Crashes
-have other causes too, so after three the block is tried in a child process: it is skipped only if it kills that too.
+A crafted file can crash a decoder written in C, and a restarted daemon would read it again, for ever. So the block
+being decoded is written down first. A note that is still there at the next start counts as one crash on that block.
+Crashes have other causes too, so after three the block is tried in a child process: it is skipped only if it kills that
+too.
 """
 
 import os

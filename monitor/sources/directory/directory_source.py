@@ -1,7 +1,8 @@
 """A watched directory as a source: tailed files and whole files.
 
 Polling, not notification: a watcher that falls behind loses events silently, and network file systems have none. Each
-poll lists the directory, examines the files that may have changed, identifies them, and reads on from their checkpoints.
+poll lists the directory, examines the files that may have changed, identifies them, and reads on from their
+checkpoints.
 """
 
 import bisect

@@ -1,7 +1,7 @@
 """Whether a file is still the one that was read: metadata first, content in case of doubt.
 
-An inode number proves nothing: ext4 reuses them. A name proves nothing: files are rotated and rewritten. The proof is that
-the bytes before the offset are those that were read. To compare all of them at each poll would be too slow, so:
+An inode number proves nothing: ext4 reuses them. A name proves nothing: files are rotated and rewritten. The proof is
+that the bytes before the offset are those that were read. To compare all of them at each poll would be too slow, so:
 
 - up to 64 KiB, all are compared at each read after a change;
 - beyond that, the first 1 KiB and the last 4 KiB before the offset, which detects a file that was truncated and grew past

@@ -226,9 +226,9 @@ class Resolver:
     def _is_consistent(self, folder: SafeDirectory, findings: FileFindings, orphans: OrphanedCheckpoints) -> bool:
         """Return whether all names still denote the files that were examined.
 
-        Names are examined one after the other. A rotation in between shows one file under two names or none, and believing it
-        would read the file twice or not at all. If a second pass over all names finds the same files, there was an instant at
-        which all of it was true.
+        Names are examined one after the other. A rotation in between shows one file under two names or none, and
+        believing it would read the file twice or not at all. If a second pass over all names finds the same files,
+        there was an instant at which all of it was true.
         """
         try:
             if any(folder.stat(name).inode != inode for name, inode in findings.inodes.items()):

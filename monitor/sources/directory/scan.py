@@ -51,8 +51,8 @@ class Listing:
 class FileIndex:
     """The names that need no examination now.
 
-    An idle name is one 64-bit number: the hash of name and inode. So a million of them are compared in the time it takes to
-    list them, and a file that replaces another is noticed at once.
+    An idle name is one 64-bit number: the hash of name and inode. So a million of them are compared in the time it
+    takes to list them, and a file that replaces another is noticed at once.
     """
 
     def __init__(self, options: DirectoryOptions) -> None:
@@ -100,7 +100,8 @@ class FileIndex:
     ) -> Listing:
         """List everything; raises OSError if the directory itself cannot be listed.
 
-        Each idle file is due once in `turns` polls. Names starting with one in `again` are fresh even if they were ignored.
+        Each idle file is due once in `turns` polls. Names starting with one in `again` are fresh even if they were
+        ignored.
         """
         listing = Listing()
         slot, met, idle = turn % turns, 0, self._idle

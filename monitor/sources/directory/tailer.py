@@ -55,8 +55,8 @@ def lines_at(
 ) -> TailLines:
     """Return the complete lines at an offset, at most about one block.
 
-    `skipping` means that the offset is within a line that is too long. Zero bytes before `zeros_until` are accepted. A block
-    starts at a line start; for a longer line more than a block is read.
+    `skipping` means that the offset is within a line that is too long. Zero bytes before `zeros_until` are accepted. A
+    block starts at a line start; for a longer line more than a block is read.
     """
     # One more than the longest line: its newline.
     longest = max_line_bytes + 1
@@ -156,8 +156,8 @@ class Tailer:
             context.bytes_left -= taken
             if turn > 0 and not context.time_is_up:
                 continue
-            # A file that was deleted meanwhile cannot be opened again, so it is read to its present end now. Its writer may go on for
-            # ever: beyond that end the budget of the poll applies.
+            # A file that was deleted meanwhile cannot be opened again, so it is read to its present end now. Its writer
+            # may go on for ever: beyond that end the budget of the poll applies.
             status = os.fstat(file)
             end = end or status.st_size
             if status.st_nlink or (checkpoint.offset >= end and (context.bytes_left <= 0 or context.time_is_up)):

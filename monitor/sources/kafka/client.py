@@ -246,8 +246,8 @@ def _settings(options: KafkaOptions) -> dict[str, Any]:
         "group_id": options.group,
         "group_instance_id": options.instance_id,
         "enable_auto_commit": False,
-        # Any other value makes the library silently jump if the log was truncated, or its start deleted. This one raises an
-        # error, which we count, report and handle.
+        # Any other value makes the library silently jump if the log was truncated, or its start deleted. This one
+        # raises an error, which we count, report and handle.
         "auto_offset_reset": "none",
         "check_crcs": True,
         "isolation_level": str(options.isolation),

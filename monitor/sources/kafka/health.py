@@ -1,8 +1,9 @@
 """Lag, stall detection, partitions assigned to no member, and whether the cluster still answers.
 
 Static members are the known cause of unassigned partitions. To a static member that returns within its session timeout
-the broker returns the stored assignment, without a rebalance. If it was killed after it was told to revoke partitions and
-before it rejoined, no member gets them. If it led the group it is not told so, and no member looks for new partitions.
+the broker returns the stored assignment, without a rebalance. If it was killed after it was told to revoke partitions
+and before it rejoined, no member gets them. If it led the group it is not told so, and no member looks for new
+partitions.
 """
 
 from collections.abc import Callable, Mapping
@@ -215,8 +216,8 @@ class UnassignedCheck:
             self._event_log.resolved(
                 "unassigned", f"every partition is assigned to a member of group {self._options.group}"
             )
-        # A member that must still revoke partitions triggers a rebalance when it rejoins, or when its session times out. An
-        # earlier rejoin would only make the whole group wait for it.
+        # A member that must still revoke partitions triggers a rebalance when it rejoins, or when its session times
+        # out. An earlier rejoin would only make the whole group wait for it.
         if not self._lasting - group.revoking:
             self._generation, self._wait = None, 1
             return

@@ -90,7 +90,8 @@ class ConnectionErrors:
             return send(request, *words, **named)
 
         def failed(error: Exception) -> None:
-            # A broker answers a wrong password and closes the connection. If both arrive at once, the library drops the answer.
+            # A broker answers a wrong password and closes the connection. If both arrive at once, the library drops the
+            # answer.
             if authenticating and isinstance(error, KafkaConnectionError):
                 error = SaslAuthenticationFailedError()
             # A refusal stands until a connection succeeds, even if the next attempt times out.
@@ -113,8 +114,8 @@ class ConnectionErrors:
 def unreadable(consumer: Any, error: Exception) -> tuple[TopicPartition, int] | None:
     """Return the damaged batch that made a poll fail: partition and position; None for another cause.
 
-    The batch is discarded: the next poll would otherwise loop over it for ever. To mistake another error for this one would
-    skip good messages, so only the exact origin of the exception counts.
+    The batch is discarded: the next poll would otherwise loop over it for ever. To mistake another error for this one
+    would skip good messages, so only the exact origin of the exception counts.
     """
     partition, unpacking = None, isinstance(error, CorruptRecordError)
     for frame, _ in traceback.walk_tb(error.__traceback__):
@@ -132,8 +133,8 @@ def unreadable(consumer: Any, error: Exception) -> tuple[TopicPartition, int] | 
 def release_node(consumer: Any, error: Exception) -> None:
     """Clear the pending fetch of a broker to which the fetch could not be sent.
 
-    The library marks a fetch as pending before it is sent. If sending fails the mark stays, and that broker is never fetched
-    from again.
+    The library marks a fetch as pending before it is sent. If sending fails the mark stays, and that broker is never
+    fetched from again.
     """
     for frame, _ in traceback.walk_tb(error.__traceback__):
         if frame.f_code is Fetcher._send_fetches_async.__code__:
@@ -236,8 +237,9 @@ def _metadata_of(assignor: Any, coordinator: Any) -> Callable[[Any], Any]:
 def allow_rejoin(consumer: Any) -> None:
     """Prepare a consumer for `rejoin`.
 
-    To a member that joins a stable group with an unchanged subscription the broker returns the stored assignment, without
-    a rebalance, unless the member leads the group. So each rejoin sends other user data, which our assignors ignore.
+    To a member that joins a stable group with an unchanged subscription the broker returns the stored assignment,
+    without a rebalance, unless the member leads the group. So each rejoin sends other user data, which our assignors
+    ignore.
     """
     coordinator = consumer._coordinator
     coordinator.rejoins = 0
@@ -263,8 +265,8 @@ def rejoin(consumer: Any) -> None:
 def describe_group(consumer: Any) -> Any:
     """Return a future of the generation, the partitions of the topics, those assigned, and those that others revoke.
 
-    Its value is None if the group was not stable. The library describes groups only in its admin client, which would need
-    its own connections and thread.
+    Its value is None if the group was not stable. The library describes groups only in its admin client, which would
+    need its own connections and thread.
     """
     return consumer._manager.call_soon(_described_group, consumer)
 

@@ -1,8 +1,8 @@
 """A Kafka source: a member of a consumer group that reads its assigned partitions.
 
-State is stored per partition: records and checkpoint are committed in one transaction by the ingestion loop. Kafka's own
-offset commits serve lag tools, and members that must rebuild windows without our disk. No failure is fatal: without a
-broker or permission the source reports it and retries.
+State is stored per partition: records and checkpoint are committed in one transaction by the ingestion loop. Kafka's
+own offset commits serve lag tools, and members that must rebuild windows without our disk. No failure is fatal: without
+a broker or permission the source reports it and retries.
 """
 
 import time

@@ -1,8 +1,8 @@
 """Fetched messages into deliveries: tombstones and repeated messages dropped, damaged batches skipped.
 
-A damaged batch is first fetched again a few times: it may have been damaged in transit, or on one replica only. Then its
-end is searched: every fetch from an offset within the batch fails, so the steps grow until one lands behind it, and then a
-binary search narrows down the first readable offset.
+A damaged batch is first fetched again a few times: it may have been damaged in transit, or on one replica only. Then
+its end is searched: every fetch from an offset within the batch fails, so the steps grow until one lands behind it, and
+then a binary search narrows down the first readable offset.
 """
 
 from collections import Counter

@@ -113,8 +113,8 @@ def decode_metadata(text: str) -> CommitMetadata | None:
 class RewindIndex:
     """The first offset and the newest event time of each stretch of a partition.
 
-    The first stretch is dropped once all its records are older than the oldest in any window. Event times within a partition
-    are not sorted: a stretch that is still needed keeps all later ones.
+    The first stretch is dropped once all its records are older than the oldest in any window. Event times within a
+    partition are not sorted: a stretch that is still needed keeps all later ones.
     """
 
     def __init__(self, entries: list[tuple[int, float]] | None = None) -> None:

@@ -1,7 +1,7 @@
 """The assigned partitions: resumed at their offset, tracked while they are read, released when revoked.
 
-The client library reports assignments on its own thread, during a poll, where requests to the cluster would fail. So they
-are only recorded, and handled when the poll has returned.
+The client library reports assignments on its own thread, during a poll, where requests to the cluster would fail. So
+they are only recorded, and handled when the poll has returned.
 """
 
 import threading
@@ -142,8 +142,8 @@ class Partitions:
     def _underlying(self, tracked: TrackedPartition, why: OffsetProblem) -> OffsetProblem:
         """Return the underlying problem.
 
-        An offset within the log that is rejected twice was read under a leader epoch that the broker does not know, as after a
-        cluster was restored from a copy: it would be rejected for ever.
+        An offset within the log that is rejected twice was read under a leader epoch that the broker does not know, as
+        after a cluster was restored from a copy: it would be rejected for ever.
         """
         if why is not OffsetProblem.OUT_OF_RANGE:
             return why

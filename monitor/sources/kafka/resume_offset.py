@@ -1,7 +1,7 @@
 """Resolves where an assigned partition is resumed, and commits offsets to the group.
 
-Resumed by its checkpoint, the group's committed offset, or the settings. Committed for lag tools, and for members without
-our disk.
+Resumed by its checkpoint, the group's committed offset, or the settings. Committed for lag tools, and for members
+without our disk.
 """
 
 from collections import Counter
@@ -102,7 +102,8 @@ class OffsetResolver:
         shard = log.partition.shard
         if stored.topic_id and log.topic_id and stored.topic_id != log.topic_id:
             return self._restart(log, KafkaEvent.TOPICS_RECREATED, f"{shard}: topic was deleted and created again")
-        # Only the broker knows: after a leader election, or a change of isolation, the end may seem to be before the checkpoint.
+        # Only the broker knows: after a leader election, or a change of isolation, the end may seem to be before the
+        # checkpoint.
         if problem is OffsetProblem.TRUNCATED or (
             problem is OffsetProblem.OUT_OF_RANGE and stored.next_offset > log.end
         ):
