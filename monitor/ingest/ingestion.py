@@ -24,7 +24,7 @@ from monitor.ingest.restore import restore, restore_shard
 from monitor.sources.base import Delivery, Lag, Source
 from monitor.state.change import COMMON, RejectionEntry, Shard, StateChange, WindowName
 from monitor.state.evaluation_history import History
-from monitor.state.rejected_file import RejectedFile
+from monitor.state.rejected_file import RejectionLog
 from monitor.state.store import State
 
 log = logging.getLogger("cpcmon")
@@ -85,7 +85,7 @@ class Ingestion:
         self._counters: Counts = Counter(state.counters())
         self._unsaved: set[tuple[str, ...]] = set()
         self._pending_restore: Callable[[], None] | None = None
-        self._rejected = RejectedFile(state.path)
+        self._rejected = RejectionLog(state.path)
         limits = self._options
         self._backlog = Backlog(limits.catching_up_bytes, limits.catching_up_files, limits.catching_up_age_seconds)
         self._last_arrivals = LastArrivals()

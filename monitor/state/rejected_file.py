@@ -13,7 +13,7 @@ NAME = "rejected.jsonl"
 MOST_BYTES = 64 << 20
 
 
-class RejectedFile:
+class RejectionLog:
     """Appends to the file, and rotates it when it is large."""
 
     def __init__(self, folder: Path, most_bytes: int = MOST_BYTES) -> None:

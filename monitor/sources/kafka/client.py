@@ -11,7 +11,6 @@ from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssi
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.errors import (
     FencedInstanceIdError,
-    KafkaError,
     LogTruncationError,
     OffsetOutOfRangeError,
     UnsupportedCodecError,
@@ -25,7 +24,6 @@ from monitor.sources.kafka.consumer import (
     ConsumerGroup,
     FailureKind,
     GroupMembership,
-    KafkaFailure,
     OutOfRange,
     Truncated,
     UnreadableBatch,
@@ -67,7 +65,7 @@ class KafkaPythonConsumer:
             )
         except Exception as error:
             self._connection_errors.close_clients()
-            raise connection_refusal(self._connection_errors) or _translated(error) from error
+            raise connection_refusal(self._connection_errors) or internals.translated(error) from error
         internals.wait_for_metadata(self._consumer, _METADATA_SECONDS)
 
     def poll(self, timeout_seconds: float, most: int) -> Mapping[Partition, Fetched]:
@@ -86,7 +84,7 @@ class KafkaPythonConsumer:
             raise ConnectionBroken(FailureKind.CODEC, "an unsupported codec") from error
         except Exception as error:
             internals.release_node(self._consumer, error)
-            raise self._unreadable(error) or _translated(error) from error
+            raise self._unreadable(error) or internals.translated(error) from error
         return {
             _ours(partition): Fetched(
                 [one.offset for one in records],
@@ -193,7 +191,7 @@ class KafkaPythonConsumer:
             return None
         requested, self._group_request = self._group_request, None
         if requested.exception is not None:
-            raise _translated(requested.exception) from requested.exception
+            raise internals.translated(requested.exception) from requested.exception
         if requested.value is None:
             return None
         generation, *partitions = requested.value
@@ -209,7 +207,7 @@ class KafkaPythonConsumer:
             self._consumer.close(autocommit=False, timeout_ms=int(_CLOSE_SECONDS * 1000))
         except Exception as error:
             internals.close_client(self._consumer)
-            raise _translated(error) from error
+            raise internals.translated(error) from error
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # the library has no types
@@ -275,15 +273,7 @@ def _call(request: Callable[..., Any], *arguments: Any, **named: Any) -> Any:  #
     try:
         return request(*arguments, **named)
     except Exception as error:
-        raise _translated(error) from error
-
-
-def _translated(error: Exception) -> KafkaFailure:
-    if isinstance(error, KafkaFailure):
-        return error
-    if isinstance(error, KafkaError):
-        return classified(error)
-    return ConnectionBroken(FailureKind.OTHER, f"an error of the client library ({type(error).__name__})")
+        raise internals.translated(error) from error
 
 
 def _ours(partition: TopicPartition) -> Partition:

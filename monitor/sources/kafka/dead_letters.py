@@ -13,8 +13,8 @@ from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
 from monitor.records.record_batch import Pointer
-from monitor.sources.kafka.consumer import FailureKind, KafkaFailure
-from monitor.sources.kafka.internals import ConnectionErrors, classified, connection_refusal
+from monitor.sources.kafka.consumer import KafkaFailure
+from monitor.sources.kafka.internals import ConnectionErrors, connection_refusal, translated
 from monitor.sources.kafka.kafka_options import KafkaEvent, KafkaOptions
 from monitor.sources.kafka.partition_checkpoint import Partition
 from monitor.sources.kafka.security import security
@@ -69,29 +69,21 @@ class KafkaPythonProducer:
             self._producer = KafkaProducer(**settings, **security(options), kafka_client=connection_errors.client)
         except Exception as error:
             connection_errors.close_clients()
-            raise connection_refusal(connection_errors) or _translated(error) from error
+            raise connection_refusal(connection_errors) or translated(error) from error
 
     def send(self, key: bytes, value: bytes, headers: list[tuple[str, bytes]], done: Done) -> None:
         """Send one."""
         try:
             future = self._producer.send(self._topic, value=value, key=key, headers=headers)
         except Exception as error:
-            raise _translated(error) from error
+            raise translated(error) from error
         future.add_callback(lambda _: done(None))
-        future.add_errback(lambda error: done(_translated(error)))
+        future.add_errback(lambda error: done(translated(error)))
 
     def close(self, timeout_seconds: float) -> None:
         """Flush and release everything."""
         with contextlib.suppress(KafkaError):
             self._producer.close(timeout=timeout_seconds)
-
-
-def _translated(error: Exception) -> KafkaFailure:
-    if isinstance(error, KafkaFailure):
-        return error
-    if isinstance(error, KafkaError):
-        return classified(error)
-    return KafkaFailure(FailureKind.OTHER, f"an error of the client library ({type(error).__name__})")
 
 
 MOST_WAITING = 10_000

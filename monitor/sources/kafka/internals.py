@@ -27,7 +27,7 @@ from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, Consume
 from kafka.protocol.sasl import SaslAuthenticateRequest
 from kafka.structs import OffsetAndMetadata
 
-from monitor.sources.kafka.consumer import FailureKind, KafkaFailure
+from monitor.sources.kafka.consumer import ConnectionBroken, FailureKind, KafkaFailure
 
 
 class TokenFile(AbstractTokenProvider):  # type: ignore[misc]  # the library has no types
@@ -379,6 +379,15 @@ def classified(error: Exception) -> KafkaFailure:
             group = isinstance(error, errors.GroupAuthorizationFailedError)
             return KafkaFailure(kind, f"{found} ({name})" if found else name, topics=topics, group=group)
     return KafkaFailure(FailureKind.OTHER, name)
+
+
+def translated(error: Exception) -> KafkaFailure:
+    """Return the failure for any exception raised by the library."""
+    if isinstance(error, KafkaFailure):
+        return error
+    if isinstance(error, KafkaError):
+        return classified(error)
+    return ConnectionBroken(FailureKind.OTHER, f"an error of the client library ({type(error).__name__})")
 
 
 def connection_refusal(connection_errors: ConnectionErrors) -> KafkaFailure | None:
