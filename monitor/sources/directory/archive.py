@@ -28,6 +28,17 @@ from monitor.sources.directory.poll_context import PollContext
 from monitor.sources.directory.scan import MARKER, is_ignored
 from monitor.sources.directory.tailer import Tailer
 
+log = logging.getLogger("cpcmon")
+
+_GRACE_SECONDS = 60.0
+"""How long a finished file is held open: its writer may still add to it."""
+_GRACE_FILES = 16
+"""Files held open at a time; for one more, the oldest without unread bytes is released."""
+_RETRY_SECONDS = 300.0
+"""Delay after a failed attempt; files stay in place meanwhile."""
+_BATCH = 500
+"""Files finished at a time, so that reading continues in between."""
+_COPY_BYTES = 1 << 20
 _SUFFIXES = 10_000
 _PRIVATE_PREFIX = ".cpcmon-"
 _LONGEST_NAME_BYTES = 255
@@ -155,19 +166,6 @@ def write_reason(target: str, folder: int, checkpoint: FileCheckpoint, now: floa
         os.write(file, text.encode())
     finally:
         os.close(file)
-
-
-log = logging.getLogger("cpcmon")
-
-_GRACE_SECONDS = 60.0
-"""How long a finished file is held open: its writer may still add to it."""
-_GRACE_FILES = 16
-"""Files held open at a time; for one more, the oldest without unread bytes is released."""
-_RETRY_SECONDS = 300.0
-"""Delay after a failed attempt; files stay in place meanwhile."""
-_BATCH = 500
-"""Files finished at a time, so that reading continues in between."""
-_COPY_BYTES = 1 << 20
 
 
 @dataclass(slots=True, eq=False)

@@ -28,6 +28,10 @@ from monitor.sources.directory.tracker import FileTracker
 from monitor.sources.directory.whole_files import WholeFileReader
 
 _SAMPLE = 1_000
+MANY_ENTRIES = 10_000
+_BUSY_SHARE = 0.2
+_WATCHED_BEFORE = FileCheckpoint(VERSION, Format.JSONL, FileState.COMPLETE, 0, 0, 0, 0)
+"""Its presence is its only meaning."""
 
 
 class DirectoryLagMeter:
@@ -69,14 +73,6 @@ def _size_of(folder: SafeDirectory, new: Sequence[ListedFile]) -> int:
         except (OSError, OpenRefused):
             continue
     return round(sum(sizes) * len(new) / len(sample)) if sizes else 0
-
-
-__all__ = ["DirectoryOptions", "DirectorySource", "OnFinish", "StartAt"]
-
-MANY_ENTRIES = 10_000
-_BUSY_SHARE = 0.2
-_WATCHED_BEFORE = FileCheckpoint(VERSION, Format.JSONL, FileState.COMPLETE, 0, 0, 0, 0)
-"""Its presence is its only meaning."""
 
 
 class DirectorySource:

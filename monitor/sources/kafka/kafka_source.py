@@ -29,8 +29,6 @@ from monitor.sources.kafka.partition_checkpoint import Fetched, Partition
 from monitor.sources.kafka.partitions import Ownership, Partitions
 from monitor.sources.kafka.resume_offset import OffsetCommitter, OffsetProblem
 
-__all__ = ["KafkaOptions", "KafkaSource"]
-
 _POLL_SECONDS = 0.1
 _IDLE_SECONDS = 0.1
 _RESUME_SECONDS = 1.0

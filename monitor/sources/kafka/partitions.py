@@ -51,19 +51,19 @@ class Ownership:
     def assigned(self, partitions: Iterable[Partition]) -> None:
         """The group assigned these in addition; there may be none."""
         with self._lock:
-            change = self._noted()
-            self._owned.update(given := set(partitions))
-            change.assigned |= given
+            change = self._pending_change()
+            self._owned.update(added := set(partitions))
+            change.assigned |= added
 
     def revoked(self, partitions: Iterable[Partition]) -> None:
         """The group revoked these."""
         with self._lock:
-            self._noted().revoked += self._gone(partitions)
+            self._pending_change().revoked += self._remove(partitions)
 
     def lost(self, partitions: Iterable[Partition]) -> None:
         """These may have been assigned to others a while ago."""
         with self._lock:
-            self._noted().lost += self._gone(partitions)
+            self._pending_change().lost += self._remove(partitions)
 
     def lost_all(self) -> None:
         """The connection is gone, and the assignment with it."""
@@ -75,15 +75,15 @@ class Ownership:
             change, self._change = self._change, None
             return change
 
-    def _noted(self) -> OwnershipChange:
+    def _pending_change(self) -> OwnershipChange:
         self._change = self._change or OwnershipChange()
         return self._change
 
-    def _gone(self, partitions: Iterable[Partition]) -> int:
+    def _remove(self, partitions: Iterable[Partition]) -> int:
         gone = set(partitions)
         before = len(self._owned)
         self._owned -= gone
-        self._noted().assigned -= gone
+        self._pending_change().assigned -= gone
         return before - len(self._owned)
 
 
@@ -101,7 +101,7 @@ class Partitions:
         self._resolver = OffsetResolver(options, self.stored, fingerprint)
         self._unresolved: dict[Partition, OffsetProblem] = {}
         """Partitions that wait for their resume offset, and why."""
-        self._refused: dict[Partition, int] = {}
+        self._rejected_offsets: dict[Partition, int] = {}
         """By partition, the latest offset that a broker rejected."""
         self._skipper = BatchSkipper()
         self._announced: dict[Partition, ResumeOffset] = {}
@@ -119,7 +119,7 @@ class Partitions:
         again = set(assigned)
         for partition in [one for one in self.tracked if one not in owned or one in again]:
             self._release(partition)
-        self._refused = {one: at for one, at in self._refused.items() if one in owned - again}
+        self._rejected_offsets = {one: at for one, at in self._rejected_offsets.items() if one in owned - again}
         self._unresolved = {one: problem for one, problem in self._unresolved.items() if one in owned}
         self._unresolved |= dict.fromkeys(again & owned, OffsetProblem.NONE)
         self._meter.retain(owned)
@@ -147,8 +147,8 @@ class Partitions:
         """
         if why is not OffsetProblem.OUT_OF_RANGE:
             return why
-        again = self._refused.get(tracked.partition) == tracked.next_offset
-        self._refused[tracked.partition] = tracked.next_offset
+        again = self._rejected_offsets.get(tracked.partition) == tracked.next_offset
+        self._rejected_offsets[tracked.partition] = tracked.next_offset
         return OffsetProblem.TRUNCATED if again and tracked.leader_epoch >= 0 else why
 
     def check_topics(self, consumer: Consumer) -> None:

@@ -75,10 +75,10 @@ class OffsetResolver:
         self._fingerprint = fingerprint
 
     def resolve(
-        self, consumer: Consumer, unresolved: dict[Partition, OffsetProblem], now: float, go_on: Callable[[], bool]
+        self, consumer: Consumer, unresolved: dict[Partition, OffsetProblem], now: float, has_time: Callable[[], bool]
     ) -> Iterator[ResumeOffset]:
         """Yield resume offsets one by one, as long as time allows. Raises KafkaFailure."""
-        for log in self._logs(consumer, list(unresolved), go_on):
+        for log in self._logs(consumer, list(unresolved), has_time):
             stored = self._stored.get(log.partition)
             if stored is None:
                 resume = self._from_group(consumer, log, unresolved[log.partition], now)
@@ -88,14 +88,16 @@ class OffsetResolver:
             resume.end = log.end
             yield resume
 
-    def _logs(self, consumer: Consumer, partitions: Iterable[Partition], go_on: Callable[[], bool]) -> Iterator[_Log]:
+    def _logs(
+        self, consumer: Consumer, partitions: Iterable[Partition], has_time: Callable[[], bool]
+    ) -> Iterator[_Log]:
         partitions = list(partitions)
         beginnings = consumer.beginnings(partitions, _QUERY_SECONDS)
         ends = consumer.ends(partitions, _QUERY_SECONDS)
         for partition in partitions:
             committed = consumer.committed(partition, _QUERY_SECONDS)
             yield _Log(partition, consumer.topic_id(partition.topic), beginnings[partition], ends[partition], committed)
-            if not go_on():
+            if not has_time():
                 return
 
     def _from_state(self, log: _Log, stored: PartitionCheckpoint, problem: OffsetProblem) -> ResumeOffset:
