@@ -9,6 +9,10 @@ from monitor.errors import StatePaused
 from monitor.sources.base import Lag
 from monitor.state.change import WindowName
 
+RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)
+log = logging.getLogger("cpcmon")
+REPORT_SECONDS = 10.0
+
 
 class LastArrivals:
     """When records last arrived at each window. Not thread-safe: the owner holds a lock."""
@@ -38,9 +42,6 @@ class LastArrivals:
     def before_start(self, windows: Iterable[WindowName]) -> float | None:
         """Return the latest arrival before the start, in Unix seconds; None without one."""
         return max((self._before[name] for name in windows if name in self._before), default=None)
-
-
-RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)
 
 
 class DiskFullBackoff:
@@ -117,11 +118,6 @@ class Backlog:
             or (lag.oldest_unread is not None and now - lag.oldest_unread > self._most_age_seconds)
             for lag in self.lags().values()
         )
-
-
-log = logging.getLogger("cpcmon")
-
-REPORT_SECONDS = 10.0
 
 
 class ProgressLog:

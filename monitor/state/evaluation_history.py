@@ -23,6 +23,13 @@ from monitor.state.schema import checksum
 
 _COLUMNS = "CAST(model AS BLOB), CAST(span AS BLOB), slot, at, crc, content"
 _QUICK = 1
+log = logging.getLogger("cpcmon")
+_ROWS_AT_ONCE, _PARTS = 64, 4
+"""Rows written in one transaction: this many, or this fraction of all if larger.
+
+After hours on a full disk hundreds of rows are pending, and must not delay records; but with many models, evaluated
+often, writing must keep up.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,16 +136,6 @@ class _RowReader:
             names = tuple(map(intern, msgspec.msgpack.decode(packed, type=tuple[str, ...])))
             self._last[model] = packed, names
         return names
-
-
-log = logging.getLogger("cpcmon")
-
-_ROWS_AT_ONCE, _PARTS = 64, 4
-"""Rows written in one transaction: this many, or this fraction of all if larger.
-
-After hours on a full disk hundreds of rows are pending, and must not delay records; but with many models, evaluated
-often, writing must keep up.
-"""
 
 
 class History:

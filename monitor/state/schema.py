@@ -7,17 +7,15 @@ from contextlib import closing
 from functools import cache
 
 Value = str | int | float | bytes
+APPLICATION = 0x63_70_63_6D  # "cpcm", the application id in the file header
+_SUMS_SINCE = 3
+"""The first schema version with table checksums."""
 
 
 def checksum(content: bytes, *beside: Value) -> int:
     """Return the checksum of a row: its content and its other values."""
     return zlib.crc32(content, zlib.crc32(repr(beside).encode()))
 
-
-APPLICATION = 0x63_70_63_6D  # "cpcm", the application id in the file header
-
-_SUMS_SINCE = 3
-"""The first schema version with table checksums."""
 
 # The tables with checksums, and the row number of each; 0 where rows have none.
 _SUMMED = {

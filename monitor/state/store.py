@@ -29,6 +29,9 @@ from monitor.state.schema import check_sums, checksum
 from monitor.state.state_folder import StateFolder, check_folder, filesystem_of
 from monitor.state.window_table import CommittedWindow, StoredWindow, WindowTable, check_windows
 
+MOST_REJECTED = 10_000
+MOST_EVENTS = 1_000
+
 
 class Transaction:
     """A `with` block that commits as a whole, or rolls back on any error."""
@@ -94,8 +97,6 @@ _CHECKED = {
 }
 
 _KEY, _RECOVERED = "hash key", RECOVERED
-MOST_REJECTED = 10_000
-MOST_EVENTS = 1_000
 
 
 class State:

@@ -21,6 +21,11 @@ from monitor.state.change import Chunk, StateChange, TotalsUpdate, WindowName
 from monitor.state.schema import checksum
 
 _NO_TIME = -1e308
+WORTH_TOTALS = 20_000
+"""Records from which on totals are stored: smaller windows are recomputed in milliseconds."""
+_FEWEST_CHUNKS = 64
+_RECORDS_A_CHUNK = 64
+_CHUNK_RECORDS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,14 +190,6 @@ def _crc_or_none(window: int, arrived: object, newest: object, records: object, 
 
 def _segment(text: str) -> Segment:
     return msgspec.json.decode(text, type=Segment)
-
-
-WORTH_TOTALS = 20_000
-"""Records from which on totals are stored: smaller windows are recomputed in milliseconds."""
-
-_FEWEST_CHUNKS = 64
-_RECORDS_A_CHUNK = 64
-_CHUNK_RECORDS = 10_000
 
 
 @dataclass(slots=True)

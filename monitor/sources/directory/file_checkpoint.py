@@ -14,6 +14,8 @@ from monitor.records.decoder import Format
 from monitor.records.rejections import RefusedFile
 
 _LONGEST = 300
+KEY_BYTES = 16
+VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +43,6 @@ CRASH = Failure("crash")
 DECODER_ERROR = Failure("decoder_error")
 """The decoder raised an unexpected exception."""
 
-
-KEY_BYTES = 16
-VERSION = 1
 
 _Natural = Annotated[int, msgspec.Meta(ge=0)]
 _Checksum = Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)]

@@ -32,6 +32,8 @@ CheckpointChanges = dict[bytes, bytes | None]
 
 _SOME = 1_000
 """New files that are examined one by one if names changed during the examination."""
+_ADOPTION_SECONDS = 600.0
+"""How long a checkpoint waits for a file of another name that continues it."""
 
 
 @dataclass(slots=True)
@@ -60,10 +62,6 @@ class FileFindings:
     def concern_identity(self) -> bool:
         """Whether some name seems to denote another file than before."""
         return bool(self.replaced or self.restarted or self.vanished)
-
-
-_ADOPTION_SECONDS = 600.0
-"""How long a checkpoint waits for a file of another name that continues it."""
 
 
 class MissingFiles:

@@ -27,6 +27,12 @@ from monitor.sources.directory.open_files import FileStat, OpenRefused, SafeDire
 from monitor.sources.directory.poll_context import PollContext
 
 HEADER_BYTES = 64 << 10
+FILE_COST_BYTES = 4 << 10
+"""The cost of opening a file in the budget, so that a poll of tiny files is short too."""
+_SLOW_SECONDS = 0.5
+"""After a block that takes longer to decode, the next one is smaller, so that a poll ends in time."""
+_QUICK_SECONDS = 0.1
+_SMALLEST_BLOCK_BYTES = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +100,6 @@ def header_of(system: System, file: int, max_line_bytes: int) -> bytes:
     if b"\n" in start.lstrip() or len(start) > max_line_bytes:
         return start
     return read_fully(system, file, max_line_bytes + 1, 0)
-
-
-FILE_COST_BYTES = 4 << 10
-"""The cost of opening a file in the budget, so that a poll of tiny files is short too."""
-_SLOW_SECONDS = 0.5
-"""After a block that takes longer to decode, the next one is smaller, so that a poll ends in time."""
-_QUICK_SECONDS = 0.1
-_SMALLEST_BLOCK_BYTES = 64 << 10
 
 
 class Tailer:

@@ -16,6 +16,9 @@ Explain = Callable[[KafkaOptions], KafkaFailure]
 
 _FIRST_WAIT = 1.0
 LONGEST_WAIT = 30.0
+_LONGEST_RETRY_WAIT = 5.0
+"""After a transient error. A longer delay would block the whole group during a rebalance."""
+_TIMEOUT_SECONDS = 2.0
 
 
 class Backoff:
@@ -90,10 +93,6 @@ class _Attempt:
 def _close(consumer: Consumer) -> None:
     with contextlib.suppress(KafkaFailure):  # it is not needed any more
         consumer.close()
-
-
-_LONGEST_RETRY_WAIT = 5.0
-"""After a transient error. A longer delay would block the whole group during a rebalance."""
 
 
 class KafkaConnection:
@@ -214,9 +213,6 @@ class KafkaConnection:
         self.failure = f"{message}; retrying every {backoff.seconds:g} s"
         # A growing delay is no news.
         self._event_log.warn_once("cluster", message)
-
-
-_TIMEOUT_SECONDS = 2.0
 
 
 def check_brokers(options: KafkaOptions) -> KafkaFailure:

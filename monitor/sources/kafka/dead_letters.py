@@ -27,6 +27,10 @@ _OVERHEAD = 64 << 10
 
 Done = Callable[[KafkaFailure | None], None]
 """Called with the failure of a message; None if it was delivered."""
+MOST_WAITING = 10_000
+_MOST_BYTES = 64 << 20
+_RETRY_SECONDS = 30.0
+_CLOSE_SECONDS = 2.0
 
 
 class Producer(Protocol):
@@ -84,12 +88,6 @@ class KafkaPythonProducer:
         """Flush and release everything."""
         with contextlib.suppress(KafkaError):
             self._producer.close(timeout=timeout_seconds)
-
-
-MOST_WAITING = 10_000
-_MOST_BYTES = 64 << 20
-_RETRY_SECONDS = 30.0
-_CLOSE_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,16 @@ from monitor.sources.kafka.consumer import (
 from monitor.sources.kafka.kafka_options import KafkaEvent, KafkaOptions
 from monitor.sources.kafka.partition_checkpoint import Partition, PartitionProgress
 
+GROUP_CHECK_SECONDS = 10.0
+_VALID_SECONDS = 60.0
+"""How long an answer is valid. There is none during a rebalance."""
+_MOST_CHECKS = 64
+_NAMED = 5
+CHECK_SECONDS = 5.0
+_QUERY_SECONDS = 1.0
+_JOIN_SECONDS = 330.0
+"""The group waits up to five minutes for a busy member; after that a join will not succeed any more."""
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
@@ -142,11 +152,6 @@ class StallDetector:
         self._moved.clear()
 
 
-GROUP_CHECK_SECONDS = 10.0
-_VALID_SECONDS = 60.0
-"""How long an answer is valid. There is none during a rebalance."""
-_MOST_CHECKS = 64
-_NAMED = 5
 _NO_PARTITIONS: frozenset[Partition] = frozenset()
 
 
@@ -228,12 +233,6 @@ class UnassignedCheck:
         if self._left <= 0:
             self._event_log.counted[KafkaEvent.REJOINS] += 1
             consumer.rejoin()
-
-
-CHECK_SECONDS = 5.0
-_QUERY_SECONDS = 1.0
-_JOIN_SECONDS = 330.0
-"""The group waits up to five minutes for a busy member; after that a join will not succeed any more."""
 
 
 class Stalled(ConnectionBroken):

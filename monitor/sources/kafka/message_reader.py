@@ -27,6 +27,8 @@ from monitor.sources.kafka.partition_checkpoint import (
 )
 
 FETCHED_AGAIN = 5
+_FUTURE_SECONDS = 86400.0
+"""Later event times are invalid; windows never use a later one."""
 
 
 @dataclass(slots=True)
@@ -89,10 +91,6 @@ class BatchSkipper:
     def forget(self, partition: Partition) -> None:
         """The partition is resolved again, or was revoked."""
         self._searches.pop(partition, None)
-
-
-_FUTURE_SECONDS = 86400.0
-"""Later event times are invalid; windows never use a later one."""
 
 
 class DecodesMessages(Protocol):

@@ -7,6 +7,13 @@ from typing import Annotated, NamedTuple
 
 import msgspec
 
+MOST_ENTRIES = 128
+"""More entries would shorten a rewind a little, and enlarge every checkpoint."""
+_METADATA_VERSION = 1
+_LONGEST_METADATA = 1_000
+"""Brokers store 4,096 bytes of metadata per offset. Ours are about 120; longer ones are not ours."""
+_VERSION = 1
+
 
 class Partition(NamedTuple):
     """One partition of a topic."""
@@ -67,12 +74,6 @@ class PartitionProgress:
     end: int | None
     """The log end of the last fetch; None before the first."""
 
-
-MOST_ENTRIES = 128
-"""More entries would shorten a rewind a little, and enlarge every checkpoint."""
-_METADATA_VERSION = 1
-_LONGEST_METADATA = 1_000
-"""Brokers store 4,096 bytes of metadata per offset. Ours are about 120; longer ones are not ours."""
 
 _Offset = Annotated[int, msgspec.Meta(ge=0, lt=(1 << 63) - 1)]
 
@@ -148,9 +149,6 @@ class RewindIndex:
 
 def _joined(entries: list[tuple[int, float]]) -> tuple[int, float]:
     return entries[0][0], max(newest for _, newest in entries)
-
-
-_VERSION = 1
 
 
 class PartitionCheckpoint(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):

@@ -26,6 +26,7 @@ from monitor.sources.kafka.partition_checkpoint import (
 
 _QUERY_SECONDS = 1.0
 """Timeout of one request to the cluster. It blocks the ingestion thread."""
+_CLOSE_SECONDS = 1.0
 
 
 class OffsetProblem(StrEnum):
@@ -216,9 +217,6 @@ class OffsetResolver:
 
     def _tracked(self, log: _Log, offset: int, restored_to: int = 0) -> TrackedPartition:
         return TrackedPartition(log.partition, checkpoint_at(offset, log.topic_id, self._fingerprint, restored_to))
-
-
-_CLOSE_SECONDS = 1.0
 
 
 class OffsetCommitter:
