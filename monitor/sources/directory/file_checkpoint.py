@@ -27,11 +27,11 @@ class Failure:
     """The decoder's explanation. Quotes nothing of the file."""
 
     @classmethod
-    def of(cls, refused: RefusedFile, key: bytes) -> "Failure":
+    def of(cls, rejected: RefusedFile, key: bytes) -> "Failure":
         """Return the failure of a rejected file, without the file's name, which the message adds."""
-        text = str(refused).partition("\n")[0].removeprefix(display_name(key)).lstrip(":, ")
-        text = text.removesuffix(f" ({refused.reason})").strip()
-        return cls(str(refused.reason), text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…")
+        text = str(rejected).partition("\n")[0].removeprefix(display_name(key)).lstrip(":, ")
+        text = text.removesuffix(f" ({rejected.reason})").strip()
+        return cls(str(rejected.reason), text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…")
 
     def __str__(self) -> str:
         """Return the text for the log."""

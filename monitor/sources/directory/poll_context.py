@@ -196,8 +196,8 @@ class PollContext:
             guard.note(key, place)
         try:
             return decode()
-        except RefusedFile as refused:
-            return Failure.of(refused, key)
+        except RefusedFile as rejected:
+            return Failure.of(rejected, key)
         except OSError:
             raise
         except MemoryError:
