@@ -12,8 +12,9 @@ from monitor.cli.progress_bar import working
 from monitor.core.segments import name_of
 from monitor.errors import UsageError
 from monitor.records.record_batch import Pointer
-from monitor.sources.directory.file_checkpoint import called, key_of
-from monitor.state.change import told
+from monitor.sources.directory.file_checkpoint import display_name as file_display_name
+from monitor.sources.directory.file_checkpoint import file_key
+from monitor.state.change import display_name
 from monitor.state.database import BACKUPS, NAME
 from monitor.state.state_folder import key_in
 from monitor.state.store import State
@@ -55,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
             f" found one without {NAME}"
         )
     with working(f"opening {options.folder}"):
-        state = State.open(options.folder, allow_network=True, mend=False)
+        state = State.open(options.folder, allow_network=True, repair=False)
     try:
         _show_windows(state)
         print("\ncounters")
@@ -86,7 +87,7 @@ def _about(window: StoredWindow) -> str:
     model, segment = window.name
     records = sum(len(one.chunk.at) for one in window.chunks)
     times = f", newest {_clock(max(one.newest for one in window.chunks))}" if window.chunks else ""
-    return f"  {told(model)} {name_of(segment)}: {records:,} records in {len(window.chunks):,} chunks{times}"
+    return f"  {display_name(model)} {name_of(segment)}: {records:,} records in {len(window.chunks):,} chunks{times}"
 
 
 def _list_files(options: argparse.Namespace) -> int:
@@ -122,7 +123,11 @@ def _place(origin: str, pointer: Pointer) -> str:
 
 def _names(inbox: Path, key: bytes) -> dict[str, str]:
     """Return the files of a directory by what messages call them: only whoever has the key can tell."""
-    return {called(key_of(file.relative_to(inbox), key)): _shown(file) for file in inbox.rglob("*") if file.is_file()}
+    return {
+        file_display_name(file_key(file.relative_to(inbox), key)): _shown(file)
+        for file in inbox.rglob("*")
+        if file.is_file()
+    }
 
 
 def _shown(file: Path) -> str:

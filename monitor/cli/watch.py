@@ -221,7 +221,7 @@ class _Watch:
 
     def _say_what_was_left_out(self, tick: Tick) -> None:
         """Say why records were refused or kept out: silence would be taken for health."""
-        reasons = [f"{n:,} {name[-1]}" for name, n in tick.gained.items() if name[0] == "records_rejected_total"]
+        reasons = [f"{n:,} {name[-1]}" for name, n in tick.increases.items() if name[0] == "records_rejected_total"]
         if reasons:
             print(f"rejected {tick.rejected:,} records: {', '.join(reasons)}; {self._where}", file=sys.stderr)
         if other := tick.of("records_other_version_total"):

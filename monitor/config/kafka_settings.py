@@ -23,7 +23,7 @@ from monitor.settings.quantities import Duration, Integer, SizeSetting
 from monitor.settings.section import Section
 from monitor.settings.setting_files import problem_of, read_line, secret_file
 from monitor.settings.yaml_text import Node, Scalar
-from monitor.sources.kafka.failures import KafkaFailure
+from monitor.sources.kafka.consumer import KafkaFailure
 from monitor.sources.kafka.kafka_options import (
     BOUNDS,
     Assignor,

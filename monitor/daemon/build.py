@@ -67,8 +67,8 @@ def build(
     ]
     ingestion = Ingestion(state, [ModelState(model) for model in models], sources, config.ingest, history)
     for name, value in unwritten.items():
-        ingestion.keep(name, value)
-    kept = {**state.kept(), **unwritten}
+        ingestion.store_value(name, value)
+    kept = {**state.values(), **unwritten}
     evaluators = {}
     for model in config.models:
         shared = config.is_shared(model.name)
@@ -77,7 +77,7 @@ def build(
     for name in kept:
         kind, _, model_name = name.partition(":")
         if kind in {"alerts", "health"} and model_name not in references:
-            ingestion.keep(name, None)
+            ingestion.store_value(name, None)
     return Parts(config, ingestion, evaluators)
 
 

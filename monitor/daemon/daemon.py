@@ -75,7 +75,7 @@ def read(path: Path, watch: ConfigWatch | None = None) -> tuple[Config, Referenc
 
 def _told(state: State, assembly: Parts) -> list[Told]:
     """Return the alerts of which people were told before the start."""
-    kept = state.kept().get(TOLD)
+    kept = state.values().get(TOLD)
     if kept is not None:
         return told_from_bytes(kept)
     return [one for judge in assembly.evaluators.values() for one in judge.told]
@@ -241,14 +241,14 @@ class Daemon:
     def _keep_told(self, ingestion: Ingestion) -> None:
         """Write down what the webhook has delivered: a message that waits when we are killed is sent after the start."""
         told = self._standing.outward.told()
-        ingestion.keep(TOLD, None if told is None else told_as_bytes(told))
+        ingestion.store_value(TOLD, None if told is None else told_as_bytes(told))
 
     def _end(self) -> None:
         """Let what is at work finish, and write it down."""
         if self._standing.work is not None:
             self._keep_told(self._standing.work.ingestion)
             self._standing.work.stop()
-            self._unwritten = self._standing.work.ingestion.unwritten()
+            self._unwritten = self._standing.work.ingestion.pending_values()
             self._standing.work = None
 
     def _reload(self, state: State) -> str | None:

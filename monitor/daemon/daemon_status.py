@@ -151,7 +151,7 @@ class DaemonStatus:
             return Rejects()
         counters = work.ingestion.counters.items()
         counts = {(key[1], key[2]): count for key, count in counters if key[0] == "records_rejected_total" and count}
-        return Rejects(counts, [_reject_pointer(*one) for one in work.ingestion.refused()])
+        return Rejects(counts, [_reject_pointer(*one) for one in work.ingestion.rejected_records()])
 
     def facts(self, http: HttpFacts) -> DaemonFacts:
         """Return what the metrics page says of the daemon itself."""

@@ -101,7 +101,7 @@ class Runner:
         elif found.suspended:
             log.warning("this machine was suspended: nothing is judged before what is unread has been looked at")
         if found.any:
-            self.ingestion.doubt()
+            self.ingestion.invalidate_backlog()
         # After the doubt: an evaluation compares with this look, too.
         self._last_look = seen
         if found.any:
@@ -125,7 +125,7 @@ class Runner:
                 # On this thread: a tick that saw the new time first would find every segment silent since long.
                 self.ingestion.clock_jumped(surprise(before, began).jumped_seconds)
                 tick = self.ingestion.tick(began.now, began.running)
-                self._backlog.look(
+                self._backlog.report(
                     began.running,
                     behind=self.ingestion.catching_up(began.now, began.running),
                     records=tick.records,
@@ -142,10 +142,10 @@ class Runner:
             began = self._clock()
             if surprise(self._last_look, began).any:
                 # The daemon's thread looks once a second, and this may come first.
-                self.ingestion.doubt()
+                self.ingestion.invalidate_backlog()
             try:
                 report = evaluator.evaluate(began.now, began.running, began.awake)
-                self.ingestion.keep(key_of(evaluator.name), evaluator.remembered())
+                self.ingestion.store_value(key_of(evaluator.name), evaluator.remembered())
             except Exception:
                 self._cannot_say(evaluator.name)
                 raise

@@ -1,4 +1,4 @@
-"""Deliveries on their way into windows: put together, without what was counted before, and described for the commit."""
+"""From deliveries to the content of a commit: joined by model, deduplicated, and described as a state change."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,16 +18,16 @@ from monitor.sources.base import Delivery
 from monitor.state.change import Chunk, IdBatch, StateChange
 
 Counts = Counter[tuple[str, ...]]
-"""Numbers by name and labels."""
+"""Counts by metric name and labels."""
 
 _COMMIT_NUMBERS = 1 << 20
-"""Numbers in one commit: 4 MiB of float32. A larger one makes its log grow; a smaller one waits for the disk more often."""
+"""Numbers in one commit: 4 MiB of float32. More would make the write-ahead log grow; less would sync more often."""
 _COMMIT_DELIVERIES = 5_000
 _COMMIT_POINTERS = 10_000
 
 
 @dataclass(slots=True)
-class Group:
+class DeliveryGroup:
     """Deliveries of one source that are committed together."""
 
     deliveries: list[Delivery] = field(default_factory=list)
@@ -35,14 +35,14 @@ class Group:
     pointers: int = 0
 
     def add(self, delivery: Delivery) -> None:
-        """Take one more."""
+        """Add a delivery."""
         self.deliveries.append(delivery)
-        self.numbers += sum(one.records.vectors.size for one in delivery.arrived.models.values())
-        self.pointers += len(delivery.arrived.pointers)
+        self.numbers += sum(one.records.vectors.size for one in delivery.batch.models.values())
+        self.pointers += len(delivery.batch.pointers)
 
     @property
     def is_full(self) -> bool:
-        """Whether it is time to commit."""
+        """Whether to commit now."""
         return (
             self.numbers >= _COMMIT_NUMBERS
             or len(self.deliveries) >= _COMMIT_DELIVERIES
@@ -52,22 +52,22 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class ModelBatch:
-    """A model's records of a group, on their way."""
+    """The records of one model in a group of deliveries."""
 
     model: ModelState
     admitted: Admitted
     hashes: Hashes | None
 
-    def describe(self, change: StateChange) -> None:
-        """Say what is to be written; nothing changes in memory."""
-        name, now = self.model.stored_as, self.admitted.now
+    def add_to(self, change: StateChange) -> None:
+        """Add the records to a state change. Changes nothing in memory."""
+        name, now = self.model.stored_name, self.admitted.now
         change.chunks.extend(Chunk((name, part.segment), now, part.at, part.vectors) for part in self._filled)
-        change.forgotten.extend((name, segment) for segment in self.admitted.forgotten)
+        change.deleted_windows.extend((name, segment) for segment in self.admitted.forgotten)
         if self.hashes is not None and len(self.hashes):
             change.ids.append(IdBatch(name, self.model.ids.next_batch, self.hashes))
 
     def enter(self, numbers: Iterator[int]) -> Taken:
-        """Let the records into the windows, now that they are written in chunks of these numbers."""
+        """Add the records to the windows, after they were committed in chunks with these ids."""
         model, now = self.model, self.admitted.now
         for segment in self.admitted.forgotten:
             model.forget_log(segment)
@@ -87,15 +87,15 @@ class ModelBatch:
 def model_batches(
     models: Iterable[ModelState], source: str, deliveries: list[Delivery], counted: Counts, now: float
 ) -> list[ModelBatch]:
-    """Put together the records of each model, without those that were counted before."""
+    """Join the records of each model, without duplicates."""
     batches = []
     for model in models:
         name = model.name
-        pieces = [one.arrived.models[name] for one in deliveries if name in one.arrived.models]
-        if not pieces:
+        blocks = [one.batch.models[name] for one in deliveries if name in one.batch.models]
+        if not blocks:
             continue
-        records, hashes = joined([piece.records for piece in pieces]), _hashes(pieces)
-        # First the versions: an id that another version used up would keep out the record that counts.
+        records, hashes = joined([block.records for block in blocks]), _hashes(blocks)
+        # Versions first: an id used by another version must not reject a record of this one.
         right = model.windows.of_the_right_version(records)
         counted["records_other_version_total", name] += len(records.at) - len(right)
         if len(right) < len(records.at):
@@ -116,38 +116,38 @@ def model_batches(
     return batches
 
 
-def looked_at(
+def updated_health(
     models: Mapping[str, ModelState], deliveries: list[Delivery], batches: list[ModelBatch]
 ) -> dict[str, InputHealth]:
-    """Return how the input of each model looks with these deliveries; nothing changes yet."""
+    """Return the input health of each model including these deliveries. Changes nothing yet."""
     vectors: dict[str, list[Singles]] = {}
     for batch in batches:
         vectors.setdefault(batch.model.name, []).append(batch.admitted.parts[0].vectors)
     rejected: Counter[str] = Counter()
     for delivery in deliveries:
-        for (whose, _), count in delivery.arrived.rejected.items():
-            # What could not be read might have been anybody's.
+        for (whose, _), count in delivery.batch.rejected.items():
+            # A record that could not be parsed may belong to any model.
             rejected.update(dict.fromkeys([whose] if whose else models, count))
-    looked_at = {}
+    updated = {}
     for name in vectors.keys() | rejected.keys():
         model = models[name]
-        looked_at[name] = InputHealth.from_bytes(model.health.to_bytes())
+        updated[name] = InputHealth.from_bytes(model.health.to_bytes())
         nothing = np.empty((0, len(model.options.reference.classes)), dtype=np.float32)
-        looked_at[name].add(np.concatenate(vectors.get(name, [nothing])), rejected[name])
-    return looked_at
+        updated[name].add(np.concatenate(vectors.get(name, [nothing])), rejected[name])
+    return updated
 
 
-def _hashes(pieces: list[ModelRecords]) -> Hashes | None:
-    if all(piece.ids is None for piece in pieces):
+def _hashes(blocks: list[ModelRecords]) -> Hashes | None:
+    if all(block.ids is None for block in blocks):
         return None
-    return np.concatenate([np.zeros(len(p), dtype=np.uint64) if p.ids is None else p.ids for p in pieces])
+    return np.concatenate([np.zeros(len(p), dtype=np.uint64) if p.ids is None else p.ids for p in blocks])
 
 
-def count(source: str, delivery: Delivery, counted: Counts) -> None:
-    """Count what a delivery says beside its accepted records."""
-    for (_, reason), count in delivery.arrived.rejected.items():
+def count_events(source: str, delivery: Delivery, counted: Counts) -> None:
+    """Count the rejections and events of a delivery."""
+    for (_, reason), count in delivery.batch.rejected.items():
         counted["records_rejected_total", source, reason] += count
-    for name, records in delivery.arrived.models.items():
+    for name, records in delivery.batch.models.items():
         counted["records_normalised_total", name] += records.normalised
         counted["records_argmax_mismatch_total", name] += records.argmax_mismatches
     for event, count in delivery.counted.items():

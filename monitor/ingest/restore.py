@@ -1,4 +1,4 @@
-"""From what is on disk to windows in memory: what fits is rebuilt exactly, what does not is dropped and said."""
+"""Restores windows from the state: exactly where they match the configuration; the others are dropped and reported."""
 
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping
@@ -14,45 +14,45 @@ from monitor.core.totals import WindowTotals
 from monitor.core.window import SlidingWindow
 from monitor.ingest.backlog import RestoreProgress
 from monitor.ingest.model_state import ModelState
-from monitor.state.change import COMMON, WindowName, parted, told
+from monitor.state.change import COMMON, WindowName, display_name, split_stored_name
 from monitor.state.store import State
 from monitor.state.window_table import StoredChunk, StoredWindow
 
-# Records that are entered at once: enough that the cost of a call does not show.
+# Records added in one call: enough to make the cost per call negligible.
 _AT_ONCE = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What a start found, and what it must write down before anything else."""
+    """The result of a restore, and what must be written before anything else."""
 
     events: list[str]
-    """Sentences for the log: what was damaged, what had to be dropped."""
-    describe: Callable[[], None]
-    """Notes all that in the state. May raise StatePaused; until it has succeeded nothing else may be committed."""
+    """Messages for the log: damage and dropped windows."""
+    write: Callable[[], None]
+    """Writes them to the state. May raise StatePaused; until it has succeeded nothing else may be committed."""
     last_arrivals: Mapping[WindowName, float]
-    """When the last record came to each window that was restored, in Unix seconds."""
+    """The last arrival at each restored window, in Unix seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class RestoredShard:
-    """What was found of a shard."""
+    """The result of restoring a shard."""
 
     dropped: list[WindowName]
-    """Windows that do not fit, and are to be forgotten."""
+    """Windows that do not match the configuration, to be deleted."""
     last_arrivals: Mapping[WindowName, float]
 
 
 def restore(
     state: State, models: Mapping[str, ModelState], now: float, sharded: Container[str] = frozenset()
 ) -> Restored:
-    """Fill the memory of the models of the common shard from the state.
+    """Restore the models of the common shard.
 
-    Other shards, of the sources named as sharded, are only looked at: which of them are ours is not known yet.
+    Windows of other shards, of the sources named in `sharded`, are only checked: ownership is not known yet.
     """
-    dropped = _what_does_not_fit(state, models, sharded)
-    last_arrivals = _fill(state, models.values(), dropped)
-    for name, value in state.kept().items():
+    dropped = _unusable_windows(state, models, sharded)
+    last_arrivals = _restore_models(state, models.values(), dropped)
+    for name, value in state.values().items():
         kind, _, model = name.partition(":")
         if kind == "health" and model in models:
             models[model].health = InputHealth.from_bytes(value)
@@ -60,30 +60,32 @@ def restore(
     events = [
         *state.events,
         *(
-            f"dropped the stored window {name_of(segment)} of {told(stored)}: {why}"
+            f"dropped the stored window {name_of(segment)} of {display_name(stored)}: {why}"
             for (stored, segment), why in dropped.items()
         ),
     ]
-    return Restored(events, lambda: state.describe_models(shapes, list(dropped), events, now), last_arrivals)
+    return Restored(events, lambda: state.store_models(shapes, list(dropped), events, now), last_arrivals)
 
 
 def restore_shard(state: State, models: Mapping[str, ModelState]) -> RestoredShard:
-    """Fill the memory of a shard's models from the state; what does not fit the configuration is gone since the start."""
+    """Restore the models of a shard. Windows that do not match the configuration were dropped at the start."""
     dropped: dict[WindowName, str] = {}
-    last_arrivals = _fill(state, models.values(), dropped)
+    last_arrivals = _restore_models(state, models.values(), dropped)
     return RestoredShard(list(dropped), last_arrivals)
 
 
-def _fill(state: State, models: Iterable[ModelState], dropped: dict[WindowName, str]) -> dict[WindowName, float]:
-    """Fill windows and ids; returns when the last record came to each. Adds to what is dropped, and why."""
+def _restore_models(
+    state: State, models: Iterable[ModelState], dropped: dict[WindowName, str]
+) -> dict[WindowName, float]:
+    """Restore windows and ids; return the last arrivals. Adds to `dropped`."""
     last_arrivals: dict[WindowName, float] = {}
-    named = {model.stored_as: model for model in models}
-    rebuilding = RestoreProgress(sum(name in named for name, _ in state.window_names()))
+    named = {model.stored_name: model for model in models}
+    progress = RestoreProgress(sum(name in named for name, _ in state.window_names()))
     for stored in state.windows(named):
-        rebuilding.done(sum(len(one.chunk.at) for one in stored.chunks))
+        progress.window_restored(sum(len(one.chunk.at) for one in stored.chunks))
         name, segment = stored.name
         model = named[name]
-        if stored.name not in dropped and _of_other_classes(stored, model):
+        if stored.name not in dropped and _has_other_classes(stored, model):
             dropped[stored.name] = "its records are of another number of classes"
         if stored.name in dropped:
             continue
@@ -101,15 +103,13 @@ def _fill(state: State, models: Iterable[ModelState], dropped: dict[WindowName, 
     return last_arrivals
 
 
-def _what_does_not_fit(
-    state: State, models: Mapping[str, ModelState], sharded: Container[str]
-) -> dict[WindowName, str]:
-    """Return the stored windows that cannot be used any more, and why."""
+def _unusable_windows(state: State, models: Mapping[str, ModelState], sharded: Container[str]) -> dict[WindowName, str]:
+    """Return the stored windows that cannot be used, with reasons."""
     reasons = _reasons(state, models)
     dropped, segments = dict[WindowName, str](), Counter[str]()
     for name in state.window_names():
         stored, segment = name
-        model, shard = parted(stored)
+        model, shard = split_stored_name(stored)
         reason = reasons.get(model) or _reason_for_window(segment, models.get(model), segments[stored])
         if shard != COMMON and shard[0] not in sharded:
             reason = f"the source {shard[0]} is no longer configured"
@@ -126,12 +126,12 @@ def _reason_for_window(segment: Segment, model: ModelState | None, segments: int
     if not model.holds(segment):
         return f"records are no longer split by {', '.join(field for field, _ in segment)}"
     if segment != ALL and segments >= model.options.segmentation.most_segments:
-        return f"there may be {model.options.segmentation.most_segments} segments now"
+        return f"the limit is {model.options.segmentation.most_segments} segments now"
     return None
 
 
 def _reasons(state: State, models: Mapping[str, ModelState]) -> dict[str, str]:
-    """Return for each model whose records mean something else now, why."""
+    """Return the models whose stored records no longer match, with reasons."""
     found = {}
     for name, encoded in state.models().items():
         if name not in models:
@@ -139,7 +139,7 @@ def _reasons(state: State, models: Mapping[str, ModelState]) -> dict[str, str]:
         try:
             reason = msgspec.json.decode(encoded, type=ModelShape).difference(models[name].options.shape)
         except ValueError:
-            reason = "what was noted of it cannot be read"
+            reason = "its stored description is unreadable"
         if reason is not None:
             found[name] = reason
     return found
@@ -160,7 +160,7 @@ def _load(window: SlidingWindow, chunks: list[StoredChunk], content: bytes) -> b
     try:
         totals = WindowTotals.from_bytes(window.gauge, content)
     except ValueError:
-        return False  # another reference: its totals mean nothing here, but the records do
+        return False  # totals of another reference; the records are still valid
     if not chunks:
         return False
     vectors = np.concatenate([one.chunk.vectors for one in chunks])
@@ -168,7 +168,7 @@ def _load(window: SlidingWindow, chunks: list[StoredChunk], content: bytes) -> b
 
 
 def _runs(chunks: list[StoredChunk]) -> list[list[StoredChunk]]:
-    """Group chunks that may be entered at once: only where the clock went back does it matter when one came."""
+    """Group chunks that can be added in one call: the arrival time matters only where the clock went back."""
     runs: list[list[StoredChunk]] = []
     size = 0
     for one in chunks:
@@ -185,7 +185,7 @@ def _in_order(chunks: list[StoredChunk]) -> bool:
     return arrivals == sorted(arrivals)
 
 
-def _of_other_classes(stored: StoredWindow, model: ModelState) -> bool:
+def _has_other_classes(stored: StoredWindow, model: ModelState) -> bool:
     classes = len(model.options.reference.classes)
     return any(one.chunk.vectors.shape[1] != classes for one in stored.chunks)
 

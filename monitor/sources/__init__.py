@@ -1,1 +1,1 @@
-"""Where records come from: one file a source, behind the contract in `base.py`."""
+"""Where records come from: a watched directory, or Kafka topics."""

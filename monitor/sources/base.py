@@ -1,13 +1,13 @@
-"""The contract of a source: it reads, decodes and says where it is; others commit.
+"""The contract of a source: it reads and decodes; the ingestion loop commits.
 
-A source delivers records together with the positions that make them read. Whoever polls it writes both in one
+A source delivers records together with the checkpoints that mark them as read. The caller writes both in one
 transaction and then acknowledges. So a crash before the commit reads the same records again, and a crash after it
-reads on: none is lost and none counted twice.
+continues behind them: nothing is lost or counted twice.
 
-A source with shards (the partitions of a topic) shares them with other processes. Rows and position of a shard belong
-together and move together: what a delivery says of ownership decides which of them are in memory here.
+A source with shards (Kafka partitions) shares them with other processes. The records and the checkpoint of a shard move
+together: `Delivery.owned` decides which shards are in memory here.
 
-All methods are called by one thread, the one that ingests.
+All methods are called by the ingestion thread.
 """
 
 from collections import Counter
@@ -19,31 +19,34 @@ from typing import ClassVar, Protocol
 from monitor.records.record_batch import RecordBatch
 
 NOTHING_HELD: Mapping[str, float] = MappingProxyType({})
-"""Of sources without shards, nobody asks how old the records in windows are."""
+"""For sources without shards."""
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """Some records, and where the source stands once they are taken."""
+    """Records, and the checkpoints behind them."""
 
     origin: str = ""
-    """Where they come from, as logs may say it: `file#3fa2c81b`. Never a file's name."""
-    arrived: RecordBatch = field(default_factory=RecordBatch)
-    positions: Mapping[bytes, bytes | None] = field(default_factory=dict)
-    """Keys and values to be committed with the records; None forgets a key. Only the source knows what they mean."""
+    """Where they come from, as it may be logged: `file#3fa2c81b`. Never a file name."""
+    batch: RecordBatch = field(default_factory=RecordBatch)
+    checkpoints: Mapping[bytes, bytes | None] = field(default_factory=dict)
+    """Committed with the records; None deletes a key. Opaque to everyone but the source."""
     counted: Counter[str] = field(default_factory=Counter)
-    """What else happened, by the names of the source's own closed list: `bytes_read`, `files_truncated`."""
+    """Counts of other events, by the source's own list of names: `bytes_read`, `files_truncated`."""
     events: tuple[str, ...] = ()
-    """Sentences for the log: ordinary news."""
+    """Messages to log at level info."""
     warnings: tuple[str, ...] = ()
-    """Sentences for the log that somebody should read: what failed, was refused, or is not as it was."""
+    """Messages to log as warnings: failures, rejections, unexpected changes."""
     shard: str = ""
-    """The shard that all of its records belong to: `topic/3`. Empty for sources without shards."""
+    """The shard of all its records: `topic/3`. Empty for sources without shards."""
     owned: frozenset[str] | None = None
-    """None: as before. Else exactly these shards are ours from here on: what came before is committed first, then the
-    windows of others leave memory without being written, and those of new ones are loaded from the state."""
+    """The shards assigned to this process from here on; None if unchanged.
+
+    Earlier deliveries are committed first. Then the windows of revoked shards leave memory without being written, and
+    those of new shards are loaded from the state.
+    """
     reset: bool = False
-    """Whether what is stored of this shard is of another log: windows and ids go in the transaction that takes this."""
+    """Whether the stored data of this shard is invalid: its windows and ids are deleted before this delivery is committed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +55,11 @@ class Lag:
 
     bytes: int = 0
     files: int = 0
-    """Files, partitions or what else the source counts, that hold something unread."""
+    """Files or partitions with something unread."""
     oldest_unread: float | None = None
-    """Since when some of it could have been read, in Unix seconds by our own clock; None when nothing could."""
+    """Since when it could have been read, in Unix seconds by our own clock; None if nothing is unread."""
     rebuilding: bool = False
-    """Whether windows hold only a part of what they held in another process, which is being read again."""
+    """Whether windows are being rebuilt from records that another process had read."""
 
 
 class Source(Protocol):
@@ -64,35 +67,34 @@ class Source(Protocol):
 
     name: str
     sharded: ClassVar[bool]
-    """Whether its records come in shards, some of which may belong to other processes."""
+    """Whether its records come in shards that may be assigned to other processes."""
 
-    def restore(self, positions: Mapping[bytes, bytes]) -> None:
-        """Take over the positions that were committed; called once, before the first poll."""
+    def restore(self, checkpoints: Mapping[bytes, bytes]) -> None:
+        """Load the committed checkpoints; called once, before the first poll."""
 
     def poll(self, now: float) -> Iterator[Delivery]:
-        """Yield what is there to be read, at most as much as one tick may take, and never wait for more.
+        """Yield what is available, at most the budget of one poll, without waiting for more.
 
-        A later delivery stands on the earlier ones, committed or not. Whoever polls may stop in the middle.
+        A later delivery builds on the earlier ones, committed or not. The caller may stop at any delivery.
         """
 
     def acknowledge(self, oldest: Mapping[str, float] = NOTHING_HELD) -> None:
-        """Everything delivered so far has been committed: files may be archived, offsets reported.
+        """Everything delivered so far is committed: files may be archived, offsets committed to the group.
 
-        `oldest` has, for each owned shard, the event time of the oldest record that any window still holds; +inf when
-        none does.
+        `oldest` has, for each owned shard, the event time of the oldest record in any window; +inf without one.
         """
 
     def roll_back(self) -> None:
-        """What was delivered since the last acknowledgement could not be committed: deliver it again."""
+        """What was delivered since the last acknowledgement was not committed: deliver it again."""
 
     def lag(self) -> Lag:
-        """Return how far behind the source is, as of the last poll."""
+        """Return the lag as of the last poll."""
 
     def next_poll_seconds(self) -> float:
-        """Return how long to wait before the next poll; 0 when more is there already."""
+        """Return how long to wait before the next poll; 0 if more is available."""
 
     def ready(self) -> str | None:
-        """Return None when the source can be read, else a sentence that says what it waits for."""
+        """Return None if the source is ready, else what it waits for."""
 
     def close(self) -> None:
-        """Let go of everything that is open."""
+        """Release everything."""

@@ -1,1 +1,1 @@
-"""What survives a restart: windows, positions, id hashes and counters, in one SQLite database."""
+"""Durable state: windows, checkpoints, id hashes, counters and history in one SQLite database."""

@@ -1,7 +1,7 @@
-"""What one transaction changes: records, checkpoints and counters, by shard.
+"""The content of one transaction: records, checkpoints and counters, by shard.
 
-A shard is what may move to another process as a whole, such as a partition of a topic. Sources without shards share one
-that has no name, and whose records are kept under the name of the model alone.
+A shard is the unit that moves between processes, such as a Kafka partition. Sources without shards share one unnamed
+shard, whose records are stored under the model's name alone.
 """
 
 from collections.abc import Mapping
@@ -11,72 +11,72 @@ from monitor.core.recent_ids import Hashes
 from monitor.core.scores import Floats, Singles
 from monitor.core.segments import Segment
 from monitor.records.record_batch import Pointer
-from monitor.state.history_table import HistoryChange
+from monitor.state.evaluation_history import HistoryChange
 
 Shard = tuple[str, str]
-"""A source, and the name that it gives the shard: `("stream", "predictions/3")`."""
+"""Source and shard name: `("stream", "predictions/3")`."""
 
 COMMON: Shard = ("", "")
-"""Shared by all sources that have no shards."""
+"""The shard of all sources without shards."""
 
-# In no name of a model or source, since it cannot be typed.
+# A control character: it cannot appear in a model or source name.
 _BETWEEN = "\x1f"
 
 
-def stored_as(model: str, shard: Shard) -> str:
-    """Return under which name a model's records of a shard are kept."""
+def stored_name(model: str, shard: Shard) -> str:
+    """Return the name under which a model's records of a shard are stored."""
     return model if shard == COMMON else _BETWEEN.join((model, *shard))
 
 
-def parted(stored: str) -> tuple[str, Shard]:
-    """Return the model and the shard of such a name."""
+def split_stored_name(stored: str) -> tuple[str, Shard]:
+    """Return the model and the shard of a stored name."""
     model, *shard = stored.split(_BETWEEN, 2)
     return model, (shard[0], shard[1]) if len(shard) == len(COMMON) else COMMON
 
 
-def told(stored: str) -> str:
-    """Return such a name as people should read it."""
-    model, (source, shard) = parted(stored)
+def display_name(stored: str) -> str:
+    """Return a stored name for display."""
+    model, (source, shard) = split_stored_name(stored)
     return f"{model} in {shard} of {source}" if source else model
 
 
 WindowName = tuple[str, Segment]
-"""A model, by the name under which a shard's records of it are kept (see `shard.stored_as`), and a segment."""
+"""The stored name of a model (see `stored_name`), and a segment."""
 
-Refused = tuple[float, str, str, Pointer]
-"""When, from which source and from where a refused record came, and where in it."""
+RejectionEntry = tuple[float, str, str, Pointer]
+"""Time, source, origin and pointer of a rejected record."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Records of one window that were committed together."""
+    """Records of one window from one commit."""
 
     window: WindowName
     arrived: float
-    """When they came."""
+    """Arrival time."""
     at: Floats
-    """Their event times as the window believed them: no NaN, none in the future."""
+    """Event times as the window uses them: no NaN, none in the future."""
     vectors: Singles
 
 
 @dataclass(frozen=True, slots=True)
 class IdBatch:
-    """Hashes of ids of one model and shard that were remembered together."""
+    """One batch of id hashes of a model and shard."""
 
     model: str
-    """By the name under which it is kept."""
+    """The stored name."""
     number: int
-    """Rises with every batch of the model; see `RecentIds`."""
+    """Increases with every batch of the model; see `RecentIds`."""
     hashes: Hashes
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
-    """All totals of a window, so that a start need not measure its records again."""
+class TotalsUpdate:
+    """The totals of a window, so that a restart need not recompute them."""
 
     window: WindowName
     content: bytes | None
-    """None to forget those of before."""
+    """None deletes the stored totals."""
 
 
 @dataclass(slots=True)
@@ -85,24 +85,24 @@ class StateChange:
 
     chunks: list[Chunk] = field(default_factory=list)
     dropped: list[int] = field(default_factory=list)
-    """Numbers of chunks of which no window holds a record any more."""
-    snapshots: list[Snapshot] = field(default_factory=list)
-    """Totals through the last chunk that was committed before this change."""
+    """Ids of chunks that no window needs any more."""
+    totals: list[TotalsUpdate] = field(default_factory=list)
+    """Totals up to the last chunk committed before this change."""
     rewritten: dict[WindowName, list[Chunk]] = field(default_factory=dict)
-    """Windows whose chunks are replaced by others, because too many of them hold too little."""
-    forgotten: list[WindowName] = field(default_factory=list)
+    """Windows whose chunks are compacted: replaced by fewer, larger ones."""
+    deleted_windows: list[WindowName] = field(default_factory=list)
     ids: list[IdBatch] = field(default_factory=list)
     ids_needed: dict[str, int] = field(default_factory=dict)
-    """For each model, the first batch of hashes that is needed; those before it may go."""
+    """By model, the first batch of hashes still needed; earlier ones are deleted."""
     ids_merged: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """For each model, the first and the last of small batches that become one."""
-    positions: dict[str, Mapping[bytes, bytes | None]] = field(default_factory=dict)
-    """For each source."""
+    """By model, the first and last of the small batches to merge."""
+    checkpoints: dict[str, Mapping[bytes, bytes | None]] = field(default_factory=dict)
+    """By source."""
     counters: Mapping[tuple[str, ...], int] = field(default_factory=dict)
-    """Their new values."""
-    kept: Mapping[str, bytes | None] = field(default_factory=dict)
-    """Small things that others want to find again: alert state, input health."""
+    """New values, not increments."""
+    values: Mapping[str, bytes | None] = field(default_factory=dict)
+    """Named values: alert state, input health."""
     rejected: list[tuple[str, str, Pointer]] = field(default_factory=list)
-    """Source, origin and place of refused records."""
+    """Source, origin and pointer of each rejected record."""
     history: HistoryChange = field(default_factory=HistoryChange)
     events: list[str] = field(default_factory=list)

@@ -1,6 +1,7 @@
-"""The database file: opened and verified, replaced by its backup or by an empty one when it is damaged, backed up.
+"""The database file: open, verify, back up, and recover from damage.
 
-Damage never keeps cpcmon from starting, and is never passed over in silence: `Opened.recovered` says what was done.
+A damaged database is replaced by its backup, or by an empty one. Damage never prevents a start and is always reported
+in `OpenedDatabase.events`.
 """
 
 import errno
@@ -14,20 +15,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from monitor.errors import StateError, StateInUse, StateLost, StatePaused, StateRefused
-from monitor.state.checksum import checksum
-from monitor.state.schema import APPLICATION, STEPS, migrate, schema_of, schemas, version_of
+from monitor.state.schema import APPLICATION, STEPS, checksum, migrate, schema_of, schemas, version_of
 from monitor.state.state_folder import sync_folder
 
 NAME = "state.db"
 BACKUPS = ("state.db.bak", "state.db.bak.1")
-"""The newest first."""
+"""Newest first."""
 
 RECOVERED = "recovered"
-"""Under this name a database that replaced a damaged one says so, until a start has told the operator."""
+"""The value that marks a recovered database, until a start has reported the recovery."""
 
 _DAMAGED_KEPT = 2
-# What the machine is to blame for. Anything else that goes wrong while a database is opened is damage to it: a flipped
-# bit in its schema makes tables disappear.
+# Environment errors. Any other error while opening means a damaged file: a flipped bit in the schema hides tables.
 _NO_DAMAGE = {
     sqlite3.SQLITE_BUSY,
     sqlite3.SQLITE_CANTOPEN,
@@ -39,22 +38,22 @@ _NO_DAMAGE = {
     sqlite3.SQLITE_READONLY,
 }
 
-# Where SQLite's file format keeps them.
+# Offsets in SQLite's file header.
 _VERSION_PLACE, _APPLICATION_PLACE, _HEADER_BYTES = slice(60, 64), slice(68, 72), 100
 _WRITE_VERSION_PLACE, _WAL_VERSION = 18, 2
 
 
 class _Damaged(Exception):
-    """A database that cannot be used."""
+    """The database is damaged."""
 
 
 @dataclass
-class Opened:
+class OpenedDatabase:
     """A verified database."""
 
     connection: sqlite3.Connection
     events: list[str] = field(default_factory=list)
-    """Sentences for the log."""
+    """Messages for the log."""
 
 
 def open_database(
@@ -63,40 +62,40 @@ def open_database(
     networked: bool = False,
     verify: Callable[[sqlite3.Connection], None] = lambda _: None,
     steps: Sequence[str] = STEPS,
-    mend: bool = True,
-) -> Opened:
+    repair: bool = True,
+) -> OpenedDatabase:
     """Open the database of a state folder.
 
-    `verify` may raise ValueError for content that cannot be trusted; it is asked about older tables, too. Raises
-    StateRefused when the file was made by a newer cpcmon, and StateLost when the disk does not do what SQLite asks of it,
-    or when something is wrong that may not be mended.
+    `verify` raises ValueError for untrustworthy content; it also runs before a migration. Raises StateRefused for a
+    file of a newer cpcmon. Raises StateLost when the disk does not support what SQLite needs, or when the file is
+    damaged and `repair` is false.
     """
     path = folder / NAME
     events: list[str] = []
-    if not mend:
+    if not repair:
         try:
-            return Opened(_open(path, networked=networked, verify=verify, steps=steps))
+            return OpenedDatabase(_open(path, networked=networked, verify=verify, steps=steps))
         except (_Damaged, FileNotFoundError) as damage:
             raise StateLost(f"{path}: expected a database of cpcmon, found damage: {damage}") from damage
     if path.exists():
         try:
-            return Opened(_open(path, networked=networked, verify=verify, steps=steps))
+            return OpenedDatabase(_open(path, networked=networked, verify=verify, steps=steps))
         except _Damaged as damage:
             aside = _set_aside(path)
             events.append(f"state damaged: {damage}; kept as {aside}")
     elif any(folder.glob(f"{NAME}.corrupt-*")) or any(one.exists() for one in _companions(path)):
-        # Killed half way through what follows.
+        # Killed during a recovery.
         events.append("state missing, with traces of an earlier one")
     recovered = _from_backup(folder, events, networked=networked, verify=verify, steps=steps)
     if recovered is not None:
-        return Opened(recovered, events)
+        return OpenedDatabase(recovered, events)
     if events:
-        events.append("no usable backup: started with empty windows; files that are still there are read again")
-    return Opened(_create(path, networked=networked, steps=steps, events=events), events)
+        events.append("no usable backup: started with empty windows; files still present are read again")
+    return OpenedDatabase(_create(path, networked=networked, steps=steps, events=events), events)
 
 
 def check_version(folder: Path) -> None:
-    """Raise StateRefused for a database of a newer cpcmon; damage is no reason, since `open_database` mends it."""
+    """Raise StateRefused for a database of a newer cpcmon. Damage passes: `open_database` recovers from it."""
     with suppress(_Damaged, OSError):
         _check_header(folder / NAME, STEPS)
 
@@ -104,9 +103,10 @@ def check_version(folder: Path) -> None:
 def back_up(
     connection: sqlite3.Connection, folder: Path, verify: Callable[[sqlite3.Connection], None] = lambda _: None
 ) -> None:
-    """Write a copy beside the database, and keep the copy before it.
+    """Write a backup next to the database, and keep the previous one.
 
-    `verify` looks at the copy first, and raises ValueError for damage: no copy of damage takes the place of a good one.
+    `verify` checks the copy first and raises ValueError for damage, so that a damaged copy never replaces a good
+    backup.
     """
     newest, older = (folder / name for name in BACKUPS)
     temporary = folder / f"{BACKUPS[0]}.tmp"
@@ -116,7 +116,7 @@ def back_up(
         target = _connect(temporary)
         try:
             connection.backup(target)
-            # A copy inherits the journal mode; without its own log files it must be whole in one file.
+            # The copy inherits the journal mode; a backup must be a single file.
             target.execute("PRAGMA journal_mode = DELETE").fetchone()
             verify(target)
         except (ValueError, TypeError, OverflowError) as damage:
@@ -144,25 +144,23 @@ def back_up(
 
 
 def translated(error: sqlite3.Error, folder: Path) -> StateError:
-    """Say what an error of SQLite means for us."""
+    """Translate a SQLite error into a StateError."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
-        return StateInUse(
-            f"{folder}: expected a database that nobody else has open, found it locked by another program"
-        )
+        return StateInUse(f"{folder}: expected exclusive access to the database, found it locked by another program")
     if code == sqlite3.SQLITE_FULL:
-        return StatePaused(f"{folder}: expected room on the disk, found it full: free some (the file `ballast` may go)")
-    # SQLite calls many things an input/output error; whether they may pass, the disk itself says best.
-    found = _refusal(folder)
+        return StatePaused(f"{folder}: expected free disk space, found none: free some (`ballast` may be deleted)")
+    # SQLite reports many conditions as I/O errors; a test write shows whether the disk is the cause.
+    found = _write_error(folder)
     if found in {errno.ENOSPC, errno.EDQUOT}:
-        return StatePaused(f"{folder}: expected room on the disk, found {os.strerror(found).lower()}")
+        return StatePaused(f"{folder}: expected free disk space, found {os.strerror(found).lower()}")
     if found == errno.EROFS or code == sqlite3.SQLITE_READONLY:
-        return StatePaused(f"{folder}: expected a disk that can be written, found it read-only")
-    return StateLost(f"{folder}: expected the database to be written, found {error}: a new start verifies it")
+        return StatePaused(f"{folder}: expected a writable disk, found it read-only")
+    return StateLost(f"{folder}: expected to write to the database, found {error}: the next start verifies it")
 
 
-def _refusal(folder: Path) -> int:
-    """Write a small file; returns the number of the error, 0 when there is none."""
+def _write_error(folder: Path) -> int:
+    """Write a small test file. Return the errno of the failure, 0 for success."""
     probe = folder / "probe"
     try:
         handle = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -186,7 +184,7 @@ def _open(
         _configure(connection, path, networked=networked)
         _check(connection, path, steps)
         if version_of(connection) < len(steps):
-            # First: a copy of what is damaged would push a good backup out.
+            # Verify before the backup: a damaged copy would push out a good one.
             verify(connection)
             back_up(connection, path.parent)
             migrate(connection, steps)
@@ -197,7 +195,7 @@ def _open(
     except sqlite3.DatabaseError as error:
         connection.close()
         if getattr(error, "sqlite_errorcode", 0) & 0xFF not in _NO_DAMAGE:
-            raise _Damaged(f"SQLite says {error}") from error
+            raise _Damaged(f"SQLite reports {error}") from error
         raise translated(error, path.parent) from error
     except BaseException:
         connection.close()
@@ -207,43 +205,43 @@ def _open(
 
 def _check(connection: sqlite3.Connection, path: Path, steps: Sequence[str]) -> None:
     version, schema, known = version_of(connection), schema_of(connection), schemas(tuple(steps))
-    # The header of the file may be older than what the log beside it holds.
+    # The file header may be older than the content of the write-ahead log.
     if version > len(steps) and schema not in known:
         raise _too_new(path, version, len(steps))
-    # A changed bit in the statement of a table renames a column, and one in a trigger lets sums go wrong.
+    # A flipped bit in the schema can rename a column or break a checksum trigger.
     if version >= len(known) or schema != known[version]:
-        raise _Damaged(f"the schema is not that of version {version}")
+        raise _Damaged(f"the schema does not match version {version}")
     check_structure(connection)
 
 
 def check_structure(connection: sqlite3.Connection) -> None:
-    """Raise ValueError where pages do not fit together, or an index does not fit its table."""
-    # Not quick_check, which compares no index with its table: most rows are found by an index.
+    """Raise ValueError for corrupt pages, or an index that does not match its table."""
+    # Not quick_check, which does not compare indexes with tables: most rows are found by an index.
     answer = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
     if answer != "ok":
-        raise ValueError(f"SQLite finds {str(answer).splitlines()[-1]}")
+        raise ValueError(f"SQLite reports {str(answer).splitlines()[-1]}")
 
 
 def _check_header(path: Path, steps: Sequence[str]) -> None:
-    """Look at the first bytes, without SQLite: it would write beside the file even where we must not use it."""
+    """Check the file header without SQLite, which would create files next to a database that must not be touched."""
     with path.open("rb") as file:
         header = file.read(_HEADER_BYTES)
     if len(header) < _HEADER_BYTES or not header.startswith(b"SQLite format 3\0"):
-        raise _Damaged("the file is no database" if header else "the file is empty")
+        raise _Damaged("the file is not a SQLite database" if header else "the file is empty")
     if int.from_bytes(header[_APPLICATION_PLACE], "big") != APPLICATION:
         raise _Damaged("the file is not a database of cpcmon")
     if header[_WRITE_VERSION_PLACE] > _WAL_VERSION:
-        # SQLite would take it for one that must only be read.
-        raise _Damaged("the header is of no format that SQLite writes")
+        # SQLite would open it read-only.
+        raise _Damaged("the header has an unknown write version")
     version = int.from_bytes(header[_VERSION_PLACE], "big")
     if version > len(steps):
         if _has_our_schema(path, steps):
-            raise _Damaged(f"the header says version {version}, the schema is of an older one")
+            raise _Damaged(f"the header is of version {version}, the schema of an older one")
         raise _too_new(path, version, len(steps))
 
 
 def _has_our_schema(path: Path, steps: Sequence[str]) -> bool:
-    """Tell whether the schema is of a version that we know, whatever the header says; nothing is written."""
+    """Return whether the schema is of a known version, whatever the header contains. Writes nothing."""
     with (
         suppress(sqlite3.Error),
         closing(sqlite3.connect(f"{path.absolute().as_uri()}?immutable=1", uri=True)) as connection,
@@ -255,15 +253,15 @@ def _has_our_schema(path: Path, steps: Sequence[str]) -> bool:
 def _too_new(path: Path, version: int, ours: int) -> StateRefused:
     return StateRefused(
         f"{path}: expected state of version {ours} or older, found version {version}, made by a newer cpcmon:"
-        " install that one again, or give this one another folder"
+        " install that version again, or use another folder"
     )
 
 
 def _connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-    # A row that is replaced is deleted first, for triggers too.
+    # REPLACE fires delete triggers only with this.
     connection.execute("PRAGMA recursive_triggers = ON")
-    # Damaged text is read, and its checksum does not match.
+    # Decode damaged text too; its checksum will not match.
     connection.text_factory = lambda text: text.decode(errors="surrogateescape")
     return connection
 
@@ -271,20 +269,20 @@ def _connect(path: Path) -> sqlite3.Connection:
 def _configure(connection: sqlite3.Connection, path: Path, *, networked: bool) -> None:
     connection.execute("PRAGMA locking_mode = EXCLUSIVE").fetchone()
     wanted = "delete" if networked else "wal"
-    # Must be fetched and compared: SQLite answers with the mode it fell back to, and says nothing else.
+    # Compare the answer: SQLite silently falls back to another mode.
     found = connection.execute(f"PRAGMA journal_mode = {wanted}").fetchone()[0]
     if found != wanted:
-        raise StateLost(f"{path}: expected journal mode {wanted}, found {found}: the disk refused it")
+        raise StateLost(f"{path}: expected journal mode {wanted}, found {found}: the disk does not support it")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA temp_store = MEMORY")
     connection.execute("PRAGMA cell_size_check = ON")
-    # What has left a window is overwritten, not only let go of. Debian's SQLite does so unasked, others do not; FAST
-    # would spare the pages on which most vectors lie.
+    # Overwrite deleted records. Debian's SQLite does so by default, others do not; FAST would leave most vectors on
+    # disk.
     connection.execute("PRAGMA secure_delete = ON").fetchone()
 
 
 def _mark(path: Path, recovered: str) -> None:
-    """Write into a database, before it takes its place, that it replaces a damaged one; a kill cannot undo that."""
+    """Mark a new database as the replacement of a damaged one, before it is moved into place."""
     connection = _connect(path)
     try:
         value = recovered.encode()
@@ -295,7 +293,7 @@ def _mark(path: Path, recovered: str) -> None:
 
 
 def _create(path: Path, *, networked: bool, steps: Sequence[str], events: list[str]) -> sqlite3.Connection:
-    # Under another name until its tables are there: an empty file called state.db is then always damage.
+    # Created under another name: an empty state.db then always means damage.
     new = path.with_name(f"{path.name}.new")
     for leftover in (new, *_companions(new), *_companions(path)):
         leftover.unlink(missing_ok=True)
@@ -341,18 +339,17 @@ def _from_backup(
             connection = _open(path, networked=networked, verify=verify, steps=steps)
         except _Damaged as damage:
             path.unlink(missing_ok=True)
-            events.append(f"backup damaged too: {damage}")
+            events.append(f"backup also damaged: {damage}")
             continue
         events.append(
-            f"went back to the backup of {age / 60:.0f} minutes ago;"
-            " what came since is read again from files that are still there"
+            f"restored the backup of {age / 60:.0f} minutes ago; later records are read again from files still present"
         )
         return connection
     return None
 
 
 def _take_copy(backup: Path, copy: Path) -> None:
-    """Copy a backup and mark the copy; on a full disk the backup itself must do, unmarked."""
+    """Copy a backup and mark the copy. On a full disk, use the backup itself, unmarked."""
     try:
         shutil.copyfile(backup, copy)
         copy.chmod(0o600)
@@ -361,7 +358,7 @@ def _take_copy(backup: Path, copy: Path) -> None:
             os.fsync(file.fileno())
     except sqlite3.DatabaseError as error:
         if getattr(error, "sqlite_errorcode", 0) & 0xFF not in _NO_DAMAGE:
-            raise _Damaged(f"SQLite says {error}") from error
+            raise _Damaged(f"SQLite reports {error}") from error
         backup.replace(copy)
     except OSError as error:
         if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
@@ -370,7 +367,7 @@ def _take_copy(backup: Path, copy: Path) -> None:
 
 
 def _set_aside(path: Path) -> str:
-    """Move a damaged database out of the way, for whoever wants to know why."""
+    """Rename a damaged database, for later analysis."""
     stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
     aside = path.with_name(f"{path.name}.corrupt-{stamp}")
     number = 0

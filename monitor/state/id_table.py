@@ -1,4 +1,4 @@
-"""The table of id hashes: a row for each batch that was remembered, small ones put together now and then."""
+"""The table of id hashes: one row per batch; small batches are merged from time to time."""
 
 import sqlite3
 from collections.abc import Iterable, Iterator
@@ -7,13 +7,13 @@ import numpy as np
 
 from monitor.core.recent_ids import Hashes
 from monitor.state.change import IdBatch, StateChange
-from monitor.state.checksum import checksum
+from monitor.state.schema import checksum
 
 _BYTES_AT_ONCE = 1 << 19
 
 
 def read_ids(connection: sqlite3.Connection, models: Iterable[str]) -> Iterator[IdBatch]:
-    """Yield the remembered hashes of some models in the order they were remembered, small batches put together."""
+    """Yield the id hashes of some models in order, with small batches merged."""
     for model in sorted(models):
         rows = connection.execute("SELECT batch, content FROM ids WHERE model = ? ORDER BY batch", (model,))
         number, gathered = 0, bytearray()
@@ -27,7 +27,7 @@ def read_ids(connection: sqlite3.Connection, models: Iterable[str]) -> Iterator[
 
 
 def write_ids(connection: sqlite3.Connection, change: StateChange) -> None:
-    """Write what a change says of ids."""
+    """Write the id changes of a transaction."""
     for batch in change.ids:
         _insert(connection, batch.model, batch.number, batch.hashes.astype("<u8").tobytes())
     for model, (first, last) in change.ids_merged.items():
@@ -41,7 +41,7 @@ def _merge(connection: sqlite3.Connection, model: str, first: int, last: int) ->
     rows = connection.execute(f"SELECT content {where} ORDER BY batch", (model, first, last)).fetchall()
     if len(rows) > 1:
         connection.execute(f"DELETE {where}", (model, first, last))
-        # Under the last number: the batch may go only when its youngest id may.
+        # Stored under the last number: the merged batch is needed as long as its newest id is.
         _insert(connection, model, last, b"".join(row[0] for row in rows))
 
 

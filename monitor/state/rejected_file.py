@@ -1,4 +1,4 @@
-"""A file of refused records that can be read while cpcmon runs: one JSON line each, where and why, never what."""
+"""`rejected.jsonl`: one JSON line per rejected record, with location and reason, without content."""
 
 import os
 from collections.abc import Iterable
@@ -13,15 +13,15 @@ NAME = "rejected.jsonl"
 MOST_BYTES = 64 << 20
 
 
-class RejectedFile:
-    """Appends to a file, and starts anew beside the old one when it has grown large."""
+class RejectionLog:
+    """Appends to the file, and rotates it when it is large."""
 
     def __init__(self, folder: Path, most_bytes: int = MOST_BYTES) -> None:
         self._path = folder / NAME
         self._most_bytes = most_bytes
 
     def append(self, rejected: Iterable[tuple[str, str, Pointer]], now: float) -> None:
-        """Write down refused records; when the disk is full they are still counted, and the latest in the database."""
+        """Append rejected records. On a full disk they are still counted, and the latest are in the database."""
         lines = [msgspec.json.encode(_line(*one, now)) for one in rejected]
         if not lines:
             return
@@ -36,7 +36,7 @@ class RejectedFile:
 
 
 def _line(source: str, origin: str, pointer: Pointer, now: float) -> dict[str, Any]:
-    """Return what is written: only what is known of a record's place."""
+    """Return the known fields of a pointer."""
     fields = msgspec.to_builtins(pointer)
     raw = fields.pop("raw")
     line = {"at": round(now, 3), "source": source, "file": origin}

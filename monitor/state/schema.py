@@ -1,18 +1,23 @@
-"""The tables, and how older ones become them: each step in one transaction, so that no start ever finds half of it."""
+"""The database schema, its migrations and checksums. A migration is one transaction."""
 
 import sqlite3
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from functools import cache
 
-from monitor.state.checksum import checksum
-
-APPLICATION = 0x63_70_63_6D  # "cpcm", in the header of the file
-
+Value = str | int | float | bytes
+APPLICATION = 0x63_70_63_6D  # "cpcm", the application id in the file header
 _SUMS_SINCE = 3
-"""The first version whose tables have sums."""
+"""The first schema version with table checksums."""
 
-# The tables that have sums, and what numbers a row of each: 0 where only its key does.
+
+def checksum(content: bytes, *beside: Value) -> int:
+    """Return the checksum of a row: its content and its other values."""
+    return zlib.crc32(content, zlib.crc32(repr(beside).encode()))
+
+
+# The tables with checksums, and the row number of each; 0 where rows have none.
 _SUMMED = {
     "models": "0",
     "windows": "id",
@@ -28,14 +33,15 @@ _SUMMED = {
 }
 
 
-# SQLite keeps the highest number that a row of these ever had.
+# SQLite stores the highest id ever used in these.
 _AUTOINCREMENT = ("windows", "chunks")
 
 
 def _summed(table: str, number: str) -> str:
-    """Return statements that sum up the rows of a table, and keep the sums in each transaction that changes it.
+    """Return statements that checksum a table, and keep the checksum current with triggers.
 
-    A row that vanished or that an earlier transaction wrote has a good checksum of its own. The sums still differ.
+    A lost row, or a row of an older transaction, passes its own checksum. The checksum of the table does not match
+    then.
     """
     new, old = (f"{row}.{number}" if number != "0" else "0" for row in ("NEW", "OLD"))
     return f"""
@@ -51,7 +57,7 @@ def _summed(table: str, number: str) -> str:
     """  # noqa: S608 - our own
 
 
-# Each step leads from the version before it. Never change one that was released: add another.
+# Each step migrates from the version before it. Never change a released step: add another.
 STEPS: tuple[str, ...] = (
     """
     CREATE TABLE models(name TEXT PRIMARY KEY, crc INTEGER NOT NULL, shape BLOB NOT NULL) WITHOUT ROWID;
@@ -77,8 +83,8 @@ STEPS: tuple[str, ...] = (
       model TEXT NOT NULL, span TEXT NOT NULL, slot INTEGER NOT NULL, at REAL NOT NULL, crc INTEGER NOT NULL,
       content BLOB NOT NULL, PRIMARY KEY(model, span, slot));
     """,
-    # The row `commits` counts transactions; its `crcs` is a random number that tells databases apart. The checksum of
-    # totals did not cover `through`: they are measured again.
+    # The row `commits` counts transactions; its `crcs` is a random number that identifies the database. The checksum of
+    # totals did not cover `through`: they are deleted and recomputed.
     f"""
     CREATE TABLE checksums(
       name TEXT PRIMARY KEY, rows INTEGER NOT NULL, crcs INTEGER NOT NULL, numbers INTEGER NOT NULL, last INTEGER NOT NULL) WITHOUT ROWID;
@@ -95,18 +101,18 @@ STEPS: tuple[str, ...] = (
 
 
 def version_of(connection: sqlite3.Connection) -> int:
-    """Return the version of the tables."""
+    """Return the schema version."""
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
 def schema_of(connection: sqlite3.Connection) -> list[tuple[str, ...]]:
-    """Return the statements that made the tables, indexes and triggers of a database."""
+    """Return the statements that define the tables, indexes and triggers."""
     return sorted(connection.execute("SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_master"))
 
 
 @cache
 def schemas(steps: tuple[str, ...]) -> list[list[tuple[str, ...]]]:
-    """Return the schema of every version, the first that of an empty database."""
+    """Return the schema of every version, starting with the empty database."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         found = [schema_of(connection)]
         for version in range(len(steps)):
@@ -116,25 +122,25 @@ def schemas(steps: tuple[str, ...]) -> list[list[tuple[str, ...]]]:
 
 
 def check_sums(connection: sqlite3.Connection) -> None:
-    """Raise ValueError where rows of a table are missing, or are not those that were written last."""
+    """Raise ValueError when rows of a table are missing or out of date."""
     if version_of(connection) < _SUMS_SINCE:
         return
     sequences = dict(connection.execute("SELECT name, seq FROM sqlite_sequence"))
     expected = {name: sums for name, *sums in connection.execute("SELECT * FROM checksums")}
     whole = all(isinstance(value, int) for sums in expected.values() for value in sums)
     if not whole or expected.keys() != {"commits", *_SUMMED}:
-        raise ValueError("the rows of the table checksums are not one for each table")
+        raise ValueError("the table checksums does not have one row per table")
     for table, number in _SUMMED.items():
         query = f"SELECT count(*), coalesce(sum(crc), 0), coalesce(sum({number}), 0) FROM {table} NOT INDEXED"  # noqa: S608
         *sums, last = expected[table]
         if list(connection.execute(query).fetchone()) != sums:
-            raise ValueError(f"the rows of the table {table} are not those that were committed last")
+            raise ValueError(f"the rows of the table {table} do not match the last commit")
         if table in _AUTOINCREMENT and sequences.get(table, 0) != last:
-            raise ValueError(f"the highest number of the table {table} is not the one that was committed last")
+            raise ValueError(f"the highest id of the table {table} does not match the last commit")
 
 
 def migrate(connection: sqlite3.Connection, steps: Sequence[str] = STEPS) -> None:
-    """Bring the tables to the newest version, in one transaction."""
+    """Migrate to the newest version in one transaction."""
     before = version_of(connection)
     if before == len(steps):
         return
@@ -154,7 +160,7 @@ def migrate(connection: sqlite3.Connection, steps: Sequence[str] = STEPS) -> Non
 
 
 def _statements(step: str) -> Iterator[str]:
-    """Yield the statements of a step; a trigger holds some of its own."""
+    """Yield the statements of a step; a trigger contains semicolons."""
     statement = ""
     for part in step.rstrip("; \n").split(";"):
         statement += f"{part};"

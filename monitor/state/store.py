@@ -1,5 +1,6 @@
-"""Everything that survives a restart, behind one object: read at the start, then one transaction a change."""
+"""The state as one object: read at the start, then written one transaction at a time."""
 
+import os
 import sqlite3
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -8,28 +9,85 @@ from pathlib import Path
 
 import msgspec
 
-from monitor.errors import StatePaused
+from monitor.errors import StateLost, StatePaused
 from monitor.records.record_batch import Pointer
-from monitor.state.change import IdBatch, Refused, StateChange, WindowName
-from monitor.state.checksum import checksum
+from monitor.state.change import IdBatch, RejectionEntry, StateChange, WindowName
 from monitor.state.database import (
     BACKUPS,
     NAME,
     RECOVERED,
-    Opened,
+    OpenedDatabase,
     back_up,
     check_structure,
     check_version,
     open_database,
+    translated,
 )
-from monitor.state.history_table import HistoryRow, read_history, write_history
+from monitor.state.evaluation_history import HistoryRow, read_history, write_history
 from monitor.state.id_table import read_ids, write_ids
-from monitor.state.schema import check_sums
+from monitor.state.schema import check_sums, checksum
 from monitor.state.state_folder import StateFolder, check_folder, filesystem_of
-from monitor.state.transaction import Transaction
 from monitor.state.window_table import CommittedWindow, StoredWindow, WindowTable, check_windows
 
-# Which columns a checksum covers, the content last.
+MOST_REJECTED = 10_000
+MOST_EVENTS = 1_000
+
+
+class Transaction:
+    """A `with` block that commits as a whole, or rolls back on any error."""
+
+    def __init__(self, connection: sqlite3.Connection, folder: StateFolder, rolled_back: Callable[[], None]) -> None:
+        self._connection, self._path, self._folder = connection, folder.path / NAME, folder
+        self._inode = self._path.stat().st_ino
+        self._rolled_back = rolled_back
+        number = "SELECT crcs, rows FROM checksums WHERE name = 'commits'"
+        self._database, self._commits = connection.execute(number).fetchone()
+
+    @property
+    def missing(self) -> int:
+        """How many commits of this database are missing from it."""
+        database, commits = self._folder.last_commit()
+        return max(0, commits - self._commits) if database == self._database else 0
+
+    def __enter__(self) -> None:
+        """Begin; raises StatePaused or StateLost."""
+        try:
+            found = os.stat(self._path).st_ino  # noqa: PTH116 - called for every batch
+        except OSError:
+            found = None
+        if found != self._inode:
+            # SQLite would go on writing to an unlinked file.
+            raise StateLost(f"{self._path}: expected the database that was opened, found it moved or deleted")
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.Error as error:
+            raise translated(error, self._path.parent) from error
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _traceback: object) -> None:
+        """Commit or roll back; raises StatePaused or StateLost when SQLite fails."""
+        try:
+            if error is None:
+                commits = self._commits + 1
+                self._connection.execute("UPDATE checksums SET rows = ? WHERE name = 'commits'", (commits,))
+                self._connection.execute("COMMIT")
+                self._commits = commits
+                self._folder.note_commit(self._database, commits)
+                return
+        except sqlite3.Error as failure:
+            self._roll_back()
+            raise translated(failure, self._path.parent) from failure
+        self._roll_back()
+        if isinstance(error, sqlite3.Error):
+            raise translated(error, self._path.parent) from error
+
+    def _roll_back(self) -> None:
+        with suppress(sqlite3.Error):
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            self._rolled_back()
+
+
+# The columns covered by each checksum, content last.
 _CHECKED = {
     "models": ("name", "shape"),
     "ids": ("model", "batch", "content"),
@@ -39,38 +97,34 @@ _CHECKED = {
 }
 
 _KEY, _RECOVERED = "hash key", RECOVERED
-MOST_REJECTED = 10_000
-MOST_EVENTS = 1_000
 
 
 class State:
-    """Everything that survives a restart. Used by one thread, the one that ingests."""
+    """Everything that survives a restart. Used by the ingestion thread only."""
 
-    def __init__(self, folder: StateFolder, opened: Opened, *, mend: bool = True) -> None:
+    def __init__(self, folder: StateFolder, opened: OpenedDatabase, *, repair: bool = True) -> None:
         self._folder = folder
         self._connection = opened.connection
         self._windows = WindowTable(opened.connection)
-        self._transaction = Transaction(opened.connection, folder, self._windows.find)
-        self._mend = mend
+        self._transaction = Transaction(opened.connection, folder, self._windows.load)
+        self._repair = repair
         self.key = folder.key()
-        """For all keyed hashes."""
-        kept = self.kept()
-        self.recovered = kept.get(_RECOVERED, b"backup" if opened.events else b"").decode()
-        """Empty, or what was used because the database was damaged: `backup` or `empty`. So until a start has said so."""
-        self.events = opened.events or ([f"went back to: {self.recovered}"] if self.recovered else [])
-        """What happened while it was opened, for the log."""
+        """The key for all hashes."""
+        values = self.values()
+        self.recovered = values.get(_RECOVERED, b"backup" if opened.events else b"").decode()
+        """`backup` or `empty` after a recovery from damage, until a start has reported it; else empty."""
+        self.events = opened.events or ([f"recovered from: {self.recovered}"] if self.recovered else [])
+        """Messages for the log."""
         missing = 0 if self.recovered else self._transaction.missing
         if missing:
             self.events.append(
                 f"state.db lost its last {missing} commits (the write-ahead log is damaged, or the file was replaced);"
-                " what came since is read again from files that are still there"
+                " later records are read again from files still present"
             )
-        if kept.get(_KEY, _crc_of_key(self.key)) != _crc_of_key(self.key):
-            self.events.append(
-                "hash.key is not the one that this state was made with: ids and files from before are not known again"
-            )
+        if values.get(_KEY, _crc_of_key(self.key)) != _crc_of_key(self.key):
+            self.events.append("hash.key does not belong to this state: earlier ids and files are not recognised")
         self.damaged_chunks = 0
-        """Chunks that were dropped because their checksum did not fit."""
+        """Chunks dropped because of a checksum mismatch."""
 
     @classmethod
     def open(
@@ -79,26 +133,26 @@ class State:
         *,
         allow_network: bool = False,
         filesystem: Callable[[Path], str] = filesystem_of,
-        mend: bool = True,
+        repair: bool = True,
     ) -> "State":
-        """Hold a folder and open what is in it; raises StateInUse, StateRefused, StateLost or StatePaused.
+        """Lock a folder and open its database; raises StateInUse, StateRefused, StateLost or StatePaused.
 
-        Without `mend`, for those who only want to look, damage is StateLost and nothing is replaced.
+        Without `repair`, damage raises StateLost and nothing is replaced.
         """
         folder = StateFolder.hold(path, allow_network=allow_network, filesystem=filesystem)
         try:
-            opened = open_database(path, networked=folder.networked, verify=_verify, mend=mend)
-            if mend:
-                # Last: what was deleted to make room for a copy of older state must not take it again before that is made.
-                folder.keep_ballast()
-            return cls(folder, opened, mend=mend)
+            opened = open_database(path, networked=folder.networked, verify=_verify, repair=repair)
+            if repair:
+                # Last: disk space freed for a migration must not be taken before the migration.
+                folder.reserve_ballast()
+            return cls(folder, opened, repair=repair)
         except BaseException:
             folder.close()
             raise
 
     @staticmethod
     def check(path: Path, *, allow_network: bool = False) -> None:
-        """Raise what `open` would raise for a folder that cannot be used, in use or not; leave nothing behind."""
+        """Raise what `open` would raise for an unusable folder, in use or not. Leaves nothing behind."""
         check_folder(path, allow_network=allow_network)
         check_version(path)
 
@@ -109,60 +163,60 @@ class State:
 
     @property
     def size(self) -> int:
-        """Size of the database and its log on disk."""
+        """Size of the database and its write-ahead log."""
         files = (self.path / NAME, self.path / f"{NAME}-wal")
         return sum(file.stat().st_size for file in files if file.exists())
 
     def close(self) -> None:
-        """Write the log back into the database and let go of the folder."""
+        """Close the database and release the folder."""
         self._connection.close()
         self._folder.close()
 
     def backup_age(self, now: float) -> float:
-        """Return how many seconds old the newest backup is; infinite when there is none."""
+        """Return the age of the newest backup in seconds; infinite without one."""
         try:
             return now - (self.path / BACKUPS[0]).stat().st_mtime
         except FileNotFoundError:
             return float("inf")
 
     def back_up(self) -> None:
-        """Write a copy beside the database; raises StatePaused when there is no room for it."""
+        """Write a backup; raises StatePaused on a full disk."""
         back_up(self._connection, self.path, _verify_copy)
 
     # Reading, at the start.
 
     def models(self) -> dict[str, bytes]:
-        """Return what was noted of each model."""
+        """Return the stored shape of each model."""
         return dict(self._connection.execute("SELECT name, shape FROM models"))
 
     def window_names(self) -> list[WindowName]:
-        """Return which windows there are, those that records came to last first."""
+        """Return the window names, latest arrivals first."""
         return self._windows.names()
 
     def windows(self, models: Container[str] | None = None) -> Iterator[StoredWindow]:
-        """Yield each window of some models, by their names here, or of all of them, with its chunks in the order they came.
+        """Yield the windows of some models, by stored name, or of all, with their chunks in order of arrival.
 
-        Damaged chunks are left out, counted and deleted.
+        Damaged chunks are skipped, counted and deleted.
         """
         for window in self._windows.read(models):
             if window.damaged:
                 damaged = len(window.damaged)
                 self.damaged_chunks += damaged
                 self.events.append(
-                    f"{damaged} damaged chunks of a window of {window.name[0]} dropped: their checksums do not fit"
+                    f"dropped {damaged} damaged chunks of a window of {window.name[0]}: checksum mismatch"
                 )
-                if self._mend:
-                    # On a full disk they stay, and are found again at the next start.
+                if self._repair:
+                    # On a full disk they stay until the next start.
                     with suppress(StatePaused), self._transaction:
-                        self._windows.forget_damaged(window)
+                        self._windows.delete_damaged(window)
             yield window
 
     def ids(self, models: Iterable[str]) -> Iterator[IdBatch]:
-        """Yield the remembered hashes of some models in the order they were remembered."""
+        """Yield the id hashes of some models in order."""
         return read_ids(self._connection, models)
 
-    def positions(self, source: str) -> dict[bytes, bytes]:
-        """Return where a source stood."""
+    def checkpoints(self, source: str) -> dict[bytes, bytes]:
+        """Return the checkpoints of a source."""
         return dict(self._connection.execute("SELECT key, value FROM positions WHERE source = ?", (source,)))
 
     def counters(self) -> dict[tuple[str, ...], int]:
@@ -170,12 +224,12 @@ class State:
         rows = self._connection.execute("SELECT name, value FROM counters")
         return {tuple(msgspec.json.decode(name, type=list[str])): value for name, value in rows}
 
-    def kept(self) -> dict[str, bytes]:
-        """Return the small things that were kept."""
+    def values(self) -> dict[str, bytes]:
+        """Return the named values."""
         return dict(self._connection.execute("SELECT name, value FROM kept"))
 
-    def rejected(self, latest: int = MOST_REJECTED) -> list[Refused]:
-        """Return when, from which source and from where the latest refused records came; damaged rows are left out."""
+    def rejected(self, latest: int = MOST_REJECTED) -> list[RejectionEntry]:
+        """Return the latest rejected records; damaged rows are skipped."""
         query = "SELECT at, source, crc, pointer FROM rejected ORDER BY id DESC LIMIT ?"
         rows = self._connection.execute(query, (latest,)).fetchall()
         found = []
@@ -183,36 +237,36 @@ class State:
             with suppress(TypeError, msgspec.MsgspecError):
                 if checksum(pointer, at, source) == crc:
                     found.append((at, source, *msgspec.json.decode(pointer, type=tuple[str, Pointer])))
-        self._report_left_out("rejected", len(rows) - len(found))
+        self._report_skipped("rejected", len(rows) - len(found))
         return found
 
     def history(self) -> Iterator[HistoryRow | None]:
-        """Yield what was said of the models before now; None for each row that cannot be understood."""
+        """Yield the history rows; None for an unreadable one."""
         return read_history(self._connection)
 
     def past_events(self) -> list[tuple[float, str]]:
-        """Return the latest events; damaged rows are left out."""
+        """Return the latest events; damaged rows are skipped."""
         rows = self._connection.execute("SELECT at, event, crc FROM events ORDER BY id").fetchall()
         found = [(at, event) for at, event, crc in rows if isinstance(event, str) and _crc_of_event(at, event) == crc]
-        self._report_left_out("events", len(rows) - len(found))
+        self._report_skipped("events", len(rows) - len(found))
         return found
 
-    def _report_left_out(self, table: str, damaged: int) -> None:
-        sentence = f"{damaged} damaged rows of the table {table} left out"
+    def _report_skipped(self, table: str, damaged: int) -> None:
+        sentence = f"skipped {damaged} damaged rows of the table {table}"
         if damaged and sentence not in self.events:
             self.events.append(sentence)
 
     # Writing.
 
-    def describe_models(
+    def store_models(
         self, shapes: Mapping[str, bytes], dropped: list[WindowName], events: list[str], now: float
     ) -> None:
-        """Note what the configured models look like, and forget what does not fit them.
+        """Store the shapes of the configured models, and delete windows that do not match.
 
-        Nothing is written when nothing changed: a start on a full disk must succeed.
+        Writes nothing when nothing changed: a start on a full disk must succeed.
         """
-        kept = self.kept()
-        if shapes == self.models() and not dropped and not events and {_KEY} == kept.keys() & {_KEY, _RECOVERED}:
+        values = self.values()
+        if shapes == self.models() and not dropped and not events and {_KEY} == values.keys() & {_KEY, _RECOVERED}:
             return
         with self._transaction:
             self._connection.execute("DELETE FROM models")
@@ -220,23 +274,23 @@ class State:
                 "INSERT INTO models VALUES (?, ?, ?)",
                 ((name, checksum(shape, name), shape) for name, shape in shapes.items()),
             )
-            self._windows.forget(dropped)
-            # From now on it is an ordinary state: that it was not is among its events.
-            self._write_kept({_RECOVERED: None, _KEY: _crc_of_key(self.key)})
+            self._windows.delete(dropped)
+            # The recovery is in the events now.
+            self._write_values({_RECOVERED: None, _KEY: _crc_of_key(self.key)})
             self._note_events(events, now)
 
     def commit(self, change: StateChange, now: float) -> CommittedWindow:
-        """Write a change, whole or not at all.
+        """Write a change, all or nothing.
 
-        StatePaused: nothing was written, and the same may succeed later. StateLost: stop.
+        StatePaused: nothing was written, and a retry may succeed. StateLost: the process must stop.
         """
         with self._transaction:
             committed = self._windows.write(change)
             write_ids(self._connection, change)
-            for source, positions in change.positions.items():
-                self._write_positions(source, positions)
+            for source, checkpoints in change.checkpoints.items():
+                self._write_checkpoints(source, checkpoints)
             self._write_counters(change.counters)
-            self._write_kept(change.kept)
+            self._write_values(change.values)
             self._write_rejected(change, now)
             write_history(self._connection, change.history)
             self._note_events(change.events, now)
@@ -249,22 +303,22 @@ class State:
             ((name, checksum(repr(value).encode(), name), value) for name, value in named),
         )
 
-    def _write_positions(self, source: str, positions: Mapping[bytes, bytes | None]) -> None:
+    def _write_checkpoints(self, source: str, checkpoints: Mapping[bytes, bytes | None]) -> None:
         self._connection.executemany(
             "DELETE FROM positions WHERE source = ? AND key = ?",
-            ((source, key) for key, value in positions.items() if value is None),
+            ((source, key) for key, value in checkpoints.items() if value is None),
         )
         self._connection.executemany(
             "INSERT OR REPLACE INTO positions VALUES (?, ?, ?, ?)",
             (
                 (source, key, checksum(value, source, key), value)
-                for key, value in positions.items()
+                for key, value in checkpoints.items()
                 if value is not None
             ),
         )
 
-    def _write_kept(self, kept: Mapping[str, bytes | None]) -> None:
-        for name, value in kept.items():
+    def _write_values(self, values: Mapping[str, bytes | None]) -> None:
+        for name, value in values.items():
             if value is None:
                 self._connection.execute("DELETE FROM kept WHERE name = ?", (name,))
             else:
@@ -295,7 +349,7 @@ class State:
 
 
 def _verify(connection: sqlite3.Connection) -> None:
-    """Refuse a database of which anything but a chunk was damaged: only a whole backup agrees with itself."""
+    """Reject a database with damage outside of chunks: only an intact backup is consistent."""
     check_sums(connection)
     check_windows(connection)
     for table, columns in _CHECKED.items():
@@ -304,7 +358,7 @@ def _verify(connection: sqlite3.Connection) -> None:
             last = values.pop()
             whole = last if isinstance(last, bytes) else repr(last).encode()
             if checksum(whole, *values) != crc:
-                raise ValueError(f"a checksum in the table {table} does not fit ({', '.join(beside)}, {content})")
+                raise ValueError(f"checksum mismatch in the table {table} ({', '.join(beside)}, {content})")
     for (name,) in connection.execute("SELECT name FROM counters"):
         msgspec.json.decode(name, type=list[str])
 
@@ -319,5 +373,5 @@ def _crc_of_event(at: float, event: str) -> int:
 
 
 def _crc_of_key(key: bytes) -> bytes:
-    """Return what tells one key from another, and nothing else."""
+    """Return a digest that identifies the key without revealing it."""
     return blake2b(b"cpcmon", key=key, digest_size=8).digest()

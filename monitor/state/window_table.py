@@ -1,7 +1,7 @@
-"""The tables of windows: chunks with checksums, totals, and which chunks a window still needs.
+"""The window tables: chunks with checksums, totals, and which chunks a window still needs.
 
-A chunk whose newest record is older than the oldest of the window holds nothing that the window needs. Dropping it
-changes nothing about what a restart rebuilds: a window is the last so many records by time, whatever else is offered.
+A chunk whose newest record is older than the window's oldest is not needed: a window is its latest records by time, so
+dropping the chunk does not change the result of a restart.
 """
 
 import sqlite3
@@ -17,15 +17,20 @@ import numpy as np
 
 from monitor.core.segments import Segment
 from monitor.core.window import SlidingWindow
-from monitor.state.change import Chunk, Snapshot, StateChange, WindowName
-from monitor.state.checksum import checksum
+from monitor.state.change import Chunk, StateChange, TotalsUpdate, WindowName
+from monitor.state.schema import checksum
 
 _NO_TIME = -1e308
+WORTH_TOTALS = 20_000
+"""Records from which on totals are stored: smaller windows are recomputed in milliseconds."""
+_FEWEST_CHUNKS = 64
+_RECORDS_A_CHUNK = 64
+_CHUNK_RECORDS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class StoredChunk:
-    """A chunk as it was found."""
+    """A chunk as read from disk."""
 
     number: int
     chunk: Chunk
@@ -34,41 +39,41 @@ class StoredChunk:
 
 @dataclass(slots=True)
 class StoredWindow:
-    """A window as it was found."""
+    """A window as read from disk."""
 
     name: WindowName
     chunks: list[StoredChunk] = field(default_factory=list)
-    """In the order they came."""
+    """In order of arrival."""
     damaged: list[int] = field(default_factory=list)
-    """Numbers of chunks whose checksum does not fit."""
+    """Ids of chunks with a checksum mismatch."""
     totals: bytes | None = None
     through: int = 0
-    """The last chunk that the totals count."""
+    """The last chunk included in the totals."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommittedWindow:
-    """The numbers that a change's chunks were given."""
+    """The ids given to the chunks of a change."""
 
     chunks: list[int]
     rewritten: dict[WindowName, list[int]]
 
 
 class WindowTable:
-    """Reads and writes windows; whoever writes has begun a transaction."""
+    """Reads and writes windows. Writes happen within a transaction."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         self._numbers: dict[WindowName, int] = {}
-        self.find()
+        self.load()
 
-    def find(self) -> None:
-        """Look which windows there are; also after a transaction that was rolled back."""
+    def load(self) -> None:
+        """Load the window ids; also after a rollback."""
         rows = self._connection.execute("SELECT id, model, segment FROM windows")
         self._numbers = {(model, _segment(segment)): number for number, model, segment in rows}
 
     def names(self) -> list[WindowName]:
-        """Return which windows there are, those that records came to last first."""
+        """Return the window names, latest arrivals first."""
         rows = self._connection.execute(
             "SELECT model, segment, max(arrived) FROM windows"
             " LEFT JOIN chunks ON window = windows.id GROUP BY windows.id ORDER BY 3 DESC"
@@ -76,7 +81,7 @@ class WindowTable:
         return [(model, _segment(segment)) for model, segment, _ in rows]
 
     def read(self, models: Container[str] | None = None) -> Iterator[StoredWindow]:
-        """Yield each window of some models, or of all, with its chunks, without the damaged ones."""
+        """Yield the windows of some models, or of all, without damaged chunks."""
         for name, number in sorted(self._numbers.items()):
             if models is not None and name[0] not in models:
                 continue
@@ -94,7 +99,7 @@ class WindowTable:
             totals = self._connection.execute(
                 "SELECT through, crc, content FROM totals WHERE window = ?", (number,)
             ).fetchone()
-            # Totals count records of damaged chunks too, which the window no longer has.
+            # The totals include the records of damaged chunks.
             if totals is not None and not window.damaged:
                 through, crc, content = totals
                 if isinstance(content, bytes) and checksum(content, number, through) == crc:
@@ -102,32 +107,32 @@ class WindowTable:
             yield window
 
     def write(self, change: StateChange) -> CommittedWindow:
-        """Write what a change says of windows."""
-        self.forget(change.forgotten)
+        """Write the window changes of a transaction."""
+        self.delete(change.deleted_windows)
         self._connection.executemany("DELETE FROM chunks WHERE id = ?", ((number,) for number in change.dropped))
-        for snapshot in change.snapshots:
-            self._write_totals(self._number(snapshot.window), snapshot.content)
+        for update in change.totals:
+            self._write_totals(self._number(update.window), update.content)
         rewritten = {}
         for name, chunks in change.rewritten.items():
             self._empty(self._number(name))
             rewritten[name] = [self._write_chunk(chunk) for chunk in chunks]
         return CommittedWindow([self._write_chunk(chunk) for chunk in change.chunks], rewritten)
 
-    def forget(self, windows: list[WindowName]) -> None:
-        """Delete windows with all that belongs to them."""
+    def delete(self, windows: list[WindowName]) -> None:
+        """Delete windows with their chunks and totals."""
         for name in windows:
             number = self._numbers.pop(name, None)
             if number is not None:
                 self._empty(number)
                 self._connection.execute("DELETE FROM windows WHERE id = ?", (number,))
 
-    def forget_damaged(self, window: StoredWindow) -> None:
-        """Delete the damaged chunks of a window."""
+    def delete_damaged(self, window: StoredWindow) -> None:
+        """Delete the damaged chunks of a window, and its totals."""
         self._connection.executemany("DELETE FROM chunks WHERE id = ?", ((number,) for number in window.damaged))
         self._write_totals(self._numbers[window.name], None)
 
     def _number(self, name: WindowName) -> int:
-        """Return the number of a window, which is given one if it has none."""
+        """Return the id of a window, creating it if necessary."""
         if name not in self._numbers:
             model, text = name[0], msgspec.json.encode(name[1]).decode()
             cursor = self._connection.execute(
@@ -162,14 +167,14 @@ class WindowTable:
 
 
 def check_windows(connection: sqlite3.Connection) -> None:
-    """Raise ValueError when it is not certain which window is which, or whose a chunk is."""
+    """Raise ValueError when the identity of a window, or the owner of a chunk, is uncertain."""
     for model, segment, crc in connection.execute("SELECT model, segment, crc FROM windows"):
         if checksum(b"", model, segment) != crc:
-            raise ValueError("the checksum of a window's name does not fit")
+            raise ValueError("checksum mismatch in a window's name")
         _segment(segment)
     strays = "SELECT count(*) FROM chunks WHERE window NOT IN (SELECT id FROM windows)"
     if connection.execute(strays).fetchone()[0]:
-        raise ValueError("there are chunks of no window")
+        raise ValueError("some chunks belong to no window")
 
 
 def _crc(window: int, arrived: float, newest: float, records: int, content: bytes) -> int:
@@ -177,7 +182,7 @@ def _crc(window: int, arrived: float, newest: float, records: int, content: byte
 
 
 def _crc_or_none(window: int, arrived: object, newest: object, records: object, content: object) -> int | None:
-    """Return the checksum of a row as it was found: a flipped bit may also change the type of a value."""
+    """Return the checksum of a row as read: a flipped bit may also change the type of a value."""
     if not (isinstance(arrived, float) and isinstance(newest, float) and isinstance(records, int)):
         return None
     return _crc(window, arrived, newest, records, content) if isinstance(content, bytes) else None
@@ -187,80 +192,72 @@ def _segment(text: str) -> Segment:
     return msgspec.json.decode(text, type=Segment)
 
 
-WORTH_TOTALS = 20_000
-"""Records from which on totals are stored: below, measuring a window again at the start takes milliseconds."""
-
-_FEWEST_CHUNKS = 64
-_RECORDS_A_CHUNK = 64
-_CHUNK_RECORDS = 10_000
-
-
 @dataclass(slots=True)
 class WindowLog:
-    """The chunks of one window, oldest first."""
+    """The stored chunks of one window, oldest first."""
 
     name: WindowName
     chunks: deque[tuple[int, float, int]] = field(default_factory=deque)
-    """Number, newest event time and number of records of each."""
+    """Id, newest event time and record count of each."""
     stored: int = 0
-    """Records in all chunks together."""
+    """Records in all chunks."""
     since_totals: int = 0
-    """Records that came since totals were stored."""
+    """Records since totals were stored."""
     arrived: float = 0.0
-    """When the last records came."""
+    """Time of the last arrival."""
     has_totals: bool = False
-    """Whether there are totals on disk."""
+    """Whether totals are stored."""
     restamped: bool = False
-    """Whether the window changed the times of records that are on disk: a rewrite must note that before any is dropped."""
+    """Whether the window changed the times of stored records: a compaction must write them before any chunk is dropped."""
 
     def added(self, number: int, newest: float, records: int, arrived: float) -> None:
-        """Note a chunk that was committed."""
+        """Add a committed chunk."""
         self.chunks.append((number, newest, records))
         self.stored += records
         self.since_totals += records
         self.arrived = arrived
 
-    def tidy(self, window: SlidingWindow, change: StateChange, *, stopping: bool = False) -> None:
-        """Put into a change what keeps the chunks in order; called between batches, when window and disk agree."""
+    def maintain(self, window: SlidingWindow, change: StateChange, *, stopping: bool = False) -> None:
+        """Add the maintenance of the chunks to a change. Called between batches, when window and disk agree."""
         too_many = len(self.chunks) > max(_FEWEST_CHUNKS, len(window) // _RECORDS_A_CHUNK)
         if self.restamped or too_many or self.stored > 2 * len(window) + _CHUNK_RECORDS:
-            change.rewritten[self.name] = _pieces(self.name, window, self.arrived)
+            change.rewritten[self.name] = _rechunked(self.name, window, self.arrived)
             return
         with_totals = len(window) >= WORTH_TOTALS
-        # Totals on disk count the records that were in the window then: until new ones are written, all must stay.
+        # Stored totals include all records of that time, so no chunk is dropped before new totals are written.
         if with_totals and not stopping and self.since_totals < len(window) // 4:
             return
         oldest = float(window.times[0]) if len(window) else float("inf")
-        dead = [number for number, _, _ in takewhile(lambda chunk: chunk[1] < oldest, self.chunks)]
-        change.dropped.extend(dead)
+        unneeded = [number for number, _, _ in takewhile(lambda chunk: chunk[1] < oldest, self.chunks)]
+        change.dropped.extend(unneeded)
         if self.has_totals and not with_totals:
-            # They count records that may be going now.
-            change.snapshots.append(Snapshot(self.name, None))
+            # They include records that may be dropped now.
+            change.totals.append(TotalsUpdate(self.name, None))
         elif with_totals and self.since_totals:
-            # A window that was filled anew since then is not worth measuring before somebody asks for an estimate.
+            # A window refilled since then is not worth measuring before an estimate is needed.
             is_new = self.since_totals >= len(window) and not stopping
-            change.snapshots.append(Snapshot(self.name, None if is_new else window.totals().to_bytes()))
+            change.totals.append(TotalsUpdate(self.name, None if is_new else window.totals().to_bytes()))
 
-    def tidied(self, change: StateChange, committed: CommittedWindow) -> None:
-        """Note that a change was committed."""
+    def maintained(self, change: StateChange, committed: CommittedWindow) -> None:
+        """Apply a committed change."""
         if self.name in change.rewritten:
             chunks = change.rewritten[self.name]
             numbers = committed.rewritten[self.name]
             self.chunks = deque((n, float(c.at.max()), len(c.at)) for n, c in zip(numbers, chunks, strict=True))
             self.restamped = self.has_totals = False
-            # The totals went with the old chunks, so the next occasion writes new ones.
+            # The totals were deleted with the old chunks; write new ones at the next opportunity.
             self.stored = self.since_totals = sum(records for _, _, records in self.chunks)
             return
         gone = set(change.dropped)
         while self.chunks and self.chunks[0][0] in gone:
             self.stored -= self.chunks.popleft()[2]
-        for snapshot in change.snapshots:
-            if snapshot.window == self.name:
-                self.since_totals, self.has_totals = 0, snapshot.content is not None
+        for update in change.totals:
+            if update.window == self.name:
+                self.since_totals, self.has_totals = 0, update.content is not None
 
 
-def _pieces(name: WindowName, window: SlidingWindow, arrived: float) -> list[Chunk]:
-    """Cut a whole window into chunks, oldest first."""
+def _rechunked(name: WindowName, window: SlidingWindow, arrived: float) -> list[Chunk]:
+    """Split a whole window into chunks, oldest first."""
     vectors, times = window.vectors(), window.times.copy()
     return [
         Chunk(name, arrived, times[start : start + _CHUNK_RECORDS], vectors[start : start + _CHUNK_RECORDS])

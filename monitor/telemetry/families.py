@@ -10,10 +10,10 @@ from monitor.core.alerts import AlertRule, AlertType, kind_label
 from monitor.evaluation.schedule import longest_wait_seconds
 from monitor.records.rejections import Reason
 from monitor.sources.directory.directory_options import DirectoryEvent
-from monitor.sources.kafka.events import KafkaEvent
-from monitor.sources.kafka.events import KafkaEvent as CountedByKafka
-from monitor.sources.kafka.failures import FailureKind
+from monitor.sources.kafka.consumer import FailureKind
 from monitor.sources.kafka.health import PartitionLag
+from monitor.sources.kafka.kafka_options import KafkaEvent
+from monitor.sources.kafka.kafka_options import KafkaEvent as CountedByKafka
 from monitor.telemetry.facts import DaemonFacts, DeliveryFacts, HttpFacts, KafkaFacts
 
 

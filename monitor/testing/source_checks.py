@@ -39,7 +39,7 @@ class _Run:
     def commit(self, taken: Sequence[Delivery]) -> None:
         """Write down where the source stands, and tell it that no window holds anything older."""
         for one in taken:
-            for key, value in one.positions.items():
+            for key, value in one.checkpoints.items():
                 if value is None:
                     self.disk.pop(key, None)
                 else:
@@ -52,8 +52,8 @@ class _Run:
             self._owned = self._owned if one.owned is None else one.owned
             said = " ".join((one.origin, *one.events, *one.warnings, *one.counted))
             _require(self._never_told not in said, "neither a file's name nor a record is told to the log")
-            _require(not _records([one]) or one.positions, "records come with the position that makes them read")
-            kept = b" ".join(part for pair in one.positions.items() for part in pair if part is not None)
+            _require(not _records([one]) or one.checkpoints, "records come with the position that makes them read")
+            kept = b" ".join(part for pair in one.checkpoints.items() for part in pair if part is not None)
             _require(self._never_told.encode() not in kept, "positions hold no name: they lie on disk for long")
         return deliveries
 
@@ -92,7 +92,7 @@ def check_source(
 
 
 def _records(deliveries: Iterable[Delivery]) -> int:
-    return sum(one.arrived.accepted for one in deliveries)
+    return sum(one.batch.accepted for one in deliveries)
 
 
 def _require(holds: object, claim: str) -> None:

@@ -115,8 +115,8 @@ def test_a_state_that_another_process_uses_is_said_with_what_to_do(
     held.close()
     assert ran.code == 3
     assert ran.err == (
-        f"cpcmon: {tmp_path / 'state'}: expected state that no other cpcmon uses, found it held by process {os.getpid()}:"
-        " stop that one, or give this one a folder of its own\n"
+        f"cpcmon: {tmp_path / 'state'}: expected a state folder that no other cpcmon uses, found it locked by process {os.getpid()}:"
+        " stop that process, or use another folder\n"
     )
 
 

@@ -47,18 +47,18 @@ def place(calibrated: Path) -> Iterator[Path]:
     [
         (
             "demo --directory new",
-            "--directory new: expected a folder, found that this user may not write there: choose",
+            "--directory new: expected a folder, found no write permission: choose",
         ),
-        ("demo --directory theirs", "--directory theirs: expected a folder, found that this user may not write there"),
-        ("demo --tour --directory theirs", "--directory theirs: expected a folder, found that this user may not write"),
-        ("run --config.file config.yaml --web.listen-address 127.0.0.1:0", "theirs: expected a folder that belongs to"),
-        ("run --config.file config.yaml --config.check", "theirs: expected a folder that belongs to this user, found"),
+        ("demo --directory theirs", "--directory theirs: expected a folder, found no write permission"),
+        ("demo --tour --directory theirs", "--directory theirs: expected a folder, found no write permission"),
+        ("run --config.file config.yaml --web.listen-address 127.0.0.1:0", "theirs: expected a folder owned by"),
+        ("run --config.file config.yaml --config.check", "theirs: expected a folder owned by this user, found"),
         (
             "check-config config.yaml",
-            "theirs: expected a folder that belongs to this user, found that this user may not",
+            "theirs: expected a folder owned by this user, found no write permission",
         ),
-        ("watch inbox --reference density.ref --state new", "can be made, found that this user may not write there"),
-        ("watch inbox --reference density.ref --state theirs", "theirs: expected a folder that belongs to this user"),
+        ("watch inbox --reference density.ref --state new", "permission to create one, found no write permission"),
+        ("watch inbox --reference density.ref --state theirs", "theirs: expected a folder owned by this user"),
         (
             "calibrate --input validation.jsonl --model m --output m.ref",
             "--output m.ref: expected a directory that may",

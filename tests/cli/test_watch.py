@@ -97,7 +97,7 @@ def test_an_absent_directory_is_waited_for_and_said(place: Path, cpcmon: Callabl
     ran = cpcmon(*words(place, "--once"))
     assert ran.code == 2
     assert "cannot say (no records)" in ran.out
-    assert "waits for its directory" in ran.err
+    assert "waiting for its directory" in ran.err
     assert "with --once there is nothing to wait for" in ran.err
 
 

@@ -171,4 +171,4 @@ def test_read_access_to_the_state_is_enough_to_check() -> None:
         with closing(State.open(folder)):
             subprocess.run(command, cwd=ROOT, check=True)
         ran = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
-        assert "expected a folder that belongs to this user" in ran.stderr
+        assert "expected a folder owned by this user" in ran.stderr

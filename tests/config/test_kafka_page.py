@@ -11,9 +11,8 @@ from monitor.records.record_batch import Pointer
 from monitor.records.rejections import Reason
 from monitor.reference.reference import Reference
 from monitor.sources.kafka.dead_letters import letters
-from monitor.sources.kafka.events import KafkaEvent
-from monitor.sources.kafka.kafka_options import KafkaOptions
-from monitor.sources.kafka.partition import Partition
+from monitor.sources.kafka.kafka_options import KafkaEvent, KafkaOptions
+from monitor.sources.kafka.partition_checkpoint import Partition
 from tests.conftest import ROOT
 from tests.web.certificates import Authority
 
@@ -45,7 +44,7 @@ def test_the_page_has_configurations() -> None:
     assert len(BLOCKS) == 5
 
 
-def test_the_page_lists_exactly_what_is_counted() -> None:
+def test_the_page_lists_all_events() -> None:
     """The closed list, in its order."""
     _, _, section = PAGE.partition("## What is counted")
     assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == [str(name) for name in KafkaEvent]

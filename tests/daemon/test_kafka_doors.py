@@ -56,7 +56,7 @@ def test_without_a_certificate_that_the_broker_knows_it_is_not_ready_and_says_wh
     with running(site.config) as process:
         body = wait_until_not_ready(process, f"stream kafka {secured_kafka.addresses['SSL']}: expected ")
         wait_until_not_ready(process, "certificate")
-        assert "; trying again every " in body
+        assert "; retrying every " in body
         process.wait_for_line("certificate")
         assert process.stop() == 0
 
@@ -68,12 +68,12 @@ def test_a_wrong_password_is_told_without_it_and_a_reload_takes_the_right_one(
     password = _secret(site.folder, WRONG)
     _reading(site, secured_kafka, "SASL_SSL", _scram(secured_kafka, password, "SCRAM-SHA-512"))
     said = (
-        f"stream kafka {secured_kafka.addresses['SASL_SSL']}: expected to be let in as user cpcmon by SCRAM-SHA-512,"
+        f"stream kafka {secured_kafka.addresses['SASL_SSL']}: expected to be authenticated as user cpcmon by SCRAM-SHA-512,"
         " found a refusal"
     )
     with running(site.config, "--log.level", "debug") as process:
         body = wait_until_not_ready(process, said)
-        assert f"see the password in '{password}', and whether the broker offers SCRAM-SHA-512" in body
+        assert f"check the password in '{password}', and whether the broker offers SCRAM-SHA-512" in body
         process.wait_for_line("found a refusal")
         page = process.metrics()
         assert one(page, "cpcmon_source_ready", source="stream") == 0.0
@@ -128,7 +128,7 @@ def test_a_broker_that_is_away_at_the_start_and_later_is_waited_for(
             cluster.restart(1)
             written(cluster, topic, 1, messages[100:])
             wait_for_longer(process, taken(300))
-            process.wait_for_line("answers again")
+            process.wait_for_line("connection restored")
             process.wait_for('cpcmon_source_ready{source="stream"}', 1.0)
             process.wait_for(*holds(300))
             assert process.stop() == 0

@@ -91,7 +91,7 @@ def test_a_directory_that_is_missing_makes_it_not_ready_and_nothing_else(site: S
         process.wait_for('cpcmon_source_ready{source="results"}', 0.0)
         status, body = process.ask("/-/ready")
         assert status == 503
-        assert "waits for its directory" in body
+        assert "waiting for its directory" in body
         assert process.ask("/-/healthy")[0] == 200
         site.inbox.mkdir()
         process.wait_for('cpcmon_source_ready{source="results"}', 1.0)

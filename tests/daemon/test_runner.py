@@ -299,12 +299,12 @@ def test_what_could_not_be_written_before_a_reload_is_not_forgotten(
     before = build(config, {"density": REFERENCE}, state)
     with monkeypatch.context() as patch:
         patch.setattr(state, "commit", full)
-        before.ingestion.keep(key_of("density"), remembered)
+        before.ingestion.store_value(key_of("density"), remembered)
         before.ingestion.stop(site.clock().now)
-    assert before.ingestion.unwritten() == {key_of("density"): remembered}
-    after = build(config, {"density": REFERENCE}, state, before.ingestion.unwritten())
+    assert before.ingestion.pending_values() == {key_of("density"): remembered}
+    after = build(config, {"density": REFERENCE}, state, before.ingestion.pending_values())
     assert after.evaluators["density"].told == (("density", "all", "accuracy_low"),)
-    assert after.ingestion.unwritten() == {key_of("density"): remembered}
+    assert after.ingestion.pending_values() == {key_of("density"): remembered}
 
 
 def test_history_that_could_not_be_written_before_a_reload_is_written_after_it(

@@ -76,7 +76,7 @@ def test_a_second_demo_is_kept_out_while_the_first_has_the_folder(tmp_path: Path
         pass
 
 
-def test_a_place_where_no_folder_can_be_is_refused_in_a_sentence(tmp_path: Path) -> None:
+def test_an_unusable_folder_is_refused_with_a_message(tmp_path: Path) -> None:
     """A file stands there."""
     (tmp_path / "demo").write_text("a file")
     with pytest.raises(UsageError, match="expected a folder, found"), Folder(tmp_path / "demo").held():

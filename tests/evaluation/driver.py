@@ -74,7 +74,7 @@ class Monitor:
         self.source = LinesSource(self.lines, decoder, at_once=50)
         self.ingestion = Ingestion(self.state, [model], [self.source], self._options)
         self.evaluator = Evaluator(self.config, self._reference, self.ingestion)
-        self.evaluator.restore(self.state.kept().get(key_of("density")))
+        self.evaluator.restore(self.state.values().get(key_of("density")))
         self.ingestion.start(self.now)
 
     def kill(self) -> None:
@@ -108,7 +108,7 @@ class Monitor:
     def evaluate(self) -> ModelReport:
         """Judge, and have it written down."""
         report = self.evaluator.evaluate(self.now, self.running, self.running - self.slept)
-        self.ingestion.keep(key_of("density"), self.evaluator.remembered())
+        self.ingestion.store_value(key_of("density"), self.evaluator.remembered())
         return report
 
     def step(self, seconds: float = PERIOD) -> ModelReport:

@@ -179,7 +179,7 @@ def test_e11_a_clock_that_is_set_by_a_day_evicts_and_fires_nothing(tmp_path: Pat
     found = surprise(before, Moment(monitor.now, monitor.running, monitor.running))
     assert found.jumped_seconds == pytest.approx(86_400.0 * days)
     monitor.ingestion.clock_jumped(found.jumped_seconds)
-    monitor.ingestion.doubt()
+    monitor.ingestion.invalidate_backlog()
     for _ in range(10):
         report = monitor.step()
         assert [one.records for one in report.segments] == [500, 500]
@@ -193,7 +193,7 @@ def test_e12_after_a_suspension_nothing_is_judged_before_what_is_unread_was_read
     before = Moment(monitor.now, monitor.running, monitor.running)
     monitor.sleep(3 * HOUR)
     assert surprise(before, Moment(monitor.now, monitor.running, before.awake)) == Surprise(0.0, suspended=True)
-    monitor.ingestion.doubt()
+    monitor.ingestion.invalidate_backlog()
     held = whole(monitor.evaluate())
     assert held.state is WindowState.CATCHING_UP
     assert not any(one.firing for one in held.alerts)
@@ -226,7 +226,7 @@ def test_e12_a_tick_that_began_before_a_suspension_says_nothing_of_what_came_sin
 
     def asleep(now: float) -> Iterator[Delivery]:
         yield from poll(now)
-        monitor.ingestion.doubt()
+        monitor.ingestion.invalidate_backlog()
 
     monitor.source.poll = asleep  # type: ignore[method-assign]
     monitor.tick()

@@ -187,7 +187,7 @@ def test_nothing_is_added_while_catching_up_or_without_records(tmp_path: Path, l
     assert whole(member.evaluate()).parts == {}
     member.replica.own(P, Q)
     assert whole(member.evaluate()).parts != {}
-    member.replica.ingestion.doubt()
+    member.replica.ingestion.invalidate_backlog()
     assert whole(member.evaluate(looks=False)).parts == {}
 
 

@@ -1,4 +1,4 @@
-"""What the tests of the pipeline share: a source of lines in memory, a small reference, and a plain oracle of windows."""
+"""A source of lines in memory, a small reference, and an oracle of windows."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -28,13 +28,13 @@ NOW = 1_760_000_000.0
 
 
 def line(number: int, **fields: object) -> bytes:
-    """Return a good record; which one it is, its vector tells."""
+    """Return a valid record, identified by its vector."""
     vector = [float(value) for value in POOL[number % len(POOL)]]
     return json.dumps({"probs": vector, **fields}).encode() + b"\n"
 
 
 class LinesSource:
-    """Lines in memory as a source; its position is the number of lines that were delivered."""
+    """Lines in memory as a source; its checkpoint is the number of delivered lines."""
 
     sharded: ClassVar[bool] = False
 
@@ -45,11 +45,11 @@ class LinesSource:
         self._committed = self._delivered = 0
 
     def restore(self, positions: Mapping[bytes, bytes]) -> None:
-        """Go on where the commits ended."""
+        """Load the checkpoint."""
         self._committed = self._delivered = int(positions.get(b"next", b"0"))
 
     def poll(self, now: float) -> Iterator[Delivery]:
-        """Yield all lines, some at a time."""
+        """Yield all lines, a few at a time."""
         del now
         while self._delivered < len(self.lines):
             some = self.lines[self._delivered : self._delivered + self._at_once]
@@ -59,7 +59,7 @@ class LinesSource:
             yield Delivery("file#1", arrived, {b"next": str(self._delivered).encode()})
 
     def acknowledge(self, oldest: Mapping[str, float] = NOTHING_HELD) -> None:
-        """All of it is on disk."""
+        """Accept what was delivered."""
         del oldest
         self._committed = self._delivered
 
@@ -68,23 +68,23 @@ class LinesSource:
         self._delivered = self._committed
 
     def lag(self) -> Lag:
-        """Return what is left."""
+        """Return the lag."""
         return Lag(bytes=sum(map(len, self.lines[self._delivered :])))
 
     def next_poll_seconds(self) -> float:
-        """There is nothing to wait for."""
+        """Never wait."""
         return 0.0
 
     def ready(self) -> str | None:
-        """Lines in memory are always there."""
+        """Always ready."""
         return None
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing."""
 
 
 class Process:
-    """A running cpcmon, as far as ingestion goes; `kill` forgets everything in memory, as a kill does."""
+    """A process, as far as ingestion goes; `kill` drops everything in memory."""
 
     def __init__(
         self,
@@ -112,15 +112,15 @@ class Process:
         self.ingestion.start(now)
 
     def tick(self, now: float = NOW, monotonic: float = 0.0) -> None:
-        """Take in everything there is."""
+        """Ingest everything available."""
         self.ingestion.tick(now, monotonic)
 
     def kill(self) -> None:
-        """Die without a word. Closing only lets go of the files: nothing that is in memory is written."""
+        """Crash: closes the files and writes nothing."""
         self.state.close()
 
     def stop(self, now: float = NOW) -> None:
-        """Stop in an orderly way."""
+        """Stop orderly."""
         self.ingestion.stop(now)
         self.state.close()
 
@@ -137,7 +137,7 @@ class Process:
 def expected(
     numbers: list[int], at: list[float] | None = None, most: int = 50
 ) -> list[tuple[float, tuple[float, ...]]]:
-    """Return what a window of the last `most` must hold after these records, which came in this order."""
+    """Return the expected content of a window of the last `most` records, in order of arrival."""
     times = [NOW] * len(numbers) if at is None else at
     ranked = sorted(zip(times, range(len(numbers)), numbers, strict=True))[-most:]
     return [(time, tuple(_vector(number))) for time, _, number in ranked]

@@ -1,4 +1,4 @@
-"""A log with partitions, read by processes that own some of them: what ownership does to windows, without a broker."""
+"""A partitioned log read by processes with changing ownership, without a broker."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -21,14 +21,14 @@ Log = dict[str, list[bytes]]
 
 
 class PartitionedLines:
-    """A source with shards. A partition without a position is read from its start, as one that is rewound is."""
+    """A source with shards. A partition without a checkpoint is read from the start, as after a rewind."""
 
     sharded: ClassVar[bool] = True
 
     def __init__(self, log: Log, decoder: Decoder, name: str) -> None:
         self.name = name
         self.owned: set[str] = set()
-        """Set by the test; told with the next delivery."""
+        """Set by the test; part of the next delivery."""
         self.resets: set[str] = set()
         self.oldest: Mapping[str, float] = {}
         self._log, self._decoder = log, decoder
@@ -36,19 +36,19 @@ class PartitionedLines:
         self._delivered: dict[str, int] = {}
 
     def restore(self, positions: Mapping[bytes, bytes]) -> None:
-        """Go on where the commits ended."""
+        """Load the checkpoints."""
         self._committed = {key.decode(): int(value) for key, value in positions.items()}
         self._delivered = dict(self._committed)
 
     def poll(self, now: float) -> Iterator[Delivery]:
-        """Yield what is unread of the partitions that are owned, a few lines at a time."""
+        """Yield unread lines of the owned partitions, a few at a time."""
         del now
         yield Delivery(owned=frozenset(self.owned))
         for shard in sorted(self.owned):
             if shard in self.resets:
                 self.resets.remove(shard)
                 self._delivered[shard] = 0
-                yield Delivery(shard=shard, reset=True, positions={shard.encode(): b"0"})
+                yield Delivery(shard=shard, reset=True, checkpoints={shard.encode(): b"0"})
             lines = self._log[shard]
             while (start := self._delivered.get(shard, 0)) < len(lines):
                 some = lines[start : start + 7]
@@ -58,7 +58,7 @@ class PartitionedLines:
                 yield Delivery(shard, arrived, position, shard=shard)
 
     def acknowledge(self, oldest: Mapping[str, float] = NOTHING_HELD) -> None:
-        """All of it is on disk."""
+        """Accept what was delivered."""
         self._committed, self.oldest = dict(self._delivered), oldest
 
     def roll_back(self) -> None:
@@ -66,23 +66,23 @@ class PartitionedLines:
         self._delivered = dict(self._committed)
 
     def lag(self) -> Lag:
-        """Tell of no lag: everything is read at once."""
+        """Report no lag."""
         return Lag()
 
     def next_poll_seconds(self) -> float:
-        """There is nothing to wait for."""
+        """Never wait."""
         return 0.0
 
     def ready(self) -> str | None:
-        """Lines in memory are always there."""
+        """Always ready."""
         return None
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing."""
 
 
 class Replica:
-    """A process with a state of its own that owns some partitions of a log."""
+    """A process with its own state that owns some partitions of a log."""
 
     def __init__(
         self,
@@ -102,22 +102,22 @@ class Replica:
         self.ingestion.start(NOW)
 
     def own(self, *shards: str) -> None:
-        """Own these partitions from now on, and read what is unread of them."""
+        """Own these partitions from now on, and read their unread lines."""
         self.source.owned = set(shards)
         self.tick()
 
     def tick(self) -> None:
-        """Take in everything there is."""
+        """Ingest everything available."""
         self.ingestion.tick(NOW, 0.0)
 
     def kill(self) -> None:
-        """Die without a word."""
+        """Crash."""
         self.state.close()
 
     def window(self, segment: Segment = ALL) -> list[tuple[float, tuple[float, ...]]]:
-        """Return times and vectors of the windows of all shards of a segment, sorted."""
+        """Return times and vectors of a segment's windows over all shards, sorted."""
         rows: list[tuple[float, tuple[float, ...]]] = []
-        for one in self.ingestion.holdings.of("density"):
+        for one in self.ingestion.shards.of("density"):
             if segment in one.windows:
                 window = one.windows[segment]
                 rows += zip(window.times.tolist(), map(tuple, window.vectors().tolist()), strict=True)

@@ -1,4 +1,4 @@
-"""What a start does with a state that is damaged, copied, full, or not its own: it starts, says so, and stays exact."""
+"""Starts with a state that is damaged, copied, on a full disk, or foreign: reported and exact."""
 
 import sqlite3
 from contextlib import closing
@@ -50,8 +50,8 @@ def folder(tmp_path: Path) -> Path:
         "DROP TABLE ids",
     ],
 )
-def test_b6_a_changed_value_anywhere_is_noticed_and_the_backup_makes_it_good(change: str, folder: Path) -> None:
-    """Nothing is lost or counted twice: the backup's positions are as old as its windows."""
+def test_b6_a_changed_value_anywhere_is_detected_and_repaired_from_the_backup(change: str, folder: Path) -> None:
+    """Nothing is lost or counted twice: the backup's checkpoints are as old as its windows."""
     with closing(sqlite3.connect(folder / "state.db")) as connection:
         connection.execute(change)
         connection.commit()
@@ -65,22 +65,22 @@ def test_b6_a_changed_value_anywhere_is_noticed_and_the_backup_makes_it_good(cha
 
 
 def test_b6_a_changed_number_of_records_costs_that_chunk(folder: Path) -> None:
-    """And is counted, also for later."""
+    """It is counted, also for later."""
     with closing(sqlite3.connect(folder / "state.db")) as connection:
         connection.execute("UPDATE chunks SET records = records + 16 WHERE id = (SELECT min(id) FROM chunks)")
         connection.commit()
     process = Process(folder, LINES, split_by=SPLIT)
     assert (process.state.recovered, process.state.damaged_chunks) == ("", 1)
     assert len(process.window()) == 10
-    assert any("checksums do not fit" in event for _, event in process.state.past_events())
+    assert any("checksum mismatch" in event for _, event in process.state.past_events())
     process.stop()
     process = Process(folder, LINES, split_by=SPLIT)
     assert process.counted("state_damaged_chunks_total") == 1
     process.kill()
 
 
-def test_going_back_to_a_backup_is_said_although_the_first_start_was_killed(folder: Path) -> None:
-    """Between taking the backup and saying so."""
+def test_a_recovery_is_reported_although_the_first_start_was_killed(folder: Path) -> None:
+    """Between the restore of the backup and the report."""
     (folder / "state.db").write_bytes(b"nonsense")
     State.open(folder).close()
     process = Process(folder, LINES, split_by=SPLIT)
@@ -92,11 +92,11 @@ def test_going_back_to_a_backup_is_said_although_the_first_start_was_killed(fold
     process.kill()
 
 
-def test_another_key_is_said(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Ids from before are not known again, and nobody should wonder why."""
+def test_another_hash_key_is_reported(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Earlier ids are not recognised."""
     (folder / "hash.key").unlink()
     process = Process(folder, LINES, split_by=SPLIT)
-    assert "hash.key is not the one" in caplog.text
+    assert "hash.key does not belong" in caplog.text
     process.kill()
     caplog.clear()
     Process(folder, LINES, split_by=SPLIT).kill()
@@ -104,7 +104,7 @@ def test_another_key_is_said(folder: Path, caplog: pytest.LogCaptureFixture) -> 
 
 
 def test_ids_of_another_version_are_not_used_up(tmp_path: Path) -> None:
-    """Two versions judge the same studies side by side; the one of the reference counts."""
+    """Two versions process the same studies; only the version of the reference counts."""
     lines = [line(n, id=f"study{n // 2}", version="21"[n % 2] + ".1") for n in range(20)]
     process = Process(tmp_path, [one.replace(b'"1.1"', b'"1.0"') for one in lines])
     process.tick()
@@ -114,8 +114,8 @@ def test_ids_of_another_version_are_not_used_up(tmp_path: Path) -> None:
     process.kill()
 
 
-def test_a_batch_of_which_nothing_enters_changes_no_times(tmp_path: Path) -> None:
-    """Only known ids, at a clock that was set back: memory and disk must go on alike."""
+def test_a_batch_of_late_records_changes_no_arrival_times(tmp_path: Path) -> None:
+    """Only duplicate ids, with a clock set back: memory and disk must stay equal."""
     lines = [line(0, id="a", time=NOW + 200), line(1, id="b", time=NOW)]
     process = Process(tmp_path, lines, bounds=Bounds(records=3))
     process.tick(NOW)
@@ -132,8 +132,8 @@ def test_a_batch_of_which_nothing_enters_changes_no_times(tmp_path: Path) -> Non
     process.kill()
 
 
-def test_totals_of_a_window_that_shrank_are_forgotten(tmp_path: Path) -> None:
-    """Late records beside old totals could otherwise make up the number that the totals count."""
+def test_totals_of_a_window_that_shrank_are_deleted(tmp_path: Path) -> None:
+    """Late records and old totals could otherwise add up to a valid count."""
 
     def many(first: int, count: int, at: float) -> list[bytes]:
         return [line(first + i % 50, time=at + i * 1e-3) for i in range(count)]
@@ -159,12 +159,12 @@ def test_totals_of_a_window_that_shrank_are_forgotten(tmp_path: Path) -> None:
 
 
 def test_totals_are_measured_under_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another thread may be asking for them at the same time."""
+    """Another thread may request them at the same time."""
     process = Process(tmp_path, LINES)
     locked = []
     monkeypatch.setattr(
         WindowLog,
-        "tidy",
+        "maintain",
         lambda *_, **__: locked.append(process.ingestion._lock.locked()),  # noqa: SLF001
     )
     process.tick()
@@ -173,8 +173,8 @@ def test_totals_are_measured_under_the_lock(tmp_path: Path, monkeypatch: pytest.
     process.kill()
 
 
-def test_b7_a_start_on_a_full_disk_serves_what_there_is_and_writes_later(tmp_path: Path) -> None:
-    """Even when the reference changed: what does not fit is not served, and nothing new is mixed with it."""
+def test_b7_a_start_on_a_full_disk_serves_stored_windows_and_writes_later(tmp_path: Path) -> None:
+    """Even if the reference changed: windows that do not match are not served or mixed with new records."""
     with small_disk(tmp_path) as disk:
         process = Process(disk / "state", LINES)
         process.tick()
@@ -196,7 +196,7 @@ def test_b7_a_start_on_a_full_disk_serves_what_there_is_and_writes_later(tmp_pat
 
 
 def test_a_backup_that_cannot_be_written_stops_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A disk that is read-only fails in other ways than a full one."""
+    """A read-only disk fails in other ways than a full one."""
     process = Process(tmp_path, LINES)
     process.tick(monotonic=0.0)
 
@@ -211,7 +211,7 @@ def test_a_backup_that_cannot_be_written_stops_nothing(tmp_path: Path, monkeypat
 
 
 def test_an_orderly_stop_leaves_a_backup_and_all_counters(tmp_path: Path) -> None:
-    """Also after a life of less than an hour."""
+    """Also after less than an hour."""
     lines = [line(n, time=NOW - n) for n in range(60)]
     process = Process(tmp_path, lines, bounds=Bounds(records=10))
     process.tick()
@@ -224,12 +224,12 @@ def test_an_orderly_stop_leaves_a_backup_and_all_counters(tmp_path: Path) -> Non
     process.kill()
 
 
-def test_looking_at_a_state_deletes_nothing(folder: Path) -> None:
-    """The next start must still find, and say, what is damaged."""
+def test_opening_a_state_without_repair_deletes_nothing(folder: Path) -> None:
+    """The next start must still detect and report the damage."""
     with closing(sqlite3.connect(folder / "state.db")) as connection:
         connection.execute("UPDATE chunks SET records = records + 1 WHERE id = 1")
         connection.commit()
-    state = State.open(folder, mend=False)
+    state = State.open(folder, repair=False)
     assert sum(len(window.damaged) for window in state.windows()) == 1
     state.close()
     process = Process(folder, LINES, split_by=SPLIT)

@@ -1,4 +1,4 @@
-"""C19: the same records in any format give the same estimates, to the last bit, through the whole product."""
+"""C19: the same records in any format give identical estimates, end to end."""
 
 import csv
 import gzip
@@ -20,7 +20,7 @@ IDS = [f"exam-{n % 290}" for n in range(RECORDS)]
 
 
 def as_jsonl(path: Path) -> None:
-    """One object a line."""
+    """One object per line."""
     with path.open("w", encoding="utf-8") as file:
         for vector, site, time, name in zip(VECTORS.tolist(), SITES, TIMES, IDS, strict=True):
             file.write(json.dumps({"probs": vector, "site": site, "time": time, "id": name}) + "\n")
@@ -36,12 +36,12 @@ def as_csv(path: Path) -> None:
 
 
 def as_npz(path: Path) -> None:
-    """An array a field."""
+    """One array per field."""
     np.savez(path, probs=VECTORS, site=np.array(SITES), time=np.array(TIMES), id=np.array(IDS))
 
 
 def as_parquet(path: Path) -> None:
-    """A column a field."""
+    """One column per field."""
     arrow = pytest.importorskip("pyarrow")
     table = arrow.table({"probs": VECTORS.tolist(), "site": SITES, "time": TIMES, "id": IDS})
     pytest.importorskip("pyarrow.parquet").write_table(table, path)
@@ -56,7 +56,7 @@ def as_arrow(path: Path) -> None:
 
 
 def gzipped(write: Callable[[Path], None]) -> Callable[[Path], None]:
-    """Return a writer of the same, packed."""
+    """Return a writer of the same, compressed."""
 
     def packed(path: Path) -> None:
         plain = path.with_name("plain")
@@ -70,7 +70,7 @@ def gzipped(write: Callable[[Path], None]) -> Callable[[Path], None]:
 def watched(
     cpcmon: Callable[..., Ran], folder: Path, name: str, write: Callable[[Path], None]
 ) -> list[dict[str, object]]:
-    """Drop a file of a format into a folder, watch it once, and return the answers without their times."""
+    """Write a file of a format, watch the folder once, and return the results without times."""
     inbox = folder / f"inbox-{name}"
     inbox.mkdir()
     write(inbox / name)
@@ -104,7 +104,7 @@ def test_c19_the_same_records_in_any_format_give_identical_estimates(
 
 
 def test_c19_an_array_alone_gives_the_same_as_its_vectors_in_lines(cpcmon: Callable[..., Ran], tmp_path: Path) -> None:
-    """An NPY file has no place for anything but vectors."""
+    """An NPY file has only vectors."""
 
     def lines(path: Path) -> None:
         path.write_text("".join(json.dumps({"probs": vector}) + "\n" for vector in VECTORS.tolist()), encoding="utf-8")

@@ -145,7 +145,7 @@ def test_b9_an_error_of_the_disk_ends_the_process_and_the_next_start_is_clean(pl
         assert ran.returncode in {0, 1}, ran.stderr
         if ran.returncode:
             failed += 1
-            assert "a new start verifies it" in ran.stderr
+            assert "the next start verifies it" in ran.stderr
     assert failed
     ran = subprocess.run(watch(place, "--once"), capture_output=True, text=True, check=True)
     assert "density all: 10 records" in ran.stdout

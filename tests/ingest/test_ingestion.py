@@ -1,4 +1,4 @@
-"""Taking records in: commit before memory, memory before acknowledgement, and everything back after a kill."""
+"""Ingestion: commit before memory, memory before acknowledgement, and a complete restore after a kill."""
 
 import sqlite3
 from contextlib import closing
@@ -31,7 +31,6 @@ from tests.strategies import synthetic
 
 
 def test_records_are_in_the_window_in_the_order_they_came(tmp_path: Path) -> None:
-    """And counted once."""
     process = Process(tmp_path, [line(n) for n in range(20)])
     process.tick()
     assert process.window() == expected(list(range(20)))
@@ -41,7 +40,7 @@ def test_records_are_in_the_window_in_the_order_they_came(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("orderly", [False, True], ids=["killed", "stopped"])
 def test_after_a_restart_the_windows_are_the_same(tmp_path: Path, *, orderly: bool) -> None:
-    """To the last bit, totals included, and reading goes on where it was."""
+    """Bit by bit, totals included; reading resumes at the checkpoint."""
     lines = [line(n, site="AB"[n % 2], time=NOW - 100 + n) for n in range(60)]
     process = Process(tmp_path, lines, split_by=(("site",),))
     process.tick()
@@ -58,7 +57,7 @@ def test_after_a_restart_the_windows_are_the_same(tmp_path: Path, *, orderly: bo
 
 
 def test_counters_are_known_before_the_windows_are_rebuilt(tmp_path: Path) -> None:
-    """A page that is asked meanwhile would show 0, and Prometheus would count every record a second time."""
+    """A page requested meanwhile would show 0, and Prometheus would count every record twice."""
     process = Process(tmp_path, [line(n) for n in range(20)])
     process.tick()
     process.stop()
@@ -67,7 +66,7 @@ def test_counters_are_known_before_the_windows_are_rebuilt(tmp_path: Path) -> No
 
 
 def test_a_commit_that_fails_changes_nothing_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """B7 for the whole: intake pauses, what there is can still be asked, and it goes on alone."""
+    """B7 end to end: ingestion pauses, windows can still be read, and it resumes on its own."""
     lines = [line(n) for n in range(20)]
     process = Process(tmp_path, lines)
     process.tick()
@@ -75,38 +74,38 @@ def test_a_commit_that_fails_changes_nothing_in_memory(tmp_path: Path, monkeypat
     real = State.commit
 
     def full(*_: object) -> None:
-        raise StatePaused("state: expected room on the disk, found it full")
+        raise StatePaused("state: expected free disk space, found none")
 
     monkeypatch.setattr(State, "commit", full)
     for second in range(3):
         process.tick(monotonic=float(second))
     assert process.window() == expected(list(range(20)))
-    assert "found it full" in str(process.ingestion.paused)
+    assert "free disk space" in str(process.ingestion.paused)
     assert process.counted("records_total", "lines", "density") == 20
     assert process.ingestion.totals("density")[ALL].records == 20
     monkeypatch.setattr(State, "commit", real)
     process.tick(monotonic=2.5)
-    assert "found it full" in str(process.ingestion.paused), "it waits a little before it tries again"
+    assert "free disk space" in str(process.ingestion.paused), "it waits a little before it tries again"
     process.tick(monotonic=60.0)
     assert process.ingestion.paused is None
     assert process.window() == expected(list(range(30)))
     process.kill()
 
 
-def test_a_pause_ends_also_when_nothing_is_left_to_be_taken_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file that could not be committed was deleted meanwhile."""
+def test_a_pause_ends_even_without_new_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The uncommitted file was deleted meanwhile."""
     lines = [line(0)]
     process = Process(tmp_path, lines)
     real = State.commit
 
     def full(*_: object) -> None:
-        raise StatePaused("state: expected room on the disk, found it full")
+        raise StatePaused("state: expected free disk space, found none")
 
     monkeypatch.setattr(State, "commit", full)
     process.tick()
     lines.clear()
     process.tick(monotonic=10.0)
-    assert "found it full" in str(process.ingestion.paused)
+    assert "free disk space" in str(process.ingestion.paused)
     monkeypatch.setattr(State, "commit", real)
     process.tick(monotonic=100.0)
     assert process.ingestion.paused is None
@@ -114,7 +113,7 @@ def test_a_pause_ends_also_when_nothing_is_left_to_be_taken_in(tmp_path: Path, m
 
 
 def test_c13_one_record_in_ten_is_bad_and_the_estimate_is_that_of_the_others(tmp_path: Path) -> None:
-    """And it says that the input is degraded: the survivors may be of another kind."""
+    """The input is reported as degraded."""
     lines = [b'{"probs": [2, 3, 4]}\n' if n % 10 == 0 else line(n) for n in range(400)]
     process = Process(tmp_path, lines, bounds=Bounds(records=1000))
     process.tick()
@@ -131,7 +130,7 @@ def test_c13_one_record_in_ten_is_bad_and_the_estimate_is_that_of_the_others(tmp
 
 
 def test_c10_c11_a_stream_of_another_kind_is_rejected_with_a_hint(tmp_path: Path) -> None:
-    """Logits, and percentages: within 200 records an operator is told which, and that the input is degraded."""
+    """Logits and percentages: after 200 records the hint names the kind, and the input is degraded."""
     for name, vector in (("logits", "[-3.2, 5.0, 1.0]"), ("percent", "[70, 20, 10]")):
         process = Process(tmp_path / name, [f'{{"probs": {vector}}}\n'.encode()] * 200)
         process.tick()
@@ -142,7 +141,7 @@ def test_c10_c11_a_stream_of_another_kind_is_rejected_with_a_hint(tmp_path: Path
 
 
 def test_c12_an_argmax_that_was_logged_is_flagged(tmp_path: Path) -> None:
-    """Every estimator that goes by confidence would say 100%."""
+    """Every estimator based on confidence would give 100%."""
     process = Process(tmp_path, [b'{"probs": [0, 1, 0]}\n', b'{"probs": [1, 0, 0]}\n'] * 100)
     process.tick()
     assert process.model.health.one_hot
@@ -152,7 +151,7 @@ def test_c12_an_argmax_that_was_logged_is_flagged(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_c14_a_flood_of_segments_is_capped(tmp_path: Path) -> None:
-    """100,000 values: as many windows as allowed and no more; all records still count in the whole."""
+    """100,000 values: the number of windows is limited; all records count in the whole model."""
     lines = [line(n, site=f"s{n}") for n in range(100_000)]
     process = Process(tmp_path, lines, split_by=(("site",),), bounds=Bounds(records=100_000), at_once=5000)
     process.tick()
@@ -163,7 +162,7 @@ def test_c14_a_flood_of_segments_is_capped(tmp_path: Path) -> None:
 
 
 def test_c15_a_record_of_2099_does_not_empty_a_window_by_age(tmp_path: Path) -> None:
-    """It counts as of its arrival, and is counted as future."""
+    """It counts at its arrival time, and as future."""
     lines = [line(n, time=NOW - 60 + n) for n in range(20)]
     lines.insert(10, line(99, time=4_070_908_800))
     process = Process(tmp_path, lines, bounds=Bounds(age_seconds=3600.0))
@@ -177,7 +176,7 @@ def test_c15_a_record_of_2099_does_not_empty_a_window_by_age(tmp_path: Path) -> 
 
 
 def test_c17_row_58_ids_that_come_again_count_once_also_after_a_restart(tmp_path: Path) -> None:
-    """In one batch, in a later one, and in another life."""
+    """In one batch, in a later one, and after a restart."""
     lines = [line(0, id="x"), line(1, id="x"), line(2, id="y"), line(3), line(4)]
     process = Process(tmp_path, lines)
     process.tick()
@@ -192,7 +191,7 @@ def test_c17_row_58_ids_that_come_again_count_once_also_after_a_restart(tmp_path
 
 
 def test_row_59_ids_and_unknown_fields_are_nowhere_on_disk(tmp_path: Path) -> None:
-    """Only keyed hashes of ids are kept; the name of a patient in any field is not."""
+    """Only keyed hashes of ids are stored; a patient's name in any field is not."""
     lines = [line(0, id="ZZPATIENT1", name="ZZPATIENT2"), b'{"probs": "ZZPATIENT3"}\n', line(1, site="ZZPATIENT'4")]
     process = Process(tmp_path, lines, split_by=(("site",),))
     process.tick()
@@ -205,8 +204,8 @@ def test_row_59_ids_and_unknown_fields_are_nowhere_on_disk(tmp_path: Path) -> No
     assert (tmp_path / "rejected.jsonl").read_text(encoding="utf-8").count("\n") == 2
 
 
-def test_row_54_a_record_older_than_the_window_is_left_out_and_counted(tmp_path: Path) -> None:
-    """By age it is late; in a window by count it takes its place in time, and is the first to go."""
+def test_row_54_a_record_older_than_the_window_is_skipped_and_counted(tmp_path: Path) -> None:
+    """By age it is late; in a window by count it is ordered by time, and evicted first."""
     lines = [line(n, time=NOW - n) for n in range(5)] + [line(9, time=NOW - 7200)]
     process = Process(tmp_path / "age", lines, bounds=Bounds(age_seconds=3600.0))
     process.tick()
@@ -219,7 +218,6 @@ def test_row_54_a_record_older_than_the_window_is_left_out_and_counted(tmp_path:
 
 
 def test_fields_can_be_mapped_with_dotted_paths(tmp_path: Path) -> None:
-    """Users cannot change their producers."""
     record = (
         b'{"prediction": {"scores": [0.5, 0.25, 0.25]}, "meta": {"at": "2025-10-09T08:53:20+00:00"}, "hospital": "A"}\n'
     )
@@ -231,7 +229,7 @@ def test_fields_can_be_mapped_with_dotted_paths(tmp_path: Path) -> None:
 
 
 def other_reference(**changes: object) -> Reference:
-    """Return a reference that differs from the usual one."""
+    """Return another reference."""
     arguments = {"model": "density", "version": "2.1", "classes": CLASSES} | changes
     return Reference.calibrate(*synthetic(80, len(arguments["classes"]), seed=9), **arguments)  # type: ignore[arg-type]
 
@@ -248,13 +246,13 @@ def other_reference(**changes: object) -> Reference:
         pytest.param({"reference": {"classes": ("owl", "dog", "cat")}}, 0, "the classes of its", id="order"),
         pytest.param({"kind": OutputKind.LOGITS}, 0, "its output kind changed from probs to logits", id="kind"),
         pytest.param({"split_by": ()}, 30, "no longer split by site", id="segments"),
-        pytest.param({"most_segments": 1}, 30, "there may be 1 segments now", id="fewer segments"),
+        pytest.param({"most_segments": 1}, 30, "the limit is 1 segments now", id="fewer segments"),
     ],
 )
 def test_b20_what_a_changed_configuration_cannot_keep_is_dropped_with_an_event(
     changed: dict[str, object], kept: int, sentence: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What can be kept is kept, and measured anew where the reference changed."""
+    """Windows that match are kept, and recomputed if the reference changed."""
     if isinstance(fields := changed.get("reference"), dict):
         changed = changed | {"reference": other_reference(**fields)}
     lines = [line(n, site="AB"[n % 2], time=NOW - 30 + n) for n in range(30)]
@@ -275,7 +273,7 @@ def test_b20_what_a_changed_configuration_cannot_keep_is_dropped_with_an_event(
 
 
 def test_b21_a_clock_set_back_across_a_restart_evicts_nothing(tmp_path: Path) -> None:
-    """An hour back: the window keeps its records, as of the new time, and goes on."""
+    """An hour back: the window keeps its records, at the new time."""
     lines = [line(n) for n in range(10)]
     process = Process(tmp_path, lines, bounds=Bounds(records=50, age_seconds=600.0))
     process.tick(NOW)
@@ -298,7 +296,7 @@ def test_b21_a_clock_set_back_across_a_restart_evicts_nothing(tmp_path: Path) ->
 
 
 def test_chunks_on_disk_stay_few_whatever_the_order_of_times(tmp_path: Path) -> None:
-    """A record from the future pins nothing, and a trickle of single records does not leave a row each."""
+    """A record from the future keeps no chunk alive, and single records do not leave a row each."""
     lines = [line(0, time=NOW)]
     process = Process(tmp_path, lines, bounds=Bounds(records=20))
     for n in range(1, 400):
@@ -315,7 +313,7 @@ def test_chunks_on_disk_stay_few_whatever_the_order_of_times(tmp_path: Path) -> 
 
 
 def test_totals_on_disk_spare_measuring_and_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For a large window; with totals that do not fit, it is measured anew and is the same."""
+    """For a large window; invalid totals are recomputed."""
     monkeypatch.setattr(window_log, "WORTH_TOTALS", 30)
     lines = [line(n, time=NOW + n % 7) for n in range(300)]
     process = Process(tmp_path, lines[:170], bounds=Bounds(records=40), at_once=10)
@@ -333,8 +331,8 @@ def test_totals_on_disk_spare_measuring_and_change_nothing(tmp_path: Path, monke
         process.kill()
 
 
-def test_it_is_catching_up_while_much_is_unread(tmp_path: Path) -> None:
-    """By bytes, or by the age of what is oldest."""
+def test_it_is_catching_up_during_a_large_backlog(tmp_path: Path) -> None:
+    """By bytes, or by age."""
     process = Process(tmp_path, [], options=IngestOptions(catching_up_bytes=1000, catching_up_age_seconds=60.0))
     for lag, answer in (
         (Lag(), False),
@@ -360,8 +358,8 @@ def test_a_backup_is_made_every_hour(tmp_path: Path) -> None:
     process.kill()
 
 
-def test_back_from_a_backup_what_came_since_is_read_again(tmp_path: Path) -> None:
-    """Positions in a backup are as old as its windows, so nothing is lost and nothing counted twice."""
+def test_after_a_recovery_later_records_are_read_again(tmp_path: Path) -> None:
+    """Checkpoints in a backup are as old as its windows, so nothing is lost or counted twice."""
     lines = [line(n, id=f"i{n}") for n in range(10)]
     process = Process(tmp_path, lines)
     process.tick(monotonic=0.0)
@@ -377,8 +375,8 @@ def test_back_from_a_backup_what_came_since_is_read_again(tmp_path: Path) -> Non
     process.kill()
 
 
-def test_id_batches_of_a_trickle_become_few_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And ids that were merged are still known after a restart."""
+def test_small_id_batches_are_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Merged ids are still known after a restart."""
     monkeypatch.setattr("monitor.ingest.ingestion._MERGED_BATCHES", 10)
     lines: list[bytes] = []
     process = Process(tmp_path, lines)
@@ -395,35 +393,35 @@ def test_id_batches_of_a_trickle_become_few_rows(tmp_path: Path, monkeypatch: py
     process.kill()
 
 
-def test_columns_of_texts_join() -> None:
-    """With the same values, with others, and with none."""
+def test_text_columns_are_joined() -> None:
+    """With equal, other and no values."""
     one, two = Texts.of(["a", "b", "a"]), Texts.of(["c", "a"])
     assert Texts.joined([one, two]).texts() == ["a", "b", "a", "c", "a"]
     assert Texts.joined([one, one]).texts() == ["a", "b", "a"] * 2
 
 
-def test_places_of_refused_records_are_known_at_once_and_after_a_kill_without_what_they_say(tmp_path: Path) -> None:
+def test_locations_of_rejected_records_survive_a_kill_without_content(tmp_path: Path) -> None:
     process = Process(tmp_path, [b"no json\n", line(1), b'{"probs": "ZZPATIENT"}\n'])
     process.tick()
-    before = process.ingestion.refused()
+    before = process.ingestion.rejected_records()
     assert [one[3].number for one in before] == [3, 1]
     assert {one[1] for one in before} == {"lines"}
     process.kill()
     with closing(State.open(tmp_path)) as state:
-        assert Ingestion(state, [], []).refused() == before
+        assert Ingestion(state, [], []).rejected_records() == before
 
 
-def test_raw_records_are_never_kept_for_the_page(tmp_path: Path) -> None:
-    """Not even where the operator wants them in the file of refused records."""
+def test_raw_records_are_not_held_for_the_page(tmp_path: Path) -> None:
+    """Even if the operator stores them in rejected.jsonl."""
     pointer = Pointer(Reason.EMPTY, 1, raw=b"ZZPATIENT")
     with closing(State.open(tmp_path)) as state:
         state.commit(StateChange(rejected=[("lines", "file#1", pointer)]), NOW)
         assert state.rejected()[0][3].raw == b"ZZPATIENT"
-        ((_, _, _, found),) = Ingestion(state, [], []).refused()
+        ((_, _, _, found),) = Ingestion(state, [], []).rejected_records()
     assert found == Pointer(Reason.EMPTY, 1)
 
 
-def test_a_damaged_pointer_is_left_out(tmp_path: Path) -> None:
+def test_a_damaged_pointer_is_skipped(tmp_path: Path) -> None:
     with closing(State.open(tmp_path)) as state:
         refused = [("lines", "file#1", Pointer(Reason.EMPTY, number)) for number in (1, 2, 3, 4)]
         state.commit(StateChange(rejected=refused), NOW)
@@ -432,17 +430,17 @@ def test_a_damaged_pointer_is_left_out(tmp_path: Path) -> None:
         connection.execute("UPDATE rejected SET source = CAST(x'ff80' AS TEXT) WHERE id = 2")
         connection.execute("UPDATE rejected SET pointer = 7 WHERE id = 3")
     with closing(State.open(tmp_path)) as state:
-        assert [one[3].number for one in Ingestion(state, [], []).refused()] == [4]
+        assert [one[3].number for one in Ingestion(state, [], []).rejected_records()] == [4]
 
 
-def test_only_the_latest_places_are_in_memory(tmp_path: Path) -> None:
+def test_only_the_latest_locations_are_in_memory(tmp_path: Path) -> None:
     process = Process(tmp_path, [b"no json\n"] * (MOST_SHOWN + 50))
     process.tick()
-    assert [one[3].number for one in process.ingestion.refused()] == list(range(MOST_SHOWN + 50, 50, -1))
+    assert [one[3].number for one in process.ingestion.rejected_records()] == list(range(MOST_SHOWN + 50, 50, -1))
     process.kill()
 
 
-def test_history_is_written_where_nothing_else_is_and_also_at_a_stop(tmp_path: Path) -> None:
+def test_history_is_written_without_records_and_at_a_stop(tmp_path: Path) -> None:
     state, history = State.open(tmp_path), History()
     ingestion = Ingestion(state, [], [], history=history)
     ingestion.start(NOW)

@@ -1,4 +1,4 @@
-"""What the log says of work that takes long; the clock is ours."""
+"""Progress messages of long work, with a manual clock."""
 
 import logging
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ MUCH = {"inbox": Lag(40_000_000, 3), "topic": Lag(0, 2), "idle": Lag()}
 
 @pytest.fixture
 def said(caplog: pytest.LogCaptureFixture) -> Iterator[list[str]]:
-    """The sentences of the log, as they come."""
+    """The log messages, in order."""
     caplog.set_level(logging.INFO, "cpcmon")
     sentences: list[str] = []
     handler = logging.Handler()
@@ -26,40 +26,39 @@ def said(caplog: pytest.LogCaptureFixture) -> Iterator[list[str]]:
     logging.getLogger("cpcmon").removeHandler(handler)
 
 
-def test_windows_that_take_long_are_told_about_every_ten_seconds(said: list[str]) -> None:
-    """How many of how many, and the records in them."""
+def test_a_long_restore_is_logged_every_ten_seconds(said: list[str]) -> None:
     times = iter([0.0, 4.0, 9.9, 10.0, 19.0, 20.5])
     rebuilding = RestoreProgress(1_500, lambda: next(times))
     for _ in range(5):
-        rebuilding.done(1_000)
+        rebuilding.window_restored(1_000)
     assert said == [
-        "rebuilding windows: 3 of 1,500 windows done, with 3,000 records; nothing is estimated before the end",
-        "rebuilding windows: 5 of 1,500 windows done, with 5,000 records; nothing is estimated before the end",
+        "rebuilding windows: 3 of 1,500 windows done, with 3,000 records; no estimates until this ends",
+        "rebuilding windows: 5 of 1,500 windows done, with 5,000 records; no estimates until this ends",
     ]
 
 
-def test_a_backlog_is_told_at_once_then_every_ten_seconds_and_at_its_end(said: list[str]) -> None:
-    """With what each source holds that is unread; sources that hold nothing are left out."""
+def test_a_backlog_is_logged_at_once_then_every_ten_seconds_and_at_its_end(said: list[str]) -> None:
+    """Sources without a backlog are omitted."""
     backlog = BacklogProgress()
     for running, behind in ((100.0, True), (105.0, True), (110.0, True), (111.0, False), (112.0, False)):
-        backlog.look(running, behind=behind, records=500, lags=MUCH if behind else {"inbox": Lag()})
+        backlog.report(running, behind=behind, records=500, lags=MUCH if behind else {"inbox": Lag()})
     assert said == [
-        "catching up: 500 records taken in, unread at inbox: 3 files, 40.0 MB; topic: 2 parts",
-        "catching up: 1,500 records taken in, unread at inbox: 3 files, 40.0 MB; topic: 2 parts",
-        "caught up: 2,000 records were taken in since this began",
+        "catching up: 500 records read, unread at inbox: 3 files, 40.0 MB; topic: 2 parts",
+        "catching up: 1,500 records read, unread at inbox: 3 files, 40.0 MB; topic: 2 parts",
+        "caught up: 2,000 records read in the meantime",
     ]
 
 
-def test_what_is_read_as_it_comes_is_not_told(said: list[str]) -> None:
-    """A little is always unread."""
+def test_without_a_backlog_nothing_is_logged(said: list[str]) -> None:
+    """A small backlog is normal."""
     backlog = BacklogProgress()
     for second in range(60):
-        backlog.look(float(second), behind=False, records=10, lags={"inbox": Lag(100, 1)})
+        backlog.report(float(second), behind=False, records=10, lags={"inbox": Lag(100, 1)})
     assert said == []
 
 
-def test_a_real_restore_tells_how_far_it_is(said: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Here after every window; the state is one that a daemon left."""
+def test_a_real_restore_logs_its_progress(said: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here after every window, with the state of a real daemon."""
     monitor = Monitor(tmp_path / "state", LOW, split=True)
     monitor.send(40, site="A")
     monitor.send(30, site="B")

@@ -181,7 +181,7 @@ def test_whatever_happens_each_partition_holds_the_latest_of_its_records(
 def test_a_delivery_that_owns_nothing_new_changes_nothing(tmp_path: Path) -> None:
     replica = Replica(tmp_path, {P: [line(1)]})
     replica.own(P)
-    before = replica.ingestion.holdings.of("density")[-1]
+    before = replica.ingestion.shards.of("density")[-1]
     replica.tick()
-    assert replica.ingestion.holdings.of("density")[-1] is before
+    assert replica.ingestion.shards.of("density")[-1] is before
     assert Delivery().owned is None

@@ -77,7 +77,7 @@ def test_kills_stops_and_full_disks_leave_no_trace(
 
 
 def _full(*_: object) -> None:
-    raise StatePaused("expected room on the disk, found it full")
+    raise StatePaused("expected free disk space, found none")
 
 
 def _same(one: Process, other: Process) -> None:

@@ -1,4 +1,4 @@
-"""What every source must do, asked of those we have; and the checks themselves, which must see what is wrong."""
+"""The source checks, applied to the directory source, and to faulty sources that they must detect."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +20,7 @@ PRIVATE = "ZZPATIENT"
 
 @pytest.fixture
 def put(tmp_path: Path) -> Callable[[int], None]:
-    """Append records to a file whose name, like their ids, is nobody's business."""
+    """Append records to a file with a private name and private ids."""
 
     def append(count: int) -> None:
         with (tmp_path / f"{PRIVATE}.jsonl").open("a") as file:
@@ -34,8 +34,7 @@ def _directory(folder: Path) -> DirectorySource:
     return DirectorySource("results", DirectoryOptions(folder), decoder, key=KEY)
 
 
-def test_the_watched_directory_keeps_the_contract(tmp_path: Path, put: Callable[[int], None]) -> None:
-    """Read, roll back, commit, crash, resume."""
+def test_the_directory_source_passes_the_checks(tmp_path: Path, put: Callable[[int], None]) -> None:
     check_source(lambda: _directory(tmp_path), put, never_told=PRIVATE)
 
 
@@ -56,7 +55,7 @@ class _Faulty(DirectorySource):
 
     def poll(self, now: float) -> Iterator[Delivery]:  # type: ignore[override]
         for one in super().poll(now):
-            more: dict[str, Any] = {"tells": {"origin": f"{PRIVATE}.jsonl"}, "has no place": {"positions": {}}}
+            more: dict[str, Any] = {"tells": {"origin": f"{PRIVATE}.jsonl"}, "has no place": {"checkpoints": {}}}
             yield Delivery(**{name: getattr(one, name) for name in Delivery.__slots__} | more.get(self.fault, {}))
 
 
@@ -69,8 +68,7 @@ class _Faulty(DirectorySource):
         ("has no place", "records come with the position"),
     ],
 )
-def test_a_source_with_a_fault_is_found_out(tmp_path: Path, put: Callable[[int], None], fault: str, claim: str) -> None:
-    """Each of the claims can fail."""
+def test_a_faulty_source_fails_the_checks(tmp_path: Path, put: Callable[[int], None], fault: str, claim: str) -> None:
 
     def make() -> Source:
         return _Faulty(tmp_path, fault)

@@ -46,54 +46,54 @@ MORE = [line(number, site="ABCD"[number % 4], id=f"i{number}") for number in ran
 
 
 _BEHIND = {"records_evicted_total", "records_late_total"}
-"""Counters that are written with the next commit: whoever goes back to an earlier one may miss some."""
+"""Counters that are written with the next commit: after a recovery some may be missing."""
 
 
 class Outcome(StrEnum):
-    """What became of a damaged state."""
+    """The outcome of a damaged state."""
 
     HARMLESS = "harmless"
-    """All is as it was."""
+    """Nothing changed."""
     NOTICED = "noticed"
-    """Reported, and what is not left out is exact."""
+    """Reported, and the rest is exact."""
     SILENT = "SILENT"
-    """Something else than before, and nothing was reported."""
+    """Something changed without a report."""
     NO_START = "NO START"
-    """It does not start, or cannot go on, although there is a good backup."""
+    """It does not start, or cannot continue, although there is a good backup."""
 
 
 @dataclass(frozen=True)
 class Damage:
-    """What is done to a good state."""
+    """A modification of a good state."""
 
     kind: str
     where: str
     killed: bool
-    """Whether to the state of a process that was killed, which has a log beside it."""
+    """Whether it applies to the state of a killed process, which has a write-ahead log."""
     file: str
     content: bytes | None
-    """None: the file is missing."""
+    """None deletes the file."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """What a start reads, as values that can be compared."""
+    """Everything that a start reads, as comparable values."""
 
     windows: Mapping[str, object]
     counters: Mapping[tuple[str, ...], int]
     positions: Mapping[bytes, bytes]
     others: Mapping[str, object]
-    """What no source can bring again."""
+    """What no source can deliver again."""
 
     def agrees(self, other: "Found") -> bool:
-        """Tell whether all that comes from records is the same: nothing lost, nothing counted twice."""
+        """Return whether everything derived from records is equal: nothing lost, nothing counted twice."""
         mine, others = ({k: n for k, n in one.counters.items() if k[0] not in _BEHIND} for one in (self, other))
         return (self.windows, mine, self.positions) == (other.windows, others, other.positions)
 
 
 @dataclass
 class Story:
-    """What happened to a state from its start on."""
+    """The history of a state from its start on."""
 
     found: list[Found] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -110,7 +110,7 @@ class _Warnings(logging.Handler):
 
 
 class Life:
-    """A running cpcmon, as far as its state goes."""
+    """A process, as far as its state goes."""
 
     def __init__(self, folder: Path, lines: list[bytes], at_once: int = 40) -> None:
         self.state = State.open(folder)
@@ -128,11 +128,11 @@ class Life:
             raise
 
     def tick(self) -> None:
-        """Take in what there is."""
+        """Ingest everything available."""
         self.ingestion.tick(NOW, 0.0)
 
     def found(self) -> Found:
-        """Return all that was read, and what follows from it."""
+        """Return everything that was read, and what follows from it."""
         totals = self.ingestion.totals("density")
         windows = {
             str(segment): (window.times.tobytes(), window.vectors().tobytes(), totals[segment].vector.tobytes())
@@ -147,24 +147,24 @@ class Life:
             for span in Span
         }
         others = {
-            "kept": {name: value for name, value in self.state.kept().items() if not name.startswith("recovered")},
+            "kept": {name: value for name, value in self.state.values().items() if not name.startswith("recovered")},
             "ids": [(one.number, one.hashes.tobytes()) for one in self.state.ids(["density"])],
             "rejected": self.state.rejected(),
             "events": self.logged,
             "history": (Counter(names), series),
         }
-        return Found(windows, counters, self.state.positions("lines"), others)
+        return Found(windows, counters, self.state.checkpoints("lines"), others)
 
 
 @dataclass(frozen=True)
 class Good:
-    """Good states to be damaged, and what they say."""
+    """Good states to be damaged, and their content."""
 
     folder: Path
     closed: Path
     killed: Path
     older: list[bytes]
-    """The database as it was before, oldest first."""
+    """Earlier versions of the database, oldest first."""
     expected: Mapping[bool, Story]
 
     def files(self, *, killed: bool) -> Path:
@@ -173,19 +173,19 @@ class Good:
 
 
 def make(folder: Path) -> Good:
-    """Make good states: three lives, a backup in the second, and a fourth life that is killed."""
+    """Make good states: three runs, a backup in the second, and a fourth run that is killed."""
     state, older = folder / "state", []
     with patch.object(window_log, "WORTH_TOTALS", 300):
         for number, (end, at_once) in enumerate(((400, 7), (900, 300), (1300, 40))):
             life = Life(state, LINES[:end], at_once)
             for turn in range(12):
                 life.history.note(report((turn + number) / 32, 0.5, reference=f"{number:012x}"), START + 3600.0 * turn)
-            life.ingestion.keep(f"alert:{number}", bytes(range(number, number + 40)))
+            life.ingestion.store_value(f"alert:{number}", bytes(range(number, number + 40)))
             life.state.commit(StateChange(events=[f"event {turn} of life {number}" for turn in range(20)]), NOW)
             life.tick()
             if number == 1:
                 # With another commit before it: counters of evicted records are on disk one commit later.
-                life.ingestion.keep("alert:of the backup", b"ok")
+                life.ingestion.store_value("alert:of the backup", b"ok")
                 life.tick()
                 life.state.back_up()
             life.ingestion.stop(NOW)
@@ -195,7 +195,7 @@ def make(folder: Path) -> Good:
         shutil.copytree(state, closed)
         life = Life(state, LINES[:1450])
         life.tick()
-        life.ingestion.keep("alert:9", b"firing")
+        life.ingestion.store_value("alert:9", b"firing")
         life.tick()
         killed = folder / "killed"
         shutil.copytree(state, killed)
@@ -207,7 +207,7 @@ def make(folder: Path) -> Good:
 
 
 def outcome(good: Good, damage: Damage) -> tuple[Outcome, str]:
-    """Start a damaged copy, let it go on, start it again, and compare."""
+    """Start a damaged copy, continue, restart, and compare."""
     copy = _copy(good.files(killed=damage.killed), good.folder / "damaged")
     if damage.content is None:
         (copy / damage.file).unlink()
@@ -237,7 +237,7 @@ def _copy(folder: Path, to: Path) -> Path:
 
 
 def _story(folder: Path) -> Story:
-    """Start, read what is left and a little more, stop; start again."""
+    """Start, read the rest and a little more, stop; start again."""
     story, handler, logger = Story(), _Warnings(), logging.getLogger("cpcmon")
     logger.addHandler(handler)
     lines, life = list(LINES), None
@@ -278,7 +278,7 @@ def _story(folder: Path) -> Story:
 
 
 def _difference(story: Story, expected: Story) -> str:
-    """Say what differs, for whoever looks into it."""
+    """Describe the differences."""
     said = []
     for number, (ours, theirs) in enumerate(zip(story.found, expected.found, strict=False)):
         for name in ("windows", "counters", "positions", "others"):
@@ -307,7 +307,7 @@ def _values(series: Series | None) -> object:
 
 
 def damages(good: Good, seed: int, many: int) -> Iterator[Damage]:
-    """Yield damages of every kind, as many of each; those that are few are all there."""
+    """Yield damage of every kind, this many of each."""
     dice = random.Random(seed)  # noqa: S311
     whole = (good.closed / DATABASE).read_bytes()
     for kind, made in (
@@ -368,7 +368,7 @@ def _swapped(dice: random.Random, whole: bytes, many: int) -> Iterator[tuple[str
 
 
 def _stale(dice: random.Random, whole: bytes, older: list[bytes], many: int) -> Iterator[tuple[str, bytes]]:
-    """Yield databases of which one page is as it was before: a write that the disk lost."""
+    """Yield databases with one page of an earlier version: a lost write."""
     made = []
     for age, old in enumerate(older):
         for number in range(min(len(old), len(whole)) // PAGE):
@@ -379,7 +379,7 @@ def _stale(dice: random.Random, whole: bytes, older: list[bytes], many: int) -> 
 
 
 def _cells(folder: Path, whole: bytes) -> dict[str, list[int]]:
-    """Return for each table and index in which bytes its live cells lie, likely ones more than once."""
+    """Return by table and index the bytes of its live cells, likely ones more than once."""
     with closing(sqlite3.connect(f"file:{folder / DATABASE}?mode=ro&immutable=1", uri=True)) as connection:
         roots = dict(connection.execute("SELECT name, rootpage FROM sqlite_master WHERE rootpage > 0"))
     roots["sqlite_master"] = 1
@@ -406,7 +406,7 @@ def _cells_below(whole: bytes, number: int) -> list[int]:
 
 
 def tried(good: Good, seed: int, many: int) -> Iterator[tuple[Damage, Outcome, str]]:
-    """Try damages of every kind, and yield what became of each."""
+    """Try damage of every kind, and yield the outcomes."""
     for damage in damages(good, seed, many):
         with suppress(FileNotFoundError):
             (good.folder / "damaged" / DATABASE).unlink()

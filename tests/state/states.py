@@ -1,4 +1,4 @@
-"""What the tests of the state share: small changes, and a disk of its own that can be full or read-only."""
+"""Small state changes, and a disk that can be full or read-only."""
 
 import subprocess
 from collections.abc import Iterator
@@ -17,25 +17,25 @@ SITE: Segment = (("site", "A"),)
 
 
 def chunk(first: int, records: int = 10, *, model: str = "density", segment: Segment = ALL, classes: int = 3) -> Chunk:
-    """Return records whose numbers tell which they are."""
+    """Return records identified by their numbers."""
     at = np.arange(first, first + records, dtype=np.float64)
     vectors = np.repeat(at[:, np.newaxis], classes, axis=1).astype(np.float32)
     return Chunk((model, segment), float(first), at, vectors)
 
 
 def change(first: int, records: int = 10) -> StateChange:
-    """Return a change that brings these records and says so in the position."""
-    return StateChange(chunks=[chunk(first, records)], positions={"inbox": {b"file": str(first + records).encode()}})
+    """Return a change with these records and the checkpoint behind them."""
+    return StateChange(chunks=[chunk(first, records)], checkpoints={"inbox": {b"file": str(first + records).encode()}})
 
 
 def held(state: State) -> list[float]:
-    """Return the times of all records that the state holds."""
+    """Return the times of all stored records."""
     return [float(time) for window in state.windows() for one in window.chunks for time in one.chunk.at]
 
 
 @contextmanager
 def small_disk(folder: Path, megabytes: int = 16) -> Iterator[Path]:
-    """Mount a real ext4 filesystem of this size; skips where that is not allowed."""
+    """Mount an ext4 filesystem of this size; skips without permission."""
     needs_root("mount a small disk")
     make, mount = real_server("mkfs.ext4"), real_server("mount")
     image, point = folder / "disk.img", folder / "disk"
@@ -66,7 +66,7 @@ def need_strace() -> None:
 
 
 def remount(point: Path, mode: str) -> None:
-    """Mount a mounted filesystem anew: `abort` makes it read-only, as the kernel does when it finds an error."""
+    """Remount a filesystem: `abort` makes it read-only, as the kernel does after an error."""
     subprocess.run(["mount", "-o", f"remount,{mode}", str(point)], check=True)
 
 
@@ -79,7 +79,7 @@ def mount_again(point: Path) -> None:
 
 
 def fill(point: Path) -> Path:
-    """Fill a disk to the last byte; returns the file that does it."""
+    """Fill a disk to the last byte; return the file."""
     hog = point / "hog"
     with hog.open("wb", buffering=0) as file:
         for size in (1 << 16, 1 << 12, 1):

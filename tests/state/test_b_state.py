@@ -25,7 +25,7 @@ from tests.state.states import SITE, change, chunk, fill, held, mount_again, nee
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A state folder with three committed changes, a backup after the second, closed as if by a kill or cleanly."""
+    """A state folder with three committed changes, a backup after the second, closed as if killed, or cleanly."""
     path = tmp_path / "state"
     state = State.open(path)
     state.commit(change(0), 1.0)
@@ -37,19 +37,19 @@ def folder(tmp_path: Path) -> Path:
 
 
 def found(folder: Path) -> tuple[str, list[float], dict[bytes, bytes]]:
-    """Open a state; return what was recovered, its records and its positions."""
+    """Open a state; return what was recovered, its records and its checkpoints."""
     state = State.open(folder)
     try:
-        answer = state.recovered, held(state), state.positions("inbox")
+        answer = state.recovered, held(state), state.checkpoints("inbox")
         # As every start does, once it has said what happened.
-        state.describe_models({}, [], state.events, 9.0)
+        state.store_models({}, [], state.events, 9.0)
         return answer
     finally:
         state.close()
 
 
-def test_b4_a_database_cut_anywhere_starts_from_the_backup_and_says_so(folder: Path, tmp_path: Path) -> None:
-    """At each 4 KiB: never a refusal to start, never half a state, positions as old as the records."""
+def test_b4_a_truncated_database_is_restored_from_the_backup_and_reported(folder: Path, tmp_path: Path) -> None:
+    """At each 4 KiB: it always starts, never with half a state, and checkpoints are as old as the records."""
     whole = (folder / "state.db").read_bytes()
     for cut in range(0, len(whole), 4096):
         copy = tmp_path / f"cut{cut}"
@@ -60,26 +60,26 @@ def test_b4_a_database_cut_anywhere_starts_from_the_backup_and_says_so(folder: P
         assert found(copy)[0] == "", "a recovered state is an ordinary one at the next start"
 
 
-def test_b4_without_a_backup_it_starts_empty_and_says_so(folder: Path) -> None:
-    """And the damaged file is kept for whoever wants to know why."""
+def test_b4_without_a_backup_it_starts_empty_and_reports_it(folder: Path) -> None:
+    """The damaged file is kept for analysis."""
     (folder / "state.db.bak").unlink()
     (folder / "state.db").write_bytes((folder / "state.db").read_bytes()[:4096])
     state = State.open(folder)
-    assert (state.recovered, held(state), state.positions("inbox")) == ("empty", [], {})
+    assert (state.recovered, held(state), state.checkpoints("inbox")) == ("empty", [], {})
     assert any("started with empty windows" in event for event in state.events)
     assert len(list(folder.glob("state.db.corrupt-*"))) == 1
     state.close()
 
 
 @pytest.mark.parametrize("content", [b"", bytes(40960), os.urandom(8192)], ids=["empty", "zeroed", "noise"])
-def test_b5_a_zeroed_database_starts_from_the_backup(folder: Path, content: bytes) -> None:
-    """What a power cut leaves on some filesystems."""
+def test_b5_a_zeroed_database_is_restored_from_the_backup(folder: Path, content: bytes) -> None:
+    """As after a power cut on some filesystems."""
     (folder / "state.db").write_bytes(content)
     assert found(folder)[:2] == ("backup", [float(n) for n in range(20)])
 
 
 def test_b6_flipped_bytes_in_a_chunk_cost_that_chunk_only(folder: Path) -> None:
-    """SQLite does not notice; the checksum of the chunk does."""
+    """SQLite does not detect it; the checksum of the chunk does."""
     connection = sqlite3.connect(folder / "state.db")
     connection.execute(
         "UPDATE chunks SET content = CAST(substr(content, 1, 20) || x'ff00ff00' || substr(content, 25) AS BLOB) WHERE id = 2"
@@ -90,17 +90,17 @@ def test_b6_flipped_bytes_in_a_chunk_cost_that_chunk_only(folder: Path) -> None:
     state = State.open(folder)
     assert held(state) == [float(n) for n in [*range(10), *range(20, 30)]]
     assert state.damaged_chunks == 1
-    assert any("checksums do not fit" in event for event in state.events)
+    assert any("checksum mismatch" in event for event in state.events)
     state.close()
     assert found(folder)[:2] == ("", [float(n) for n in [*range(10), *range(20, 30)]])
 
 
 @pytest.mark.parametrize("table", ["positions", "ids", "kept"])
-def test_b6_flipped_bytes_elsewhere_are_damage_of_the_whole(folder: Path, table: str) -> None:
-    """A position that cannot be trusted would lose records or count them twice: only a whole backup agrees with itself."""
+def test_b6_flipped_bytes_elsewhere_are_damage_of_the_database(folder: Path, table: str) -> None:
+    """A wrong checkpoint would lose records or count them twice: only an intact backup is consistent."""
     state = State.open(folder)
     hashes = IdBatch("density", 0, np.array([1, 2, 3], dtype=np.uint64))
-    state.commit(StateChange(ids=[hashes], kept={"alert": b"firing"}), 4.0)
+    state.commit(StateChange(ids=[hashes], values={"alert": b"firing"}), 4.0)
     state.close()
     connection = sqlite3.connect(folder / "state.db")
     column = "content" if table == "ids" else "value"
@@ -111,16 +111,16 @@ def test_b6_flipped_bytes_elsewhere_are_damage_of_the_whole(folder: Path, table:
 
 
 def test_b7_a_full_disk_pauses_and_loses_nothing(tmp_path: Path) -> None:
-    """The commit is refused whole, what is there can still be read, and it goes on alone when there is room."""
+    """The commit is rejected as a whole, reading continues, and writing resumes when there is space."""
     with small_disk(tmp_path) as disk:
         state = State.open(disk / "state")
         state.commit(change(0), 1.0)
         hog = fill(disk)
         for _ in range(3):
-            with pytest.raises(StatePaused, match=r"expected room on the disk, found it full"):
+            with pytest.raises(StatePaused, match=r"expected free disk space, found none"):
                 state.commit(change(10, 20_000), 2.0)
         assert held(state) == [float(n) for n in range(10)]
-        assert state.positions("inbox") == {b"file": b"10"}
+        assert state.checkpoints("inbox") == {b"file": b"10"}
         hog.unlink()
         state.commit(change(10, 20_000), 2.0)
         assert len(held(state)) == 20_010
@@ -129,24 +129,23 @@ def test_b7_a_full_disk_pauses_and_loses_nothing(tmp_path: Path) -> None:
 
 
 def test_b7_it_starts_on_a_disk_that_is_full(tmp_path: Path) -> None:
-    """What there is is served; what is new waits."""
+    """Stored windows are served; new records wait."""
     with small_disk(tmp_path) as disk:
         state = State.open(disk / "state")
-        state.describe_models({}, [], [], 1.0)
+        state.store_models({}, [], [], 1.0)
         state.commit(change(0), 1.0)
         state.close()
         (disk / "state" / "ballast").unlink()
         fill(disk)
         state = State.open(disk / "state")
-        state.describe_models({}, [], [], 2.0)
+        state.store_models({}, [], [], 2.0)
         assert held(state) == [float(n) for n in range(10)]
         with pytest.raises(StatePaused):
             state.commit(change(10, 20_000), 2.0)
         state.close()
 
 
-def test_b7_the_ballast_gives_an_operator_room(tmp_path: Path) -> None:
-    """Deleting one file is enough to go on."""
+def test_b7_deleting_the_ballast_frees_space(tmp_path: Path) -> None:
     with small_disk(tmp_path, 32) as disk:
         state = State.open(disk / "state")
         fill(disk)
@@ -158,7 +157,7 @@ def test_b7_the_ballast_gives_an_operator_room(tmp_path: Path) -> None:
 
 
 def test_b8_a_disk_that_turns_read_only_pauses(tmp_path: Path) -> None:
-    """As the kernel does to a disk with errors: reading goes on, and after a repair nothing is missing."""
+    """As the kernel does after disk errors: reading continues, and after a repair nothing is missing."""
     with small_disk(tmp_path) as disk:
         state = State.open(disk / "state")
         state.commit(change(0), 1.0)
@@ -176,7 +175,7 @@ def test_b8_a_disk_that_turns_read_only_pauses(tmp_path: Path) -> None:
 
 
 def _commits_under_strace(folder: Path, inject: str, *more: str) -> subprocess.CompletedProcess[str]:
-    """Open a state and commit twice in a process of its own, whose system calls fail as told."""
+    """Open a state and commit twice in a child process with failing system calls."""
     need_strace()
     script = (
         "import sys; from pathlib import Path; from monitor.state.store import State; from monitor.errors import StateError;"
@@ -208,7 +207,7 @@ def _commits_under_strace(folder: Path, inject: str, *more: str) -> subprocess.C
 
 
 def test_b9_an_input_output_error_on_sync_stops_the_process(folder: Path) -> None:
-    """What the disk holds is then uncertain: exit, and let the next start verify it."""
+    """The content of the disk is uncertain: exit, and let the next start verify it."""
     ran = _commits_under_strace(folder, "fdatasync:error=EIO:when=1+")
     assert ran.returncode == 1, ran
     assert ran.stdout.startswith("StateLost")
@@ -217,7 +216,7 @@ def test_b9_an_input_output_error_on_sync_stops_the_process(folder: Path) -> Non
     assert positions[b"file"] == str(int(max(records)) + 1).encode()
 
 
-def test_b10_a_disk_that_refuses_the_log_fails_loudly(folder: Path) -> None:
+def test_b10_a_disk_without_support_for_wal_raises(folder: Path) -> None:
     """Never silently in another journal mode, which would be slower and less safe."""
     log = folder / "state.db-wal"
     ran = _commits_under_strace(folder, "all:error=EIO:when=1+", "-P", str(log))
@@ -227,7 +226,7 @@ def test_b10_a_disk_that_refuses_the_log_fails_loudly(folder: Path) -> None:
 
 
 def test_b10_the_journal_mode_is_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """SQLite answers with the mode it fell back to and raises nothing, so the answer is compared."""
+    """SQLite falls back silently, so its answer is compared."""
     State.open(tmp_path / "state").close()
 
     class Stubborn(sqlite3.Connection):
@@ -242,13 +241,13 @@ def test_b10_the_journal_mode_is_read_back(tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.mark.slow
 def test_b11_a_second_process_on_the_same_state_is_refused(tmp_path: Path, cpcmon: Callable[..., Ran]) -> None:
-    """With exit code 3 and a sentence that names the first; afterwards the state is free again."""
+    """With exit code 3 and a message that names the first; afterwards the state is free again."""
     state = State.open(tmp_path / "state")
-    with pytest.raises(StateInUse, match=f"held by process {os.getpid()}"):
+    with pytest.raises(StateInUse, match=f"locked by process {os.getpid()}"):
         State.open(tmp_path / "state")
     ran = cpcmon("state", tmp_path / "state")
     assert ran.code == 3
-    assert "expected state that no other cpcmon uses" in ran.err
+    assert "expected a state folder that no other cpcmon uses" in ran.err
     state.close()
     with closing(sqlite3.connect(tmp_path / "state" / "state.db", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -258,8 +257,8 @@ def test_b11_a_second_process_on_the_same_state_is_refused(tmp_path: Path, cpcmo
     State.open(tmp_path / "state").close()
 
 
-def test_b12_a_newer_database_is_refused_and_left_as_it_is(folder: Path) -> None:
-    """Not one byte changes, and no file appears."""
+def test_b12_a_newer_database_is_refused_and_unchanged(folder: Path) -> None:
+    """No byte changes, and no file appears."""
     connection = sqlite3.connect(folder / "state.db")
     connection.execute("CREATE TABLE later(a)")
     connection.execute(f"PRAGMA user_version = {len(schema.STEPS) + 1}")
@@ -270,8 +269,8 @@ def test_b12_a_newer_database_is_refused_and_left_as_it_is(folder: Path) -> None
     assert {file.name: file.read_bytes() for file in folder.iterdir() if file.name != "state.lock"} == before
 
 
-def test_b12_a_newer_database_in_the_log_only_is_refused_too(folder: Path) -> None:
-    """Killed before its log was written back, the header of the file is still the old one."""
+def test_b12_a_newer_version_in_the_wal_only_is_refused_too(folder: Path) -> None:
+    """Killed before a checkpoint of the write-ahead log, the file header is still the old one."""
     script = (
         "import sqlite3, os, sys; c = sqlite3.connect(sys.argv[1], isolation_level=None);"
         "c.execute('PRAGMA journal_mode = wal').fetchone(); c.execute('BEGIN'); c.execute('CREATE TABLE later(a)');"
@@ -287,7 +286,7 @@ NEWER = (*OLDER, "CREATE TABLE new(b); INSERT INTO new SELECT a FROM old; DROP T
 
 
 def test_b13_an_older_database_is_backed_up_and_migrated(tmp_path: Path) -> None:
-    """The content goes along, and the copy from before is there."""
+    """With its content, and a backup of the old version."""
     database.open_database(tmp_path, steps=OLDER).connection.close()
     opened = database.open_database(tmp_path, steps=NEWER)
     assert opened.connection.execute("SELECT b FROM new").fetchall() == [(7,)]
@@ -299,8 +298,8 @@ def test_b13_an_older_database_is_backed_up_and_migrated(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_b13_killed_anywhere_in_a_migration_it_is_of_one_version_or_the_other(tmp_path: Path) -> None:
-    """At every write, sync and rename; the next start finishes what was begun."""
+def test_b13_a_killed_migration_leaves_one_version_or_the_other(tmp_path: Path) -> None:
+    """At every write, sync and rename; the next start completes the migration."""
     need_strace()
     script = (
         "import sys; from pathlib import Path; from monitor.state import database;"
@@ -330,7 +329,7 @@ def test_b13_killed_anywhere_in_a_migration_it_is_of_one_version_or_the_other(tm
 
 
 def test_b14_state_on_a_network_filesystem_is_refused_with_the_reason(tmp_path: Path) -> None:
-    """Unless the operator insists; then without the log that needs shared memory."""
+    """Unless the operator insists; then without the write-ahead log, which needs shared memory."""
     with pytest.raises(StateRefused, match=r"expected a local filesystem, found nfs4"):
         State.open(tmp_path / "state", filesystem=lambda _: "nfs4")
     state = State.open(tmp_path / "state", allow_network=True, filesystem=lambda _: "nfs4")
@@ -341,13 +340,13 @@ def test_b14_state_on_a_network_filesystem_is_refused_with_the_reason(tmp_path: 
 
 
 def test_b14_the_filesystem_is_found_in_the_kernels_list(tmp_path: Path) -> None:
-    """/proc is of type proc, and what lies deepest decides."""
+    """/proc is of type proc, and the deepest mount decides."""
     assert filesystem_of(Path("/proc/self")) == "proc"
     assert filesystem_of(tmp_path) not in {"", "proc"}
 
 
-def test_b15_a_torn_backup_is_passed_over(folder: Path) -> None:
-    """The one before it is used; if that is torn too, it starts empty, and says all of it."""
+def test_b15_a_damaged_backup_is_skipped(folder: Path) -> None:
+    """The older one is used; if that is damaged too, it starts empty, and reports all of it."""
     state = State.open(folder)
     state.back_up()
     state.close()
@@ -359,12 +358,12 @@ def test_b15_a_torn_backup_is_passed_over(folder: Path) -> None:
         (folder / name).write_bytes(b"nonsense")
     state = State.open(folder)
     assert state.recovered == "empty"
-    assert sum("backup damaged too" in event for event in state.events) == 2
+    assert sum("backup also damaged" in event for event in state.events) == 2
     state.close()
 
 
 def test_b18_a_state_folder_deleted_while_in_use_stops_the_process(tmp_path: Path) -> None:
-    """SQLite alone would go on writing into a file without a name."""
+    """SQLite alone would go on writing to an unlinked file."""
     state = State.open(tmp_path / "state")
     shutil.rmtree(tmp_path / "state")
     with pytest.raises(StateLost, match=r"found it moved or deleted"):
@@ -372,8 +371,8 @@ def test_b18_a_state_folder_deleted_while_in_use_stops_the_process(tmp_path: Pat
     state.close()
 
 
-def test_killed_while_a_damaged_database_is_set_aside_the_next_start_still_says_so(folder: Path) -> None:
-    """The database is already moved, and nothing else has happened yet."""
+def test_a_kill_during_a_recovery_is_reported_by_the_next_start(folder: Path) -> None:
+    """The database is already renamed, and nothing else has happened."""
     (folder / "state.db").rename(folder / "state.db.corrupt-20261116T000000")
     state = State.open(folder)
     assert state.recovered == "backup"
@@ -382,7 +381,7 @@ def test_killed_while_a_damaged_database_is_set_aside_the_next_start_still_says_
 
 
 def test_d21_everything_is_private_whatever_the_umask(tmp_path: Path) -> None:
-    """0700 for the folder, 0600 for what is in it."""
+    """0700 for the folder, 0600 for its files."""
     before = os.umask(0)
     try:
         state = State.open(tmp_path / "state")
@@ -397,7 +396,7 @@ def test_d21_everything_is_private_whatever_the_umask(tmp_path: Path) -> None:
 
 
 def test_a_change_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
-    """Something fails in the middle: nothing of it is there, and the same can be tried again."""
+    """A failure in the middle leaves nothing behind, and a retry succeeds."""
     state = State.open(tmp_path / "state")
     state.commit(change(0), 1.0)
     bad = change(10)
@@ -413,35 +412,35 @@ def test_a_change_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     state.close()
 
 
-def test_what_is_kept_comes_back_and_can_be_forgotten(tmp_path: Path) -> None:
-    """Alert state and the like, in the same transaction as the records."""
+def test_named_values_are_stored_and_deleted(tmp_path: Path) -> None:
+    """In the same transaction as the records."""
     state = State.open(tmp_path / "state")
-    state.commit(StateChange(kept={"alert:a": b"firing", "alert:b": b"ok"}), 1.0)
-    state.commit(StateChange(kept={"alert:b": None}, forgotten=[("density", ALL)]), 2.0)
+    state.commit(StateChange(values={"alert:a": b"firing", "alert:b": b"ok"}), 1.0)
+    state.commit(StateChange(values={"alert:b": None}, deleted_windows=[("density", ALL)]), 2.0)
     state.close()
     state = State.open(tmp_path / "state")
-    assert state.kept() == {"alert:a": b"firing"}
+    assert state.values() == {"alert:a": b"firing"}
     state.close()
 
 
 def test_a_backup_that_is_being_renamed_has_no_age(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The metrics page asks on a thread of its own, also between the two renames of a backup."""
+    """The metrics page reads it on another thread, also between the two renames of a backup."""
     state = State.open(tmp_path)
     monkeypatch.setattr(Path, "exists", lambda _: True)
     assert state.backup_age(0.0) == float("inf")
     state.close()
 
 
-def test_a_state_that_is_only_looked_at_is_not_mended(folder: Path) -> None:
-    """Whoever looks must not make the next start forget to say that it was damaged."""
+def test_without_repair_a_damaged_state_is_unchanged(folder: Path) -> None:
+    """The next start must still report the damage."""
     (folder / "state.db").write_bytes(b"nonsense")
     with pytest.raises(StateLost, match=r"found damage"):
-        State.open(folder, mend=False)
+        State.open(folder, repair=False)
     assert found(folder)[0] == "backup"
 
 
-def test_the_key_lies_outside_the_database_and_stays(tmp_path: Path) -> None:
-    """Sixteen random bytes that no copy of the database holds."""
+def test_the_key_is_outside_the_database_and_stays(tmp_path: Path) -> None:
+    """Sixteen random bytes that are not in the database."""
     holder = StateFolder.hold(tmp_path / "state")
     key = holder.key()
     assert (len(key), holder.key()) == (16, key)
@@ -453,18 +452,18 @@ def test_the_key_lies_outside_the_database_and_stays(tmp_path: Path) -> None:
     assert key not in (tmp_path / "state" / "state.db").read_bytes()
 
 
-def test_a_place_where_no_folder_can_be_is_refused_in_a_sentence(tmp_path: Path) -> None:
-    """A file where the folder, or one above it, should be."""
+def test_an_unusable_folder_is_refused_with_a_message(tmp_path: Path) -> None:
+    """A file in place of the folder, or of one above it."""
     (tmp_path / "file").write_text("")
     for place in (tmp_path / "file", tmp_path / "file" / "state"):
-        with pytest.raises(StateRefused, match=r"expected a folder, or a place where one can be made, found"):
+        with pytest.raises(StateRefused, match=r"expected a folder, or permission to create one, found"):
             State.open(place)
 
 
-def test_a_vector_that_was_dropped_is_overwritten_in_the_database_and_gone_after_the_second_copy(
+def test_a_dropped_vector_is_overwritten_and_gone_after_the_second_backup(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also with an SQLite that only lets go of what is deleted; in a row of the table, and on pages of their own."""
+    """Also with an SQLite that does not overwrite deleted data; within a table row, and on overflow pages."""
     connect = sqlite3.connect
 
     def careless(*words: Any, **options: Any) -> sqlite3.Connection:

@@ -1,4 +1,4 @@
-"""A damaged state with a good backup beside it: it starts, and no number changes unless cpcmon reports it."""
+"""A damaged state with a good backup: it starts, and no number changes unless reported."""
 
 import shutil
 import sqlite3
@@ -24,8 +24,8 @@ LINES = [line(n, site="AB"[n % 2], id=f"i{n}") for n in range(30)]
 
 
 @pytest.mark.slow
-def test_damage_of_every_kind_is_harmless_or_noticed(tmp_path: Path) -> None:
-    """Bits, pages, lost writes, truncation, the log; `make torture` tries hundreds more."""
+def test_damage_of_every_kind_is_harmless_or_detected(tmp_path: Path) -> None:
+    """Bits, pages, lost writes, truncation, the write-ahead log; `make torture` tries hundreds more."""
     bad, kinds = [], set()
     for damage, outcome, why in tried(make(tmp_path), seed=1, many=1):
         kinds.add(damage.kind)
@@ -36,7 +36,7 @@ def test_damage_of_every_kind_is_harmless_or_noticed(tmp_path: Path) -> None:
 
 
 def restart(folder: Path) -> Process:
-    """Start again with all lines there, and read what is left."""
+    """Restart with all lines available, and read the rest."""
     process = Process(folder, LINES, split_by=SPLIT)
     process.tick()
     return process
@@ -62,8 +62,8 @@ def folder(tmp_path: Path) -> Path:
         pytest.param(b"newest REAL", b"newesu REAL", id="a column in the schema"),
     ],
 )
-def test_a_changed_bit_wherever_it_stands_is_made_good_by_the_backup(folder: Path, name: bytes, changed: bytes) -> None:
-    """A name stands in a table and in its index; which of the two is read is SQLite's choice."""
+def test_a_flipped_bit_anywhere_is_repaired_from_the_backup(folder: Path, name: bytes, changed: bytes) -> None:
+    """A name is stored in a table and in its index; SQLite may read either."""
     whole = (folder / NAME).read_bytes()
     for number in range(whole.count(name)):
         copy = folder.with_name(f"copy{number}")
@@ -77,7 +77,7 @@ def test_a_changed_bit_wherever_it_stands_is_made_good_by_the_backup(folder: Pat
 
 
 def test_totals_count_the_chunks_that_they_were_stored_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else one bit lets the totals of some records stand for others."""
+    """Otherwise one bit could attribute totals to other records."""
     monkeypatch.setattr(window_log, "WORTH_TOTALS", 10)
     lines: list[bytes] = []
     process = Process(tmp_path, lines, bounds=Bounds(records=20))
@@ -94,8 +94,8 @@ def test_totals_count_the_chunks_that_they_were_stored_with(tmp_path: Path, monk
     process.kill()
 
 
-def test_a_write_that_the_disk_lost_is_noticed(tmp_path: Path) -> None:
-    """Each page of the database as it was one commit before: every row on it has a good checksum."""
+def test_a_lost_write_is_detected(tmp_path: Path) -> None:
+    """Each page as it was one commit before: every row on it has a valid checksum."""
     state = State.open(tmp_path / "state")
     state.commit(change(0), 1.0)
     state.back_up()
@@ -119,7 +119,7 @@ def test_a_write_that_the_disk_lost_is_noticed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("place", [pytest.param(62, id="a newer cpcmon"), pytest.param(18, id="a read-only disk")])
 def test_a_changed_bit_in_the_header_is_not_taken_for(folder: Path, place: int) -> None:
-    """What it looks like would keep cpcmon from starting, or from going on, although there is a backup."""
+    """The header would otherwise prevent a start, although there is a backup."""
     whole = bytearray((folder / NAME).read_bytes())
     whole[place] ^= 1
     (folder / NAME).write_bytes(whole)
@@ -129,8 +129,8 @@ def test_a_changed_bit_in_the_header_is_not_taken_for(folder: Path, place: int) 
     process.kill()
 
 
-def test_commits_that_are_missing_at_the_end_are_reported_and_read_again(tmp_path: Path) -> None:
-    """SQLite takes a damaged write-ahead log for one that ends there."""
+def test_missing_last_commits_are_reported_and_read_again(tmp_path: Path) -> None:
+    """SQLite treats a damaged write-ahead log as one that ends there."""
     process = Process(tmp_path / "state", LINES[:20], split_by=SPLIT)
     process.tick()
     process.kill()
@@ -152,7 +152,7 @@ def test_damage_is_never_copied_over_a_good_backup(folder: Path) -> None:
     state = State.open(folder)
     state._connection.execute("UPDATE counters SET value = value + 1")  # noqa: SLF001 - as a disk does
     with pytest.raises(
-        StateLost, match=r"expected a database to back up, found damage: a checksum in the table counters"
+        StateLost, match=r"expected a database to back up, found damage: checksum mismatch in the table counters"
     ):
         state.back_up()
     state.close()
@@ -163,7 +163,7 @@ def test_damage_is_never_copied_over_a_good_backup(folder: Path) -> None:
     process.kill()
 
 
-def test_damaged_rows_of_refused_records_and_events_are_left_out_and_reported(tmp_path: Path) -> None:
+def test_damaged_rows_of_rejected_records_and_events_are_skipped_and_reported(tmp_path: Path) -> None:
     process = Process(tmp_path, [b"{nonsense\n", b"{more\n", line(0)])
     process.tick()
     process.kill()
@@ -174,25 +174,25 @@ def test_damaged_rows_of_refused_records_and_events_are_left_out_and_reported(tm
     assert [pointer.number for *_, pointer in state.rejected()] == [2]
     assert "another" not in [event for _, event in state.past_events()]
     assert state.events == [
-        "1 damaged rows of the table rejected left out",
-        "1 damaged rows of the table events left out",
+        "skipped 1 damaged rows of the table rejected",
+        "skipped 1 damaged rows of the table events",
     ]
     state.close()
 
 
-def test_a_row_that_is_replaced_or_deleted_leaves_the_sums_right(tmp_path: Path) -> None:
-    """Every sort of row: sums that go wrong by themselves would cost a good database."""
+def test_replacing_or_deleting_a_row_keeps_the_checksums_right(tmp_path: Path) -> None:
+    """For every kind of row: drifting checksums would discard a good database."""
     state = State.open(tmp_path)
     for first in (0, 10):
         one = change(first)
-        one.counters, one.kept = {("records_total",): first}, {"alert": str(first).encode(), "gone": b"1"}
+        one.counters, one.values = {("records_total",): first}, {"alert": str(first).encode(), "gone": b"1"}
         one.chunks.append(chunk(first, segment=SITE))
         state.commit(one, 1.0)
     last = change(20)
-    last.kept, last.forgotten, last.events = {"gone": None}, [("density", SITE)], ["an event"]
+    last.values, last.deleted_windows, last.events = {"gone": None}, [("density", SITE)], ["an event"]
     state.commit(last, 2.0)
-    state.describe_models({"density": b"{}"}, [], [], 3.0)
-    state.describe_models({"density": b"{1}"}, [], [], 4.0)
+    state.store_models({"density": b"{}"}, [], [], 3.0)
+    state.store_models({"density": b"{1}"}, [], [], 4.0)
     state.close()
     state = State.open(tmp_path)
     assert (state.recovered, len(held(state)), state.counters()) == ("", 30, {("records_total",): 10})

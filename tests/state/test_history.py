@@ -1,4 +1,4 @@
-"""History on disk: as many rows as places, older databases, damage, a full disk."""
+"""History on disk: bounded rows, older databases, damage, a full disk."""
 
 import os
 import shutil
@@ -16,17 +16,16 @@ from monitor.errors import StatePaused
 from monitor.records.record_batch import Pointer
 from monitor.records.rejections import Reason
 from monitor.state.change import StateChange
-from monitor.state.checksum import checksum
 from monitor.state.database import BACKUPS, NAME, open_database
 from monitor.state.evaluation_history import History
-from monitor.state.schema import STEPS
+from monitor.state.schema import STEPS, checksum
 from monitor.state.store import State
 from tests.core.test_past import START, report
 from tests.state.states import change, fill, held, small_disk
 
 
 def write(state: State, history: History, most: int = 1_000) -> int:
-    """Write until nothing is left; returns how many transactions that took."""
+    """Write until nothing is pending; return the number of transactions."""
     for turn in range(most):
         unwritten = history.unwritten()
         if not unwritten:
@@ -37,7 +36,7 @@ def write(state: State, history: History, most: int = 1_000) -> int:
 
 
 def restored(folder: Path) -> History:
-    """Return what a start finds."""
+    """Return the history after a restart."""
     state = State.open(folder)
     history = History()
     history.restore(state.history())
@@ -53,7 +52,7 @@ def points(history: History, span: Span = Span.RECENT, segment: str = "all", mod
 
 
 def same(one: Series | None, other: Series | None) -> bool:
-    """Tell whether two series are the same in every column."""
+    """Return whether two series are equal in every column."""
     assert one is not None
     assert other is not None
     columns = ("at", "accuracy", "lower", "upper", "lowest", "disagreement", "records")
@@ -66,7 +65,7 @@ def same(one: Series | None, other: Series | None) -> bool:
 
 
 def rows(folder: Path) -> int:
-    """Count the rows of history, from outside."""
+    """Count the history rows, from outside."""
     connection = sqlite3.connect(folder / NAME)
     try:
         return int(connection.execute("SELECT count(*) FROM history").fetchone()[0])
@@ -75,7 +74,7 @@ def rows(folder: Path) -> int:
 
 
 def spoil(folder: Path, statement: str, *values: object) -> None:
-    """Change something behind cpcmon's back."""
+    """Modify the database from outside."""
     connection = sqlite3.connect(folder / NAME)
     with connection:
         connection.execute(statement, values)
@@ -97,7 +96,7 @@ def test_a_start_finds_every_column_of_what_was_written(tmp_path: Path, count: i
             assert same(again.series("density", segment, span), history.series("density", segment, span))
 
 
-def test_the_table_is_bounded_however_often_is_evaluated(tmp_path: Path) -> None:
+def test_the_table_is_bounded(tmp_path: Path) -> None:
     state, history = State.open(tmp_path), History()
     for number in range(3000):
         history.note(report(0.5, 0.25), START + 7200.0 * number)
@@ -143,7 +142,7 @@ def test_a_model_that_is_no_longer_configured_loses_its_rows(tmp_path: Path) -> 
     assert restored(tmp_path).series("density", "all", Span.RECENT) is None
 
 
-def test_a_model_that_left_while_cpcmon_was_off_loses_its_rows_too(tmp_path: Path) -> None:
+def test_a_model_removed_while_stopped_loses_its_rows_too(tmp_path: Path) -> None:
     state, history = State.open(tmp_path), History()
     history.note(report(0.5), START)
     write(state, history)
@@ -156,8 +155,8 @@ def test_a_model_that_left_while_cpcmon_was_off_loses_its_rows_too(tmp_path: Pat
     assert rows(tmp_path) == 0
 
 
-def test_a_model_that_comes_back_before_its_rows_could_be_deleted_begins_anew(tmp_path: Path) -> None:
-    """As where the disk is full over two reloads: the old rows have higher numbers, and would stand for the newest."""
+def test_a_model_that_returns_before_its_rows_are_deleted_starts_empty(tmp_path: Path) -> None:
+    """As on a full disk over two reloads: the old rows have higher numbers, and would count as the newest."""
     state, history = State.open(tmp_path), History()
     for number in range(400):
         history.note(report(0.5), START + number)
@@ -170,7 +169,7 @@ def test_a_model_that_comes_back_before_its_rows_could_be_deleted_begins_anew(tm
     assert points(restored(tmp_path)) == [0.25]
 
 
-def test_a_commit_that_is_under_way_while_a_model_comes_back_costs_it_nothing(tmp_path: Path) -> None:
+def test_a_commit_in_progress_while_a_model_returns_loses_nothing(tmp_path: Path) -> None:
     state, history = State.open(tmp_path), History()
     history.note(report(0.5), START)
     write(state, history)
@@ -187,7 +186,7 @@ def test_a_commit_that_is_under_way_while_a_model_comes_back_costs_it_nothing(tm
 
 
 def test_many_models_are_written_as_fast_as_they_are_evaluated(tmp_path: Path) -> None:
-    """Two hundred models, one transaction for each time that all are evaluated, and then a kill."""
+    """Two hundred models, one transaction per evaluation of all, then a kill."""
     state, history = State.open(tmp_path), History()
     models = [f"model-{number}" for number in range(200)]
     for turn in range(20):
@@ -202,7 +201,7 @@ def test_many_models_are_written_as_fast_as_they_are_evaluated(tmp_path: Path) -
 
 
 def test_a_start_shares_the_names_of_segments_though_models_were_written_in_turns(tmp_path: Path) -> None:
-    """Else two models with two thousand segments each would take hundreds of megabytes after a start."""
+    """Otherwise two models with two thousand segments each would take hundreds of megabytes after a start."""
     state, history = State.open(tmp_path), History()
     for number in range(5):
         history.note(report(0.5, 0.5), START + number)
@@ -214,8 +213,8 @@ def test_a_start_shares_the_names_of_segments_though_models_were_written_in_turn
     assert len({id(row.frame.names) for row in found}) == 2
 
 
-def test_a_row_from_before_the_reference_was_kept_is_read_without_one(tmp_path: Path) -> None:
-    """As a cpcmon of then packed it: a list of seven. One of then reads eight, too, since it passes over what follows."""
+def test_an_old_row_without_a_reference_is_read(tmp_path: Path) -> None:
+    """As an older version wrote it: seven fields. That version also reads eight, and ignores the last."""
     state, history = State.open(tmp_path), History()
     for number in range(2):
         history.note(report(number / 8, reference="a" * 12), START + number)
@@ -243,7 +242,7 @@ def test_a_row_from_before_the_reference_was_kept_is_read_without_one(tmp_path: 
 
 
 def old_state(folder: Path, version: int = 1) -> None:
-    """Make an empty state of an older version, as a cpcmon of before left it."""
+    """Make an empty state of an older version."""
     State.open(folder).close()
     (folder / NAME).unlink()
     open_database(folder, steps=STEPS[:version]).connection.close()
@@ -254,7 +253,7 @@ def old_state(folder: Path, version: int = 1) -> None:
 
 
 @pytest.mark.parametrize("version", range(1, len(STEPS)))
-def test_an_older_database_is_migrated_with_all_it_holds(tmp_path: Path, version: int) -> None:
+def test_an_older_database_is_migrated_completely(tmp_path: Path, version: int) -> None:
     old = tmp_path / "old"
     old_state(old, version)
     # What the cpcmon of before wrote, in its own tables: checksums of refused records and events came with version 3.
@@ -287,7 +286,7 @@ def test_an_older_database_is_migrated_with_all_it_holds(tmp_path: Path, version
     backup.close()
 
 
-def test_a_backup_of_version_1_is_taken_and_migrated(tmp_path: Path) -> None:
+def test_a_backup_of_version_1_is_restored_and_migrated(tmp_path: Path) -> None:
     old_state(tmp_path)
     (tmp_path / NAME).replace(tmp_path / BACKUPS[0])
     (tmp_path / NAME).write_bytes(b"no database")
@@ -301,12 +300,12 @@ def test_a_backup_of_version_1_is_taken_and_migrated(tmp_path: Path) -> None:
 
 
 def test_on_a_full_disk_an_older_state_is_opened_once_the_ballast_is_deleted(tmp_path: Path) -> None:
-    """The copy of before the migration needs room: without it nothing is migrated, and nothing is lost."""
+    """The backup before the migration needs space: without it nothing is migrated, and nothing is lost."""
     with small_disk(tmp_path, 32) as disk:
         old = disk / "state"
         old_state(old)
         hog = fill(disk)
-        with pytest.raises(StatePaused, match="room on the disk"):
+        with pytest.raises(StatePaused, match="free disk space"):
             State.open(old)
         (old / "ballast").unlink()
         # A little besides, so that a new ballast would fit: it must not take the room before the copy is made.
@@ -318,8 +317,8 @@ def test_on_a_full_disk_an_older_state_is_opened_once_the_ballast_is_deleted(tmp
         assert points(restored(old)) == [0.5]
 
 
-def test_a_damaged_database_of_version_1_goes_back_to_its_backup(tmp_path: Path) -> None:
-    """A copy of the damage must not push the good copies out before anybody has looked at it."""
+def test_a_damaged_database_of_version_1_is_restored_from_its_backup(tmp_path: Path) -> None:
+    """A copy of the damage must not push out the good backups."""
     old_state(tmp_path)
     name = '["records_total"]'
     spoil(tmp_path, "INSERT INTO counters VALUES (?, ?, 7)", name, checksum(b"7", name))
@@ -343,7 +342,7 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("what", DAMAGE)
-def test_a_damaged_row_is_a_gap_and_never_a_reason_to_refuse_the_database(
+def test_a_damaged_row_is_a_gap_and_not_damage_of_the_database(
     tmp_path: Path, what: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     state, history = State.open(tmp_path), History()
@@ -359,7 +358,7 @@ def test_a_damaged_row_is_a_gap_and_never_a_reason_to_refuse_the_database(
     again = History()
     again.restore(state.history())
     assert points(again) == [0.0, 2 / 8, 3 / 8]
-    assert "rows that cannot be read: 1" in caplog.text
+    assert "1 unreadable rows" in caplog.text
     again.configured(["density"])
     again.note(report(0.75), START + 4)
     write(state, again)
@@ -379,8 +378,8 @@ def test_damage_to_the_newest_row_costs_that_row_only(tmp_path: Path) -> None:
     assert points(again) == [0.0, 1 / 8, 2 / 8, 0.75]
 
 
-def test_a_table_that_is_missing_is_damage_of_the_whole(tmp_path: Path) -> None:
-    """Or every commit would fail, at every start anew."""
+def test_a_missing_table_is_damage_of_the_database(tmp_path: Path) -> None:
+    """Otherwise every commit would fail, at every start."""
     state = State.open(tmp_path)
     state.back_up()
     state.close()
@@ -393,13 +392,13 @@ def test_a_table_that_is_missing_is_damage_of_the_whole(tmp_path: Path) -> None:
     state.close()
 
 
-def test_on_a_full_disk_what_waits_is_bounded_and_written_when_there_is_room(tmp_path: Path) -> None:
+def test_on_a_full_disk_pending_rows_are_bounded_and_written_later(tmp_path: Path) -> None:
     with small_disk(tmp_path) as disk:
         state, history = State.open(disk / "state"), History()
         hog = fill(disk)
         for number in range(1000):
             history.note(report(number / 1024), START + 900.0 * number)
-        with pytest.raises(Exception, match="room on the disk"):
+        with pytest.raises(Exception, match="free disk space"):
             write(state, history)
         waiting = len(history._unwritten)  # noqa: SLF001 - what waits is what is bounded
         assert waiting <= sum(CAPACITY.values())
@@ -411,7 +410,7 @@ def test_on_a_full_disk_what_waits_is_bounded_and_written_when_there_is_room(tmp
             assert same(again.series("density", "all", span), history.series("density", "all", span))
 
 
-def test_a_stretch_that_goes_on_while_it_is_written_is_written_again(tmp_path: Path) -> None:
+def test_a_frame_extended_during_a_write_is_written_again(tmp_path: Path) -> None:
     state, history = State.open(tmp_path), History()
     for number in range(180):
         history.note(report(0.5), START + number)

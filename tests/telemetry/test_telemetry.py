@@ -12,9 +12,9 @@ from monitor.core.estimators import ESTIMATORS
 from monitor.records.rejections import Reason
 from monitor.sinks.prometheus_page import PrometheusSink
 from monitor.sources.directory.directory_options import DirectoryEvent
-from monitor.sources.kafka.events import KafkaEvent as CountedByKafka
-from monitor.sources.kafka.failures import FailureKind
+from monitor.sources.kafka.consumer import FailureKind
 from monitor.sources.kafka.health import PartitionLag
+from monitor.sources.kafka.kafka_options import KafkaEvent as CountedByKafka
 from monitor.telemetry import DaemonFacts, KafkaFacts, SourceFacts, Telemetry
 from tests.sinks import reports
 from tests.sinks.pages import families, samples

@@ -1,4 +1,4 @@
-"""No test leaves a process behind, however it ends."""
+"""No test leaves a process behind."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from tests.torture.harness import STARTED, kill
 
 @pytest.fixture(autouse=True)
 def nothing_left_running() -> Iterator[None]:
-    """Kill what is still alive after each test."""
+    """Kill remaining processes after each test."""
     yield
     while STARTED:
         kill(STARTED.pop())

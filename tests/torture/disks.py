@@ -1,4 +1,4 @@
-"""Disks of their own, on images: the power can be cut, and they can be full."""
+"""Disks on images: the power can be cut, and they can be full."""
 
 import subprocess
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ class Disk:
 
     @property
     def point(self) -> Path:
-        """Where it is mounted now; another place after each power cut."""
+        """The present mount point; another one after each power cut."""
         return self._folder / f"disk{self._cuts}"
 
     @property
@@ -38,7 +38,7 @@ class Disk:
         return self._folder / f"disk{self._cuts}.img"
 
     def cut_power(self) -> None:
-        """Go on with what the disk holds now; whoever used it is dead already."""
+        """Mount what the disk holds now; its users are dead already."""
         old_image, old_point = self._image, self.point
         self._cuts += 1
         subprocess.run(["cp", "--sparse=always", str(old_image), str(self._image)], check=True)
@@ -48,7 +48,7 @@ class Disk:
         assert not problem, problem
 
     def unmount(self) -> None:
-        """Let go of it."""
+        """Unmount and delete it."""
         subprocess.run(["umount", "-l", str(self.point)], check=True)
         self._image.unlink()
 
@@ -62,7 +62,7 @@ class Disk:
 
 @contextmanager
 def own_disk(folder: Path, megabytes: int) -> Iterator[Disk]:
-    """Mount a disk; skips loudly where that is not allowed."""
+    """Mount a disk; skips without permission."""
     needs_root("mount a disk of its own")
     for program in ("mkfs.ext4", "mount"):
         real_server(program)

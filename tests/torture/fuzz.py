@@ -24,13 +24,13 @@ from monitor.records.rejections import RefusedFile
 from tests.torture.records import CLASSES, gzip_of, line_of, npz_of, seeded
 
 MOST_MEMORY = 2 << 30
-"""Growth of a process beyond this is no longer bounded."""
+"""The limit of memory growth."""
 
 DECODER = StreamDecoder([ModelFormat("density", CLASSES, segment_fields=("site",))], hash_key=bytes(16))
 
 
 def csv_of(numbers: list[int]) -> bytes:
-    """Return records as a CSV file, one column a class being asked for by nobody: all its rows are refused."""
+    """Return records as a CSV file with one column per class, which is not configured: all rows are rejected."""
     return b"probs,time,site\n" + b"".join(b'"[0.2, 0.3, 0.5]",%d,A\n' % (1_760_000_000 + number) for number in numbers)
 
 
@@ -70,7 +70,7 @@ SEEDS: dict[Format, bytes] = {
 
 
 def check(format_: Format, data: bytes) -> None:
-    """Decode some bytes as a complete file, and text also as lines of a file that grows."""
+    """Decode bytes as a whole file, and text also as tailed lines."""
     with contextlib.suppress(RefusedFile):
         for arrived in DECODER.settled("fuzz", io.BytesIO(data), format_):
             _check_sum(arrived)
@@ -90,7 +90,7 @@ def _check_sum(arrived: RecordBatch) -> None:
 
 
 def mutated(dice: random.Random, data: bytes) -> bytes:
-    """Return bytes with a few changes of the kinds that break parsers."""
+    """Return bytes with a few changes that often break parsers."""
     some = bytearray(data)
     for _ in range(dice.choice([1, 1, 2, 4, 16])):
         place = dice.randrange(len(some) + 1)
@@ -118,7 +118,7 @@ _AWKWARD = (
 
 
 def fuzz_at_random(seconds: float, seed: int = 1, told: Callable[[int], None] = lambda _: None) -> int:
-    """Change good files at random for so long; return how many were tried."""
+    """Modify valid files at random for a while; return the number of attempts."""
     dice = seeded(seed)
     formats = [format_ for format_, data in SEEDS.items() if data]
     end, tried = time.monotonic() + seconds, 0

@@ -1,4 +1,4 @@
-"""The real process on a real directory: started, killed, started again, and what it leaves compared with the oracle."""
+"""The real process on a real directory: started, killed and restarted, then compared with the oracle."""
 
 import gzip
 import io
@@ -35,19 +35,19 @@ from tests.torture.records import CLASSES, Book, number_at
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = (sys.executable, "-m", "monitor")
 STARTED: "list[subprocess.Popen[bytes]]" = []
-"""All processes, so that a test that fails leaves none behind."""
+"""All processes, so that a failed test leaves none behind."""
 PATIENCE_SECONDS = 60.0
-"""After so long something is stuck. No claim about speed: the machine may be busy with everything else."""
+"""A timeout for hangs, generous because the machine may be busy."""
 
 
 @cache
 def reference() -> Reference:
-    """Return a reference for the records that are written."""
+    """Return a reference for the written records."""
     return Reference.calibrate(*synthetic(60, 3, seed=1), model="density", version="2.1", classes=CLASSES)
 
 
 def wait_for(condition: Callable[[], bool], what: str, seconds: float = PATIENCE_SECONDS) -> None:
-    """Wait until something is true; it is an error when it never is."""
+    """Wait for a condition; raises after the timeout."""
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > end:
@@ -57,11 +57,11 @@ def wait_for(condition: Callable[[], bool], what: str, seconds: float = PATIENCE
 
 @dataclass
 class Site:
-    """A directory that is watched, with the state beside it and the book of what was written."""
+    """A watched directory with its state and the record of what was written."""
 
     folder: Path
     most: int
-    """Records that a window holds."""
+    """Window size in records."""
     state: Path = Path()
     book: Book = field(default_factory=Book)
     starts: int = 0
@@ -71,7 +71,7 @@ class Site:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
-        """Make what is not there."""
+        """Create what is missing."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self.inbox.mkdir(exist_ok=True)
         if self.state == Path():
@@ -83,17 +83,17 @@ class Site:
 
     @property
     def inbox(self) -> Path:
-        """The directory that is watched."""
+        """The watched directory."""
         return self.folder / "inbox"
 
     @property
     def out(self) -> Path:
-        """Where all processes, one after the other, write their answers."""
+        """The output file of all processes."""
         return self.folder / "out.jsonl"
 
     @property
     def errors(self) -> Path:
-        """Where they say everything else."""
+        """The log file of all processes."""
         return self.folder / "errors.txt"
 
     @property
@@ -103,7 +103,7 @@ class Site:
 
     @property
     def words(self) -> list[str]:
-        """The arguments that all runs share."""
+        """The arguments of all runs."""
         return [
             *("watch", str(self.inbox), "--reference", str(self.reference_file), "--state", str(self.state)),
             *("--records", str(self.most), "--segment-by", "site", "--poll", "0.2s", "--settle", "0.2s", "--json"),
@@ -144,7 +144,7 @@ class Site:
         assert code == 0, f"--once ended with {code}: {self.last_words()}"
 
     def finish_here(self) -> None:
-        """Do the same in this process, which saves the time of starting another."""
+        """The same in this process, which is faster."""
         handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
             with self.out.open("a", encoding="utf-8") as out, redirect_stdout(out):
@@ -155,7 +155,7 @@ class Site:
         assert code == 0, f"--once ended with {code}"
 
     def answers(self) -> int:
-        """Return how many answers all processes gave together."""
+        """Return the number of answers of all processes."""
         with self._lock, self.out.open("rb") as out:
             out.seek(self._read)
             new = out.read()
@@ -165,29 +165,29 @@ class Site:
             return self._answers
 
     def seen(self) -> tuple[int, int]:
-        """Return which process runs and how many answers it gave; see `Writer`."""
+        """Return the running process and its number of answers; see `Writer`."""
         starts = self.starts
         return starts, self.answers() - self.answers_before
 
     def acknowledged(self) -> int:
-        """Return how many records the last answer says were taken in."""
+        """Return the number of ingested records in the last answer."""
         for line in reversed(self.out.read_bytes().splitlines()):
             if b'"segment": "all"' in line and line.endswith(b"}"):
                 return int(json.loads(line)["records"])
         return 0
 
     def said(self, words: str) -> int:
-        """Return how often the processes said something."""
+        """Return how often the processes logged something."""
         return self.errors.read_text(encoding="utf-8", errors="replace").count(words)
 
     def last_words(self) -> str:
-        """Return what the processes said last."""
+        """Return the last lines of the log."""
         return self.errors.read_text(encoding="utf-8", errors="replace")[-3000:]
 
     # Comparing
 
     def found(self, state: Path | None = None) -> Found:
-        """Open the state and rebuild everything in it, as a start does."""
+        """Open the state and restore everything, as a start does."""
         options = ModelOptions("density", reference(), Bounds(records=self.most), Segmentation((("site",),)))
         model = ModelState(options)
         opened = State.open(state or self.state)
@@ -210,14 +210,14 @@ class Site:
         return Found(windows, counters.get(("records_total", "inbox", "density"), 0), rejected, events)
 
     def judge(self) -> Verdict:
-        """Compare everything, after all has been read."""
+        """Compare everything after all was read."""
         verdict = judge(self.found(), self.book, self.most)
         if verdict.missing:
             verdict.add(f"files that hold lost records: {self.holding(verdict.missing)}")
         return verdict
 
     def holding(self, numbers: set[int]) -> dict[str, int]:
-        """Return which files hold some records, and how many of them, for whoever wants to know why they are lost."""
+        """Return the files that contain some records, with counts, for debugging."""
         found: Counter[str] = Counter()
         for file in self.inbox.iterdir():
             content = file.read_bytes()
@@ -231,7 +231,7 @@ class Site:
         return {name: count for name, count in sorted(found.items()) if count}
 
     def judge_on_the_way(self) -> Verdict:
-        """Compare what must be true at any instant, in a copy: the state itself is the next process's to mend."""
+        """Compare what must hold at any instant, in a copy: the next process repairs the state itself."""
         copy = self.folder / "copy"
         shutil.rmtree(copy, ignore_errors=True)
         if not self.state.exists():
@@ -240,13 +240,13 @@ class Site:
         return judge_on_the_way(self.found(copy), self.book.written)
 
     def check(self) -> None:
-        """Fail unless everything is there once."""
+        """Fail unless every record is there once."""
         verdict = self.judge()
         assert not verdict.problems, "\n".join([*verdict.problems, self.last_words()])
 
 
 def kill(process: "subprocess.Popen[bytes]") -> bool:
-    """Kill a process without warning, and tell whether it was still alive."""
+    """Kill a process; return whether it was still alive."""
     alive = process.poll() is None
     if alive:
         process.send_signal(signal.SIGKILL)

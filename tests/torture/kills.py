@@ -11,12 +11,12 @@ from tests.torture.records import seeded
 from tests.torture.writer import Writer
 
 _STARTING_SECONDS = 0.8
-"""About as long as it takes from the start of the process to its first answer."""
+"""About the time from the start of the process to its first answer."""
 
 
 @dataclass
 class Tally:
-    """How far a run of kills has come."""
+    """The progress of a run."""
 
     kills: int = 0
     verdict: Verdict = field(default_factory=Verdict)
@@ -32,7 +32,7 @@ def kill_at_random(
     look_every: int = 5,
     told: Callable[[Tally], None] = lambda _: None,
 ) -> Tally:
-    """Start the process and kill it, again and again, while a writer writes; then let it read the rest, and compare."""
+    """Start and kill the process repeatedly while a writer writes; then read the rest, and compare."""
     dice = seeded(seed)
     tally = Tally()
     with Writer(site.inbox, site.book, seed=seed, seen=site.seen, rotate=rotate) as writer:
@@ -52,7 +52,7 @@ def kill_at_random(
 
 
 def _let_run(site: Site, dice: random.Random) -> None:
-    """Wait for a while: some kills hit the start, some the first commits, some come after many."""
+    """Wait for a random time: kills hit the start, the first commits, or later ones."""
     kind = dice.random()
     if kind < 0.4:
         time.sleep(dice.random() * _STARTING_SECONDS)

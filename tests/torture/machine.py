@@ -27,7 +27,7 @@ from monitor.records.decoder import StreamDecoder
 from monitor.sources.directory.crash_guard import CrashGuard
 from monitor.sources.directory.directory_options import DirectoryOptions
 from monitor.sources.directory.directory_source import DirectorySource
-from monitor.sources.directory.system_calls import System
+from monitor.sources.directory.open_files import System
 from monitor.state.store import State
 from tests.torture.harness import reference
 from tests.torture.oracle import Found, judge
@@ -41,7 +41,7 @@ P = ParamSpec("P")
 
 
 def told(step: Callable[P, None]) -> Callable[P, None]:
-    """Write down a step, so that a failure that does not come again can still be understood."""
+    """Record a step, so that a failure can be analysed even if it does not recur."""
 
     @wraps(step)
     def wrapped(*arguments: P.args, **drawn: P.kwargs) -> None:
@@ -54,18 +54,18 @@ def told(step: Callable[P, None]) -> Callable[P, None]:
 
 
 class Meddler(System):
-    """The real system, in which something else happens right before one of its calls."""
+    """The real system, with an action right before one of its calls."""
 
     def __init__(self) -> None:
         self._calls_left = -1
         self._act: Callable[[], None] = lambda: None
 
     def meddle(self, after_calls: int, act: Callable[[], None]) -> None:
-        """Do something before a later call."""
+        """Schedule an action before a later call."""
         self._calls_left, self._act = after_calls, act
 
     def end(self) -> None:
-        """Do it now, if the calls were fewer."""
+        """Run it now if there were fewer calls."""
         if self._calls_left >= 0:
             self._calls_left = -1
             self._act()
@@ -82,7 +82,7 @@ class Meddler(System):
         return super().open(path, flags, directory)
 
     def stat(self, name: str, directory: int) -> os.stat_result:
-        """Look at a file."""
+        """Stat a file."""
         self._count()
         return super().stat(name, directory)
 
@@ -99,7 +99,7 @@ class Meddler(System):
 
 
 class Life:
-    """One life of the process: what a kill throws away."""
+    """One run of the process: everything that a kill discards."""
 
     def __init__(self, inbox: Path, state: Path, most: int, monotonic: Callable[[], float], now: float) -> None:
         options = ModelOptions("density", reference(), Bounds(records=most), Segmentation((("site",),)))
@@ -122,7 +122,7 @@ class Life:
         self.ingestion.start(now)
 
     def let_go(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         self.source.close()
         self.guard.close()
         self.state.close()
@@ -160,9 +160,9 @@ class WatchedDirectory(RuleBasedStateMachine):
         self.torn: dict[str, bytes] = {}
         """The rest of the last line of each file that ends within one."""
         self.unread: set[str] = set()
-        """Files that may hold something unread: whoever overwrites one of these loses it, and that is no fault of ours."""
+        """Files that may have unread lines: overwriting one loses them legitimately."""
         self.unknown: set[str] = set()
-        """Files that may never have been noticed: no rotation for these, since `f.1` is read only as what was `f`."""
+        """Files that may never have been listed: not rotated, since `f.1` is read only as the former `f`."""
         self.saved: bool = False
         """Whether there is a backup from which everything can be read again."""
         self.now, self.clock = BASE + 1e6, 100.0
@@ -190,19 +190,19 @@ class WatchedDirectory(RuleBasedStateMachine):
     @rule(name=files, count=counts, keep=st.integers(0, 60))
     @told
     def append(self, name: str, count: int, keep: int) -> None:
-        """Add lines; the last of them may stay unfinished."""
+        """Append lines; the last may stay incomplete."""
         self._append(name, self.book.next_lines(count), keep)
 
     @rule(name=files, count=counts)
     @told
     def append_much(self, name: str, count: int) -> None:
-        """Make a file so long that not all of it is compared each time."""
+        """Make a file too long for a full comparison each time."""
         self._append(name, self.book.next_lines(count) + self.book.next_long_line(), 0)
 
     @rule(name=files, which=st.integers(0, 1000))
     @told
     def append_what_is_refused(self, name: str, which: int) -> None:
-        """Add a bad line, and a record that was written before."""
+        """Append a bad line, and an earlier record."""
         self._append(name, self.book.bad_line(which) + self.book.repeated_line(which), 0)
 
     def _append(self, name: str, data: bytes, keep: int) -> None:
@@ -239,7 +239,7 @@ class WatchedDirectory(RuleBasedStateMachine):
     @rule(name=files, count=counts)
     @told
     def truncate_and_rewrite(self, name: str, count: int) -> None:
-        """Begin a file anew in place."""
+        """Truncate a file."""
         if self._may_overwrite(name):
             (self.inbox / name).write_bytes(self.book.next_lines(count))
             self._overwritten(name)
@@ -257,7 +257,7 @@ class WatchedDirectory(RuleBasedStateMachine):
     @rule(name=files)
     @told
     def delete(self, name: str) -> None:
-        """Remove a file that has been read."""
+        """Delete a file that was read."""
         if self._may_overwrite(name):
             (self.inbox / name).unlink()
             self._overwritten(name)
@@ -275,7 +275,7 @@ class WatchedDirectory(RuleBasedStateMachine):
     @rule(count=counts, renamed=st.booleans(), packed=st.booleans())
     @told
     def drop(self, count: int, *, renamed: bool, packed: bool) -> None:
-        """Drop a file that is read as a whole."""
+        """Add a whole file."""
         self.serial += 1
         numbers = self.book.next_numbers(count)
         content = gzip_of([line_of(number) for number in numbers]) if packed else npz_of(numbers)
@@ -290,7 +290,7 @@ class WatchedDirectory(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([0.1, 0.6, 1.5, 6.0]))
     @told
     def tick(self, seconds: float) -> None:
-        """Take in what there is."""
+        """Ingest everything available."""
         before = set(self.unread), set(self.unknown)
         self._tick(seconds)
         if self.life.ingestion.paused is None and not self.full:
@@ -300,7 +300,7 @@ class WatchedDirectory(RuleBasedStateMachine):
     @rule(name=files, calls=st.integers(0, 40), what=st.sampled_from(["rotate", "append", "torn"]), count=counts)
     @told
     def tick_with_company(self, name: str, calls: int, what: str, count: int) -> None:
-        """Take in what there is while a writer does something at the same time."""
+        """Ingest while a writer acts at the same time."""
         if what == "rotate" and ((self.inbox / name).exists() and name not in self.unknown):
             self.life.system.meddle(calls, lambda: self._rotate(name))
         elif what != "rotate":
@@ -321,8 +321,8 @@ class WatchedDirectory(RuleBasedStateMachine):
     @rule()
     @told
     def disk_is_full(self) -> None:
-        """Nothing can be committed for one tick."""
-        error = StatePaused("state: expected room on the disk, found it full")
+        """Commits fail during one tick."""
+        error = StatePaused("state: expected free disk space, found none")
         self.full = True
         with patch.object(State, "commit", side_effect=error):
             self._tick(0.6)
@@ -331,19 +331,19 @@ class WatchedDirectory(RuleBasedStateMachine):
     @rule(jump=st.sampled_from([-86400.0, -3600.0, 3600.0, 86400.0]))
     @told
     def clock_jumps(self, jump: float) -> None:
-        """The time of day changes; that of records is long past either way."""
+        """Set the system clock; event times are long past either way."""
         self.now += jump
 
     @rule()
     @told
     def kill(self) -> None:
-        """Die, and start again on what was on disk at that instant."""
+        """Crash, and restart on what was on disk at that instant."""
         self._live(self.life.state.path)
 
     @rule()
     @told
     def stop(self) -> None:
-        """Stop in an orderly way, and start again."""
+        """Stop orderly, and restart."""
         self.life.ingestion.stop(self.now)
         self._live(self.life.state.path)
 
@@ -358,7 +358,7 @@ class WatchedDirectory(RuleBasedStateMachine):
     @rule(place=st.integers(0, 3))
     @told
     def damage(self, place: int) -> None:
-        """Find the database damaged at the next start: the backup is used, and what came since is read again."""
+        """Damage the database: the next start uses the backup, and reads later records again."""
         state = self.life.state.path
         self._live(state, damage=place)
 
@@ -382,7 +382,7 @@ class WatchedDirectory(RuleBasedStateMachine):
     @rule()
     @told
     def read_all_and_compare(self) -> None:
-        """Finish all lines, wait until everything has been read, and compare with the oracle."""
+        """Complete all lines, read everything, and compare with the oracle."""
         for name in FILES:
             if name in self.torn:
                 self._append(name, b"", 0)

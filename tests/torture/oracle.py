@@ -1,4 +1,4 @@
-"""What windows and counters must be, said by plain lists: no code of the program, and no cleverness."""
+"""The expected windows and counters, computed with plain lists and no code of the program."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from tests.torture.records import SITES, Book, number_at, site_of, time_of, vector_of
 
 Row = tuple[float, tuple[float, ...]]
-"""An event time and a vector, as a window holds them."""
+"""Event time and vector."""
 
 
 @dataclass
 class Found:
-    """What is in a state: windows by the name of their segment, oldest record first, and the counters that matter."""
+    """The content of a state: windows by segment name, oldest record first, and the relevant counters."""
 
     windows: dict[str, list[Row]]
     records_total: int
@@ -21,22 +21,22 @@ class Found:
 
 @dataclass
 class Verdict:
-    """What is wrong."""
+    """The differences."""
 
     lost: int = 0
     twice: int = 0
     missing: set[int] = field(default_factory=set)
     repeated: set[int] = field(default_factory=set)
-    """The records that are lost, or there twice, in some window."""
+    """Records that are lost or duplicated in some window."""
     problems: list[str] = field(default_factory=list)
 
     def add(self, problem: str) -> None:
-        """Note something that is wrong."""
+        """Add a difference."""
         self.problems.append(problem)
 
 
 def expected_numbers(written: int, most: int) -> dict[str, list[int]]:
-    """Return which records each window must hold: the last so many by time, and their times rise with their numbers."""
+    """Return the expected records of each window: the last by time, which ascends with the number."""
     wanted = {"all": list(range(written))[-most:]}
     for site in SITES:
         numbers = [number for number in range(written) if site_of(number) == site]
@@ -46,7 +46,7 @@ def expected_numbers(written: int, most: int) -> dict[str, list[int]]:
 
 
 def judge(found: Found, book: Book, most: int) -> Verdict:
-    """Compare everything at the end, when all has been read."""
+    """Compare everything at the end, when all was read."""
     verdict = Verdict()
     wanted = expected_numbers(book.written, most)
     if set(wanted) != set(found.windows):
@@ -69,7 +69,7 @@ def judge(found: Found, book: Book, most: int) -> Verdict:
 
 
 def judge_on_the_way(found: Found, written: int) -> Verdict:
-    """Compare what must be true at any instant: nothing twice, nothing torn, and as many as were counted."""
+    """Compare what must hold at any instant: no duplicates, nothing torn, and consistent counts."""
     verdict = Verdict()
     for name, rows in found.windows.items():
         _judge_rows(name, rows, verdict)

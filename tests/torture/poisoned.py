@@ -1,4 +1,4 @@
-"""cpcmon with a decoder that some files kill, and that others hold up for long. For tests of the crash guard."""
+"""cpcmon with a decoder that some files kill and others delay, for tests of the crash guard."""
 
 import os
 import sys

@@ -26,43 +26,43 @@ BAD_LINES: dict[str, bytes] = {
     "bad_timestamp": b'{"n": %d, "probs": [0.2, 0.3, 0.5], "time": "yesterday"}\n',
     "unknown_model": b'{"n": %d, "model": "another", "probs": [0.2, 0.3, 0.5]}\n',
 }
-"""For each reason a line that must be refused for it. Numbered: files that begin alike are taken for copies."""
+"""By reason, a line that must be rejected. Numbered: files with equal heads would count as copies."""
 
 
 def seeded(seed: int) -> random.Random:
-    """Return a source of chance that is the same in each run."""
+    """Return a random generator with a fixed seed."""
     return random.Random(seed)  # noqa: S311 - nothing is to be kept secret
 
 
 def time_of(number: int) -> float:
-    """Return when a record happened."""
+    """Return the event time of a record."""
     return BASE + number * 0.001
 
 
 def number_at(at: float) -> int:
-    """Return which record happened then, which is to be verified with `time_of`."""
+    """Return the number of the record with this time; verify it with `time_of`."""
     return round((at - BASE) * 1000)
 
 
 def vector_of(number: int) -> tuple[float, float, float]:
-    """Return a record's outputs; those of two records are the same only if they are 716,539 apart."""
+    """Return a record's outputs; equal only for records 716,539 apart."""
     weights = 1 + number % 97, 1 + number % 89, 1 + number % 83
     total = sum(weights)
     return weights[0] / total, weights[1] / total, weights[2] / total
 
 
 def site_of(number: int) -> str:
-    """Return where a record was made."""
+    """Return the site of a record."""
     return SITES[number * 7 // 3 % len(SITES)]
 
 
 def id_of(number: int) -> str | None:
-    """Return a record's id: one in four has one."""
+    """Return a record's id; one in four has one."""
     return f"record {number}" if number % 4 == 0 else None
 
 
 def line_of(number: int) -> bytes:
-    """Return a record as a line, in one of a few ways to write the same."""
+    """Return a record as a line, in one of several equivalent forms."""
     record: dict[str, object] = {"probs": vector_of(number), "time": time_of(number), "site": site_of(number)}
     if (name := id_of(number)) is not None:
         record["id"] = name
@@ -78,7 +78,7 @@ def gzip_of(lines: list[bytes]) -> bytes:
 
 
 def npz_of(numbers: list[int]) -> bytes:
-    """Return records as columns; records without an id among them have an empty one."""
+    """Return records as columns; missing ids are empty."""
     buffer = io.BytesIO()
     np.savez(
         buffer,
@@ -92,35 +92,35 @@ def npz_of(numbers: list[int]) -> bytes:
 
 @dataclass
 class Book:
-    """What was written: the truth that windows and counters are compared with."""
+    """Everything that was written: the truth for windows and counters."""
 
     written: int = 0
-    """Records are numbered from 0 up to this, and each of them was written."""
+    """All records below this number were written."""
     rejected: Counter[str] = field(default_factory=Counter)
-    """Lines that must be refused, by reason; a repeated id is one of them."""
+    """Lines that must be rejected, by reason; repeated ids included."""
 
     def next_lines(self, count: int) -> bytes:
-        """Return so many new records."""
+        """Return new records."""
         first, self.written = self.written, self.written + count
         return b"".join(line_of(number) for number in range(first, self.written))
 
     def next_long_line(self) -> bytes:
-        """Return a new record whose line is long."""
+        """Return a new record with a long line."""
         return b'{"long": "%s", ' % (b"x" * 70_000) + self.next_lines(1)[1:]
 
     def next_numbers(self, count: int) -> list[int]:
-        """Return the numbers of so many new records, which the caller writes."""
+        """Return the numbers of new records, which the caller writes."""
         first, self.written = self.written, self.written + count
         return list(range(first, self.written))
 
     def bad_line(self, which: int) -> bytes:
-        """Return a line that must be refused."""
+        """Return a line that must be rejected."""
         reason = sorted(BAD_LINES)[which % len(BAD_LINES)]
         self.rejected[reason] += 1
         return BAD_LINES[reason] % self.rejected.total()
 
     def repeated_line(self, which: int) -> bytes:
-        """Return a record that was written before and has an id; empty as long as there is none."""
+        """Return an earlier record with an id; empty while there is none."""
         if self.written == 0:
             return b""
         self.rejected["duplicate_id"] += 1

@@ -1,4 +1,4 @@
-"""Replicas on a real broker, killed, stopped and frozen for as long as asked."""
+"""Replicas on a real broker, killed, stopped and frozen for a given time."""
 
 import shutil
 from dataclasses import replace
@@ -11,11 +11,11 @@ from tests.kafka.replicas.run import PLANS, Plan, run
 from tests.torture.summary import Summary
 
 _FAULTS_A_RUN = 25
-"""After so many the replicas are compared with the oracle; the next run begins with an empty topic."""
+"""After this many faults the replicas are compared with the oracle; the next run starts with an empty topic."""
 
 
 def faults_of_replicas(summary: Summary, folder: Path, wanted: int) -> None:
-    """Do so many faults: range and cooperative assignors, with and without the state disk, small and large windows."""
+    """Inject faults: range and cooperative assignors, with and without the state disk, small and large windows."""
     folder.mkdir()
     before, done, written = summary.kills, 0, 0
     try:
@@ -44,7 +44,7 @@ def faults_of_replicas(summary: Summary, folder: Path, wanted: int) -> None:
 
 
 def hand_overs(summary: Summary, folder: Path, wanted: int) -> None:
-    """Kill a static member so many times between being told to give up partitions and rejoining."""
+    """Kill a static member repeatedly between a revocation and its rejoin."""
     folder.mkdir()
     seconds = list[float]()
     try:

@@ -1,4 +1,4 @@
-"""What came out of `make torture`, told on the way and at the end."""
+"""Results of `make torture`, printed on the way and at the end."""
 
 import sys
 import time
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Summary:
-    """What came out."""
+    """The results."""
 
     kills: int = 0
     records: int = 0
@@ -18,12 +18,12 @@ class Summary:
     began: float = field(default_factory=time.monotonic)
 
     def show(self, what: str) -> None:
-        """Tell how far it is."""
+        """Print the progress."""
         rate = self.kills / max(1e-9, time.monotonic() - self.began)
         text = f"{what}: {self.kills:,} kills, {self.records:,} records, {self.lost} lost, {self.twice} twice"
         print(f"\r{text}, {rate:.2f} kills/s ", end="" if sys.stdout.isatty() else "\n", flush=True)  # noqa: T201
 
     def say(self, sentence: str) -> None:
-        """Tell something on a line of its own."""
+        """Print a line."""
         print(f"\n{sentence}" if sys.stdout.isatty() else sentence, flush=True)  # noqa: T201
         self.lines.append(sentence)

@@ -1,4 +1,4 @@
-"""Kills at chosen system calls: strace delivers SIGKILL when the process makes its n-th call of a kind."""
+"""Kills at chosen system calls: strace sends SIGKILL at the n-th call of a kind."""
 
 import re
 import shutil
@@ -13,7 +13,7 @@ from tests.torture.harness import COMMAND, PATIENCE_SECONDS, Site
 from tests.torture.oracle import Verdict
 
 CALLS = ("pwrite64", "fdatasync", "fsync", "rename", "unlink", "ftruncate", "openat", "pread64", "write")
-"""All with which the process changes files, or looks into the state and the inbox."""
+"""All calls that change files, or read the state and the inbox."""
 
 _STATE_FILES = (
     *("", "state.db", "state.db-wal", "state.db-journal", "state.db.new", "state.db.new-journal", "state.lock"),
@@ -22,22 +22,22 @@ _STATE_FILES = (
 
 
 def need_strace() -> None:
-    """Skip loudly where there is no strace; on a build server that is a failure."""
+    """Skip without strace; on a build server that is a failure."""
     real_server("strace")
 
 
 @dataclass
 class Scene:
-    """A process that starts on some state, with something new to read."""
+    """A start on some state, with something new to read."""
 
     folder: Path
     first: bool
-    """Whether it is the very first start, or one that finds state."""
+    """Whether it is the very first start."""
     site: Site | None = None
     serial: int = 0
 
     def prepare(self) -> Site:
-        """Return a site where there is something to do."""
+        """Return a site with work to do."""
         self.serial += 1
         if self.site is None or self.first:
             if self.site is not None:
@@ -51,7 +51,7 @@ class Scene:
 
 
 def _write_more(site: Site, serial: int) -> None:
-    """Let a file grow, rotate one that is known, and drop new ones; more than windows hold, so that some is let go."""
+    """Append, rotate, and add files; more than windows hold, so that chunks are dropped."""
     grows = site.inbox / "grows.jsonl"
     if serial % 3 == 0 and grows.exists():
         grows.rename(site.inbox / f"grows.jsonl.{serial}")
@@ -61,7 +61,7 @@ def _write_more(site: Site, serial: int) -> None:
 
 
 def calls_made(site: Site) -> Counter[str]:
-    """Run to the end, and count the calls of each kind that concern state and inbox."""
+    """Run to the end; count the relevant calls of each kind."""
     trace = site.folder / "trace"
     words = ["strace", "-f", "-o", str(trace), *_paths(site), "-e", f"trace={','.join(CALLS)}"]
     process = site.start(once=True, command=[*words, *COMMAND])
@@ -71,7 +71,7 @@ def calls_made(site: Site) -> Counter[str]:
 
 
 def kill_at(site: Site, call: str, number: int) -> bool:
-    """Run, be killed at a call, and tell whether there was one."""
+    """Run with a kill at a call; return whether it was reached."""
     inject = ["-e", f"trace={call}", "-e", f"inject={call}:signal=KILL:when={number}"]
     words = ["strace", "-f", "-o", "/dev/null", *_paths(site), *inject]
     code = site.start(once=True, command=[*words, *COMMAND]).wait(PATIENCE_SECONDS)
@@ -80,7 +80,7 @@ def kill_at(site: Site, call: str, number: int) -> bool:
 
 
 def sweep(scene: Scene, calls: Sequence[str], most: int | None) -> Iterator[tuple[str, int, bool, Verdict]]:
-    """Kill at the n-th call, let a normal run read the rest, and compare; n goes through all, or `most` of them."""
+    """Kill at the n-th call, read the rest normally, and compare; for all n, or `most` of them."""
     site = scene.prepare()
     made = calls_made(site)
     for call in calls:
@@ -92,13 +92,13 @@ def sweep(scene: Scene, calls: Sequence[str], most: int | None) -> Iterator[tupl
 
 
 def _spread(count: int, most: int | None) -> list[int]:
-    """Return up to `most` numbers from 1 to a count, both ends among them."""
+    """Return up to `most` numbers from 1 to a count, including both ends."""
     if most is None or count <= max(2, most):
         return list(range(1, count + 1))
     return sorted({1 + round(step * (count - 1) / (most - 1)) for step in range(most)}) if most > 1 else [1]
 
 
 def _paths(site: Site) -> list[str]:
-    """Leave out what Python itself opens and reads."""
+    """Leave out the files that Python itself reads."""
     paths = [site.inbox, *(site.state / name for name in _STATE_FILES)]
     return [word for path in paths for word in ("-P", str(path))]

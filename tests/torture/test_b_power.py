@@ -62,7 +62,7 @@ def test_b7_a_full_disk_pauses_the_process_and_it_goes_on_alone(tmp_path: Path) 
                 before = site.answers()
                 wait_for(lambda before=before: site.answers() > before + 2, "answers")  # type: ignore[misc]
                 hog = fill(disk.point)
-                said = "nothing is taken in until then"
+                said = "ingestion is paused until then"
                 wait_for(lambda said=said, n=time_: site.said(said) >= n, "the pause")  # type: ignore[misc]
                 assert process.poll() is None, site.last_words()
                 hog.unlink()

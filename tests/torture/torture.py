@@ -25,7 +25,7 @@ from tests.torture.summary import Summary
 from tests.torture.syscalls import CALLS, Scene, sweep
 
 _KILLS_A_SITE = 25
-"""After so many the site is compared with the oracle and left: windows of a long run would make each start slow."""
+"""After this many kills the site is compared with the oracle and dropped: large windows make each start slow."""
 
 
 def random_kills(summary: Summary, folder: Path, wanted: int, *, rotate: bool) -> None:
@@ -81,7 +81,7 @@ def kills_at_calls(summary: Summary, folder: Path, most: int | None) -> None:
 
 
 def damaged_states(summary: Summary, folder: Path, many: int) -> None:
-    """Damage a state in every way, so many times each; none may change a number in silence, or not start."""
+    """Damage a state in every way; none may silently change a number or prevent a start."""
     folder.mkdir()
     outcomes: Counter[Outcome] = Counter()
     for damage, outcome, why in tried(make(folder), seed=2, many=many):
@@ -94,7 +94,7 @@ def damaged_states(summary: Summary, folder: Path, many: int) -> None:
 
 
 def long_histories(summary: Summary, examples: int) -> None:
-    """Let hypothesis make up more and longer histories than in `make test`."""
+    """Run more and longer random histories than `make test`."""
     environment = {**os.environ, "TORTURE_EXAMPLES": str(examples), "TORTURE_STEPS": "50"}
     words = [sys.executable, "-m", "pytest", "-q", "-n", "0", "tests/torture/test_b_machine.py::TestB22"]
     ran = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
@@ -124,7 +124,7 @@ def fuzzing(summary: Summary, seconds: int) -> None:
 
 
 def _keep_or_remove(summary: Summary, what: str, problems: list[str], site: Site) -> None:
-    """Keep the files of a site only where something is wrong."""
+    """Delete the files of a site unless something is wrong."""
     if problems:
         summary.problems += [f"{what}: {problem} (see {site.folder})" for problem in problems]
     else:
@@ -141,7 +141,7 @@ def _print(summary: Summary) -> None:
 
 
 def main() -> int:
-    """Run all, or what is asked for."""
+    """Run all parts, or the requested ones."""
     parser = argparse.ArgumentParser(prog="make torture", description=__doc__)
     parser.add_argument("--kills", type=int, default=1000, help="kills at random instants (default: 1000)")
     parser.add_argument("--without-rotation", action="store_true", help="let the writer rotate no file")

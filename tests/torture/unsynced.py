@@ -1,4 +1,4 @@
-"""cpcmon with one line changed: its database no longer waits for the disk. Shows that a power cut is seen as one."""
+"""cpcmon with one line changed: its database is not synced. Shows that the power cut test detects it."""
 
 import sqlite3
 import sys

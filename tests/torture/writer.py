@@ -1,4 +1,4 @@
-"""A writer that never rests: appends, flushes at awkward places, rotates, and drops whole files."""
+"""A busy writer: appends, flushes at awkward places, rotates, and adds whole files."""
 
 import os
 import threading
@@ -12,23 +12,23 @@ from typing import Self
 from tests.torture.records import Book, gzip_of, line_of, npz_of, seeded
 
 Seen = Callable[[], tuple[int, int]]
-"""Returns which process runs, and how many answers it gave so far."""
+"""Returns the running process and its number of answers."""
 
 
 @dataclass
 class _Growing:
-    """A file that is appended to."""
+    """A tailed file."""
 
     path: Path
     handle: int
     pending: bytes = b""
-    """The rest of a line of which a part is in the file already."""
+    """The rest of a line that was written in part."""
     mark: tuple[int, int] | None = None
-    """Which process ran when the first whole line was there, and how many answers it had given."""
+    """The process that ran when the first complete line was written, and its number of answers."""
 
 
 class Writer:
-    """Writes into a directory from a thread of its own; a context manager that ends with all lines whole."""
+    """Writes to a directory from its own thread; a context manager that ends with complete lines."""
 
     def __init__(
         self,
@@ -52,14 +52,14 @@ class Writer:
         self.rotated = 0
 
     def __enter__(self) -> Self:
-        """Begin."""
+        """Start."""
         self._thread.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Stop, and finish what is half written."""
+        """Stop, and complete the last line."""
         self._stop.set()
         self._thread.join()
         for file in self._growing:
@@ -77,7 +77,7 @@ class Writer:
             self.failure = failure
 
     def step(self) -> None:
-        """Do one of the things that writers do."""
+        """Perform one random action."""
         dice = self._random.random()
         if dice < 0.93:
             self._append(self._random.choice(self._growing))
@@ -93,7 +93,7 @@ class Writer:
             path.write_bytes(b"".join(self._lines(self._random.randint(1, 5))))
 
     def _lines(self, count: int) -> list[bytes]:
-        """Return so many new records, with a bad line or a repetition among them now and then."""
+        """Return new records, sometimes with a bad or repeated line."""
         lines = [line_of(number) for number in self._book.next_numbers(count)]
         if self._random.random() < 0.05:
             lines.append(self._book.bad_line(self._random.randrange(1000)))
@@ -139,7 +139,7 @@ class Writer:
         self.rotated += 1
 
     def _drop(self, suffix: str, content: bytes) -> None:
-        """Write a file that can only be read as a whole: renamed into place, or copied while others look."""
+        """Write a whole file: renamed into place, or copied slowly."""
         name = self._name(suffix)
         if self._random.random() < 0.5:
             temporary = self._inbox / f".{name}.tmp"

@@ -163,14 +163,14 @@ def test_sources_show_status_backlog_and_rejections() -> None:
     """Waiting sources first."""
     sources = [
         SourceView("inbox", "directory", None, Lag(1_234_567, 3, NOW - 120.0), 9_900, 100),
-        SourceView("topic", "kafka", "kafka b:9092: waits to be let into group g", partitions=4),
+        SourceView("topic", "kafka", "kafka b:9092: waiting to join group g", partitions=4),
         SourceView("other", "kafka", None, Lag(files=1, rebuilding=True), 10, 0, partitions=1),
     ]
     page = Reader(text_of(overview_page, site_of({"m": _quiet_report()}, sources=lambda: sources)))
     rows = page.rows[-3:]
     assert rows[0][:3] == [
         "topic kafka, 4 partitions assigned",
-        "? Waiting kafka b:9092: waits to be let into group g",
+        "? Waiting kafka b:9092: waiting to join group g",
         "unknown",
     ]
     assert rows[1][1:] == [

@@ -1,1 +1,1 @@
-"""A watched directory as a source: tailed files, whole files, archive."""
+"""A watched directory as a source: tailed files and whole files."""

@@ -1,4 +1,4 @@
-"""Moves or deletes files that have been read. Whatever goes wrong, the file stays where it was."""
+"""Archives or deletes files that have been read. On any failure the file stays in place."""
 
 import errno
 import json
@@ -14,77 +14,94 @@ from itertools import islice
 from monitor.sources.base import Delivery
 from monitor.sources.directory.directory_options import DirectoryEvent, DirectoryOptions, OnFinish
 from monitor.sources.directory.file_checkpoint import FileCheckpoint, FileState, Keys
-from monitor.sources.directory.file_identity import FileLook
-from monitor.sources.directory.open_files import OpenRefusal, OpenRefused, SafeDirectory, error_name, is_missing
+from monitor.sources.directory.file_identity import TrackedFile
+from monitor.sources.directory.open_files import (
+    FileStat,
+    OpenRefusal,
+    OpenRefused,
+    SafeDirectory,
+    System,
+    error_name,
+    is_missing,
+)
 from monitor.sources.directory.poll_context import PollContext
 from monitor.sources.directory.scan import MARKER, is_ignored
-from monitor.sources.directory.system_calls import System
 from monitor.sources.directory.tailer import Tailer
-from monitor.sources.directory.tracked_file import TrackedFile
 
+log = logging.getLogger("cpcmon")
+
+_GRACE_SECONDS = 60.0
+"""How long a finished file is held open: its writer may still add to it."""
+_GRACE_FILES = 16
+"""Files held open at a time; for one more, the oldest without unread bytes is released."""
+_RETRY_SECONDS = 300.0
+"""Delay after a failed attempt; files stay in place meanwhile."""
+_BATCH = 500
+"""Files finished at a time, so that reading continues in between."""
+_COPY_BYTES = 1 << 20
 _SUFFIXES = 10_000
-_ASIDE = ".cpcmon-"
+_PRIVATE_PREFIX = ".cpcmon-"
 _LONGEST_NAME_BYTES = 255
 _RANDOM_BYTES = 4
 
 
 class Replaced(Exception):
-    """Not the file that was read, or no longer as it was. It is back under its name."""
+    """The file changed, or is another one. It has its name again."""
 
 
 @contextmanager
-def aside(system: System, directory: int, base: str, row: FileCheckpoint) -> Iterator[str]:
-    """Take a file out of everyone's way while it is moved or deleted, and put it back if that fails.
+def private_name(system: System, directory: int, base: str, checkpoint: FileCheckpoint) -> Iterator[str]:
+    """Give a file a private name while it is moved or deleted, and rename it back on failure.
 
-    Between a look at a name and what is done to it, another file may be renamed over it, and nobody has read that one.
-    So the file first gets a name that only we use, and is looked at once more.
+    Between the check of a name and the action, another file may be renamed over it, which nobody has read. So the file
+    gets a private name first, and is checked once more.
     """
-    start = f"{_ASIDE}{secrets.token_hex(_RANDOM_BYTES)}-"
-    # Of a name that is too long with that, the end matters: it says what format the file has.
+    start = f"{_PRIVATE_PREFIX}{secrets.token_hex(_RANDOM_BYTES)}-"
+    # If the name gets too long, keep its end: the extension shows the format.
     private = start + os.fsdecode(os.fsencode(base)[len(start) - _LONGEST_NAME_BYTES :])
     system.rename(base, directory, private, directory)
     try:
-        _check(directory, private, row)
+        _check(directory, private, checkpoint)
         yield private
     except BaseException:
-        _put_back(directory, private, base)
+        _restore_name(directory, private, base)
         raise
 
 
-def _check(directory: int, name: str, row: FileCheckpoint) -> None:
-    if not FileLook.of(os.stat(name, dir_fd=directory, follow_symlinks=False)).same(row):
+def _check(directory: int, name: str, checkpoint: FileCheckpoint) -> None:
+    if not FileStat.of(os.stat(name, dir_fd=directory, follow_symlinks=False)).same(checkpoint):
         raise Replaced
 
 
-def put_all_back(folder: SafeDirectory, options: DirectoryOptions) -> None:
-    """Give files their names again that were aside when we were killed."""
+def restore_names(folder: SafeDirectory, options: DirectoryOptions) -> None:
+    """Rename files back that had a private name when the process was killed."""
     waiting = [""]
     while waiting:
         subfolder = waiting.pop()
         prefix = f"{subfolder}/" if subfolder else ""
         with suppress(OSError):
             for entry in list(folder.entries(subfolder)):
-                if entry.name.startswith(_ASIDE):
+                if entry.name.startswith(_PRIVATE_PREFIX):
                     directory, private = folder.parent(prefix + entry.name)
-                    base = private[len(_ASIDE) :].partition("-")[2]
+                    base = private[len(_PRIVATE_PREFIX) :].partition("-")[2]
                     if base and entry.is_file(follow_symlinks=False):
-                        _put_back(directory, private, base)
+                        _restore_name(directory, private, base)
                 elif options.recursive and not is_ignored(entry.name) and entry.is_dir(follow_symlinks=False):
                     waiting.append(prefix + entry.name)
 
 
-def _put_back(directory: int, private: str, base: str) -> None:
-    """Give a file its name again, or a similar one if that has been taken: it never takes the place of another."""
+def _restore_name(directory: int, private: str, base: str) -> None:
+    """Rename a file back, or to a similar name if that is taken. Never overwrites another file."""
     stem, dot, rest = base.partition(".")
     for number in range(_SUFFIXES):
         name = f"{stem}-{number}{dot}{rest}" if number else base
         try:
             os.link(private, name, src_dir_fd=directory, dst_dir_fd=directory, follow_symlinks=False)
         except FileExistsError:
-            if not _are_one(directory, private, name):
+            if not _is_same_file(directory, private, name):
                 continue
         except OSError:
-            # No hard links here, or not to the files of others: there is nothing better than to look first.
+            # No hard links here, or not to other users' files: check and rename instead.
             if free_name(name, directory) != name:
                 continue
             os.rename(private, name, src_dir_fd=directory, dst_dir_fd=directory)
@@ -93,17 +110,17 @@ def _put_back(directory: int, private: str, base: str) -> None:
         return
 
 
-def _are_one(directory: int, name: str, other: str) -> bool:
-    """Tell whether two names are of the same file: we were killed while one of them was given back."""
+def _is_same_file(directory: int, name: str, other: str) -> bool:
+    """Return whether two names are links to one file: the process was killed during `_restore_name`."""
     one, two = (os.stat(each, dir_fd=directory, follow_symlinks=False) for each in (name, other))
     return os.path.samestat(one, two)
 
 
-def open_place(folder: SafeDirectory, options: DirectoryOptions, parts: list[str]) -> int:
-    """Open a folder of the archive, made if need be.
+def open_archive_folder(folder: SafeDirectory, options: DirectoryOptions, parts: list[str]) -> int:
+    """Open a folder of the archive, creating it if necessary.
 
-    Whoever may write to the watched directory could put a link in the archive's place, and have us move files through
-    it. So within the directory no link is followed; the path to an archive elsewhere is the operator's.
+    Someone with write access to the directory could replace the archive by a link, to have us move files elsewhere. So
+    no link is followed within the directory; the path of an archive elsewhere is the operator's.
     """
     if options.archive is None:
         current = os.dup(folder.file)
@@ -128,7 +145,7 @@ def open_place(folder: SafeDirectory, options: DirectoryOptions, parts: list[str
 
 
 def free_name(base: str, folder: int) -> str:
-    """Return the name, or the name with the first number, that no file in the folder has."""
+    """Return the name, or the name with the first free number."""
     for number in range(_SUFFIXES):
         name = f"{base}.{number}" if number else base
         try:
@@ -138,197 +155,190 @@ def free_name(base: str, folder: int) -> str:
     raise OSError(errno.EEXIST, "too many files of the same name")
 
 
-def write_reason(target: str, folder: int, row: FileCheckpoint, now: float) -> None:
-    """Write beside a failed file why it failed."""
-    said = json.dumps({"reason": row.reason, "explanation": row.explanation, "size": row.size, "at": now})
+def write_reason(target: str, folder: int, checkpoint: FileCheckpoint, now: float) -> None:
+    """Write a `.reason.json` next to a failed file."""
+    text = json.dumps(
+        {"reason": checkpoint.reason, "explanation": checkpoint.explanation, "size": checkpoint.size, "at": now}
+    )
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
     file = os.open(f"{target}.reason.json", flags, 0o600, dir_fd=folder)
     try:
-        os.write(file, said.encode())
+        os.write(file, text.encode())
     finally:
         os.close(file)
 
 
-log = logging.getLogger("cpcmon")
-
-_GRACE_SECONDS = 60.0
-"""How long after finishing a file we look whether its writer, who may still hold it open, adds to it."""
-_GRACE_FILES = 16
-"""Files held open for that, at any time; for one more, the one finished first to which nothing was added is let go."""
-_PAUSE_SECONDS = 300.0
-"""How long to work as `keep` after an attempt failed."""
-_BATCH = 500
-"""Files finished at a time, so that the others are read meanwhile."""
-_COPY_BYTES = 1 << 20
-
-
 @dataclass(slots=True, eq=False)
-class _Late:
-    """A finished file whose writer may still add to it."""
+class _HeldFile:
+    """A finished file that is held open for late writes."""
 
     tracked: TrackedFile
     file: int
     until: float
-    row: FileCheckpoint
-    """What it was finished with."""
+    checkpoint: FileCheckpoint
+    """Its checkpoint when it was finished."""
 
     @property
     def unread(self) -> int:
-        """How many bytes have been added and not read."""
-        row = self.tracked.row or self.row
-        return os.fstat(self.file).st_size - row.offset
+        """The number of unread bytes."""
+        checkpoint = self.tracked.checkpoint or self.checkpoint
+        return os.fstat(self.file).st_size - checkpoint.offset
 
 
 class Archiver:
-    """Archives and deletes."""
+    """Archives and deletes finished files."""
 
     def __init__(self, context: PollContext, keys: Keys, reader: Tailer) -> None:
         self._context = context
         self._keys = keys
         self._reader = reader
-        self._paused_until = 0.0
+        self._retry_at = 0.0
         self._forget: list[bytes] = []
-        """Rows of finished files, to be forgotten with the next delivery."""
-        self._late: list[_Late] = []
-        """The files that are held, first those that were finished first."""
-        self._reading: _Late | None = None
-        """The one of them that is being read, and may not be let go of meanwhile."""
-        self._recovered = False
-        """Whether no file has been left aside, by a kill or by an error."""
+        """Checkpoints of finished files, to be deleted with the next delivery."""
+        self._held: list[_HeldFile] = []
+        """The files held open, oldest first."""
+        self._reading: _HeldFile | None = None
+        """The one being read, which must not be released."""
+        self._names_restored = False
+        """Whether no file has a private name left from a kill or an error."""
 
     def close(self) -> None:
-        """Let go of all finished files. No delivery follows, so what was added since the last one is only logged."""
-        left = sum(max(0, late.unread) for late in self._late)
+        """Release all held files. No delivery follows, so unread bytes are only logged."""
+        left = sum(max(0, held.unread) for held in self._held)
         if left:
-            log.warning("%d bytes that writers added to finished files at the last moment have not been read", left)
-        for late in self._late:
-            os.close(late.file)
-        self._late.clear()
+            log.warning("%d bytes written to finished files at the last moment were not read", left)
+        for held in self._held:
+            os.close(held.file)
+        self._held.clear()
 
     def reload(self, keys: set[bytes]) -> None:
-        """Go back to the rows of the checkpoints."""
-        for late in self._late:
-            if late.tracked.key in keys:
-                late.tracked.row = self._context.checkpoints.row(late.tracked.key) or late.row
+        """Reload checkpoints after a rollback."""
+        for held in self._held:
+            if held.tracked.key in keys:
+                held.tracked.checkpoint = self._context.checkpoints.get(held.tracked.key) or held.checkpoint
 
     def finish(self, folder: SafeDirectory, finishable: dict[str, tuple[bytes, int]]) -> list[tuple[str, int]]:
-        """Finish some of these files, all of which have been committed, and take them out.
+        """Finish some of these files, all of them committed, and remove them from `finishable`.
 
-        Returns the names, with the inodes as listed, that are to be looked at again, whatever has them now.
+        Returns the names, with the listed inodes, that must be examined again, whatever file they denote now.
         """
-        if not self._recovered and self._context.monotonic() >= self._paused_until:
-            self._recovered = True
-            put_all_back(folder, self._context.options)
-        awake: list[tuple[str, int]] = []
+        if not self._names_restored and self._context.monotonic() >= self._retry_at:
+            self._names_restored = True
+            restore_names(folder, self._context.options)
+        to_examine: list[tuple[str, int]] = []
         for name, (key, entry) in list(islice(finishable.items(), _BATCH)):
-            if self._context.monotonic() < self._paused_until or not self._has_room():
+            if self._context.monotonic() < self._retry_at or not self._has_room():
                 break
             del finishable[name]
-            row = self._context.checkpoints.row(key)
-            # A file that failed holds records that nobody has read: it is never deleted.
-            if row is None or (row.state is FileState.FAILED and self._context.options.on_finish is OnFinish.DELETE):
+            checkpoint = self._context.checkpoints.get(key)
+            # A failed file contains unread records: never delete it.
+            if checkpoint is None or (
+                checkpoint.state is FileState.FAILED and self._context.options.on_finish is OnFinish.DELETE
+            ):
                 continue
             try:
-                self._finish_one(folder, name, key, row)
+                self._finish_one(folder, name, key, checkpoint)
             except OpenRefused:
                 continue
             except Replaced:
                 pass
             except OSError as error:
-                self._fails(error)
-            awake.append((name, entry))
-        return awake
+                self._failed(error)
+            to_examine.append((name, entry))
+        return to_examine
 
     def _has_room(self) -> bool:
-        """Tell whether one more file may be held, for which another may have to be let go."""
-        if len(self._late) < _GRACE_FILES:
+        """Return whether one more file can be held, releasing another if necessary."""
+        if len(self._held) < _GRACE_FILES:
             return True
-        for late in self._late:
-            if late is not self._reading and late.unread <= 0:
-                self._let_go(late)
+        for held in self._held:
+            if held is not self._reading and held.unread <= 0:
+                self._release(held)
                 return True
         return False
 
-    def _let_go(self, late: _Late) -> None:
-        self._late.remove(late)
-        left = late.unread
-        os.close(late.file)
+    def _release(self, held: _HeldFile) -> None:
+        self._held.remove(held)
+        left = held.unread
+        os.close(held.file)
         if left > 0:
             self._context.counted[DirectoryEvent.LOST_BYTES] += left
-        if late.tracked.key in self._context.checkpoints:
-            self._forget.append(late.tracked.key)
+        if held.tracked.key in self._context.checkpoints:
+            self._forget.append(held.tracked.key)
 
-    def _fails(self, error: OSError) -> None:
+    def _failed(self, error: OSError) -> None:
         context = self._context
         context.counted[DirectoryEvent.FINISH_ERRORS] += 1
-        self._paused_until = context.monotonic() + _PAUSE_SECONDS
-        self._recovered = False
-        if context.once(("finish", error.errno)):
-            context.warn(
-                f"on_finish: {context.options.on_finish} is not possible ({error_name(error)}): files stay where they are"
-            )
+        self._retry_at = context.monotonic() + _RETRY_SECONDS
+        self._names_restored = False
+        if context.first_time(("finish", error.errno)):
+            context.warn(f"on_finish: {context.options.on_finish} failed ({error_name(error)}): files stay in place")
 
-    def _finish_one(self, folder: SafeDirectory, name: str, key: bytes, row: FileCheckpoint) -> None:
+    def _finish_one(self, folder: SafeDirectory, name: str, key: bytes, checkpoint: FileCheckpoint) -> None:
         context = self._context
         try:
             if folder.is_link(name):
                 raise OpenRefused(OpenRefusal.LINK)
-            file, look = folder.open(name)
+            file, stat = folder.open(name)
         except OSError as error:
             if is_missing(error):
-                return  # somebody else did it
+                return  # already gone
             raise
         try:
-            if not look.same(row) or (row.format.grows and row.state is FileState.READING and row.offset != look.size):
+            if not stat.same(checkpoint) or (
+                checkpoint.format.grows and checkpoint.state is FileState.READING and checkpoint.offset != stat.size
+            ):
                 os.close(file)
-                return  # written since; the next look finds out
+                return  # changed since; the next poll handles it
             if context.options.on_finish is OnFinish.DELETE:
-                self._unlink(folder, name, row)
+                self._unlink(folder, name, checkpoint)
             else:
-                self._archive(folder, name, file, row)
+                self._archive(folder, name, file, checkpoint)
         except BaseException:
             os.close(file)
             raise
         self._forget.append(key)
         context.counted[DirectoryEvent.FILES_FINISHED] += 1
-        if not row.format.grows or row.state is FileState.FAILED:
+        if not checkpoint.format.grows or checkpoint.state is FileState.FAILED:
             os.close(file)
             return
-        # Its writer may have added to it just now, or may do so in a moment.
-        tracked = TrackedFile(name, self._keys(f"\0{name}\0{look.inode}"), row.format, row=row, look=look)
-        self._late.append(_Late(tracked, file, context.monotonic() + _GRACE_SECONDS, row))
+        # The writer may be adding to it right now.
+        tracked = TrackedFile(
+            name, self._keys(f"\0{name}\0{stat.inode}"), checkpoint.format, checkpoint=checkpoint, stat=stat
+        )
+        self._held.append(_HeldFile(tracked, file, context.monotonic() + _GRACE_SECONDS, checkpoint))
 
-    def _unlink(self, folder: SafeDirectory, name: str, row: FileCheckpoint) -> None:
+    def _unlink(self, folder: SafeDirectory, name: str, checkpoint: FileCheckpoint) -> None:
         directory, base = folder.parent(name)
-        with aside(self._context.system, directory, base, row) as private:
+        with private_name(self._context.system, directory, base, checkpoint) as private:
             os.unlink(private, dir_fd=directory)
 
     # Archiving
 
-    def _archive(self, folder: SafeDirectory, name: str, file: int, row: FileCheckpoint) -> None:
+    def _archive(self, folder: SafeDirectory, name: str, file: int, checkpoint: FileCheckpoint) -> None:
         context, options = self._context, self._context.options
         directory, base = folder.parent(name)
         parts = (
             [".failed"]
-            if row.state is FileState.FAILED
+            if checkpoint.state is FileState.FAILED
             else [datetime.fromtimestamp(context.now, UTC).strftime("%Y-%m-%d")]
         )
-        if options.archive is None and row.state is not FileState.FAILED:
+        if options.archive is None and checkpoint.state is not FileState.FAILED:
             parts.insert(0, ".done")
-        target_folder = open_place(folder, options, parts)
+        target_folder = open_archive_folder(folder, options, parts)
         try:
             target = free_name(base, target_folder)
-            if row.state is FileState.FAILED:
-                write_reason(target, target_folder, row, context.now)
+            if checkpoint.state is FileState.FAILED:
+                write_reason(target, target_folder, checkpoint, context.now)
             try:
-                with aside(context.system, directory, base, row) as private:
+                with private_name(context.system, directory, base, checkpoint) as private:
                     context.system.rename(private, directory, target, target_folder)
             except OSError as error:
                 if error.errno != errno.EXDEV:
                     raise
                 self._copy(file, target, target_folder)
                 try:
-                    self._unlink(folder, name, row)
+                    self._unlink(folder, name, checkpoint)
                 except BaseException:
                     os.unlink(target, dir_fd=target_folder)
                     raise
@@ -336,7 +346,7 @@ class Archiver:
                 with suppress(OSError):
                     context.system.rename(f"{base}{MARKER}", directory, f"{target}{MARKER}", target_folder)
         except BaseException:
-            if row.state is FileState.FAILED:
+            if checkpoint.state is FileState.FAILED:
                 with suppress(OSError):
                     os.unlink(f"{target}.reason.json", dir_fd=target_folder)
             raise
@@ -344,7 +354,7 @@ class Archiver:
             os.close(target_folder)
 
     def _copy(self, file: int, target: str, folder: int) -> None:
-        """Copy a file to another device, so that it is either there as a whole or not at all."""
+        """Copy a file to another file system, atomically."""
         temporary = f".{target}.tmp"[:255]
         copy = os.open(
             temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600, dir_fd=folder
@@ -359,7 +369,7 @@ class Archiver:
                     done += len(data)
                 os.fsync(copy)
                 if os.fstat(copy).st_size != os.fstat(file).st_size:
-                    raise OSError(errno.EAGAIN, "written while it was copied")
+                    raise OSError(errno.EAGAIN, "changed during the copy")
             finally:
                 os.close(copy)
             os.rename(temporary, target, src_dir_fd=folder, dst_dir_fd=folder)
@@ -369,31 +379,31 @@ class Archiver:
                 os.unlink(temporary, dir_fd=folder)
             raise
 
-    # What writers add to finished files
+    # Late writes
 
-    def look_again(self) -> Iterator[Delivery]:
-        """Deliver what was added to files after they had been finished, and forget their rows."""
+    def read_late_writes(self) -> Iterator[Delivery]:
+        """Deliver late writes to finished files, and delete their checkpoints."""
         context = self._context
-        for late in list(self._late):
-            # Whoever takes a delivery may acknowledge it at once, and more files are finished and let go of meanwhile.
-            if late not in self._late:
+        for held in list(self._held):
+            # The caller may acknowledge each delivery, which may finish and release other files.
+            if held not in self._held:
                 continue
-            self._reading = late
+            self._reading = held
             try:
-                yield from self._read_late(late)
+                yield from self._read_held(held)
             finally:
                 self._reading = None
-            if context.clock >= late.until:
-                self._let_go(late)
+            if context.clock >= held.until:
+                self._release(held)
         if self._forget:
             forgotten, self._forget = self._forget, []
-            yield context.delivery(positions={key: context.checkpoints.put(key, None) for key in forgotten})
+            yield context.delivery(checkpoints={key: context.checkpoints.put(key, None) for key in forgotten})
 
-    def _read_late(self, late: _Late) -> Iterator[Delivery]:
-        tracked = late.tracked
-        if late.unread <= 0 or (tracked.row is not None and tracked.row.state is FileState.FAILED):
+    def _read_held(self, held: _HeldFile) -> Iterator[Delivery]:
+        tracked = held.tracked
+        if held.unread <= 0 or (tracked.checkpoint is not None and tracked.checkpoint.state is FileState.FAILED):
             return
         with suppress(OSError):
-            for delivery in self._reader.lines(late.file, FileLook.of(os.fstat(late.file)), tracked):
+            for delivery in self._reader.lines(held.file, FileStat.of(os.fstat(held.file)), tracked):
                 delivery.counted[DirectoryEvent.LATE_BYTES] += delivery.counted[DirectoryEvent.BYTES_READ]
                 yield delivery

@@ -1,9 +1,9 @@
-"""Notes which batch is being decoded, so that one that kills the process is found out and left aside.
+"""Detects input that crashes the process, and skips it.
 
-A decoder in C can crash on a file made for it, and a daemon that is started again would read the same file again, for
-ever. So the batch in flight is written down before it is decoded. A note that is still there at the next start means
-one death on that batch. Deaths have other causes too, so after three the batch is tried in a child process first:
-only a batch that kills the child as well is given up.
+A crafted file can crash a decoder written in C, and a restarted daemon would read it again, for ever. So the block
+being decoded is written down first. A note that is still there at the next start counts as one crash on that block.
+Crashes have other causes too, so after three the block is tried in a child process: it is skipped only if it kills that
+too.
 """
 
 import os
@@ -15,12 +15,12 @@ from contextlib import suppress
 from pathlib import Path
 from zlib import crc32
 
-DEATHS = 3
+CRASHES = 3
 CHILD_SECONDS = 60.0
 _KEY_BYTES = 16
 _SUSPECTS = 16
 
-# Whether a batch is in flight, its key and offset; then as many suspects: key, offset, deaths. CRC-32 of those.
+# Whether a block is in flight, its key and offset; then the suspects: key, offset, crashes; then their CRC-32.
 _FLIGHT = struct.Struct(f"<?{_KEY_BYTES}sQ")
 _SUSPECT = struct.Struct(f"<{_KEY_BYTES}sQI")
 _CHECKSUM = struct.Struct("<I")
@@ -30,7 +30,7 @@ Batch = tuple[bytes, int]
 
 
 class CrashGuard:
-    """A small file that outlives the process. Not synced: it has to survive a crash of ours, not of the machine."""
+    """A small file that outlives the process. Not synced: it must survive a crash of the process, not of the machine."""
 
     def __init__(self, path: Path, *, child_seconds: float = CHILD_SECONDS) -> None:
         self._child_seconds = child_seconds
@@ -39,41 +39,41 @@ class CrashGuard:
         self._read()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
 
-    def deaths(self, key: bytes, offset: int) -> int:
-        """Return how often the process died on a batch."""
+    def crashes(self, key: bytes, offset: int) -> int:
+        """Return how often the process crashed on a block."""
         return self._suspects.get((key, offset), 0)
 
     def note(self, key: bytes, offset: int) -> None:
-        """Write down that a batch is about to be decoded."""
+        """Note that a block is about to be decoded."""
         os.pwrite(self._file, _FLIGHT.pack(True, key, offset), 0)
 
     def clear(self, key: bytes, offset: int) -> None:
-        """Write down that it has been: whatever it was suspected of, it is not the cause."""
+        """Note that it was decoded: it is no longer a suspect."""
         os.pwrite(self._file, b"\0", 0)
         if self._suspects and self._suspects.pop((key, offset), None) is not None:
             self._write_suspects()
 
     def kills(self, key: bytes, offset: int, attempt: Callable[[], object]) -> bool:
-        """Tell whether a batch is to be given up: it is under suspicion, and kills a child process too."""
-        return self.deaths(key, offset) >= DEATHS and not survives(attempt, self._child_seconds)
+        """Return whether to skip a block: it is a suspect, and kills a child process too."""
+        return self.crashes(key, offset) >= CRASHES and not survives(attempt, self._child_seconds)
 
     def _read(self) -> None:
         data = os.pread(self._file, _FLIGHT.size + _TABLE_BYTES + _CHECKSUM.size, 0)
         table = data[_FLIGHT.size : _FLIGHT.size + _TABLE_BYTES]
         checksum = data[_FLIGHT.size + _TABLE_BYTES :]
         if len(checksum) == _CHECKSUM.size and _CHECKSUM.unpack(checksum)[0] == crc32(table):
-            for key, offset, deaths in _SUSPECT.iter_unpack(table):
-                if deaths:
-                    self._suspects[key, offset] = deaths
+            for key, offset, crashes in _SUSPECT.iter_unpack(table):
+                if crashes:
+                    self._suspects[key, offset] = crashes
         if len(data) >= _FLIGHT.size:
             in_flight, key, offset = _FLIGHT.unpack_from(data)
             if in_flight:
-                # Taken out and put in again: the youngest suspect is the last to be dropped.
+                # Reinserted last: the newest suspect is dropped last.
                 self._suspects[key, offset] = self._suspects.pop((key, offset), 0) + 1
         os.pwrite(self._file, b"\0", 0)
         self._write_suspects()
@@ -81,33 +81,33 @@ class CrashGuard:
     def _write_suspects(self) -> None:
         while len(self._suspects) > _SUSPECTS:
             del self._suspects[next(iter(self._suspects))]
-        packed = [_SUSPECT.pack(key, offset, deaths) for (key, offset), deaths in self._suspects.items()]
+        packed = [_SUSPECT.pack(key, offset, crashes) for (key, offset), crashes in self._suspects.items()]
         table = b"".join(packed).ljust(_TABLE_BYTES, b"\0")
         os.pwrite(self._file, table + _CHECKSUM.pack(crc32(table)), _FLIGHT.size)
 
 
 def survives(attempt: Callable[[], object], seconds: float) -> bool:
-    """Try something in a child process, and tell whether that lives to its end. Exceptions are survived."""
-    ours, childs = os.pipe2(os.O_CLOEXEC)
+    """Run something in a child process; return whether it survives. Exceptions count as surviving."""
+    read_end, write_end = os.pipe2(os.O_CLOEXEC)
     child = os.fork()
     if child == 0:
-        _be_the_child(attempt)
-    os.close(childs)
+        _run_child(attempt)
+    os.close(write_end)
     try:
-        # The child writes nothing: its end of the pipe closes when it ends, however it does.
-        ended, _, _ = select.select([ours], [], [], seconds)
+        # The child writes nothing: the pipe closes when it ends.
+        ended, _, _ = select.select([read_end], [], [], seconds)
         if not ended:
             os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
     finally:
-        os.close(ours)
+        os.close(read_end)
     return os.waitstatus_to_exitcode(status) == 0
 
 
-def _be_the_child(attempt: Callable[[], object]) -> None:
-    # Nothing of ours may run here but the attempt: no exit handlers, no flushing of buffers the parent has too.
+def _run_child(attempt: Callable[[], object]) -> None:
+    # Run nothing but the attempt: no exit handlers, no flushing of buffers shared with the parent.
     with suppress(BaseException):
-        # Should memory run out, the child is to be the one that goes.
+        # If memory runs out, the child is killed first.
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
     with suppress(BaseException):
         attempt()

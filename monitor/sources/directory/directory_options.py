@@ -1,4 +1,4 @@
-"""The options of a watched directory, and the closed list of events it counts."""
+"""The settings of a watched directory, and the list of events it counts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,64 +10,64 @@ from monitor.records.record_batch import Format
 
 
 class DirectoryEvent(StrEnum):
-    """Names under which a delivery counts what happened. They are public: they become label values."""
+    """Event names. Public: they become label values."""
 
     BYTES_READ = "bytes_read"
-    """Bytes taken from files, decoded or not."""
+    """Bytes read from files, decoded or not."""
     BYTES_SKIPPED = "bytes_skipped"
-    """Bytes that `start_at: end` left out."""
+    """Bytes skipped because of `start_at: end`."""
     FILES_TRUNCATED = "files_truncated"
-    """Files that became shorter than what had been read of them; read again from their start."""
+    """Files that became shorter than what had been read of them; read again from the start."""
     FILES_REPLACED = "files_replaced"
-    """Files that hold other content than what had been read of them; read again from their start."""
+    """Files whose content differs from what had been read of them; read again from the start."""
     FILES_ADOPTED = "files_adopted"
-    """Files that go on under another name: renamed, rotated, or copied before they were truncated."""
+    """Files that continue under another name: renamed, rotated, or copied before truncation."""
     FILES_FAILED = "files_failed"
-    """Files that as a whole cannot be used; not tried again until they change."""
+    """Files that cannot be used; not retried until they change."""
     FILES_REFUSED = "files_refused"
-    """Symbolic links, FIFOs, devices, sockets and other people's hard links; never opened or read."""
+    """Symbolic links, FIFOs, devices, sockets and other users' hard links; never read."""
     FILES_UNREADABLE = "files_unreadable"
-    """Files that could not be opened or read: permissions, input or output errors; tried again, ever more slowly."""
+    """Files that could not be opened or read: permissions, I/O errors; retried with growing delays."""
     FILES_GONE = "files_gone"
-    """Files that were there and no longer are."""
+    """Files that disappeared."""
     FILES_FINISHED = "files_finished"
-    """Files that were archived or deleted because `on_finish` says so."""
+    """Files archived or deleted by `on_finish`."""
     FILES_FORGOTTEN = "files_forgotten"
-    """Files gone for so long that nothing is remembered of them."""
+    """Files gone for so long that their checkpoints were deleted."""
     PARTIAL_TAIL = "partial_tail"
-    """Files whose last line has had no newline for a long time; it is read as soon as it gets one."""
+    """Files whose last line has lacked a newline for long; it is read once complete."""
     UNKNOWN_EXTENSION = "unknown_extension"
-    """Files whose name promises no format; ignored."""
+    """Files with an unknown extension; ignored."""
     LATE_BYTES = "late_bytes"
-    """Bytes that a writer added to a file after it had been archived or deleted, and that were read all the same."""
+    """Bytes written to a file after it was archived or deleted, and read all the same."""
     LOST_BYTES = "lost_bytes"
-    """Bytes known to be lost: a file went before it was read, or a writer left half a line in a finished one."""
+    """Bytes known to be lost: the file disappeared before it was read, or an archived one ends in half a line."""
     FINISH_ERRORS = "finish_errors"
-    """Attempts to archive or delete that failed; the file stayed where it was."""
+    """Failed attempts to archive or delete; the file stayed in place."""
     POLL_ERRORS = "poll_errors"
     """Polls that could not list the directory."""
     POSITIONS_DAMAGED = "positions_damaged"
-    """Committed positions that could not be understood; their files are read as if never seen."""
+    """Unreadable checkpoints; their files are read as new."""
 
 
 class OnFinish(StrEnum):
-    """What becomes of a file that has been read and no longer grows."""
+    """What to do with a file that has been read and no longer grows."""
 
     KEEP = "keep"
-    """Nothing: it is never touched."""
+    """Leave it untouched."""
     ARCHIVE = "archive"
-    """It is moved into a dated folder."""
+    """Move it to a folder by date."""
     DELETE = "delete"
-    """It is deleted."""
+    """Delete it."""
 
 
 class StartAt(StrEnum):
-    """Where to begin with the files that are there when the directory is watched for the first time ever."""
+    """Where to start with the files present when the directory is watched for the first time."""
 
     BEGINNING = "beginning"
-    """They are read."""
+    """Read them."""
     END = "end"
-    """They count as read already; only what is added later is."""
+    """Skip them; read only later additions."""
 
 
 BOUNDS: Mapping[str, tuple[float, float]] = {
@@ -88,55 +88,55 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
 
 @dataclass(frozen=True, slots=True)
 class DirectoryOptions:
-    """How a directory is watched."""
+    """The settings of a watched directory."""
 
     path: Path
-    """The directory. It may be absent for a while: it is waited for."""
+    """The directory. It may appear later."""
     pattern: str = "*"
-    """Which file names are meant, as a shell would write it. Compared with the last part of a path."""
+    """Shell pattern for file names, without the folder."""
     format: Format | None = None
-    """The format of all files, where their names do not tell it."""
+    """The format of all files, if their extensions do not show it."""
     recursive: bool = False
-    """Whether folders within the directory, such as one a day, are watched too."""
+    """Whether subfolders are watched too."""
     on_finish: OnFinish = OnFinish.KEEP
-    """What becomes of files that have been read."""
+    """What to do with files that have been read."""
     finish_after_seconds: float = 3600.0
-    """How long a file must not have changed before `on_finish` applies."""
+    """How long a file must be unchanged before `on_finish` applies."""
     archive: Path | None = None
-    """Where `archive` moves files to; `.done` within the directory unless told otherwise."""
+    """Destination of `archive`; default `.done` in the directory."""
     settle_seconds: float = 5.0
-    """How long a file that cannot be read while it is written must stay the same before it counts as complete."""
+    """How long a whole file must be unchanged before it counts as complete."""
     partial_timeout_seconds: float = 600.0
-    """How long to wait for the rest of an unfinished last line, or for bytes where zeros are, before it is counted."""
+    """How long to wait for the rest of an incomplete last line, or for zero bytes to be filled in."""
     retry_incomplete_seconds: float = 120.0
-    """How long a damaged file may still change, and be tried again, before it has failed."""
+    """How long a damaged file may still change and be retried before it has failed."""
     forget_after_seconds: float = 7 * 86400.0
-    """How long a file must be gone before nothing is remembered of it."""
+    """How long a file must be gone before its checkpoint is deleted."""
     poll_seconds: float = 2.0
-    """How often to look."""
+    """Poll interval."""
     restat_seconds: float = 60.0
-    """How often to look again at each file that seemed finished."""
+    """How often to check each idle file for changes."""
     max_line_bytes: int = 1 << 20
-    """Longer lines are skipped and counted."""
+    """Longer lines are rejected."""
     bytes_per_file: int = 8 << 20
-    """How much of one file is read before the others get their turn."""
+    """Bytes read from one file before it is the next file's turn."""
     bytes_per_tick: int = 64 << 20
-    """How much is read in one poll."""
+    """Bytes read in one poll."""
     seconds_per_tick: float = 1.0
-    """How long a poll reads; what is left then waits for the next one, which follows at once."""
+    """Time for reading in one poll; the next one follows at once if more is unread."""
     follow_symlinks: bool = False
-    """Whether symbolic links are read at all."""
+    """Whether symbolic links are read."""
     symlink_roots: tuple[Path, ...] = ()
-    """Where the file behind a symbolic link must lie."""
+    """The folders that symbolic links may lead to."""
     never: tuple[tuple[int, int], ...] = ()
-    """Device and inode of folders that are never read, wherever they are met; see `apart`."""
+    """Device and inode of folders that are never read, such as the state folder."""
     start_at: StartAt = StartAt.BEGINNING
-    """Where to begin when the directory is watched for the first time ever."""
+    """Where to start when the directory is watched for the first time."""
     completion_marker: bool = False
-    """Whether a file that cannot be read while it is written is complete exactly when `<its name>.ok` exists."""
+    """Whether a whole file is complete exactly when `<name>.ok` exists."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
+        """Validate the values."""
         for name, (least, most) in BOUNDS.items():
             value = getattr(self, name)
             if not isinstance(value, int | float) or isinstance(value, bool) or not least <= value <= most:
@@ -158,7 +158,7 @@ class DirectoryOptions:
             )
 
     def _hides(self, archive: Path) -> bool:
-        """Tell whether files in the archive cannot be taken for new ones."""
+        """Return whether archived files cannot be mistaken for new ones."""
         try:
             parts = archive.absolute().relative_to(self.path.absolute()).parts
         except ValueError:

@@ -1,24 +1,89 @@
-"""Opens what a watched directory holds, without being led elsewhere and without ever waiting."""
+"""System calls and safe opening of files: follows no link by accident and never blocks."""
 
 import errno
 import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from monitor.sources.directory.directory_options import DirectoryOptions
-from monitor.sources.directory.file_identity import FileLook
-from monitor.sources.directory.system_calls import System
+from monitor.sources.directory.file_checkpoint import FileCheckpoint
 
-# NONBLOCK: opening a FIFO that nobody writes would wait for ever.
+_LATEST_NS = 1 << 62
+
+
+class System:
+    """The real system. A test overrides one method to inject an error."""
+
+    def open(self, path: str, flags: int, directory: int | None = None) -> int:
+        """Open a file relative to an open directory."""
+        return os.open(path, flags, dir_fd=directory)
+
+    def stat(self, name: str, directory: int) -> os.stat_result:
+        """Stat a name in an open directory, without following links."""
+        return os.stat(name, dir_fd=directory, follow_symlinks=False)
+
+    def read(self, file: int, length: int, offset: int) -> bytes:
+        """Read up to `length` bytes at an offset."""
+        return os.pread(file, length, offset)
+
+    def entries(self, directory: int) -> Iterator["os.DirEntry[str]"]:
+        """List an open directory."""
+        with os.scandir(directory) as listed:
+            yield from listed
+
+    def rename(self, name: str, directory: int, target: str, target_directory: int) -> None:
+        """Rename a file between open directories."""
+        os.rename(name, target, src_dir_fd=directory, dst_dir_fd=target_directory)
+
+    def write(self, file: int, data: bytes) -> int:
+        """Write some bytes; return how many."""
+        return os.write(file, data)
+
+
+def read_fully(system: System, file: int, length: int, offset: int) -> bytes:
+    """Read `length` bytes at an offset, fewer only at the end of the file."""
+    data = system.read(file, length, offset)
+    if len(data) == length or not data:
+        return data
+    parts = [data]
+    done = len(data)
+    while done < length and (data := system.read(file, length - done, offset + done)):
+        parts.append(data)
+        done += len(data)
+    return b"".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class FileStat:
+    """File metadata."""
+
+    device: int
+    inode: int
+    size: int
+    modified_ns: int
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> "FileStat":
+        """Return the relevant fields of a stat result. Absurd times are clipped, so that they can be stored."""
+        modified = max(-_LATEST_NS, min(_LATEST_NS, status.st_mtime_ns))
+        return cls(status.st_dev, status.st_ino, status.st_size, modified)
+
+    def same(self, other: "FileStat | FileCheckpoint") -> bool:
+        """Return whether nothing changed. Device numbers may change on a remount and are ignored."""
+        return self.inode == other.inode and self.size == other.size and self.modified_ns == other.modified_ns
+
+
+# NONBLOCK: opening a FIFO without a writer would block.
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class OpenRefusal(StrEnum):
-    """Why something is never read."""
+    """Why a file is never read."""
 
     LINK = "a symbolic link"
     LINK_OUTSIDE = "a symbolic link that leads outside the roots"
@@ -27,7 +92,7 @@ class OpenRefusal(StrEnum):
 
 
 class OpenRefused(Exception):
-    """Something in the directory that is never read. Carries no name."""
+    """A file that is never read. Carries no name."""
 
     def __init__(self, refusal: OpenRefusal) -> None:
         super().__init__(str(refusal))
@@ -39,17 +104,17 @@ class Forbidden(PermissionError):
 
 
 def is_missing(error: OSError) -> bool:
-    """Tell whether an error means that there is no such file."""
+    """Return whether an error means that the file does not exist."""
     return error.errno in {errno.ENOENT, errno.ENOTDIR}
 
 
 def error_name(error: OSError) -> str:
-    """Return the name of an error, which unlike its text never holds a path."""
+    """Return the symbolic name of an error. Its text might contain a path."""
     return errno.errorcode.get(error.errno or 0, "an unknown error")
 
 
 class SafeDirectory:
-    """The watched directory, open for the time of one poll only, so that it can be unmounted between two."""
+    """The watched directory, open during one poll only, so that it can be unmounted in between."""
 
     def __init__(self, options: DirectoryOptions, system: System) -> None:
         self.system = system
@@ -62,11 +127,11 @@ class SafeDirectory:
             raise
         self.identity = (status.st_dev, status.st_ino)
         self._owner = status.st_uid
-        # Files are served in name order, so one open subfolder is enough.
+        # Files are read in name order, so one open subfolder suffices.
         self._inner: tuple[str, int] | None = None
 
     def close(self) -> None:
-        """Let go of the directory."""
+        """Close the directory."""
         self._close_inner()
         os.close(self.file)
 
@@ -74,32 +139,32 @@ class SafeDirectory:
         """List the directory, or a folder in it."""
         return self.system.entries(self.parent(f"{subfolder}/")[0] if subfolder else self.file)
 
-    def look(self, name: str) -> FileLook:
-        """Return what the file system says of a file; raise OSError, or Refused when it is never read."""
+    def stat(self, name: str) -> FileStat:
+        """Return the metadata of a file; raises OSError, or OpenRefused if it is never read."""
         directory, base = self.parent(name)
         status = self.system.stat(base, directory)
         if stat.S_ISLNK(status.st_mode) and self._options.follow_symlinks:
-            with self.opened(name) as (_, look):
-                return look
+            with self.opened(name) as (_, file_stat):
+                return file_stat
         self._check(status)
-        return FileLook.of(status)
+        return FileStat.of(status)
 
     def is_link(self, name: str) -> bool:
-        """Tell whether a name is a symbolic link."""
+        """Return whether a name is a symbolic link."""
         directory, base = self.parent(name)
         return stat.S_ISLNK(self.system.stat(base, directory).st_mode)
 
     @contextmanager
-    def opened(self, name: str) -> Iterator[tuple[int, FileLook]]:
+    def opened(self, name: str) -> Iterator[tuple[int, FileStat]]:
         """Open a file for reading."""
-        file, look = self.open(name)
+        file, file_stat = self.open(name)
         try:
-            yield file, look
+            yield file, file_stat
         finally:
             os.close(file)
 
-    def open(self, name: str) -> tuple[int, FileLook]:
-        """Open a file for reading; whoever asks closes it."""
+    def open(self, name: str) -> tuple[int, FileStat]:
+        """Open a file for reading; the caller closes it."""
         directory, base = self.parent(name)
         try:
             file = self.system.open(base, _FILE, directory)
@@ -107,7 +172,7 @@ class SafeDirectory:
             if error.errno == errno.ELOOP:
                 file = self._open_link(name)
             elif error.errno in {errno.ENXIO, errno.ENODEV}:
-                raise OpenRefused(OpenRefusal.NOT_A_FILE) from None  # a socket, or a device without a driver
+                raise OpenRefused(OpenRefusal.NOT_A_FILE) from None  # a socket, or a device without driver
             else:
                 raise
         try:
@@ -116,10 +181,10 @@ class SafeDirectory:
         except BaseException:
             os.close(file)
             raise
-        return file, FileLook.of(status)
+        return file, FileStat.of(status)
 
     def parent(self, name: str) -> tuple[int, str]:
-        """Return the open folder of a file, and its name in there."""
+        """Return the open folder of a file, and its name there."""
         folder, slash, base = name.rpartition("/")
         if not slash:
             return self.file, name
@@ -138,7 +203,7 @@ class SafeDirectory:
             raise OpenRefused(OpenRefusal.LINK)
         if not stat.S_ISREG(status.st_mode):
             raise OpenRefused(OpenRefusal.NOT_A_FILE)
-        # Whoever may write here could link to a file that only we may read.
+        # Someone with write access to the directory could link to a file that only we may read.
         if status.st_nlink > 1 and status.st_uid != self._owner:
             raise OpenRefused(OpenRefusal.FOREIGN_LINK)
 
@@ -152,7 +217,7 @@ class SafeDirectory:
                 parts = real.relative_to(real_root).parts
                 if not parts:
                     break
-                # The real path has no links. If one appears on it now, none is followed.
+                # The real path has no links. If one appears meanwhile, it is not followed.
                 folder = self.system.open(os.fspath(real_root), _FOLDER)
                 try:
                     _permitted(folder, self._options)
@@ -173,7 +238,7 @@ class SafeDirectory:
 
 
 def _permitted(folder: int, options: DirectoryOptions) -> os.stat_result:
-    """Return what is known of an open folder, unless it is one that is never read."""
+    """Return the stat of an open folder, unless it is never read."""
     status = os.fstat(folder)
     if (status.st_dev, status.st_ino) in options.never:
         raise Forbidden(errno.EPERM, os.strerror(errno.EPERM))
@@ -181,7 +246,7 @@ def _permitted(folder: int, options: DirectoryOptions) -> os.stat_result:
 
 
 def _walk(system: System, folder: int, parts: list[str], options: DirectoryOptions) -> int:
-    """Open a folder within a folder, one step at a time, so that no step can be a link."""
+    """Open a nested folder one step at a time, so that no step can be a link."""
     current = os.dup(folder)
     try:
         for part in parts:

@@ -1,4 +1,4 @@
-"""What all parts of a watched directory share while it is polled: settings, checkpoints, clock, budget and tallies."""
+"""The state shared by all parts of a directory source during a poll: options, checkpoints, clock, budget, pending events."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -20,12 +20,10 @@ from monitor.sources.directory.file_checkpoint import (
     FileCheckpoint,
     FileCheckpoints,
     FileState,
-    called,
+    display_name,
 )
-from monitor.sources.directory.file_identity import FileLook, PrefixCheck
-from monitor.sources.directory.open_files import OpenRefusal, error_name
-from monitor.sources.directory.system_calls import System
-from monitor.sources.directory.tracked_file import TrackedFile
+from monitor.sources.directory.file_identity import PrefixCheck, TrackedFile
+from monitor.sources.directory.open_files import FileStat, OpenRefusal, System, error_name
 
 _Decoded = TypeVar("_Decoded")
 
@@ -35,7 +33,7 @@ _EVENTS = 20
 
 @dataclass(slots=True)
 class PollContext:
-    """The state of one poll after another."""
+    """The state of the current poll."""
 
     options: DirectoryOptions
     decoder: Decoder
@@ -44,89 +42,89 @@ class PollContext:
     guard: CrashGuard | None
     monotonic: Callable[[], float]
     now: float = 0.0
-    """The present, in Unix seconds, as whoever polls says."""
+    """The current Unix time, given by the caller."""
     clock: float = 0.0
-    """The present, by the monotonic clock."""
-    left: int = 0
+    """The current monotonic time."""
+    bytes_left: int = 0
     """Bytes that may still be read in this poll."""
-    until: float = 0.0
-    """When to stop reading in this poll, by the monotonic clock."""
+    deadline: float = 0.0
+    """When to stop reading in this poll, on the monotonic clock."""
     counted: Counter[str] = field(default_factory=Counter)
-    """What happened and has not been delivered yet."""
+    """Events since the last delivery."""
     events: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
-    noted: set[int] = field(default_factory=set)
-    """What has been counted once and is not to be counted again."""
+    counted_once: set[int] = field(default_factory=set)
+    """Hashes of what was counted once and must not be counted again."""
     unacknowledged: list[int] = field(default_factory=list)
-    """What of that has not been committed."""
+    """Those of them that are not committed yet."""
 
     def begin(self, now: float) -> None:
         """Start a poll."""
         self.now, self.clock = now, self.monotonic()
-        self.left = self.options.bytes_per_tick
-        self.allow_time()
+        self.bytes_left = self.options.bytes_per_tick
+        self.start_time_budget()
 
-    def allow_time(self) -> None:
-        """Let reading begin now. Listing a million names takes longer than a tick, and must not use up its time."""
-        self.until = self.monotonic() + self.options.seconds_per_tick
+    def start_time_budget(self) -> None:
+        """Start the time budget now. Listing a million names takes long, and must not use it up."""
+        self.deadline = self.monotonic() + self.options.seconds_per_tick
 
     @property
     def time_is_up(self) -> bool:
-        """Whether what is left has to wait for the next poll."""
-        return self.monotonic() >= self.until
+        """Whether the rest must wait for the next poll."""
+        return self.monotonic() >= self.deadline
 
     def step(self, check: PrefixCheck, file: int) -> bool | None:
-        """Go on comparing a file for one turn, or as long as there is time; return whether it matches once known."""
+        """Continue a comparison within the budget of one file; return the result once known."""
         before, result = check.done, None
         end = before + self.options.bytes_per_file
         while result is None and check.done < end:
             result = check.step(self.system, file, 1)
             if self.time_is_up:
                 break
-        self.left -= check.done - before
+        self.bytes_left -= check.done - before
         return result
 
-    def tell(self, sentence: str) -> None:
-        """Say something in the log: of a flood of sentences the first few."""
+    def info(self, message: str) -> None:
+        """Log a message; of a flood only the first few."""
         if len(self.events) < _EVENTS:
-            self.events.append(sentence)
+            self.events.append(message)
 
-    def warn(self, sentence: str) -> None:
-        """Say something in the log that somebody should read."""
+    def warn(self, message: str) -> None:
+        """Log a warning; of a flood only the first few."""
         if len(self.warnings) < _EVENTS:
-            self.warnings.append(sentence)
+            self.warnings.append(message)
 
-    def once(self, what: object) -> bool:
-        """Tell whether something happens for the first time, so that it is counted once."""
-        # A million of them may come; a number each is enough.
+    def first_time(self, what: object) -> bool:
+        """Return whether this is the first occurrence."""
+        # A million of them may come; a hash each suffices.
         number = hash(what)
-        if number in self.noted:
+        if number in self.counted_once:
             return False
-        self.noted.add(number)
+        self.counted_once.add(number)
         self.unacknowledged.append(number)
         return True
 
     def deliver(
         self,
         tracked: TrackedFile,
-        row: FileCheckpoint,
-        arrived: RecordBatch | None = None,
+        checkpoint: FileCheckpoint,
+        batch: RecordBatch | None = None,
         counted: Mapping[DirectoryEvent, int] | None = None,
     ) -> Delivery:
-        """Return records of a file together with its new row, and with what else happened."""
-        tracked.row = row
+        """Return a delivery of a file's records with its new checkpoint."""
+        tracked.checkpoint = checkpoint
         return self.delivery(
-            called(tracked.key), {tracked.key: self.checkpoints.put(tracked.key, row)}, arrived, counted
+            display_name(tracked.key), {tracked.key: self.checkpoints.put(tracked.key, checkpoint)}, batch, counted
         )
 
     def delivery(
         self,
         origin: str = "",
-        positions: dict[bytes, bytes | None] | None = None,
-        arrived: RecordBatch | None = None,
+        checkpoints: dict[bytes, bytes | None] | None = None,
+        batch: RecordBatch | None = None,
         counted: Mapping[DirectoryEvent, int] | None = None,
     ) -> Delivery:
-        """Return a delivery that also carries what happened since the one before."""
+        """Return a delivery with all pending events."""
         tally: Counter[str] = Counter(
             {str(name): count for name, count in self.counted.items()} if self.counted else None
         )
@@ -135,43 +133,43 @@ class PollContext:
             tally[str(name)] += count
         events, self.events = tuple(self.events), []
         warnings, self.warnings = tuple(self.warnings), []
-        return Delivery(origin, arrived or RecordBatch(), positions or {}, tally, events, warnings)
+        return Delivery(origin, batch or RecordBatch(), checkpoints or {}, tally, events, warnings)
 
-    def rest(self) -> Delivery | None:
-        """Return what has been counted or said and not yet delivered, if anything."""
+    def pending_delivery(self) -> Delivery | None:
+        """Return a delivery of pending events, if there are any."""
         return self.delivery() if self.counted or self.events or self.warnings else None
 
-    def new_row(self, tracked: TrackedFile, look: FileLook) -> FileCheckpoint:
-        """Return the row of a file of which nothing has been read."""
+    def new_checkpoint(self, tracked: TrackedFile, stat: FileStat) -> FileCheckpoint:
+        """Return the checkpoint of an unread file."""
         return FileCheckpoint(
             VERSION,
             tracked.format,
             FileState.READING,
-            look.device,
-            look.inode,
-            look.size,
-            look.modified_ns,
+            stat.device,
+            stat.inode,
+            stat.size,
+            stat.modified_ns,
             changed_at=self.now,
         )
 
-    def seen_row(self, row: FileCheckpoint, look: FileLook) -> FileCheckpoint:
-        """Return a row brought up to what a file looks like now."""
+    def with_stat(self, checkpoint: FileCheckpoint, stat: FileStat) -> FileCheckpoint:
+        """Return a checkpoint with the present metadata of its file."""
         return msgspec.structs.replace(
-            row,
-            device=look.device,
-            inode=look.inode,
-            size=look.size,
-            modified_ns=look.modified_ns,
-            # How a file begins of which no line was read was true of another size: it is found out again.
-            head=row.head if row.offset else 0,
+            checkpoint,
+            device=stat.device,
+            inode=stat.inode,
+            size=stat.size,
+            modified_ns=stat.modified_ns,
+            # The checksum of an unread file's first bytes depends on the size: it is computed again.
+            head=checkpoint.head if checkpoint.offset else 0,
             gone_at=None,
         )
 
-    def fail(self, tracked: TrackedFile, row: FileCheckpoint, look: FileLook, failure: Failure) -> Delivery:
-        """Record that a file cannot be used as it is. Counted once, however often it changes and fails again."""
-        again = row.state is FileState.FAILED and row.reason == failure.reason
+    def fail(self, tracked: TrackedFile, checkpoint: FileCheckpoint, stat: FileStat, failure: Failure) -> Delivery:
+        """Record that a file is unusable. Counted once, however often it changes and fails again."""
+        again = checkpoint.state is FileState.FAILED and checkpoint.reason == failure.reason
         failed = msgspec.structs.replace(
-            self.seen_row(row, look),
+            self.with_stat(checkpoint, stat),
             state=FileState.FAILED,
             reason=failure.reason,
             explanation=failure.explanation,
@@ -180,15 +178,15 @@ class PollContext:
         tracked.unread = False
         if not again:
             self.counted[DirectoryEvent.FILES_FAILED] += 1
-            self.warn(f"{called(tracked.key)}: failed, and left aside until it changes: {failure}")
+            self.warn(f"{display_name(tracked.key)}: failed, not retried until it changes: {failure}")
         return self.deliver(tracked, failed)
 
     def decoded(
         self, key: bytes, place: int, decode: Callable[[], _Decoded], trial: Callable[[], object]
     ) -> _Decoded | Failure:
-        """Decode some of a file, whose place tells it from the rest of it; what it does to the decoder is its own failure.
+        """Decode part of a file, identified by `place`. Exceptions of the decoder become failures of the file.
 
-        Where the process died several times on this very place, `trial` is run in a child first.
+        If the process crashed several times at this place, `trial` is run in a child process first.
         """
         guard = self.guard
         if guard is not None:
@@ -197,32 +195,32 @@ class PollContext:
             guard.note(key, place)
         try:
             return decode()
-        except RefusedFile as refused:
-            return Failure.of(refused, key)
+        except RefusedFile as rejected:
+            return Failure.of(rejected, key)
         except OSError:
             raise
         except MemoryError:
-            # The process ends here. The note stays, as after a kill: if it is the file's fault, it comes again.
+            # The process ends here. The note stays, as after a kill: if the file is the cause, it happens again.
             guard = None
             raise
-        except Exception:  # noqa: BLE001 - one file must not stop the others, whatever it does to the decoder
+        except Exception:  # noqa: BLE001 - one file must not stop the others
             return DECODER_ERROR
         finally:
             if guard is not None:
                 guard.clear(key, place)
 
     def unreadable(self, tracked: TrackedFile, error: OSError) -> None:
-        """Count a file that cannot be read, and try it again later, ever more slowly."""
+        """Count an unreadable file, and retry it with growing delays."""
         name = error_name(error)
-        if self.once(("unreadable", tracked.key, name)):
+        if self.first_time(("unreadable", tracked.key, name)):
             self.counted[DirectoryEvent.FILES_UNREADABLE] += 1
-            self.warn(f"{called(tracked.key)}: cannot be read ({name}), and is tried again now and then")
+            self.warn(f"{display_name(tracked.key)}: cannot be read ({name}), will be retried")
         wait = min(_SLOWEST_RETRY_SECONDS, self.options.poll_seconds * 2**tracked.failures)
         tracked.failures = min(tracked.failures + 1, 20)
         tracked.wait_until = self.clock + wait
 
     def refuse(self, key: bytes, entry: int, refusal: OpenRefusal) -> None:
-        """Count something that is never read."""
-        if self.once(("refused", key, entry)):
+        """Count a file that is never read."""
+        if self.first_time(("refused", key, entry)):
             self.counted[DirectoryEvent.FILES_REFUSED] += 1
-            self.warn(f"{called(key)}: refused: {refusal}")
+            self.warn(f"{display_name(key)}: refused: {refusal}")

@@ -1,278 +1,418 @@
-"""Decides which file is which once all have been looked at, and changes their rows in one delivery.
+"""Resolves which file is which after all were examined: rotated, renamed, replaced and missing files.
 
-One delivery, because rotation moves several rows at a time: a crash between two of them would lose one.
+All changes are one delivery, because a rotation moves several checkpoints: a crash between two of them would lose one.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from math import inf, isinf
 
 import msgspec
 
 from monitor.sources.base import Delivery
 from monitor.sources.directory.directory_options import DirectoryEvent
-from monitor.sources.directory.file_checkpoint import FileCheckpoint, FileState, Keys, called
-from monitor.sources.directory.file_identity import SMALL_BYTES, FileLook, PrefixCheck, quickly_matches
-from monitor.sources.directory.open_files import OpenRefused, SafeDirectory, is_missing
+from monitor.sources.directory.file_checkpoint import FileCheckpoint, FileState, Keys, display_name
+from monitor.sources.directory.file_identity import (
+    SMALL_BYTES,
+    Match,
+    OrphanedCheckpoint,
+    OrphanedCheckpoints,
+    PrefixCheck,
+    TrackedFile,
+    UnmatchedFile,
+    prefix_matches,
+)
+from monitor.sources.directory.open_files import FileStat, OpenRefused, SafeDirectory, is_missing
 from monitor.sources.directory.poll_context import PollContext
-from monitor.sources.directory.rotation import Absent, Loose, LooseRows, Match, Stray
-from monitor.sources.directory.scan import Found, Roster
-from monitor.sources.directory.tracked_file import TrackedFile
+from monitor.sources.directory.scan import FileIndex, ListedFile
 from monitor.sources.directory.whole_files import WholeFileReader
 
-Positions = dict[bytes, bytes | None]
+CheckpointChanges = dict[bytes, bytes | None]
 
 _SOME = 1_000
-"""New files that are looked at one by one when names were changing during the looks."""
+"""New files that are examined one by one if names changed during the examination."""
+_ADOPTION_SECONDS = 600.0
+"""How long a checkpoint waits for a file of another name that continues it."""
 
 
 @dataclass(slots=True)
 class FileFindings:
-    """What one round of looks brought to light."""
+    """The results of examining all files once."""
 
-    strangers: list[Stray] = field(default_factory=list)
-    """Names that another file has now."""
-    anew: list[tuple[TrackedFile, FileLook, DirectoryEvent]] = field(default_factory=list)
+    replaced: list[UnmatchedFile] = field(default_factory=list)
+    """Names that denote another file now."""
+    restarted: list[tuple[TrackedFile, FileStat, DirectoryEvent]] = field(default_factory=list)
     """Files that were truncated or rewritten in place."""
     changed: list[TrackedFile] = field(default_factory=list)
-    """Files whose row says something new although nothing was read of them."""
+    """Files whose checkpoint changed without reading."""
     vanished: list[TrackedFile] = field(default_factory=list)
-    unknown: list[Stray] = field(default_factory=list)
-    """Files without a row that do not grow."""
-    new: list[Found] = field(default_factory=list)
-    """Files without a row that grow."""
-    foreign: list[Found] = field(default_factory=list)
-    """Files that are not meant to be read, unless they continue one that was."""
+    unknown: list[UnmatchedFile] = field(default_factory=list)
+    """Whole files without a checkpoint."""
+    new: list[ListedFile] = field(default_factory=list)
+    """Tailed files without a checkpoint."""
+    irrelevant: list[ListedFile] = field(default_factory=list)
+    """Files that are not to be read, unless they continue one that was."""
     missing: list[bytes] = field(default_factory=list)
-    """Rows whose file was not listed."""
+    """Checkpoints whose file was not listed."""
     inodes: dict[str, int] = field(default_factory=dict)
-    """Which file each name was found to have."""
+    """The inode of each examined name."""
 
     @property
     def concern_identity(self) -> bool:
-        """Whether some name seems to have another file than it had."""
-        return bool(self.strangers or self.anew or self.vanished)
+        """Whether some name seems to denote another file than before."""
+        return bool(self.replaced or self.restarted or self.vanished)
+
+
+class MissingFiles:
+    """The checkpoints without a file."""
+
+    def __init__(self, context: PollContext) -> None:
+        self._context = context
+        self._not_seen: set[bytes] = set()
+        """Checkpoints whose file has not been seen since the start."""
+        self._missed: set[bytes] = set()
+        """Checkpoints whose file was missing in one listing, which may miss files while the directory changes."""
+        self._gone: dict[bytes, float] = {}
+        self._waiting: dict[bytes, float] = {}
+        """Checkpoints with a previous one, and of files recently gone, with the end of their wait."""
+
+    def restore(self) -> None:
+        """Start with the loaded checkpoints."""
+        self.reload(self._context.checkpoints)
+        # There is no clock before the first poll, and no file before the directory can be listed.
+        self._waiting = dict.fromkeys(self._waiting, inf)
+
+    def reload(self, keys: Iterable[bytes]) -> None:
+        """Reload some checkpoints."""
+        for key in keys:
+            checkpoint = self._context.checkpoints.get(key)
+            self._gone.pop(key, None)
+            self._not_seen.discard(key)
+            if checkpoint is None:
+                continue
+            if checkpoint.gone_at is None:
+                self._not_seen.add(key)
+            else:
+                self._gone[key] = checkpoint.gone_at
+            if checkpoint.gone_at is not None or checkpoint.previous is not None:
+                self.wait(key)
+
+    def is_waiting(self, key: bytes) -> bool:
+        """Return whether a checkpoint, or its previous one, waits for a file of another name."""
+        return key in self._waiting
+
+    def wait(self, key: bytes) -> None:
+        """Let a checkpoint wait for a file of another name."""
+        self._waiting[key] = self._context.clock + _ADOPTION_SECONDS
+
+    def found(self, key: bytes) -> None:
+        """The file of a checkpoint was found."""
+        self._not_seen.discard(key)
+        self._gone.pop(key, None)
+
+    def adopted(self, key: bytes) -> None:
+        """A checkpoint was moved to another file."""
+        self._waiting.pop(key, None)
+        self.found(key)
+
+    def missing(self, unlisted: list[bytes]) -> list[bytes]:
+        """Return the checkpoints whose file was not listed, now or since the start."""
+        return [*unlisted, *self._not_seen]
+
+    def add_waiting(self, orphans: OrphanedCheckpoints, missing: list[bytes]) -> None:
+        """Add all checkpoints that wait for their file."""
+        checkpoints = self._context.checkpoints
+        for key in missing:
+            if (checkpoint := checkpoints.get(key)) is not None:
+                orphans.add(OrphanedCheckpoint(key, checkpoint))
+        for key, until in list(self._waiting.items()):
+            checkpoint = checkpoints.get(key)
+            if isinf(until):
+                self.wait(key)
+            if checkpoint is None or until < self._context.clock:
+                del self._waiting[key]
+            elif checkpoint.previous is not None:
+                orphans.add_copied(OrphanedCheckpoint(key, checkpoint.previous, former=True))
+            elif checkpoint.gone_at is not None:
+                orphans.add(OrphanedCheckpoint(key, checkpoint))
+
+    def missed_twice(self, missing: list[bytes]) -> set[bytes]:
+        """Return which of these were missing in the previous poll, too."""
+        twice = self._missed.intersection(missing)
+        self._missed = set(missing) - twice
+        self._not_seen -= twice
+        return twice
+
+    def mark_gone(
+        self, rows: Iterable[tuple[bytes, FileCheckpoint]], device: int, changes: dict[bytes, bytes | None]
+    ) -> None:
+        """Record that files are gone."""
+        context = self._context
+        for key, checkpoint in rows:
+            # An empty mount point shows another device: the files are not gone, only unmounted.
+            if checkpoint.device == device and checkpoint.gone_at is None:
+                changes[key] = context.checkpoints.put(key, msgspec.structs.replace(checkpoint, gone_at=context.now))
+                self._gone[key] = context.now
+                self.wait(key)
+                context.counted[DirectoryEvent.FILES_GONE] += 1
+
+    def forget(self, device: int) -> Iterator[Delivery]:
+        """Delete the checkpoints of files gone for long, if this is the directory they were in."""
+        context = self._context
+        oldest = context.now - context.options.forget_after_seconds
+        changes: dict[bytes, bytes | None] = {}
+        for key in [key for key, gone_at in self._gone.items() if gone_at <= oldest]:
+            checkpoint = context.checkpoints.get(key)
+            if checkpoint is not None and checkpoint.device == device:
+                del self._gone[key]
+                changes[key] = context.checkpoints.put(key, None)
+        if changes:
+            context.counted[DirectoryEvent.FILES_FORGOTTEN] += len(changes)
+            yield context.delivery(checkpoints=changes)
 
 
 class Resolver:
-    """Gives rows to files."""
+    """Assigns checkpoints to files."""
 
     def __init__(
         self,
         context: PollContext,
-        roster: Roster,
+        index: FileIndex,
         keys: Keys,
-        settled: WholeFileReader,
-        absent: Absent,
+        whole_files: WholeFileReader,
+        missing_files: MissingFiles,
         active: dict[str, TrackedFile],
     ) -> None:
         self._context = context
-        self._roster = roster
+        self._index = index
         self._keys = keys
-        self._settled = settled
-        self._absent = absent
+        self._whole_files = whole_files
+        self._missing_files = missing_files
         self._active = active
 
     def resolve(self, folder: SafeDirectory, findings: FileFindings) -> Iterator[Delivery]:
-        """Conclude from what was found which file is which; names that turn out to be known are taken from `new`."""
+        """Resolve which file is which. Names that turn out to be known are removed from `new`."""
         context = self._context
-        positions: Positions = {}
-        loose = self._loose(findings)
-        matches = self._matches(folder, findings, loose)
-        if (matches or findings.concern_identity) and not self._held_still(folder, findings, loose):
-            yield from self._put_off(folder, findings, loose)
+        changes: CheckpointChanges = {}
+        orphans = self._orphans(findings)
+        matches = self._matches(folder, findings, orphans)
+        if (matches or findings.concern_identity) and not self._is_consistent(folder, findings, orphans):
+            yield from self._postpone(folder, findings, orphans)
             return
-        taken = {match.loose.key for match in matches if match.certain and not match.loose.former}
-        gained = {match.stray.key for match in matches}
-        self._resolve_strangers(folder, findings, taken, gained, positions)
-        for tracked, look, why in findings.anew:
+        taken = {match.orphan.key for match in matches if match.certain and not match.orphan.former}
+        gained = {match.unmatched.key for match in matches}
+        self._resolve_replaced(folder, findings, taken, gained, changes)
+        for tracked, stat, why in findings.restarted:
             if tracked.key not in gained:
-                self._begin_anew(tracked, look, why, positions, keep=tracked.key not in taken)
+                self._restart(tracked, stat, why, changes, keep=tracked.key not in taken)
         for tracked in findings.changed:
-            if tracked.key not in gained | taken | positions.keys():
-                positions[tracked.key] = context.checkpoints.put(tracked.key, tracked.row)
-        self._note_vanished(folder, findings, taken, positions)
+            if tracked.key not in gained | taken | changes.keys():
+                changes[tracked.key] = context.checkpoints.put(tracked.key, tracked.checkpoint)
+        self._handle_vanished(folder, findings, taken, changes)
         for match in matches:
-            self._adopt_match(match, positions)
+            self._adopt_match(match, changes)
         findings.new = (
             [found for found in findings.new if self._keys(found.name) not in gained] if gained else findings.new
         )
-        for found in findings.foreign:
+        for found in findings.irrelevant:
             if self._keys(found.name) not in gained:
                 self._ignore(found)
-        if positions:
-            yield context.delivery(positions=positions)
+        if changes:
+            yield context.delivery(checkpoints=changes)
 
-    def _held_still(self, folder: SafeDirectory, findings: FileFindings, loose: LooseRows) -> bool:
-        """Tell whether all names still have the files they were found to have.
+    def _is_consistent(self, folder: SafeDirectory, findings: FileFindings, orphans: OrphanedCheckpoints) -> bool:
+        """Return whether all names still denote the files that were examined.
 
-        One name is looked at after the other. Rotation in between shows one file under two names, or under none, and
-        whoever believes that reads it twice or not at all. If every name is found twice with the same file, first all of
-        them and then all of them again, there was an instant at which all of it was true at once.
+        Names are examined one after the other. A rotation in between shows one file under two names or none, and
+        believing it would read the file twice or not at all. If a second pass over all names finds the same files,
+        there was an instant at which all of it was true.
         """
         try:
-            if any(folder.look(name).inode != inode for name, inode in findings.inodes.items()):
+            if any(folder.stat(name).inode != inode for name, inode in findings.inodes.items()):
                 return False
         except (OSError, OpenRefused):
             return False
         for tracked in findings.vanished:
             with suppress(OSError, OpenRefused):
-                folder.look(tracked.name)
+                folder.stat(tracked.name)
                 return False
         try:
-            holders = self._roster.holders(folder, set(loose.moved))
+            holders = self._index.holders(folder, set(orphans.moved))
         except OSError:
             return False
         return all(name in findings.inodes for name in holders)
 
-    def _put_off(self, folder: SafeDirectory, findings: FileFindings, loose: LooseRows) -> Iterator[Delivery]:
-        """Conclude nothing about identities: the next poll looks again, at a directory that has come to rest.
+    def _postpone(
+        self, folder: SafeDirectory, findings: FileFindings, orphans: OrphanedCheckpoints
+    ) -> Iterator[Delivery]:
+        """Resolve nothing: the next poll examines the directory again.
 
-        New files that cannot be any of those in question go on, so that a directory that never rests starves nobody.
+        New files that cannot be any of those in question are read, so that a directory that never rests starves nobody.
         """
-        positions: Positions = {}
-        doubtful = [*(stray.tracked for stray in findings.strangers), *(tracked for tracked, _, _ in findings.anew)]
-        for tracked in doubtful:
+        changes: CheckpointChanges = {}
+        uncertain = [
+            *(unmatched.tracked for unmatched in findings.replaced),
+            *(tracked for tracked, _, _ in findings.restarted),
+        ]
+        for tracked in uncertain:
             if tracked is not None:
-                self._roster.wake(tracked.name, tracked.entry)
+                self._index.set_active(tracked.name, tracked.entry)
                 self._active[tracked.name] = tracked
                 tracked.unread = False
-        keys = {tracked.key for tracked in doubtful if tracked is not None}
+        keys = {tracked.key for tracked in uncertain if tracked is not None}
         for tracked in findings.changed:
             if tracked.key not in keys:
-                positions[tracked.key] = self._context.checkpoints.put(tracked.key, tracked.row)
-        new = set() if loose.copied else {found.name for found in findings.new[:_SOME]}
-        known = {*loose.moved, *(inode for name, inode in findings.inodes.items() if name not in new)}
+                changes[tracked.key] = self._context.checkpoints.put(tracked.key, tracked.checkpoint)
+        new = set() if orphans.copied else {found.name for found in findings.new[:_SOME]}
+        known = {*orphans.moved, *(inode for name, inode in findings.inodes.items() if name not in new)}
         findings.new = [found for found in findings.new if found.name in new and _is_other(folder, found, known)]
-        if positions:
-            yield self._context.delivery(positions=positions)
+        if changes:
+            yield self._context.delivery(checkpoints=changes)
 
-    def _loose(self, findings: FileFindings) -> LooseRows:
-        """Return the rows whose file is no longer where it was."""
-        loose = LooseRows()
-        for tracked in [*findings.vanished, *(stray.tracked for stray in findings.strangers)]:
-            if tracked is not None and tracked.row is not None:
-                loose.add(Loose(tracked.key, tracked.row))
-        for tracked, _, _ in findings.anew:
-            if tracked.row is not None:
-                loose.add_copied(Loose(tracked.key, tracked.row))
-        self._absent.add_waiting(loose, findings.missing)
-        return loose
+    def _orphans(self, findings: FileFindings) -> OrphanedCheckpoints:
+        """Return the checkpoints whose file is no longer in its place."""
+        orphans = OrphanedCheckpoints()
+        for tracked in [*findings.vanished, *(unmatched.tracked for unmatched in findings.replaced)]:
+            if tracked is not None and tracked.checkpoint is not None:
+                orphans.add(OrphanedCheckpoint(tracked.key, tracked.checkpoint))
+        for tracked, _, _ in findings.restarted:
+            if tracked.checkpoint is not None:
+                orphans.add_copied(OrphanedCheckpoint(tracked.key, tracked.checkpoint))
+        self._missing_files.add_waiting(orphans, findings.missing)
+        return orphans
 
-    def _matches(self, folder: SafeDirectory, findings: FileFindings, loose: LooseRows) -> list[Match]:
-        """Find the files that continue rows of other names; look at new files only if a row waits for its own."""
-        if not loose:
+    def _matches(self, folder: SafeDirectory, findings: FileFindings, orphans: OrphanedCheckpoints) -> list[Match]:
+        """Find the files that continue checkpoints of other names. New files are examined only if a checkpoint waits."""
+        if not orphans:
             return []
-        strays = [*findings.strangers, *findings.unknown]
-        for found in [*findings.new, *findings.foreign]:
+        unmatched_files = [*findings.replaced, *findings.unknown]
+        for found in [*findings.new, *findings.irrelevant]:
             try:
-                look = folder.look(found.name)
+                stat = folder.stat(found.name)
             except (OSError, OpenRefused):
                 continue
-            findings.inodes[found.name] = look.inode
-            strays.append(Stray(found.name, self._keys(found.name), found.entry, look))
-        return loose.matches(folder, strays)
+            findings.inodes[found.name] = stat.inode
+            unmatched_files.append(UnmatchedFile(found.name, self._keys(found.name), found.entry, stat))
+        return orphans.matches(folder, unmatched_files)
 
     # The same name, another file
 
-    def _resolve_strangers(
-        self, folder: SafeDirectory, findings: FileFindings, taken: set[bytes], gained: set[bytes], positions: Positions
+    def _resolve_replaced(
+        self,
+        folder: SafeDirectory,
+        findings: FileFindings,
+        taken: set[bytes],
+        gained: set[bytes],
+        changes: CheckpointChanges,
     ) -> None:
         context = self._context
-        for stray in findings.strangers:
-            tracked = stray.tracked
-            if tracked is None or tracked.row is None or tracked.key in gained:
+        for unmatched in findings.replaced:
+            tracked = unmatched.tracked
+            if tracked is None or tracked.checkpoint is None or tracked.key in gained:
                 continue
-            row = tracked.row
+            checkpoint = tracked.checkpoint
             self._active[tracked.name] = tracked
             if tracked.key in taken:
-                tracked.row = None
-                positions[tracked.key] = context.checkpoints.put(tracked.key, None)
-                tracked.sees(stray.look, context.clock)
-                tracked.unread, tracked.unfinished = tracked.grows and stray.look.size > 0, 0
+                tracked.checkpoint = None
+                changes[tracked.key] = context.checkpoints.put(tracked.key, None)
+                tracked.observe(unmatched.stat, context.clock)
+                tracked.unread, tracked.unfinished = tracked.grows and unmatched.stat.size > 0, 0
             elif not tracked.grows:
-                self._settled.examine(tracked, stray.look, marked=False)
-            elif stray.look.size < row.offset or not seems_the_same(folder, tracked, row):
-                findings.anew.append((tracked, stray.look, DirectoryEvent.FILES_REPLACED))
+                self._whole_files.examine(tracked, unmatched.stat, marked=False)
+            elif unmatched.stat.size < checkpoint.offset or not still_matches(folder, tracked, checkpoint):
+                findings.restarted.append((tracked, unmatched.stat, DirectoryEvent.FILES_REPLACED))
             else:
-                self.accept(tracked, row, stray.look, thoroughly=True)
-                tracked.row = context.seen_row(row, stray.look)
-                positions[tracked.key] = context.checkpoints.put(tracked.key, tracked.row)
+                self.accept(tracked, checkpoint, unmatched.stat, thoroughly=True)
+                tracked.checkpoint = context.with_stat(checkpoint, unmatched.stat)
+                changes[tracked.key] = context.checkpoints.put(tracked.key, tracked.checkpoint)
 
-    def accept(self, tracked: TrackedFile, row: FileCheckpoint, look: FileLook, *, thoroughly: bool) -> None:
-        """Go on with a file that seems to be the one it was; compare all of it first if there is a doubt."""
-        tracked.sees(look, self._context.clock)
-        tracked.doubtful = False
-        if thoroughly and row.offset > SMALL_BYTES:
-            tracked.check, tracked.adopts = PrefixCheck(row.offset, row.checksum), None
-        tracked.unread = look.size > row.offset or tracked.check is not None
+    def accept(self, tracked: TrackedFile, checkpoint: FileCheckpoint, stat: FileStat, *, thoroughly: bool) -> None:
+        """Continue a file that seems to be the same; compare all of it first in case of doubt."""
+        tracked.observe(stat, self._context.clock)
+        tracked.needs_comparison = False
+        if thoroughly and checkpoint.offset > SMALL_BYTES:
+            tracked.check, tracked.adopts = PrefixCheck(checkpoint.offset, checkpoint.checksum), None
+        tracked.unread = stat.size > checkpoint.offset or tracked.check is not None
 
-    def _begin_anew(
-        self, tracked: TrackedFile, look: FileLook, why: DirectoryEvent, positions: Positions, *, keep: bool = True
+    def _restart(
+        self,
+        tracked: TrackedFile,
+        stat: FileStat,
+        why: DirectoryEvent,
+        changes: CheckpointChanges,
+        *,
+        keep: bool = True,
     ) -> None:
-        """Start a file from its beginning; `keep` its row for a copy that may continue it."""
-        context, old = self._context, tracked.row
-        row = context.new_row(tracked, look)
+        """Read a file from the start; `keep` its checkpoint for a copy that may continue it."""
+        context, old = self._context, tracked.checkpoint
+        checkpoint = context.new_checkpoint(tracked, stat)
         if old is not None:
             former = msgspec.structs.replace(old, previous=None) if keep and old.offset else None
-            row = msgspec.structs.replace(row, generation=old.generation + 1, previous=former)
+            checkpoint = msgspec.structs.replace(checkpoint, generation=old.generation + 1, previous=former)
         context.counted[why] += 1
-        context.tell(f"{called(tracked.key)}: {why.removeprefix('files_')}, and read from its start")
-        tracked.row = row
-        tracked.sees(look, context.clock)
-        tracked.unread, tracked.doubtful, tracked.check = look.size > 0, False, None
+        context.info(f"{display_name(tracked.key)}: {why.removeprefix('files_')}, read again from the start")
+        tracked.checkpoint = checkpoint
+        tracked.observe(stat, context.clock)
+        tracked.unread, tracked.needs_comparison, tracked.check = stat.size > 0, False, None
         tracked.unfinished, tracked.zeros_at = 0, -1
-        positions[tracked.key] = context.checkpoints.put(tracked.key, row)
-        if row.previous is not None:
-            self._absent.wait(tracked.key)
-        self._roster.wake(tracked.name, tracked.entry)
+        changes[tracked.key] = context.checkpoints.put(tracked.key, checkpoint)
+        if checkpoint.previous is not None:
+            self._missing_files.wait(tracked.key)
+        self._index.set_active(tracked.name, tracked.entry)
         self._active[tracked.name] = tracked
 
     # Another name, the same file
 
-    def _adopt_match(self, match: Match, positions: Positions) -> None:
-        """Let a file go on with the row of another name, at once or when all of it has been compared."""
-        stray, loose = match.stray, match.loose
-        tracked = stray.tracked or TrackedFile(stray.name, stray.key, loose.row.format, stray.entry)
-        tracked.format, tracked.look = loose.row.format, None
-        tracked.sees(stray.look, self._context.clock)
-        self._roster.wake(stray.name, stray.entry)
-        self._active[stray.name] = tracked
+    def _adopt_match(self, match: Match, changes: CheckpointChanges) -> None:
+        """Continue the checkpoint of another name, at once or after a full comparison."""
+        unmatched, orphan = match.unmatched, match.orphan
+        tracked = unmatched.tracked or TrackedFile(
+            unmatched.name, unmatched.key, orphan.checkpoint.format, unmatched.entry
+        )
+        tracked.format, tracked.stat = orphan.checkpoint.format, None
+        tracked.observe(unmatched.stat, self._context.clock)
+        self._index.set_active(unmatched.name, unmatched.entry)
+        self._active[unmatched.name] = tracked
         if match.certain:
-            self._adopt(tracked, stray.look, loose, positions)
+            self._adopt(tracked, unmatched.stat, orphan, changes)
         else:
-            tracked.row, tracked.adopts, tracked.unread = None, loose.key, True
-            tracked.check = PrefixCheck(loose.row.offset, loose.row.checksum)
+            tracked.checkpoint, tracked.adopts, tracked.unread = None, orphan.key, True
+            tracked.check = PrefixCheck(orphan.checkpoint.offset, orphan.checkpoint.checksum)
 
-    def _adopt(self, tracked: TrackedFile, look: FileLook, loose: Loose, positions: Positions) -> None:
-        """Give a row to the file that continues it."""
-        context, key = self._context, loose.key
-        if loose.former:
-            own = context.checkpoints.row(key)
+    def _adopt(
+        self, tracked: TrackedFile, stat: FileStat, orphan: OrphanedCheckpoint, changes: CheckpointChanges
+    ) -> None:
+        """Move a checkpoint to the file that continues it."""
+        context, key = self._context, orphan.key
+        if orphan.former:
+            own = context.checkpoints.get(key)
             if own is not None:
                 own = msgspec.structs.replace(own, previous=None)
-                positions[key] = context.checkpoints.put(key, own)
+                changes[key] = context.checkpoints.put(key, own)
                 for other in self._active.values():
                     if other.key == key:
-                        other.row = own
-        elif key not in positions:
-            positions[key] = context.checkpoints.put(key, None)
-        self._absent.adopted(key)
-        tracked.row = msgspec.structs.replace(loose.row, previous=None, gone_at=None)
-        # A row of which nothing was read is known by how the file began at its size then; that has just been compared.
-        if tracked.row.offset:
-            tracked.row = context.seen_row(tracked.row, look)
-        tracked.unread = look.size > loose.row.offset if tracked.grows else loose.row.state is FileState.READING
-        tracked.unfinished, tracked.doubtful = 0, False
-        positions[tracked.key] = context.checkpoints.put(tracked.key, tracked.row)
+                        other.checkpoint = own
+        elif key not in changes:
+            changes[key] = context.checkpoints.put(key, None)
+        self._missing_files.adopted(key)
+        tracked.checkpoint = msgspec.structs.replace(orphan.checkpoint, previous=None, gone_at=None)
+        # The checksum of an unread file's first bytes holds for the size of that time, and has just been compared.
+        if tracked.checkpoint.offset:
+            tracked.checkpoint = context.with_stat(tracked.checkpoint, stat)
+        tracked.unread = (
+            stat.size > orphan.checkpoint.offset if tracked.grows else orphan.checkpoint.state is FileState.READING
+        )
+        tracked.unfinished, tracked.needs_comparison = 0, False
+        changes[tracked.key] = context.checkpoints.put(tracked.key, tracked.checkpoint)
         context.counted[DirectoryEvent.FILES_ADOPTED] += 1
 
     def verify(self, folder: SafeDirectory, tracked: TrackedFile, check: PrefixCheck) -> Iterator[Delivery]:
-        """Go on comparing a file with what was read of it, and act on the result once there is one."""
+        """Continue the comparison of a file with what was read of it, and apply the result."""
         context = self._context
         try:
-            with folder.opened(tracked.name) as (file, look):
-                if tracked.look is None or look.inode != tracked.look.inode:
+            with folder.opened(tracked.name) as (file, stat):
+                if tracked.stat is None or stat.inode != tracked.stat.inode:
                     return
                 result = context.step(check, file)
         except OpenRefused:
@@ -284,72 +424,72 @@ class Resolver:
         if result is None:
             return
         tracked.check = None
-        positions: Positions = {}
+        changes: CheckpointChanges = {}
         if tracked.adopts is not None:
-            self._end_adoption(tracked, tracked.look, tracked.adopts, check, positions, matches=result)
+            self._end_adoption(tracked, tracked.stat, tracked.adopts, check, changes, matches=result)
         elif not result:
-            self._begin_anew(tracked, look, DirectoryEvent.FILES_REPLACED, positions)
-        elif tracked.row is not None:
-            tracked.unread = look.size > tracked.row.offset
-            tracked.row = context.seen_row(tracked.row, tracked.look)
-            positions[tracked.key] = context.checkpoints.put(tracked.key, tracked.row)
-        if positions:
-            yield context.delivery(called(tracked.key), positions)
+            self._restart(tracked, stat, DirectoryEvent.FILES_REPLACED, changes)
+        elif tracked.checkpoint is not None:
+            tracked.unread = stat.size > tracked.checkpoint.offset
+            tracked.checkpoint = context.with_stat(tracked.checkpoint, tracked.stat)
+            changes[tracked.key] = context.checkpoints.put(tracked.key, tracked.checkpoint)
+        if changes:
+            yield context.delivery(display_name(tracked.key), changes)
 
     def _end_adoption(
         self,
         tracked: TrackedFile,
-        look: FileLook,
+        stat: FileStat,
         key: bytes,
         check: PrefixCheck,
-        positions: Positions,
+        changes: CheckpointChanges,
         *,
         matches: bool,
     ) -> None:
         tracked.adopts = None
-        own = self._context.checkpoints.row(key)
+        own = self._context.checkpoints.get(key)
         former = None if own is None else own.previous
         if matches and former is not None and (former.offset, former.checksum) == (check.length, check.expected):
-            self._adopt(tracked, look, Loose(key, former, former=True), positions)
-        elif self._roster.format_of(tracked.name) is None:
+            self._adopt(tracked, stat, OrphanedCheckpoint(key, former, former=True), changes)
+        elif self._index.format_of(tracked.name) is None:
             del self._active[tracked.name]
-            self._ignore(Found(tracked.name, tracked.entry))
+            self._ignore(ListedFile(tracked.name, tracked.entry))
 
     # No file
 
-    def _note_vanished(
-        self, folder: SafeDirectory, findings: FileFindings, taken: set[bytes], positions: Positions
+    def _handle_vanished(
+        self, folder: SafeDirectory, findings: FileFindings, taken: set[bytes], changes: CheckpointChanges
     ) -> None:
         context = self._context
         gone: list[tuple[bytes, FileCheckpoint]] = []
         for tracked in findings.vanished:
             self._active.pop(tracked.name, None)
-            self._settled.drop(tracked.key)
-            self._roster.wake(tracked.name, tracked.entry)
-            if tracked.key not in taken and tracked.row is not None:
-                gone.append((tracked.key, tracked.row))
+            self._whole_files.drop(tracked.key)
+            self._index.set_active(tracked.name, tracked.entry)
+            if tracked.key not in taken and tracked.checkpoint is not None:
+                gone.append((tracked.key, tracked.checkpoint))
                 if tracked.unread_bytes:
                     context.counted[DirectoryEvent.LOST_BYTES] += tracked.unread_bytes
-        twice = self._absent.missed_twice(findings.missing)
-        self._roster.forget(twice | taken.intersection(findings.missing))
-        gone += [(key, row) for key in twice - taken if (row := context.checkpoints.row(key)) is not None]
-        self._absent.note_gone(gone, folder.identity[0], positions)
+        twice = self._missing_files.missed_twice(findings.missing)
+        self._index.forget(twice | taken.intersection(findings.missing))
+        gone += [(key, checkpoint) for key in twice - taken if (checkpoint := context.checkpoints.get(key)) is not None]
+        self._missing_files.mark_gone(gone, folder.identity[0], changes)
 
-    def _ignore(self, found: Found) -> None:
-        """Count a file that is not meant to be read, once."""
-        self._roster.ignore(found.name, found.entry)
-        if self._roster.is_meant(found.name) and self._context.once(("unknown", self._keys(found.name))):
+    def _ignore(self, found: ListedFile) -> None:
+        """Count a file that is not to be read, once."""
+        self._index.ignore(found.name, found.entry)
+        if self._index.matches_pattern(found.name) and self._context.first_time(("unknown", self._keys(found.name))):
             self._context.counted[DirectoryEvent.UNKNOWN_EXTENSION] += 1
 
 
-def _is_other(folder: SafeDirectory, found: Found, known: set[int]) -> bool:
+def _is_other(folder: SafeDirectory, found: ListedFile, known: set[int]) -> bool:
     try:
-        return folder.look(found.name).inode not in known
+        return folder.stat(found.name).inode not in known
     except (OSError, OpenRefused):
         return False
 
 
-def seems_the_same(folder: SafeDirectory, tracked: TrackedFile, row: FileCheckpoint) -> bool:
-    """Open a file and tell whether it seems to begin with what was read of it."""
+def still_matches(folder: SafeDirectory, tracked: TrackedFile, checkpoint: FileCheckpoint) -> bool:
+    """Open a file and return whether it seems to start with what was read of it."""
     with folder.opened(tracked.name) as (file, _):
-        return quickly_matches(folder.system, file, row)
+        return prefix_matches(folder.system, file, checkpoint)

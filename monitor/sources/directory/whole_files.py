@@ -1,4 +1,4 @@
-"""Reads files that cannot be read while they are written, once they have settled: arrays, Parquet, Arrow, gzip."""
+"""Reads whole files once they are complete: NumPy arrays, Parquet, Arrow, gzip."""
 
 import os
 from collections.abc import Iterator
@@ -10,39 +10,45 @@ import msgspec
 from monitor.records.record_batch import RecordBatch
 from monitor.sources.base import Delivery
 from monitor.sources.directory.directory_options import DirectoryEvent
-from monitor.sources.directory.file_checkpoint import CRASH, DECODER_ERROR, Failure, FileCheckpoint, FileState, called
-from monitor.sources.directory.file_identity import FileLook, PrefixCheck
-from monitor.sources.directory.open_files import OpenRefused, SafeDirectory, is_missing
+from monitor.sources.directory.file_checkpoint import (
+    CRASH,
+    DECODER_ERROR,
+    Failure,
+    FileCheckpoint,
+    FileState,
+    display_name,
+)
+from monitor.sources.directory.file_identity import PrefixCheck, TrackedFile
+from monitor.sources.directory.open_files import FileStat, OpenRefused, SafeDirectory, is_missing
 from monitor.sources.directory.poll_context import PollContext
 from monitor.sources.directory.tailer import FILE_COST_BYTES
-from monitor.sources.directory.tracked_file import TrackedFile
 
 _OPEN_FILES = 4
-"""Files that may be half decoded at a time, so that one of them does not keep all others waiting.
+"""Files being decoded at a time, so that one of them does not block the others.
 
-The one opened last is a guest: it goes when another file waits, so that long files do not keep short ones waiting. The
-others stay until they are done, because taking a file up again may mean unpacking all that was read of it.
+The one opened last is a guest: it is closed when another file waits, so that long files do not block short ones. The
+others stay open until done, because resuming a file may mean decompressing everything before.
 """
 _GUEST_TURNS = 2
-"""Turns in which a guest gets on before it has to go."""
+"""Budgets that a guest gets before it is closed."""
 _ROW_BYTES = 128
-"""What a row counts for in the budget: rows of these formats have no length of their own."""
+"""The cost of a row in the budget."""
 
 
 @dataclass(slots=True)
 class _Decoding:
-    """A file that is half decoded."""
+    """A file being decoded."""
 
     tracked: TrackedFile
     file: BinaryIO
-    look: FileLook
-    pieces: Iterator[RecordBatch]
+    stat: FileStat
+    blocks: Iterator[RecordBatch]
     ahead: RecordBatch | Failure | None
-    """The piece after those delivered, None at the end: only who has looked ahead knows which piece is the last."""
+    """The block after those delivered, None at the end: needed to know which block is the last."""
     check: PrefixCheck
-    """The checksum of the whole file, which need not be computed again should it be closed and opened once more."""
+    """The checksum of the whole file, kept in case it is closed and opened again."""
     turns: int = 0
-    """How often some of it has been delivered since it was opened."""
+    """How often some of it was delivered since it was opened."""
 
 
 class WholeFileReader:
@@ -53,24 +59,24 @@ class WholeFileReader:
         self._open: dict[bytes, _Decoding] = {}
 
     def close(self) -> None:
-        """Let go of all files that are half decoded; they are taken up again at the row they stand at."""
+        """Close all files being decoded; they resume at their checkpoint."""
         for key in list(self._open):
             self.drop(key)
 
     def drop(self, key: bytes) -> None:
-        """Let go of one file."""
+        """Close one file."""
         if (decoding := self._open.pop(key, None)) is not None:
             decoding.file.close()
 
-    def examine(self, tracked: TrackedFile, look: FileLook, *, marked: bool) -> None:
-        """Take a look at a file, and decide whether it can be read."""
-        context, row = self._context, tracked.row
-        changed = tracked.sees(look, context.clock)
+    def examine(self, tracked: TrackedFile, stat: FileStat, *, marked: bool) -> None:
+        """Update the metadata of a file, and decide whether it can be read."""
+        context, checkpoint = self._context, tracked.checkpoint
+        changed = tracked.observe(stat, context.clock)
         if changed:
             tracked.failed_at = tracked.check = None
             self.drop(tracked.key)
         tracked.settling = False
-        if row is not None and row.state is not FileState.READING and look.same(row):
+        if checkpoint is not None and checkpoint.state is not FileState.READING and stat.same(checkpoint):
             tracked.unread = False
             return
         if tracked.failed_at is not None:
@@ -80,26 +86,26 @@ class WholeFileReader:
         else:
             patience = context.options.settle_seconds * 2 ** min(tracked.failures, 4)
             still = not changed and context.clock - tracked.since >= patience
-            tracked.unread = look.size > 0 and (still or tracked.proven)
-        # Without a marker, time alone decides, so that it is only a matter of waiting.
-        tracked.settling = look.size > 0 and not tracked.unread and not context.options.completion_marker
+            tracked.unread = stat.size > 0 and (still or tracked.known_complete)
+        # Without a marker only time decides, so it is just a matter of waiting.
+        tracked.settling = stat.size > 0 and not tracked.unread and not context.options.completion_marker
 
     def read(self, folder: SafeDirectory, tracked: TrackedFile) -> Iterator[Delivery]:
-        """Deliver what one turn allows."""
+        """Deliver what the budget of one file allows."""
         context = self._context
-        context.left -= FILE_COST_BYTES
+        context.bytes_left -= FILE_COST_BYTES
         try:
-            if tracked.failed_at is not None and tracked.row is not None and tracked.look is not None:
+            if tracked.failed_at is not None and tracked.checkpoint is not None and tracked.stat is not None:
                 tracked.failed_at = None
-                yield context.fail(tracked, tracked.row, tracked.look, tracked.failure or DECODER_ERROR)
+                yield context.fail(tracked, tracked.checkpoint, tracked.stat, tracked.failure or DECODER_ERROR)
                 return
             opened = tracked.key not in self._open
             if opened and (delivery := self._begin(folder, tracked)) is not None:
                 yield delivery
             decoding = self._open.get(tracked.key)
-            # Its first piece has been decoded, which may have taken all the time there was.
+            # Its first block was decoded, which may have used up the time.
             if decoding is not None and not (opened and context.time_is_up):
-                yield from self._pieces(tracked, decoding)
+                yield from self._deliver_blocks(tracked, decoding)
         except OpenRefused as refused:
             tracked.unread, tracked.refused = False, True
             context.refuse(tracked.key, tracked.entry, refused.refusal)
@@ -111,15 +117,15 @@ class WholeFileReader:
                 context.unreadable(tracked, error)
 
     def _begin(self, folder: SafeDirectory, tracked: TrackedFile) -> Delivery | None:
-        """Read a file once for its checksum, which may take several turns, then open it for decoding."""
+        """Compute the checksum of a file, which may take several polls, then open it for decoding."""
         context = self._context
-        file, look = folder.open(tracked.name)
+        file, stat = folder.open(tracked.name)
         try:
-            if tracked.look is None or not look.same(tracked.look):
-                # Written again: the next poll begins to wait anew.
+            if tracked.stat is None or not stat.same(tracked.stat):
+                # Changed again: the next poll starts a new wait.
                 tracked.unread, tracked.settling = False, True
                 return None
-            check = tracked.check = tracked.check or PrefixCheck(look.size, None)
+            check = tracked.check = tracked.check or PrefixCheck(stat.size, None)
             if check.done < check.length:
                 done = context.step(check, file)
                 if done is False:
@@ -130,21 +136,21 @@ class WholeFileReader:
             if not self._has_room():
                 return None
             tracked.check = None
-            row, delivery = self._row(tracked, look, check.checksum)
-            tracked.row = row
-            if row.state is FileState.READING:
+            checkpoint, delivery = self._resume_checkpoint(tracked, stat, check.checksum)
+            tracked.checkpoint = checkpoint
+            if checkpoint.state is FileState.READING:
                 stream = os.fdopen(file, "rb")
                 file = -1
-                pieces = self._decoded(tracked, stream, row.rows)
-                self._open[tracked.key] = _Decoding(tracked, stream, look, pieces, None, check)
-                self._open[tracked.key].ahead = self._next(tracked, row.rows)
+                blocks = self._decoded(tracked, stream, checkpoint.rows)
+                self._open[tracked.key] = _Decoding(tracked, stream, stat, blocks, None, check)
+                self._open[tracked.key].ahead = self._next(tracked, checkpoint.rows)
         finally:
             if file >= 0:
                 os.close(file)
         return delivery
 
     def _has_room(self) -> bool:
-        """Tell whether one more file may be opened, for which the guest may have to go."""
+        """Return whether one more file may be opened, closing the guest if necessary."""
         if len(self._open) < _OPEN_FILES:
             return True
         key, guest = next(reversed(self._open.items()))
@@ -154,69 +160,73 @@ class WholeFileReader:
         self.drop(key)
         return True
 
-    def _row(self, tracked: TrackedFile, look: FileLook, checksum: int) -> tuple[FileCheckpoint, Delivery | None]:
-        """Return the row to go on with: the one there is when the content is what it was, else a new one."""
-        context, old = self._context, tracked.row
-        if old is not None and (old.checksum, old.offset) == (checksum, look.size):
-            row = context.seen_row(old, look)
-            if row.state is FileState.READING:
-                return row, None
+    def _resume_checkpoint(
+        self, tracked: TrackedFile, stat: FileStat, checksum: int
+    ) -> tuple[FileCheckpoint, Delivery | None]:
+        """Return the checkpoint to resume from if the content is unchanged, else a new one."""
+        context, old = self._context, tracked.checkpoint
+        if old is not None and (old.checksum, old.offset) == (checksum, stat.size):
+            checkpoint = context.with_stat(old, stat)
+            if checkpoint.state is FileState.READING:
+                return checkpoint, None
             tracked.unread = False
-            return row, context.deliver(tracked, row)
-        row = msgspec.structs.replace(context.new_row(tracked, look), checksum=checksum, offset=look.size)
+            return checkpoint, context.deliver(tracked, checkpoint)
+        checkpoint = msgspec.structs.replace(context.new_checkpoint(tracked, stat), checksum=checksum, offset=stat.size)
         if old is None or (old.state is FileState.READING and not old.rows):
             if old is not None and old.skip_to:
-                row = msgspec.structs.replace(row, state=FileState.COMPLETE)
+                checkpoint = msgspec.structs.replace(checkpoint, state=FileState.COMPLETE)
                 tracked.unread = False
-                return row, context.deliver(tracked, row, counted={DirectoryEvent.BYTES_SKIPPED: look.size})
-            return row, None
-        row = msgspec.structs.replace(row, generation=old.generation + 1)
-        return row, context.deliver(tracked, row, counted={DirectoryEvent.FILES_REPLACED: 1})
+                return checkpoint, context.deliver(
+                    tracked, checkpoint, counted={DirectoryEvent.BYTES_SKIPPED: stat.size}
+                )
+            return checkpoint, None
+        checkpoint = msgspec.structs.replace(checkpoint, generation=old.generation + 1)
+        return checkpoint, context.deliver(tracked, checkpoint, counted={DirectoryEvent.FILES_REPLACED: 1})
 
-    def _pieces(self, tracked: TrackedFile, decoding: _Decoding) -> Iterator[Delivery]:
+    def _deliver_blocks(self, tracked: TrackedFile, decoding: _Decoding) -> Iterator[Delivery]:
         context = self._context
         turn = context.options.bytes_per_file
         decoding.turns += 1
         while True:
-            row, piece = tracked.row, decoding.ahead
-            if row is None or not FileLook.of(os.fstat(decoding.file.fileno())).same(decoding.look):
-                # Written while we read it: it has to settle, and to be compared, again.
+            checkpoint, block = tracked.checkpoint, decoding.ahead
+            if checkpoint is None or not FileStat.of(os.fstat(decoding.file.fileno())).same(decoding.stat):
+                # Changed while it was read: it must settle and be compared again.
                 self.drop(tracked.key)
                 tracked.unread, tracked.settling = False, True
                 return
-            if isinstance(piece, Failure):
+            if isinstance(block, Failure):
                 self.drop(tracked.key)
-                yield from self._failed(tracked, row, piece)
+                yield from self._failed(tracked, checkpoint, block)
                 return
-            rows = 0 if piece is None else piece.rows
-            decoding.ahead = None if piece is None else self._next(tracked, row.rows + rows)
+            rows = 0 if block is None else block.rows
+            decoding.ahead = None if block is None else self._next(tracked, checkpoint.rows + rows)
             complete = decoding.ahead is None
-            row = msgspec.structs.replace(
-                row,
-                rows=row.rows + rows,
+            checkpoint = msgspec.structs.replace(
+                checkpoint,
+                rows=checkpoint.rows + rows,
                 state=FileState.COMPLETE if complete else FileState.READING,
                 unproven=None,
                 changed_at=context.now,
             )
-            tally = {DirectoryEvent.BYTES_READ: decoding.look.size} if complete else None
+            tally = {DirectoryEvent.BYTES_READ: decoding.stat.size} if complete else None
             if complete:
                 self.drop(tracked.key)
                 tracked.unread, tracked.failures = False, 0
             turn -= rows * _ROW_BYTES
-            context.left -= rows * _ROW_BYTES
-            yield context.deliver(tracked, row, piece, tally)
+            context.bytes_left -= rows * _ROW_BYTES
+            yield context.deliver(tracked, checkpoint, block, tally)
             if complete or turn <= 0 or context.time_is_up or self._open.get(tracked.key) is not decoding:
                 return
 
-    def _failed(self, tracked: TrackedFile, row: FileCheckpoint, failure: Failure) -> Iterator[Delivery]:
-        """Wait whether the file goes on changing; what crashes the decoder is not given another chance."""
+    def _failed(self, tracked: TrackedFile, checkpoint: FileCheckpoint, failure: Failure) -> Iterator[Delivery]:
+        """Wait whether the file still changes. Input that crashes the decoder gets no second chance."""
         context = self._context
         tracked.unread = False
-        if failure is CRASH and tracked.look is not None:
-            yield context.fail(tracked, row, tracked.look, failure)
+        if failure is CRASH and tracked.stat is not None:
+            yield context.fail(tracked, checkpoint, tracked.stat, failure)
             return
         tracked.settling = True
-        tracked.row = row
+        tracked.checkpoint = checkpoint
         tracked.failed_at, tracked.failure = context.clock, failure
         tracked.failures = min(tracked.failures + 1, 20)
 
@@ -225,15 +235,15 @@ class WholeFileReader:
         return self._context.decoded(
             tracked.key,
             rows,
-            lambda: next(decoding.pieces, None),
-            lambda: self._first_piece(tracked, decoding, rows),
+            lambda: next(decoding.blocks, None),
+            lambda: self._first_block(tracked, decoding, rows),
         )
 
     def _decoded(self, tracked: TrackedFile, file: BinaryIO, rows: int) -> Iterator[RecordBatch]:
-        """Decode from a row on; nothing is raised before the first piece is asked for."""
-        yield from self._context.decoder.settled(called(tracked.key), file, tracked.format, skip=rows)
+        """Decode from a given row on; raises nothing before the first block is requested."""
+        yield from self._context.decoder.settled(display_name(tracked.key), file, tracked.format, skip=rows)
 
-    def _first_piece(self, tracked: TrackedFile, decoding: _Decoding, rows: int) -> None:
-        """Decode one piece in a child process, which shares our place in the file unless it opens the file anew."""
+    def _first_block(self, tracked: TrackedFile, decoding: _Decoding, rows: int) -> None:
+        """Decode one block in a child process. It opens the file again, to have its own file position."""
         with open(f"/proc/self/fd/{decoding.file.fileno()}", "rb") as file:  # noqa: PTH123 - no path, a descriptor
             next(self._decoded(tracked, file, rows), None)

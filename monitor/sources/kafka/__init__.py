@@ -1,1 +1,1 @@
-"""A Kafka consumer group member as a source."""
+"""Kafka topics as a source, read by a member of a consumer group."""

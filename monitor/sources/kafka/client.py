@@ -1,7 +1,6 @@
-"""kafka-python behind our narrow interface.
+"""The consumer, implemented with kafka-python.
 
-Here and in its neighbours `kafka_internals`, `kafka_security`, `kafka_errors` and `kafka_producer` is the only code that
-knows the library.
+Only this module, `internals`, `dead_letters` and `topic_feed` import the library.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -12,7 +11,6 @@ from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssi
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.errors import (
     FencedInstanceIdError,
-    KafkaError,
     LogTruncationError,
     OffsetOutOfRangeError,
     UnsupportedCodecError,
@@ -20,24 +18,25 @@ from kafka.errors import (
 from kafka.structs import MemberState, OffsetAndMetadata
 
 from monitor.sources.kafka import internals
-from monitor.sources.kafka.client_errors import refused, sorted_out
-from monitor.sources.kafka.consumer import Consumer, ConsumerGroup, GroupMembership
-from monitor.sources.kafka.failures import (
+from monitor.sources.kafka.consumer import (
     ConnectionBroken,
+    Consumer,
+    ConsumerGroup,
     FailureKind,
-    KafkaFailure,
+    GroupMembership,
     OutOfRange,
     Truncated,
     UnreadableBatch,
 )
+from monitor.sources.kafka.internals import classified, connection_refusal
 from monitor.sources.kafka.kafka_options import Assignor, KafkaOptions
-from monitor.sources.kafka.partition import CommittedOffset, Fetched, Partition, PartitionProgress
+from monitor.sources.kafka.partition_checkpoint import CommittedOffset, Fetched, Partition, PartitionProgress
 from monitor.sources.kafka.partitions import Ownership
 from monitor.sources.kafka.security import security
 
 BOOTSTRAP_SECONDS = 5.0
 _CLOSE_SECONDS = 1.0
-_LEARN_SECONDS = 5.0
+_METADATA_SECONDS = 5.0
 _FETCH_MIN_BYTES, _FETCH_MAX_WAIT_MS = 256 << 10, 500
 _ASSIGNORS = {
     Assignor.COOPERATIVE: (CooperativeStickyAssignor,),
@@ -46,7 +45,7 @@ _ASSIGNORS = {
 
 
 def connect(options: KafkaOptions, ownership: Ownership) -> Consumer:
-    """Connect to a cluster; takes seconds when no broker answers. Raises Trouble."""
+    """Connect to a cluster; takes seconds if no broker answers. Raises KafkaFailure."""
     return KafkaPythonConsumer(options, ownership)
 
 
@@ -55,24 +54,24 @@ class KafkaPythonConsumer:
 
     def __init__(self, options: KafkaOptions, ownership: Ownership) -> None:
         self._options = options
-        self._refusals = internals.FetchErrors()
-        self._group_asked: Any = None
+        self._connection_errors = internals.ConnectionErrors()
+        self._group_request: Any = None
         try:
-            self._consumer = KafkaConsumer(**_settings(options), kafka_client=self._refusals.client)
-            internals.claim_what_is_owned(self._consumer)
+            self._consumer = KafkaConsumer(**_settings(options), kafka_client=self._connection_errors.client)
+            internals.claim_owned(self._consumer)
             internals.allow_rejoin(self._consumer)
             self._consumer.subscribe(
                 topics=options.topics, pattern=options.pattern, listener=_Listener(self._consumer, ownership)
             )
         except Exception as error:
-            self._refusals.close_clients()
-            raise refused(self._refusals) or _translated(error) from error
-        internals.learn_topics(self._consumer, _LEARN_SECONDS)
+            self._connection_errors.close_clients()
+            raise connection_refusal(self._connection_errors) or internals.translated(error) from error
+        internals.wait_for_metadata(self._consumer, _METADATA_SECONDS)
 
     def poll(self, timeout_seconds: float, most: int) -> Mapping[Partition, Fetched]:
         """Return messages of partitions that are not paused."""
-        if internals.is_put_out(self._consumer):
-            raise sorted_out(FencedInstanceIdError())
+        if internals.is_fenced(self._consumer):
+            raise classified(FencedInstanceIdError())
         internals.keep_join(self._consumer)
         try:
             fetched = self._consumer.poll(timeout_ms=int(timeout_seconds * 1000), max_records=most)
@@ -81,11 +80,11 @@ class KafkaPythonConsumer:
         except LogTruncationError as error:
             raise Truncated(map(_ours, error.divergent_offsets)) from error
         except UnsupportedCodecError as error:
-            # To poll again would never return: the library goes round and round in the batch it could not open.
-            raise ConnectionBroken(FailureKind.CODEC, "another compression") from error
+            # Another poll would never return: the library loops over the batch that it cannot decompress.
+            raise ConnectionBroken(FailureKind.CODEC, "an unsupported codec") from error
         except Exception as error:
             internals.release_node(self._consumer, error)
-            raise self._unreadable(error) or _translated(error) from error
+            raise self._unreadable(error) or internals.translated(error) from error
         return {
             _ours(partition): Fetched(
                 [one.offset for one in records],
@@ -102,15 +101,15 @@ class KafkaPythonConsumer:
         return None if found is None else UnreadableBatch(_ours(found[0]), found[1])
 
     def seek(self, partition: Partition, offset: int, leader_epoch: int = -1) -> None:
-        """Read on from an offset."""
+        """Continue at an offset."""
         internals.seek(self._consumer, TopicPartition(*partition), offset, leader_epoch)
 
     def pause(self, partition: Partition) -> None:
-        """Fetch no more of a partition."""
+        """Stop fetching a partition."""
         self._if_assigned(self._consumer.pause, partition)
 
     def resume(self, partition: Partition) -> None:
-        """Fetch a partition again."""
+        """Resume fetching a partition."""
         self._if_assigned(self._consumer.resume, partition)
 
     def _if_assigned(self, act: Callable[[TopicPartition], None], partition: Partition) -> None:
@@ -119,57 +118,57 @@ class KafkaPythonConsumer:
             act(theirs)
 
     def progress(self) -> Mapping[Partition, PartitionProgress]:
-        """Return where each partition stands."""
+        """Return the position in each partition."""
         return {_ours(one): PartitionProgress(*at) for one, at in internals.progress(self._consumer).items()}
 
     def topic_id(self, topic: str) -> str:
-        """Return what tells a topic from others of the same name."""
+        """Return the id of a topic."""
         return internals.topic_id(self._consumer, topic)
 
     def beginnings(self, partitions: Iterable[Partition], timeout_seconds: float) -> Mapping[Partition, int]:
-        """Ask where logs begin."""
+        """Request the log start offsets."""
         return self._offsets(self._consumer.beginning_offsets, partitions, timeout_seconds)
 
     def ends(self, partitions: Iterable[Partition], timeout_seconds: float) -> Mapping[Partition, int]:
-        """Ask where logs end."""
+        """Request the log end offsets."""
         return self._offsets(self._consumer.end_offsets, partitions, timeout_seconds)
 
     def _offsets(
-        self, ask: Callable[..., dict[TopicPartition, int]], partitions: Iterable[Partition], timeout_seconds: float
+        self, request: Callable[..., dict[TopicPartition, int]], partitions: Iterable[Partition], timeout_seconds: float
     ) -> Mapping[Partition, int]:
         theirs = [TopicPartition(*one) for one in partitions]
-        found = _asked(ask, theirs, timeout_ms=int(timeout_seconds * 1000)) if theirs else {}
+        found = _call(request, theirs, timeout_ms=int(timeout_seconds * 1000)) if theirs else {}
         return {_ours(partition): offset for partition, offset in found.items()}
 
     def offset_at(self, partition: Partition, time: float, timeout_seconds: float) -> int | None:
-        """Ask for the first message that is not older."""
+        """Request the offset of the first message that is not older."""
         theirs = TopicPartition(*partition)
-        asked = {theirs: max(0, int(time * 1000))}
-        found = _asked(self._consumer.offsets_for_times, asked, timeout_ms=int(timeout_seconds * 1000))[theirs]
+        requested = {theirs: max(0, int(time * 1000))}
+        found = _call(self._consumer.offsets_for_times, requested, timeout_ms=int(timeout_seconds * 1000))[theirs]
         return None if found is None else int(found.offset)
 
     def committed(self, partition: Partition, timeout_seconds: float) -> CommittedOffset | None:
-        """Ask what the group knows of a partition."""
+        """Request the group's committed offset of a partition."""
         theirs = TopicPartition(*partition)
-        found = _asked(self._consumer.committed, theirs, metadata=True, timeout_ms=int(timeout_seconds * 1000))
+        found = _call(self._consumer.committed, theirs, metadata=True, timeout_ms=int(timeout_seconds * 1000))
         if found is None or found.offset < 0:
             return None
         return CommittedOffset(found.offset, found.metadata or "", found.leader_epoch)
 
     def commit(self, offsets: Mapping[Partition, CommittedOffset], done: Callable[[bool], None]) -> None:
-        """Tell the group, without waiting."""
-        _asked(
+        """Commit offsets to the group, asynchronously."""
+        _call(
             self._consumer.commit_async,
             _theirs(offsets),
             callback=lambda _, answer: done(not isinstance(answer, Exception)),
         )
 
     def commit_now(self, offsets: Mapping[Partition, CommittedOffset], timeout_seconds: float) -> None:
-        """Tell the group, and wait for it."""
-        _asked(self._consumer.commit, _theirs(offsets), timeout_ms=int(timeout_seconds * 1000))
+        """Commit offsets to the group, synchronously."""
+        _call(self._consumer.commit, _theirs(offsets), timeout_ms=int(timeout_seconds * 1000))
 
-    def standing(self) -> GroupMembership:
-        """Return how we stand with the cluster."""
+    def membership(self) -> GroupMembership:
+        """Return the state of the group membership."""
         known, forbidden = internals.known_topics(self._consumer)
         missing = [one for one in self._options.topics if one not in known and one not in forbidden]
         if self._options.pattern is not None and not self._consumer.subscription():
@@ -179,23 +178,23 @@ class KafkaPythonConsumer:
             tuple(one for one in self._options.topics if one in forbidden),
             internals.has_coordinator(self._consumer),
             self._consumer.group_metadata().state == MemberState.STABLE,
-            refused(self._refusals),
+            connection_refusal(self._connection_errors),
         )
 
-    def ask_for_group(self) -> None:
-        """Ask the coordinator for the assignments of the group, without waiting."""
-        self._group_asked = internals.describe_group(self._consumer)
+    def request_group(self) -> None:
+        """Request the assignments of the group, asynchronously."""
+        self._group_request = internals.describe_group(self._consumer)
 
     def group(self) -> ConsumerGroup | None:
         """Return the answer, once."""
-        if self._group_asked is None or not self._group_asked.is_done:
+        if self._group_request is None or not self._group_request.is_done:
             return None
-        asked, self._group_asked = self._group_asked, None
-        if asked.exception is not None:
-            raise _translated(asked.exception) from asked.exception
-        if asked.value is None:
+        requested, self._group_request = self._group_request, None
+        if requested.exception is not None:
+            raise internals.translated(requested.exception) from requested.exception
+        if requested.value is None:
             return None
-        generation, *partitions = asked.value
+        generation, *partitions = requested.value
         return ConsumerGroup(generation, *(frozenset(map(_ours, some)) for some in partitions))
 
     def rejoin(self) -> None:
@@ -203,35 +202,35 @@ class KafkaPythonConsumer:
         internals.rejoin(self._consumer)
 
     def close(self) -> None:
-        """Leave the group and let go of everything."""
+        """Leave the group and release everything."""
         try:
             self._consumer.close(autocommit=False, timeout_ms=int(_CLOSE_SECONDS * 1000))
         except Exception as error:
             internals.close_client(self._consumer)
-            raise _translated(error) from error
+            raise internals.translated(error) from error
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # the library has no types
-    """Notes what the group tells. Runs on the library's thread, where to ask the cluster anything would fail."""
+    """Records assignments. Runs on the library's thread, where requests to the cluster would fail."""
 
     def __init__(self, consumer: Any, ownership: Ownership) -> None:  # noqa: ANN401 - the library has no types
         self._consumer = consumer
         self._ownership = ownership
 
     def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
-        """Keep them still until it is known where to go on."""
+        """Pause them until the resume offset is known."""
         for partition in assigned:
-            # Any position will do: without one the library looks for its own, and fails when there is none.
+            # Any position will do: without one the library looks for its own, and fails if there is none.
             self._consumer.seek(partition, 0)
             self._consumer.pause(partition)
         self._ownership.assigned(map(_ours, assigned))
 
     def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
-        """They are others' now."""
+        """They were revoked."""
         self._ownership.revoked(map(_ours, revoked))
 
     def on_partitions_lost(self, lost: Iterable[TopicPartition]) -> None:
-        """They have been others' for a while."""
+        """They were assigned to others a while ago."""
         self._ownership.lost(map(_ours, lost))
 
 
@@ -245,8 +244,8 @@ def _settings(options: KafkaOptions) -> dict[str, Any]:
         "group_id": options.group,
         "group_instance_id": options.instance_id,
         "enable_auto_commit": False,
-        # With another word the library would answer a truncated log, or one whose beginning was deleted, by jumping
-        # without saying so. With this one it raises, and we count, tell, and decide.
+        # Any other value makes the library silently jump if the log was truncated, or its start deleted. This one
+        # raises an error, which we count, report and handle.
         "auto_offset_reset": "none",
         "check_crcs": True,
         "isolation_level": str(options.isolation),
@@ -255,12 +254,12 @@ def _settings(options: KafkaOptions) -> dict[str, Any]:
         "session_timeout_ms": session_ms,
         "heartbeat_interval_ms": min(3_000, session_ms // 3),
         "max_poll_records": options.max_poll_records,
-        # Every fetch is a commit to disk: a trickle is gathered for half a second.
+        # Every fetch is a disk commit, so small messages are collected for half a second.
         "fetch_min_bytes": _FETCH_MIN_BYTES,
         "fetch_max_wait_ms": _FETCH_MAX_WAIT_MS,
         "fetch_max_bytes": options.fetch_max_bytes,
         "max_partition_fetch_bytes": options.partition_fetch_bytes,
-        # New topics and partitions are found when metadata is asked for again.
+        # New topics and partitions are found by a metadata refresh.
         "metadata_max_age_ms": 30_000,
         "reconnect_backoff_max_ms": 5_000,
         "metrics_enabled": False,
@@ -270,19 +269,11 @@ def _settings(options: KafkaOptions) -> dict[str, Any]:
     return settings | security(options)
 
 
-def _asked(ask: Callable[..., Any], *arguments: Any, **named: Any) -> Any:  # noqa: ANN401 - the library has no types
+def _call(request: Callable[..., Any], *arguments: Any, **named: Any) -> Any:  # noqa: ANN401 - the library has no types
     try:
-        return ask(*arguments, **named)
+        return request(*arguments, **named)
     except Exception as error:
-        raise _translated(error) from error
-
-
-def _translated(error: Exception) -> KafkaFailure:
-    if isinstance(error, KafkaFailure):
-        return error
-    if isinstance(error, KafkaError):
-        return sorted_out(error)
-    return ConnectionBroken(FailureKind.OTHER, f"a failure of the client library ({type(error).__name__})")
+        raise internals.translated(error) from error
 
 
 def _ours(partition: TopicPartition) -> Partition:

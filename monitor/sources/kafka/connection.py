@@ -1,16 +1,13 @@
-"""The connection to the cluster: made on a thread with backoff, its problem, and a check of each broker."""
+"""The connection to the cluster: opened by a thread with backoff, its current failure, and a check of each broker."""
 
 import contextlib
 import socket
 import ssl
 import threading
-import time
 from collections.abc import Callable
 
-from monitor.sources.kafka.consumer import Consumer
-from monitor.sources.kafka.events import KafkaEvent, Notes
-from monitor.sources.kafka.failures import ConnectionBroken, FailureKind, KafkaFailure, sentence
-from monitor.sources.kafka.kafka_options import KafkaOptions
+from monitor.sources.kafka.consumer import ConnectionBroken, Consumer, EventLog, FailureKind, KafkaFailure, describe
+from monitor.sources.kafka.kafka_options import KafkaEvent, KafkaOptions
 from monitor.sources.kafka.partitions import Ownership
 from monitor.sources.kafka.security import tls_context
 
@@ -19,10 +16,13 @@ Explain = Callable[[KafkaOptions], KafkaFailure]
 
 _FIRST_WAIT = 1.0
 LONGEST_WAIT = 30.0
+_LONGEST_RETRY_WAIT = 5.0
+"""After a transient error. A longer delay would block the whole group during a rebalance."""
+_TIMEOUT_SECONDS = 2.0
 
 
 class Backoff:
-    """How long to wait after failures: twice as long each time, up to a limit."""
+    """Exponential backoff."""
 
     def __init__(self, monotonic: Callable[[], float], longest: float | None = None) -> None:
         self._monotonic = monotonic
@@ -32,103 +32,48 @@ class Backoff:
 
     @property
     def seconds(self) -> float:
-        """How long the wait is that was begun last."""
+        """The length of the current delay."""
         return self._wait
 
     @property
     def left(self) -> float:
-        """How many seconds of it are left."""
+        """The rest of the current delay, in seconds."""
         return max(0.0, self._until - self._monotonic())
 
     def failed(self, *, slowly: bool = False) -> None:
-        """Wait, and longer than the last time."""
+        """Start a delay, longer than the last one."""
         self._wait = self._longest if slowly else min(self._longest, max(_FIRST_WAIT, 2 * self._wait))
         self._until = self._monotonic() + self._wait
 
     def worked(self) -> None:
-        """Begin with short waits again."""
+        """Reset the delays."""
         self._wait, self._until = 0.0, float("-inf")
 
 
-class KafkaConnector:
-    """The consumer, once there is one. Asked by the thread that ingests, which it never keeps waiting."""
-
-    def __init__(
-        self,
-        options: KafkaOptions,
-        ownership: Ownership,
-        *,
-        connect: Connect,
-        explain: Explain,
-        monotonic: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._options = options
-        self._ownership = ownership
-        self._connect, self._explain = connect, explain
-        self.backoff = Backoff(monotonic)
-        self.consumer: Consumer | None = None
-        self._attempt: _Attempt | None = None
-
-    def ask(self) -> Consumer | None:
-        """Return the consumer; None while there is none. Raises Trouble, once, when an attempt has failed."""
-        if self.consumer is not None:
-            return self.consumer
-        if self._attempt is None:
-            if self.backoff.left:
-                return None
-            self._attempt = _Attempt(lambda: self._connect(self._options, self._ownership), self._why)
-        if not self._attempt.is_over:
-            return None
-        attempt, self._attempt = self._attempt, None
-        if attempt.trouble is not None:
-            self.backoff.failed(slowly=attempt.trouble.kind.needs_people)
-            raise attempt.trouble
-        self.backoff.worked()
-        self.consumer = attempt.consumer
-        return self.consumer
-
-    def _why(self, trouble: KafkaFailure) -> KafkaFailure:
-        return self._explain(self._options) if trouble.kind is FailureKind.UNREACHABLE else trouble
-
-    def drop(self) -> None:
-        """Let go of the consumer: the next one is made anew, with secrets and certificates as they are then."""
-        consumer, self.consumer = self.consumer, None
-        if consumer is not None:
-            _close(consumer)
-            self._ownership.lost_all()
-
-    def close(self) -> None:
-        """Let go of everything, an attempt that is under way included."""
-        attempt, self._attempt = self._attempt, None
-        if attempt is not None:
-            attempt.abandon()
-        self.drop()
-
-
 class _Attempt:
-    """One attempt to connect, on its own thread."""
+    """One connection attempt, on its own thread."""
 
     def __init__(self, connect: Callable[[], Consumer], why: Callable[[KafkaFailure], KafkaFailure]) -> None:
         self._lock = threading.Lock()
         self._abandoned = False
         self.consumer: Consumer | None = None
-        self.trouble: KafkaFailure | None = None
+        self.failure: KafkaFailure | None = None
         self._connect, self._why = connect, why
         self._thread = threading.Thread(target=self._run, name="kafka-connect", daemon=True)
         self._thread.start()
 
     @property
     def is_over(self) -> bool:
-        """Whether it worked or failed."""
+        """Whether it succeeded or failed."""
         return not self._thread.is_alive()
 
     def _run(self) -> None:
         try:
             consumer = self._connect()
-        except KafkaFailure as trouble:
-            self.trouble = self._why(trouble)
-        except Exception as error:  # noqa: BLE001 - a thread that dies of it would be waited for without a word
-            self.trouble = KafkaFailure(FailureKind.OTHER, f"a failure to connect ({type(error).__name__})")
+        except KafkaFailure as failure:
+            self.failure = self._why(failure)
+        except Exception as error:  # noqa: BLE001 - otherwise the thread would die silently
+            self.failure = KafkaFailure(FailureKind.OTHER, f"an error while connecting ({type(error).__name__})")
         else:
             with self._lock:
                 if not self._abandoned:
@@ -137,7 +82,7 @@ class _Attempt:
             _close(consumer)
 
     def abandon(self) -> None:
-        """Nobody waits for it any more."""
+        """Close the consumer when it comes: nobody waits for it."""
         with self._lock:
             self._abandoned = True
             consumer, self.consumer = self.consumer, None
@@ -146,123 +91,134 @@ class _Attempt:
 
 
 def _close(consumer: Consumer) -> None:
-    with contextlib.suppress(KafkaFailure):  # it is not needed any more, in trouble or not
+    with contextlib.suppress(KafkaFailure):  # it is not needed any more
         consumer.close()
 
 
-_LONGEST_REST = 5.0
-"""After an error that passes. Who rests for longer keeps the whole group waiting when it shares partitions anew."""
-
-
-class KafkaLink:
-    """A connection, and the sentences about it."""
+class KafkaConnection:
+    """The consumer once connected, and its failures. Used by the ingestion thread, which it never blocks."""
 
     def __init__(
         self,
         options: KafkaOptions,
         ownership: Ownership,
-        notes: Notes,
+        event_log: EventLog,
         *,
         connect: Connect,
         explain: Explain,
         monotonic: Callable[[], float],
     ) -> None:
         self._options = options
-        self._notes = notes
-        self._connection = KafkaConnector(options, ownership, connect=connect, explain=explain, monotonic=monotonic)
-        self._rest = Backoff(monotonic, _LONGEST_REST)
-        self.trouble: str | None = f"kafka {options.address}: has not been reached yet"
-        """What is the matter; None when nothing is."""
-        self._topics: str | None = None
+        self._ownership = ownership
+        self._event_log = event_log
+        self._connect, self._explain = connect, explain
         self._monotonic = monotonic
-        self._in_trouble_since: float | None = None
-
-    @property
-    def consumer(self) -> Consumer | None:
-        """The consumer, as long as there is one."""
-        return self._connection.consumer
+        self._connect_backoff = Backoff(monotonic)
+        self._retry_backoff = Backoff(monotonic, _LONGEST_RETRY_WAIT)
+        self.consumer: Consumer | None = None
+        self._attempt: _Attempt | None = None
+        self.failure: str | None = f"kafka {options.address}: not connected yet"
+        """The current failure; None without one."""
+        self._topics: str | None = None
+        self._failing_since: float | None = None
 
     @property
     def waits_for(self) -> str | None:
-        """What is the matter with the cluster, or with topics in it; None when nothing is."""
-        return self.trouble or self._topics
+        """The current failure of the cluster or its topics; None without one."""
+        return self.failure or self._topics
 
     @property
-    def rests(self) -> bool:
-        """Whether nothing is asked of the cluster for a moment."""
-        return self._rest.left > 0.0
+    def backing_off(self) -> bool:
+        """Whether a backoff delay is in progress."""
+        return self._retry_backoff.left > 0.0
 
     def connected(self) -> bool:
-        """Try to connect, if there is no connection, and tell whether there is a new one now."""
+        """Connect if necessary; return whether there is a new connection."""
         if self.consumer is not None:
             return False
-        try:
-            consumer = self._connection.ask()
-        except KafkaFailure as trouble:
-            self._tell(trouble, self._connection.backoff)
+        if self._attempt is None:
+            if self._connect_backoff.left:
+                return False
+            self._attempt = _Attempt(lambda: self._connect(self._options, self._ownership), self._explained)
+        if not self._attempt.is_over:
             return False
-        if consumer is None:
+        attempt, self._attempt = self._attempt, None
+        if attempt.failure is not None:
+            self._connect_backoff.failed(slowly=attempt.failure.kind.needs_operator)
+            self._report(attempt.failure, self._connect_backoff)
             return False
-        self._notes.counted[KafkaEvent.CONNECTIONS] += 1
-        self.is_well()
+        self._connect_backoff.worked()
+        self.consumer = attempt.consumer
+        self._event_log.counted[KafkaEvent.CONNECTIONS] += 1
+        self.mark_healthy()
         return True
 
-    def in_trouble(self, trouble: KafkaFailure) -> None:
-        """Go on after a while; over a new connection, where the old one will not do."""
-        if isinstance(trouble, ConnectionBroken) or trouble.kind.needs_people or self._may_be_put_out(trouble):
-            self._connection.drop()
-            self._connection.backoff.failed(slowly=trouble.kind.needs_people)
-            self._tell(trouble, self._connection.backoff)
+    def _explained(self, failure: KafkaFailure) -> KafkaFailure:
+        return self._explain(self._options) if failure.kind is FailureKind.UNREACHABLE else failure
+
+    def handle_failure(self, failure: KafkaFailure) -> None:
+        """Handle a failure: back off, and reconnect if necessary."""
+        if isinstance(failure, ConnectionBroken) or failure.kind.needs_operator or self._may_be_evicted(failure):
+            self._drop()
+            self._connect_backoff.failed(slowly=failure.kind.needs_operator)
+            self._report(failure, self._connect_backoff)
         else:
-            self._rest.failed()
-            self._tell(trouble, self._rest)
+            self._retry_backoff.failed()
+            self._report(failure, self._retry_backoff)
 
-    def is_well(self) -> None:
-        """The cluster answers."""
-        self.trouble = self._in_trouble_since = None
-        self._notes.over("cluster", f"kafka {self._options.address}: answers again")
-        self._rest.worked()
+    def mark_healthy(self) -> None:
+        """The cluster answered."""
+        self.failure = self._failing_since = None
+        self._event_log.resolved("cluster", f"kafka {self._options.address}: connection restored")
+        self._retry_backoff.worked()
 
-    def topics_missing(self, trouble: KafkaFailure | None) -> None:
-        """Some topics are not there, or not for us; the others are read all the same."""
-        if trouble is None:
+    def topics_missing(self, failure: KafkaFailure | None) -> None:
+        """Handle topics that are missing or forbidden; the others are read all the same."""
+        if failure is None:
             self._topics = None
-            self._notes.over("topics", f"kafka {self._options.address}: all topics are there")
+            self._event_log.resolved("topics", f"kafka {self._options.address}: all topics are available")
             return
-        self._topics = sentence(trouble, self._options)
-        if self._notes.warn_once("topics", self._topics):
-            self._notes.counted[trouble.kind.counted] += 1
+        self._topics = describe(failure, self._options)
+        if self._event_log.warn_once("topics", self._topics):
+            self._event_log.counted[failure.kind.counted] += 1
 
     def close(self) -> None:
-        """Let go of everything."""
-        self._connection.close()
+        """Release everything, including an attempt in progress."""
+        attempt, self._attempt = self._attempt, None
+        if attempt is not None:
+            attempt.abandon()
+        self._drop()
 
-    def _may_be_put_out(self, trouble: KafkaFailure) -> bool:
-        """Tell whether nobody has answered for so long that the group may have given our partitions to others.
+    def _drop(self) -> None:
+        """Close the consumer. The next one reads secrets and certificates again."""
+        consumer, self.consumer = self.consumer, None
+        if consumer is not None:
+            _close(consumer)
+            self._ownership.lost_all()
 
-        Who went on counting them would have them counted twice in all.
+    def _may_be_evicted(self, failure: KafkaFailure) -> bool:
+        """Return whether the cluster has not answered for so long that the group may have reassigned our partitions.
+
+        To go on counting them would count them twice in the sum over all processes.
         """
-        if trouble.kind is not FailureKind.UNREACHABLE:
+        if failure.kind is not FailureKind.UNREACHABLE:
             return False
         now = self._monotonic()
-        self._in_trouble_since = now if self._in_trouble_since is None else self._in_trouble_since
-        return now - self._in_trouble_since > self._options.session_timeout_seconds
+        self._failing_since = now if self._failing_since is None else self._failing_since
+        return now - self._failing_since > self._options.session_timeout_seconds
 
-    def _tell(self, trouble: KafkaFailure, backoff: Backoff) -> None:
-        self._notes.counted[trouble.kind.counted] += 1
-        said = sentence(trouble, self._options)
-        self.trouble = f"{said}; trying again every {backoff.seconds:g} s"
-        # That the wait grows is no news.
-        self._notes.warn_once("cluster", said)
-
-
-_TIMEOUT_SECONDS = 2.0
+    def _report(self, failure: KafkaFailure, backoff: Backoff) -> None:
+        self._event_log.counted[failure.kind.counted] += 1
+        message = describe(failure, self._options)
+        self.failure = f"{message}; retrying every {backoff.seconds:g} s"
+        # A growing delay is no news.
+        self._event_log.warn_once("cluster", message)
 
 
-def probe(options: KafkaOptions) -> KafkaFailure:
-    """Return what is the matter with the brokers; may take some seconds."""
+def check_brokers(options: KafkaOptions) -> KafkaFailure:
+    """Return what is wrong with the brokers; may take some seconds."""
     found = [_try(options, broker) for broker in options.brokers]
-    # What is wrong with a broker that can be reached says more than that another cannot.
+    # A problem of a reachable broker says more than an unreachable one.
     worst = next((one for one in found if one.kind is not FailureKind.UNREACHABLE), found[-1])
     return worst if len(set(map(str, found))) > 1 else found[0]
 
@@ -276,24 +232,26 @@ def _try(options: KafkaOptions, broker: str) -> KafkaFailure:
                 with tls_context(options.tls).wrap_socket(connection, server_hostname=host):
                     pass
     except OSError as error:
-        return _explained(error, host)
-    except KafkaFailure as trouble:
-        return trouble
+        return _connect_failure(error, host)
+    except KafkaFailure as failure:
+        return failure
     if options.tls is None:
-        found = "an open port that does not answer as Kafka does, perhaps one that expects TLS"
+        found = "an open port that does not speak Kafka; it may expect TLS"
     elif options.sasl is None:
-        found = "a port that breaks off, perhaps one that expects a user or another certificate"
+        found = "a port that closes the connection; it may expect SASL or a client certificate"
     else:
-        found = "an open port that does not answer as Kafka does"
+        found = "an open port that does not speak Kafka"
     return KafkaFailure(FailureKind.UNREACHABLE, found)
 
 
-def _explained(error: OSError, host: str) -> KafkaFailure:
+def _connect_failure(error: OSError, host: str) -> KafkaFailure:
     match error:
         case ssl.SSLCertVerificationError():
             return KafkaFailure(FailureKind.TLS, f"a certificate that is not trusted ({error.verify_message})")
         case ssl.SSLError():
-            return KafkaFailure(FailureKind.TLS, f"no TLS ({(error.reason or 'broken off').lower().replace('_', ' ')})")
+            return KafkaFailure(
+                FailureKind.TLS, f"no TLS ({(error.reason or 'connection closed').lower().replace('_', ' ')})"
+            )
         case socket.gaierror():
             return KafkaFailure(FailureKind.UNREACHABLE, f"no address for host {host}")
         case TimeoutError():

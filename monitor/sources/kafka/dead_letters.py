@@ -1,4 +1,4 @@
-"""Pointers to rejected records, produced to a dead-letter topic: never waited for, dropped when too many wait."""
+"""Pointers to rejected records, produced to a dead-letter topic: never blocks, and drops letters if the queue is full."""
 
 import contextlib
 import threading
@@ -13,36 +13,38 @@ from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
 from monitor.records.record_batch import Pointer
-from monitor.sources.kafka.client_errors import refused, sorted_out
-from monitor.sources.kafka.events import KafkaEvent
-from monitor.sources.kafka.failures import FailureKind, KafkaFailure
-from monitor.sources.kafka.internals import FetchErrors
-from monitor.sources.kafka.kafka_options import KafkaOptions
-from monitor.sources.kafka.partition import Partition
+from monitor.sources.kafka.consumer import KafkaFailure
+from monitor.sources.kafka.internals import ConnectionErrors, connection_refusal, translated
+from monitor.sources.kafka.kafka_options import KafkaEvent, KafkaOptions
+from monitor.sources.kafka.partition_checkpoint import Partition
 from monitor.sources.kafka.security import security
 
 _WAIT_MS = 5_000
 _GIVE_UP_MS = 60_000
 _OVERHEAD = 64 << 10
-"""What key and headers may add to a message."""
+"""The size of key and headers."""
 
 
 Done = Callable[[KafkaFailure | None], None]
-"""Told why a message did not arrive; None when it did."""
+"""Called with the failure of a message; None if it was delivered."""
+MOST_WAITING = 10_000
+_MOST_BYTES = 64 << 20
+_RETRY_SECONDS = 30.0
+_CLOSE_SECONDS = 2.0
 
 
 class Producer(Protocol):
-    """Sends messages. May wait, and may raise Trouble."""
+    """Sends messages. May block, and may raise KafkaFailure."""
 
     def send(self, key: bytes, value: bytes, headers: list[tuple[str, bytes]], done: Done) -> None:
-        """Send one; `done` is told, on any thread, what became of it."""
+        """Send one; `done` is called, on any thread, with the result."""
 
     def close(self, timeout_seconds: float) -> None:
-        """Send what is left, for so long, and let go of everything."""
+        """Flush for this long, and release everything."""
 
 
 def connect_producer(options: KafkaOptions) -> Producer:
-    """Connect to a cluster; takes seconds when no broker answers. Raises Trouble."""
+    """Connect to a cluster; takes seconds if no broker answers. Raises KafkaFailure."""
     return KafkaPythonProducer(options)
 
 
@@ -51,13 +53,13 @@ class KafkaPythonProducer:
 
     def __init__(self, options: KafkaOptions) -> None:
         self._topic = options.dead_letter_topic
-        refusals = FetchErrors()
+        connection_errors = ConnectionErrors()
         settings: dict[str, Any] = {
             "bootstrap_servers": list(options.brokers),
             "bootstrap_timeout_ms": _WAIT_MS,
             "client_id": "cpcmon-dead-letters",
             "allow_auto_create_topics": False,
-            # A producer without ids of its own needs no permission beside Write on its topic.
+            # An idempotent producer would need more permissions than Write on its topic.
             "enable_idempotence": False,
             "linger_ms": 50,
             "max_block_ms": _WAIT_MS,
@@ -68,38 +70,24 @@ class KafkaPythonProducer:
         if options.api_version is not None:
             settings["api_version"] = options.api_version
         try:
-            self._producer = KafkaProducer(**settings, **security(options), kafka_client=refusals.client)
+            self._producer = KafkaProducer(**settings, **security(options), kafka_client=connection_errors.client)
         except Exception as error:
-            refusals.close_clients()
-            raise refused(refusals) or _translated(error) from error
+            connection_errors.close_clients()
+            raise connection_refusal(connection_errors) or translated(error) from error
 
     def send(self, key: bytes, value: bytes, headers: list[tuple[str, bytes]], done: Done) -> None:
         """Send one."""
         try:
             future = self._producer.send(self._topic, value=value, key=key, headers=headers)
         except Exception as error:
-            raise _translated(error) from error
+            raise translated(error) from error
         future.add_callback(lambda _: done(None))
-        future.add_errback(lambda error: done(_translated(error)))
+        future.add_errback(lambda error: done(translated(error)))
 
     def close(self, timeout_seconds: float) -> None:
-        """Send what is left and let go of everything."""
+        """Flush and release everything."""
         with contextlib.suppress(KafkaError):
             self._producer.close(timeout=timeout_seconds)
-
-
-def _translated(error: Exception) -> KafkaFailure:
-    if isinstance(error, KafkaFailure):
-        return error
-    if isinstance(error, KafkaError):
-        return sorted_out(error)
-    return KafkaFailure(FailureKind.OTHER, f"a failure of the client library ({type(error).__name__})")
-
-
-MOST_WAITING = 10_000
-_MOST_BYTES = 64 << 20
-_RETRY_SECONDS = 30.0
-_CLOSE_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +95,7 @@ class Letter:
     """One message for the dead-letter topic."""
 
     key: bytes
-    """Where the refused record is: `topic/partition/offset`."""
+    """The location of the rejected record: `topic/partition/offset`."""
     value: bytes
     headers: list[tuple[str, bytes]]
 
@@ -115,7 +103,7 @@ class Letter:
 def letters(
     partition: Partition, pointers: Sequence[Pointer], offsets: Sequence[int], values: Sequence[bytes] | None
 ) -> Iterator[Letter]:
-    """Yield a letter for each refused record; with the messages themselves, one for each message."""
+    """Yield a letter for each rejected record; with payloads, one for each message."""
     last: int | None = None
     for pointer in pointers:
         if pointer.offset is None or (values is not None and pointer.offset == last):
@@ -140,7 +128,7 @@ def letters(
 
 
 class DeadLetters:
-    """A queue with a thread that sends what is in it. The thread begins with the first letter."""
+    """A queue and the thread that sends from it, started with the first letter."""
 
     def __init__(
         self, options: KafkaOptions, *, connect: Callable[[KafkaOptions], Producer] = connect_producer
@@ -151,12 +139,12 @@ class DeadLetters:
         self._waiting: deque[Letter] = deque()
         self._bytes = 0
         self._counted: Counter[str] = Counter()
-        self._trouble: KafkaFailure | None = None
+        self._failure: KafkaFailure | None = None
         self._closing = False
         self._thread: threading.Thread | None = None
 
     def put(self, letter: Letter) -> None:
-        """Hand over a letter; never waits."""
+        """Enqueue a letter; never blocks."""
         size = len(letter.value)
         with self._condition:
             if self._closing or len(self._waiting) >= MOST_WAITING or self._bytes + size > _MOST_BYTES:
@@ -171,14 +159,14 @@ class DeadLetters:
             self._condition.notify()
 
     def take_counted(self) -> tuple[Counter[str], KafkaFailure | None]:
-        """Return what happened since this was last asked, and what is the matter, if something is."""
+        """Return the events since the last call, and the failure, if any."""
         with self._condition:
             counted, self._counted = self._counted, Counter()
-            trouble, self._trouble = self._trouble, None
-            return counted, trouble
+            failure, self._failure = self._failure, None
+            return counted, failure
 
     def close(self) -> None:
-        """Send what waits, for a moment; what is left then is dropped."""
+        """Flush for a moment, and drop the rest."""
         with self._condition:
             self._closing = True
             self._condition.notify()
@@ -191,8 +179,8 @@ class DeadLetters:
             try:
                 producer = producer or self._connect(self._options)
                 producer.send(letter.key, letter.value, letter.headers, self._done)
-            except KafkaFailure as trouble:
-                self._failed(trouble)
+            except KafkaFailure as failure:
+                self._failed(failure)
         if producer is not None:
             producer.close(_CLOSE_SECONDS)
 
@@ -206,11 +194,11 @@ class DeadLetters:
             self._bytes -= len(letter.value)
             return letter
 
-    def _failed(self, trouble: KafkaFailure) -> None:
-        """Drop what could not be sent, and wait before the next is tried: the queue bounds what is kept meanwhile."""
+    def _failed(self, failure: KafkaFailure) -> None:
+        """Drop a letter, and wait before the next attempt; the queue bounds the backlog."""
         with self._condition:
             self._counted[KafkaEvent.DEAD_LETTERS_DROPPED] += 1
-            self._trouble = trouble
+            self._failure = failure
             if self._closing:
                 self._counted[KafkaEvent.DEAD_LETTERS_DROPPED] += len(self._waiting)
                 self._waiting.clear()
@@ -218,7 +206,7 @@ class DeadLetters:
             else:
                 self._condition.wait_for(lambda: self._closing, _RETRY_SECONDS)
 
-    def _done(self, trouble: KafkaFailure | None) -> None:
+    def _done(self, failure: KafkaFailure | None) -> None:
         with self._condition:
-            self._counted[KafkaEvent.DEAD_LETTERS_SENT if trouble is None else KafkaEvent.DEAD_LETTERS_DROPPED] += 1
-            self._trouble = trouble or self._trouble
+            self._counted[KafkaEvent.DEAD_LETTERS_SENT if failure is None else KafkaEvent.DEAD_LETTERS_DROPPED] += 1
+            self._failure = failure or self._failure

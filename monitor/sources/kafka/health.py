@@ -1,82 +1,99 @@
-"""Lag, stalled partitions, partitions assigned to no member, and whether the cluster still answers.
+"""Lag, stall detection, partitions assigned to no member, and whether the cluster still answers.
 
-Static members are the known cause. To one that is back within its session the broker returns the stored assignment,
-without a rebalance. If it was killed after it was told to give up partitions and before it rejoined, nobody gets them. If
-it led the group it is not told so, and nobody looks for new partitions.
+Static members are the known cause of unassigned partitions. To a static member that returns within its session timeout
+the broker returns the stored assignment, without a rebalance. If it was killed after it was told to revoke partitions
+and before it rejoined, no member gets them. If it led the group it is not told so, and no member looks for new
+partitions.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from monitor.sources.base import Lag
-from monitor.sources.kafka.consumer import Consumer, ConsumerGroup
-from monitor.sources.kafka.events import KafkaEvent, Notes
-from monitor.sources.kafka.failures import ConnectionBroken, FailureKind, KafkaFailure, sentence
-from monitor.sources.kafka.kafka_options import KafkaOptions
-from monitor.sources.kafka.partition import Partition, PartitionProgress
+from monitor.sources.kafka.consumer import (
+    ConnectionBroken,
+    Consumer,
+    ConsumerGroup,
+    EventLog,
+    FailureKind,
+    KafkaFailure,
+    describe,
+)
+from monitor.sources.kafka.kafka_options import KafkaEvent, KafkaOptions
+from monitor.sources.kafka.partition_checkpoint import Partition, PartitionProgress
+
+GROUP_CHECK_SECONDS = 10.0
+_VALID_SECONDS = 60.0
+"""How long an answer is valid. There is none during a rebalance."""
+_MOST_CHECKS = 64
+_NAMED = 5
+CHECK_SECONDS = 5.0
+_QUERY_SECONDS = 1.0
+_JOIN_SECONDS = 330.0
+"""The group waits up to five minutes for a busy member; after that a join will not succeed any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
-    """How far behind one partition is."""
+    """The lag of one partition."""
 
     records: int
-    """Offsets between where we are and the end: at most so many records."""
+    """Offsets up to the end: an upper bound of the records."""
     seconds: float
-    """How old the newest record is that was read, while there is more; 0 when there is not."""
+    """The age of the newest record read, while there is more; else 0."""
     restoring: int = 0
-    """Of those, the ones that only rebuild windows: another process had read them."""
+    """Those of them that only rebuild windows: another process had read them."""
 
 
 @dataclass(slots=True)
 class _Seen:
     end: int
-    """Where the log ends, as far as it may be read."""
+    """The log end, as far as it may be read."""
     fetched_end: int | None = None
-    """The end that the last fetch saw; it may count what belongs to open transactions."""
+    """The log end of the last fetch; it may include open transactions."""
     newest: float = float("-inf")
-    """The time of the newest message that was read."""
+    """The timestamp of the newest message read."""
     caught_up_at: float = float("-inf")
-    placed_at: float = 0.0
+    started_at: float = 0.0
 
 
 class PartitionLagMeter:
-    """Follows the ends of partitions and the times of messages."""
+    """Tracks log ends and message timestamps."""
 
     def __init__(self) -> None:
         self._seen: dict[Partition, _Seen] = {}
         self._lags: dict[str, PartitionLag] = {}
         self._since: float | None = None
 
-    def placed(self, partition: Partition, end: int, now: float) -> None:
-        """A partition is to be read, and this is where its log ends."""
-        self._seen[partition] = _Seen(end, placed_at=now)
+    def start(self, partition: Partition, end: int, now: float) -> None:
+        """Start with a partition and its log end."""
+        self._seen[partition] = _Seen(end, started_at=now)
 
-    def keep(self, partitions: frozenset[Partition]) -> None:
-        """Forget all others."""
+    def retain(self, partitions: frozenset[Partition]) -> None:
+        """Drop all others."""
         self._seen = {one: seen for one, seen in self._seen.items() if one in partitions}
 
     def read(self, partition: Partition, newest: float, now: float) -> None:
-        """Messages were read; a time from the future says nothing about lag."""
+        """Messages were read; a timestamp in the future says nothing about lag."""
         seen = self._seen.get(partition)
         if seen is not None:
             seen.newest = max(seen.newest, min(newest, now))
 
     def found_ends(self, ends: Mapping[Partition, int]) -> None:
-        """The cluster was asked where logs end."""
+        """Update the requested log ends."""
         for partition, end in ends.items():
             if partition in self._seen:
                 self._seen[partition].end = end
 
     def behind(self, partition: Partition, position: int) -> int:
-        """Return how many offsets lie between a position and the end."""
+        """Return the number of offsets between a position and the end."""
         seen = self._seen.get(partition)
         return 0 if seen is None else max(0, seen.end - position)
 
     def measure(
         self, progress: Mapping[Partition, PartitionProgress], restored_to: Mapping[Partition, int], now: float
     ) -> None:
-        """Work out how far behind each partition is."""
+        """Compute the lag of each partition."""
         lags: dict[str, PartitionLag] = {}
         since: list[float] = []
         for partition, seen in self._seen.items():
@@ -89,8 +106,8 @@ class PartitionLagMeter:
             if not records:
                 seen.caught_up_at = now
             start = max(seen.newest, seen.caught_up_at)
-            # Where nothing has been read yet, all that is known is since when it could have been.
-            start = seen.placed_at if start == float("-inf") else start
+            # Before the first read, the time of the assignment is all that is known.
+            start = seen.started_at if start == float("-inf") else start
             seconds = max(0.0, now - start) if records else 0.0
             restoring = min(records, max(0, restored_to.get(partition, 0) - at.position))
             lags[partition.shard] = PartitionLag(records, seconds, restoring)
@@ -100,28 +117,28 @@ class PartitionLagMeter:
 
     @property
     def lags(self) -> Mapping[str, PartitionLag]:
-        """How far behind each shard is, as of the last measurement."""
+        """The lag of each shard, as of the last measurement."""
         return self._lags
 
     @property
     def lag(self) -> Lag:
-        """How far behind all of them are."""
+        """The lag of the source."""
         behind = sum(one.records > 0 for one in self._lags.values())
         rebuilding = any(one.restoring for one in self._lags.values())
         return Lag(files=behind, oldest_unread=self._since, rebuilding=rebuilding)
 
 
-class StallWatch:
-    """Remembers when each partition last moved. Clients have been known to stop fetching without a word."""
+class StallDetector:
+    """Detects partitions that do not advance: clients have been known to stop fetching silently."""
 
     def __init__(self, after_seconds: float) -> None:
         self._after = after_seconds
         self._moved: dict[Partition, tuple[int, float]] = {}
 
     def suspects(self, behind: Mapping[Partition, int], clock: float) -> frozenset[Partition]:
-        """Return the partitions that have not moved for too long.
+        """Return the partitions that have not advanced for too long.
 
-        `behind` has the position of each partition that holds something unread and is not paused.
+        `behind` has the position of each partition with unread messages that is not paused.
         """
         moved = {}
         for partition, position in behind.items():
@@ -130,31 +147,26 @@ class StallWatch:
         self._moved = moved
         return frozenset(one for one, (_, since) in moved.items() if clock - since >= self._after)
 
-    def cleared(self) -> None:
-        """Begin anew: the connection was made anew, or nothing was wrong."""
+    def reset(self) -> None:
+        """Start again: there is a new connection, or no stall."""
         self._moved.clear()
 
 
-GROUP_CHECK_SECONDS = 10.0
-_VALID_SECONDS = 60.0
-"""How long an answer counts. During a rebalance there is none."""
-_MOST_CHECKS = 64
-_NAMED = 5
 _NO_PARTITIONS: frozenset[Partition] = frozenset()
 
 
 class UnassignedCheck:
-    """Compares the assignments of the group with the partitions of its topics, and rejoins where some are left over."""
+    """Compares the assignments of the group with the partitions of its topics, and rejoins if some are unassigned."""
 
-    def __init__(self, options: KafkaOptions, notes: Notes, monotonic: Callable[[], float]) -> None:
+    def __init__(self, options: KafkaOptions, event_log: EventLog, monotonic: Callable[[], float]) -> None:
         self._options = options
-        self._notes = notes
+        self._event_log = event_log
         self._monotonic = monotonic
         self.begin()
 
     def begin(self) -> None:
         """There is a new connection."""
-        self._asked_at = self._answered_at = float("-inf")
+        self._requested_at = self._answered_at = float("-inf")
         self._latest: frozenset[Partition] = _NO_PARTITIONS
         self._lasting: frozenset[Partition] = _NO_PARTITIONS
         self._generation: int | None = None
@@ -162,14 +174,14 @@ class UnassignedCheck:
 
     @property
     def count(self) -> int | None:
-        """How many had no member in the last answer; None when it is too old, or there was none."""
+        """Unassigned partitions in the last answer; None if it is outdated or missing."""
         return len(self._latest) if self._is_valid else None
 
     @property
     def waits_for(self) -> str | None:
-        """Which had no member in the last two answers; None when all had one.
+        """Which partitions were unassigned in the last two answers; None if all were assigned.
 
-        One answer may come between the two steps of a cooperative rebalance.
+        A single answer may fall between the two steps of a cooperative rebalance.
         """
         lasting = sorted(self._lasting)
         if not lasting or not self._is_valid:
@@ -185,17 +197,17 @@ class UnassignedCheck:
         return self._monotonic() - self._answered_at < _VALID_SECONDS
 
     def check(self, consumer: Consumer) -> None:
-        """Ask once in a while, and act on the answer when it has come. Waits for nothing."""
+        """Request the assignments at intervals, and handle the answer. Never blocks."""
         clock = self._monotonic()
-        if clock - self._asked_at >= GROUP_CHECK_SECONDS:
-            self._asked_at = clock
-            consumer.ask_for_group()
+        if clock - self._requested_at >= GROUP_CHECK_SECONDS:
+            self._requested_at = clock
+            consumer.request_group()
         try:
             group = consumer.group()
-        except KafkaFailure as trouble:
-            if trouble.kind.needs_people:
-                said = f"partitions that no member reads cannot be found: {sentence(trouble, self._options)}"
-                self._notes.warn_once("unassigned", said)
+        except KafkaFailure as failure:
+            if failure.kind.needs_operator:
+                message = f"cannot check for unassigned partitions: {describe(failure, self._options)}"
+                self._event_log.warn_once("unassigned", message)
             return
         if group is not None:
             self._answered(group, consumer, clock)
@@ -203,45 +215,41 @@ class UnassignedCheck:
     def _answered(self, group: ConsumerGroup, consumer: Consumer, clock: float) -> None:
         unassigned = group.partitions - group.assigned
         self._lasting, self._latest, self._answered_at = self._latest & unassigned, unassigned, clock
-        if (said := self.waits_for) is not None:
-            self._notes.warn_once("unassigned", said)
+        if (message := self.waits_for) is not None:
+            self._event_log.warn_once("unassigned", message)
         elif not unassigned:
-            self._notes.over("unassigned", f"every partition is assigned to a member of group {self._options.group}")
-        # A member that still has to give up partitions makes the group share them when it rejoins, or when its session
-        # ends. To rejoin before that would only make everybody wait for it.
+            self._event_log.resolved(
+                "unassigned", f"every partition is assigned to a member of group {self._options.group}"
+            )
+        # A member that must still revoke partitions triggers a rebalance when it rejoins, or when its session times
+        # out. An earlier rejoin would only make the whole group wait for it.
         if not self._lasting - group.revoking:
             self._generation, self._wait = None, 1
             return
         if group.generation != self._generation:
-            # Every rebalance that did not help doubles the wait, whichever member asked for it.
+            # Every rebalance that did not help doubles the wait, whichever member requested it.
             self._generation, self._left, self._wait = group.generation, self._wait, min(2 * self._wait, _MOST_CHECKS)
         self._left -= 1
         if self._left <= 0:
-            self._notes.counted[KafkaEvent.REJOINS] += 1
+            self._event_log.counted[KafkaEvent.REJOINS] += 1
             consumer.rejoin()
 
 
-CHECK_SECONDS = 5.0
-_ASK_SECONDS = 1.0
-_JOIN_SECONDS = 330.0
-"""The group waits for a member that is busy for up to five minutes; who is not let in after that never will be."""
-
-
 class Stalled(ConnectionBroken):
-    """Partitions do not move although the cluster says that there is more."""
+    """Partitions do not advance although the cluster has more messages."""
 
     def __init__(self, partitions: frozenset[Partition]) -> None:
         shards = ", ".join(sorted(one.shard for one in partitions))
-        super().__init__(FailureKind.OTHER, f"that {shards} did not move although there is more to read")
+        super().__init__(FailureKind.OTHER, f"that {shards} did not advance although there are unread messages")
 
 
 class HealthCheck:
-    """Asks the cluster when nothing has come for a while: a client without a broker waits without a word."""
+    """Queries the cluster after a quiet period: a client without a broker waits silently."""
 
     def __init__(self, options: KafkaOptions, meter: PartitionLagMeter, monotonic: Callable[[], float]) -> None:
         self._meter = meter
         self._monotonic = monotonic
-        self._watch = StallWatch(options.stall_after_seconds)
+        self._watch = StallDetector(options.stall_after_seconds)
         self._pause = min(CHECK_SECONDS, options.stall_after_seconds / 2)
         self._checked = float("-inf")
         self._joined = False
@@ -249,60 +257,60 @@ class HealthCheck:
 
     def begin(self) -> None:
         """There is a new connection."""
-        self._watch.cleared()
+        self._watch.reset()
         self._checked = self._last_joined = self._monotonic()
         self._joined = False
 
     @property
     def joined(self) -> bool:
-        """Whether the group has let us in, ever since there is a connection."""
+        """Whether this process has joined the group since the connection was opened."""
         return self._joined
 
     def topics(self, consumer: Consumer) -> KafkaFailure | None:
-        """Return which topics are not there, or not for us; asks nobody."""
-        standing = consumer.standing()
-        if standing.forbidden_topics:
-            return KafkaFailure(FailureKind.AUTHORIZATION, "a refusal", topics=standing.forbidden_topics)
-        if standing.missing_topics:
-            return KafkaFailure(FailureKind.UNKNOWN_TOPIC, "none", topics=standing.missing_topics)
+        """Return the failure for missing or forbidden topics. Sends no request."""
+        membership = consumer.membership()
+        if membership.forbidden_topics:
+            return KafkaFailure(FailureKind.AUTHORIZATION, "a refusal", topics=membership.forbidden_topics)
+        if membership.missing_topics:
+            return KafkaFailure(FailureKind.UNKNOWN_TOPIC, "none", topics=membership.missing_topics)
         return None
 
     def check(self, consumer: Consumer, moving: Mapping[Partition, PartitionProgress], *, quiet: bool) -> bool:
-        """Return whether it was time to look, and all is well. Raises Trouble; Stalled when partitions do not move.
+        """Return whether a check was due and succeeded. Raises KafkaFailure; Stalled if partitions do not advance.
 
-        `moving` are the partitions that are read and not paused; `quiet` says that the last poll brought nothing.
+        `moving` has the partitions that are read and not paused; `quiet` means that the last poll returned nothing.
         """
         clock = self._monotonic()
         behind = {one: at.position for one, at in moving.items() if self._meter.behind(one, at.position)}
         suspects = self._watch.suspects(behind, clock)
-        self._look_at_membership(consumer, clock)
+        self._check_membership(consumer, clock)
         if clock - self._checked < self._pause:
             return False
         self._checked = clock
         if not quiet and not suspects:
             return True
         try:
-            self._ask(consumer, moving, suspects)
-        except KafkaFailure as trouble:
-            # A broker that is asked again after it refused us is one that does not answer, as the library sees it.
-            refused = consumer.standing().refused if trouble.kind is FailureKind.UNREACHABLE else None
-            raise refused or trouble from trouble
+            self._query(consumer, moving, suspects)
+        except KafkaFailure as failure:
+            # After a refusal the library reports the broker as unreachable.
+            refused = consumer.membership().refused if failure.kind is FailureKind.UNREACHABLE else None
+            raise refused or failure from failure
         return True
 
-    def _look_at_membership(self, consumer: Consumer, clock: float) -> None:
-        if consumer.standing().joined:
+    def _check_membership(self, consumer: Consumer, clock: float) -> None:
+        if consumer.membership().joined:
             self._joined, self._last_joined = True, clock
         elif clock - self._last_joined > _JOIN_SECONDS:
-            raise ConnectionBroken(FailureKind.OTHER, "that the group does not let us in")
+            raise ConnectionBroken(FailureKind.OTHER, "no admission to the group")
 
-    def _ask(
+    def _query(
         self, consumer: Consumer, moving: Mapping[Partition, PartitionProgress], suspects: frozenset[Partition]
     ) -> None:
-        if not consumer.standing().has_coordinator:
+        if not consumer.membership().has_coordinator:
             raise KafkaFailure(FailureKind.UNREACHABLE, "no coordinator of the group")
-        ends = consumer.ends(moving, _ASK_SECONDS)
+        ends = consumer.ends(moving, _QUERY_SECONDS)
         self._meter.found_ends(ends)
-        # The end that fetches tell counts open transactions, which may not be read yet. The one asked for does not.
+        # The end reported by fetches includes open transactions, which cannot be read yet. The requested one does not.
         stalled = frozenset(one for one in suspects if ends.get(one, 0) > moving[one].position)
         if stalled:
             raise Stalled(stalled)

@@ -1,6 +1,6 @@
-"""What is needed of kafka-python and has no public name there, and the token provider it calls.
+"""Access to parts of kafka-python that have no public API, its errors, and the token provider it calls.
 
-The version is pinned to 3.0, and `tests/sources/kafka` notices when one of these moves.
+The version is pinned to 3.0; `tests/sources/kafka` detects when one of these changes.
 """
 
 import contextlib
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from weakref import WeakSet
 
-from kafka import TopicPartition
+from kafka import TopicPartition, errors
 from kafka.consumer.fetcher import Fetcher
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from kafka.errors import (
@@ -27,9 +27,11 @@ from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, Consume
 from kafka.protocol.sasl import SaslAuthenticateRequest
 from kafka.structs import OffsetAndMetadata
 
+from monitor.sources.kafka.consumer import ConnectionBroken, FailureKind, KafkaFailure
+
 
 class TokenFile(AbstractTokenProvider):  # type: ignore[misc]  # the library has no types
-    """Reads the token from its file each time: somebody else renews it."""
+    """Reads the token from its file each time: another process renews it."""
 
     def __init__(self, read: Callable[[], str]) -> None:
         self._read = read
@@ -39,20 +41,20 @@ class TokenFile(AbstractTokenProvider):  # type: ignore[misc]  # the library has
         return self._read()
 
 
-# ruff: noqa: ANN401, SLF001 - the library has no types, and these are its private parts
+# ruff: noqa: ANN401, SLF001 - the library has no types, and these are private attributes
 
 
-def keep_secrets() -> None:
-    """Keep the library from logging what it sends: on the level for developers, passwords are among it."""
+def hide_secrets() -> None:
+    """Keep the library from logging requests: at level debug they contain passwords."""
     log = logging.getLogger("kafka")
     if log.getEffectiveLevel() < logging.INFO:
         log.setLevel(logging.INFO)
 
 
-class FetchErrors:
-    """Why the latest connection failed, as long as none has worked since.
+class ConnectionErrors:
+    """Why the latest connection failed, until one succeeds.
 
-    The library tells it to nobody: it tries on, and in the end says only that no broker answered.
+    The library does not report it: it retries, and finally reports only that no broker answered.
     """
 
     def __init__(self) -> None:
@@ -61,11 +63,11 @@ class FetchErrors:
         self._watched: WeakSet[Any] = WeakSet()
 
     def client(self, **settings: Any) -> Any:
-        """Return a client of the library, watched."""
-        keep_secrets()
+        """Return a client of the library, observed."""
+        hide_secrets()
         client = KafkaNetClient(**settings)
         self._clients.append(client)
-        # The library forgets to pass this on, and would make topics whose names are misspelt in our settings.
+        # The library fails to pass this on, and would create misspelt topics.
         client._manager.cluster.config["allow_auto_create_topics"] = False
         connection_of = client._manager.get_connection
 
@@ -80,18 +82,19 @@ class FetchErrors:
         return client
 
     def _watch(self, connection: Any) -> None:
-        send, proved = connection._send_request, False
+        send, authenticating = connection._send_request, False
 
         def sent(request: Any, *words: Any, **named: Any) -> Any:
-            nonlocal proved
-            proved = proved or isinstance(request, SaslAuthenticateRequest)
+            nonlocal authenticating
+            authenticating = authenticating or isinstance(request, SaslAuthenticateRequest)
             return send(request, *words, **named)
 
         def failed(error: Exception) -> None:
-            # A broker answers a wrong password and hangs up. When both arrive at once, the library drops the answer.
-            if proved and isinstance(error, KafkaConnectionError):
+            # A broker answers a wrong password and closes the connection. If both arrive at once, the library drops the
+            # answer.
+            if authenticating and isinstance(error, KafkaConnectionError):
                 error = SaslAuthenticationFailedError()
-            # Who was refused is refused until let in, even if the next attempt runs out of time before it is.
+            # A refusal stands until a connection succeeds, even if the next attempt times out.
             if not isinstance(self.latest, SaslAuthenticationFailedError):
                 self.latest = error
 
@@ -103,16 +106,16 @@ class FetchErrors:
         connection.init_future.add_errback(failed)
 
     def close_clients(self) -> None:
-        """End threads and close sockets: the library leaves those of a consumer or producer that could not be made."""
+        """Stop threads and close sockets: the library leaks those of a consumer or producer that failed to start."""
         for client in self._clients:
             client.close()
 
 
 def unreadable(consumer: Any, error: Exception) -> tuple[TopicPartition, int] | None:
-    """Return which batch made a poll fail, and where it was read; None when it was something else.
+    """Return the damaged batch that made a poll fail: partition and position; None for another cause.
 
-    The batch is let go of: the next poll would otherwise go round and round in it for ever. To take another error for
-    this one would pass over good messages, so it counts where exactly it was raised.
+    The batch is discarded: the next poll would otherwise loop over it for ever. To mistake another error for this one
+    would skip good messages, so only the exact origin of the exception counts.
     """
     partition, unpacking = None, isinstance(error, CorruptRecordError)
     for frame, _ in traceback.walk_tb(error.__traceback__):
@@ -128,10 +131,10 @@ def unreadable(consumer: Any, error: Exception) -> tuple[TopicPartition, int] | 
 
 
 def release_node(consumer: Any, error: Exception) -> None:
-    """Let a broker be asked again to which a fetch could not be sent.
+    """Clear the pending fetch of a broker to which the fetch could not be sent.
 
-    The library notes that a fetch is under way before it sends it. When there is nobody to send it to, the note stays,
-    and nothing is ever fetched from that broker again.
+    The library marks a fetch as pending before it is sent. If sending fails the mark stays, and that broker is never
+    fetched from again.
     """
     for frame, _ in traceback.walk_tb(error.__traceback__):
         if frame.f_code is Fetcher._send_fetches_async.__code__:
@@ -139,14 +142,14 @@ def release_node(consumer: Any, error: Exception) -> None:
 
 
 def seek(consumer: Any, partition: TopicPartition, offset: int, leader_epoch: int) -> None:
-    """Read on from an offset that was read under a leader epoch; the public `seek` takes none."""
+    """Continue at an offset with its leader epoch; the public `seek` takes none."""
     state = consumer._subscription.assignment.get(partition)
     if state is not None:
         state.seek(OffsetAndMetadata(offset, "", leader_epoch))
 
 
 def progress(consumer: Any) -> Mapping[TopicPartition, tuple[int, int | None]]:
-    """Return position and end of each partition; the public `position` asks the cluster."""
+    """Return position and log end of each partition; the public `position` sends a request."""
     states = consumer._subscription.assignment.copy()
     return {
         one: (state.position.offset, state.highwater) for one, state in states.items() if state.position is not None
@@ -154,35 +157,34 @@ def progress(consumer: Any) -> Mapping[TopicPartition, tuple[int, int | None]]:
 
 
 def topic_id(consumer: Any, topic: str) -> str:
-    """Return the id of a topic as metadata tells it; empty where brokers have none."""
+    """Return the id of a topic from the metadata; empty if brokers have none."""
     found = consumer._cluster.topic_id(topic)
     return "" if found is None else str(found)
 
 
 def known_topics(consumer: Any) -> tuple[set[str], set[str]]:
-    """Return the topics that metadata tells of, and those that we may not see; the public `topics` asks for all."""
+    """Return the topics in the metadata, and the forbidden ones; the public `topics` requests all."""
     cluster = consumer._cluster
     return cluster.topics(exclude_internal_topics=False), cluster.unauthorized_topics
 
 
 def has_coordinator(consumer: Any) -> bool:
-    """Tell whether a coordinator of the group is known."""
+    """Return whether the group coordinator is known."""
     return not consumer._coordinator.coordinator_unknown()
 
 
-def learn_topics(consumer: Any, timeout_seconds: float) -> None:
-    """Wait for metadata of what was subscribed: a member that joins without any makes the group share twice."""
+def wait_for_metadata(consumer: Any, timeout_seconds: float) -> None:
+    """Wait for metadata of the subscription: a member that joins without it causes a second rebalance."""
     with contextlib.suppress(KafkaError):
         future = consumer._cluster.request_update()
         consumer._net.run(consumer._manager.wait_for, future, timeout_seconds * 1000)
 
 
 def keep_join(consumer: Any) -> None:
-    """Keep what a join that is under way brings, even if it is over before the next poll; called before each poll.
+    """Keep the result of a join in progress, even if it completes before the next poll; called before each poll.
 
-    A join takes longer than a poll. The library looks at it again in the next one, but takes a join that is over by then
-    for none, and begins another, with bad luck for ever; or, where it was new partitions that called for it, for done,
-    and waits for ever. Meanwhile nobody sends heartbeats.
+    A join takes longer than a poll. In the next poll the library mistakes a completed join for none and starts another,
+    possibly for ever; or, if new partitions had caused it, for a finished one, and waits for ever without heartbeats.
     """
     coordinator = consumer._coordinator
     if coordinator._join_task is None:
@@ -193,7 +195,7 @@ def keep_join(consumer: Any) -> None:
 
 
 class _JoinUnderWay:
-    """A join that counts as under way until its outcome has been looked at."""
+    """A join that counts as in progress until its result has been handled."""
 
     is_done = False
 
@@ -201,19 +203,19 @@ class _JoinUnderWay:
         self._task = task
 
     def add_callback(self, function: Callable[..., None]) -> None:
-        """Call this once it has worked; at once, if it has."""
+        """Call this on success; at once if it has succeeded."""
         self._task.add_callback(function)
 
     def add_errback(self, function: Callable[..., None]) -> None:
-        """Call this once it has failed; at once, if it has."""
+        """Call this on failure; at once if it has failed."""
         self._task.add_errback(function)
 
 
-def claim_what_is_owned(consumer: Any) -> None:
-    """Let a member that joins tell what it owns, instead of what it was given last.
+def claim_owned(consumer: Any) -> None:
+    """Make a joining member claim the partitions it owns, not those it was last assigned.
 
-    A member that the group has put out still claims what it had. Whoever shares partitions then keeps them back until it
-    gives them up, which it cannot, since it has nothing: nobody reads them again, until a member comes or goes.
+    A member that was removed from the group still claims its old partitions. The assignor then withholds them until the
+    member revokes them, which it cannot, since it has none: nobody reads them until a member joins or leaves.
     """
     coordinator = consumer._coordinator
     for assignor in coordinator._assignors.values():
@@ -222,12 +224,12 @@ def claim_what_is_owned(consumer: Any) -> None:
 
 
 def _metadata_of(assignor: Any, coordinator: Any) -> Callable[[Any], Any]:
-    said = assignor.metadata
+    message = assignor.metadata
 
     def metadata(topics: Any) -> Any:
         lost = coordinator._generation.is_lost()
         assignor.member_assignment = [] if lost else list(coordinator._subscription.assigned_partitions())
-        return said(topics)
+        return message(topics)
 
     return metadata
 
@@ -235,8 +237,9 @@ def _metadata_of(assignor: Any, coordinator: Any) -> Callable[[Any], Any]:
 def allow_rejoin(consumer: Any) -> None:
     """Prepare a consumer for `rejoin`.
 
-    To a member that joins a stable group with an unchanged subscription the broker returns the stored assignment, without
-    a rebalance, unless the member leads the group. So each rejoin sends other user data, which our assignors ignore.
+    To a member that joins a stable group with an unchanged subscription the broker returns the stored assignment,
+    without a rebalance, unless the member leads the group. So each rejoin sends other user data, which our assignors
+    ignore.
     """
     coordinator = consumer._coordinator
     coordinator.rejoins = 0
@@ -262,8 +265,8 @@ def rejoin(consumer: Any) -> None:
 def describe_group(consumer: Any) -> Any:
     """Return a future of the generation, the partitions of the topics, those assigned, and those that others revoke.
 
-    Its value is None when the group was not stable. The library describes groups in its admin client only, which would need
-    connections and a thread of its own.
+    Its value is None if the group was not stable. The library describes groups only in its admin client, which would
+    need its own connections and thread.
     """
     return consumer._manager.call_soon(_described_group, consumer)
 
@@ -297,10 +300,10 @@ async def _described_group(consumer: Any) -> tuple[int, set[Any], set[Any], set[
     return generation.generation_id, partitions, assigned, revoking
 
 
-def is_put_out(consumer: Any) -> bool:
-    """Tell whether a heartbeat was answered that another process has our instance id.
+def is_fenced(consumer: Any) -> bool:
+    """Return whether a heartbeat was rejected because another process has our instance id.
 
-    The library then ends its heartbeats, tells nobody, and fetches on for ever, in haste: only a commit would fail.
+    The library then stops its heartbeats silently and goes on fetching: only a commit would fail.
     """
     coordinator = consumer._coordinator
     if coordinator.config["group_instance_id"] is None:
@@ -310,5 +313,91 @@ def is_put_out(consumer: Any) -> bool:
 
 
 def close_client(consumer: Any) -> None:
-    """End the library's thread and close its sockets, and nothing else."""
+    """Stop the library's thread and close its sockets, nothing else."""
     consumer._client.close()
+
+
+_CLASSES: tuple[tuple[FailureKind, str, tuple[type[Exception], ...]], ...] = (
+    (
+        FailureKind.AUTHENTICATION,
+        "a refusal",
+        (errors.SaslAuthenticationFailedError, errors.UnsupportedSaslMechanismError, errors.IllegalSaslStateError),
+    ),
+    (FailureKind.AUTHORIZATION, "a refusal", (errors.AuthorizationError,)),
+    (
+        FailureKind.FENCED,
+        "another process",
+        (errors.FencedInstanceIdError, errors.UnreleasedInstanceIdError),
+    ),
+    (
+        FailureKind.CONFIGURATION,
+        "members that use another assignor",
+        (errors.InconsistentGroupProtocolError,),
+    ),
+    (
+        FailureKind.CONFIGURATION,
+        "a session timeout that the broker does not allow",
+        (errors.InvalidSessionTimeoutError,),
+    ),
+    (FailureKind.CONFIGURATION, "a full group", (errors.GroupMaxSizeReachedError,)),
+    (
+        FailureKind.CONFIGURATION,
+        "",
+        (
+            errors.KafkaConfigurationError,
+            errors.InvalidGroupIdError,
+            errors.UnsupportedVersionError,
+            errors.UnrecognizedBrokerVersion,
+            errors.InvalidConfigurationError,
+        ),
+    ),
+    (FailureKind.CODEC, "an unsupported codec", (errors.UnsupportedCodecError, errors.UnsupportedCompressionTypeError)),
+    (FailureKind.UNKNOWN_TOPIC, "none", (errors.UnknownTopicOrPartitionError, errors.InvalidTopicError)),
+    (
+        FailureKind.UNREACHABLE,
+        "no answer",
+        (
+            errors.KafkaConnectionError,
+            errors.KafkaTimeoutError,
+            errors.NodeNotReadyError,
+            errors.RequestTimedOutError,
+            errors.BrokerNotAvailableError,
+            errors.CoordinatorNotAvailableError,
+            errors.UnknownBrokerIdError,
+        ),
+    ),
+)
+"""The first match counts. The library's own messages are not repeated: they may quote anything."""
+
+
+def classified(error: Exception) -> KafkaFailure:
+    """Return the failure for an error of the library."""
+    name = type(error).__name__
+    for kind, found, classes in _CLASSES:
+        if isinstance(error, classes):
+            topics = _topics(error) if isinstance(error, errors.TopicAuthorizationFailedError) else ()
+            group = isinstance(error, errors.GroupAuthorizationFailedError)
+            return KafkaFailure(kind, f"{found} ({name})" if found else name, topics=topics, group=group)
+    return KafkaFailure(FailureKind.OTHER, name)
+
+
+def translated(error: Exception) -> KafkaFailure:
+    """Return the failure for any exception raised by the library."""
+    if isinstance(error, KafkaFailure):
+        return error
+    if isinstance(error, KafkaError):
+        return classified(error)
+    return ConnectionBroken(FailureKind.OTHER, f"an error of the client library ({type(error).__name__})")
+
+
+def connection_refusal(connection_errors: ConnectionErrors) -> KafkaFailure | None:
+    """Return why the latest connection was refused; None if it was not, or failed otherwise."""
+    if connection_errors.latest is None:
+        return None
+    failure = classified(connection_errors.latest)
+    return failure if failure.kind.needs_operator else None
+
+
+def _topics(error: Exception) -> tuple[str, ...]:
+    named: Any = error.args[0] if error.args else ()
+    return tuple(one for one in named if isinstance(one, str)) if isinstance(named, set | list | tuple) else ()

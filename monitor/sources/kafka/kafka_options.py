@@ -1,4 +1,4 @@
-"""The settings of a Kafka source, each with its default."""
+"""The settings of a Kafka source, and the list of events it counts."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -12,8 +12,78 @@ _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _BROKER = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^\s:/\[\]@]+):([0-9]{1,5})")
 
 
+class KafkaEvent(StrEnum):
+    """Event names. Public: they become label values."""
+
+    MESSAGES_READ = "messages_read"
+    """Messages read, including rejected ones and tombstones."""
+    BYTES_READ = "bytes_read"
+    """Bytes of their values."""
+    TOMBSTONES = "tombstones"
+    """Messages without a value: deletions of a key, not records."""
+    MESSAGES_REPEATED = "messages_repeated"
+    """Messages fetched again although already read; skipped."""
+    REBALANCES = "rebalances"
+    """Rebalances of the group, as seen by this process."""
+    REJOINS = "rejoins"
+    """Times this process rejoined the group because partitions were assigned to no member."""
+    PARTITIONS_ASSIGNED = "partitions_assigned"
+    PARTITIONS_REVOKED = "partitions_revoked"
+    PARTITIONS_LOST = "partitions_lost"
+    """Partitions that were reassigned because this process had been silent for too long."""
+    PARTITIONS_RESUMED = "partitions_resumed"
+    """Partitions that continued at the checkpoint of this process, or at the group's offset."""
+    PARTITIONS_REWOUND = "partitions_rewound"
+    """Partitions whose windows were rebuilt from the log, because no newer state was stored here."""
+    PARTITIONS_STARTED = "partitions_started"
+    """Partitions read for the first time by this group."""
+    PARTITIONS_TRUNCATED = "partitions_truncated"
+    """Partitions whose log ended before the checkpoint; read again from the start."""
+    TOPICS_RECREATED = "topics_recreated"
+    """Partitions of a topic that was deleted and created again; read from the start."""
+    RECORDS_LOST = "records_lost"
+    """Offsets deleted by retention before they were read: an upper bound of the records."""
+    REWINDS_CUT_SHORT = "rewinds_cut_short"
+    """Windows rebuilt only in part, because retention had deleted the rest."""
+    BATCHES_UNREADABLE = "batches_unreadable"
+    """Damaged batches that were skipped."""
+    OFFSETS_UNREADABLE = "offsets_unreadable"
+    """Offsets skipped with them: an upper bound of the records."""
+    OFFSET_COMMITS = "offset_commits"
+    OFFSET_COMMIT_ERRORS = "offset_commit_errors"
+    """Failed offset commits; harmless, the next one covers them."""
+    CONNECTIONS = "connections"
+    """Connections to the cluster."""
+    STALLS = "stalls"
+    """Times a partition with unread messages did not advance, and the connection was opened again."""
+    OVER_ROOM = "over_room"
+    """Times this process was assigned more partitions than fit in limits.window_bytes."""
+    POSITIONS_DAMAGED = "positions_damaged"
+    """Unreadable checkpoints; the stored data of their partitions was deleted."""
+    DEAD_LETTERS = "dead_letters"
+    """Pointers to rejected records, queued for the dead-letter topic."""
+    DEAD_LETTERS_SENT = "dead_letters_sent"
+    DEAD_LETTERS_DROPPED = "dead_letters_dropped"
+    """Those that were not sent: the queue was full, or the topic not available."""
+    DECODER_ERRORS = "decoder_errors"
+    """Messages on which the decoder raised an unexpected exception; skipped."""
+    ERRORS_UNREACHABLE = "errors_unreachable"
+    """No broker answered."""
+    ERRORS_TLS = "errors_tls"
+    ERRORS_AUTHENTICATION = "errors_authentication"
+    ERRORS_AUTHORIZATION = "errors_authorization"
+    ERRORS_FENCED = "errors_fenced"
+    """Another process uses the same instance_id."""
+    ERRORS_CONFIGURATION = "errors_configuration"
+    ERRORS_UNKNOWN_TOPIC = "errors_unknown_topic"
+    ERRORS_CODEC = "errors_codec"
+    """The compression of the messages is not supported."""
+    ERRORS_OTHER = "errors_other"
+    """Any other error of the cluster or the client library, mostly transient."""
+
+
 class Start(StrEnum):
-    """Where to begin in a partition of which nothing is known, neither here nor to the group."""
+    """Where to start in a partition without a checkpoint and without a committed offset."""
 
     LATEST = "latest"
     EARLIEST = "earliest"
@@ -22,22 +92,22 @@ class Start(StrEnum):
 
 
 class Isolation(StrEnum):
-    """Which records of transactions are read."""
+    """Which transactional records are read."""
 
     READ_COMMITTED = "read_committed"
     READ_UNCOMMITTED = "read_uncommitted"
 
 
 class Assignor(StrEnum):
-    """How the members of the group share partitions. All of them must use the same one."""
+    """How partitions are assigned. All members of the group must use the same."""
 
     COOPERATIVE = "cooperative"
-    """Only partitions that move stop for a moment."""
+    """Only reassigned partitions pause."""
     RANGE = "range"
 
 
 class Mechanism(StrEnum):
-    """How a user proves who they are."""
+    """The SASL mechanism."""
 
     PLAIN = "PLAIN"
     SCRAM_SHA_256 = "SCRAM-SHA-256"
@@ -47,19 +117,19 @@ class Mechanism(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TlsOptions:
-    """An encrypted connection. Files are read whenever a connection is made, so that certificates can be renewed."""
+    """TLS settings. Files are read for every connection, so that certificates can be renewed."""
 
     ca: Path | None = None
-    """Certificates of those who sign the brokers' certificates; the system's unless told otherwise."""
+    """CA certificates; default: the system's."""
     cert: Path | None = None
     key: Path | None = None
-    """Our own certificate and its key, where brokers ask for one."""
+    """The client certificate and its key, if brokers require one."""
     password_file: Path | None = None
     """A file with the password of the key."""
     check_hostname: bool = True
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
+        """Validate the values."""
         if self.key is not None and self.cert is None:
             raise UsageError("tls.cert: expected a certificate beside the key, found none")
         if self.password_file is not None and self.cert is None:
@@ -68,7 +138,7 @@ class TlsOptions:
 
 @dataclass(frozen=True, slots=True)
 class SaslOptions:
-    """Who we are, and where the proof of it lies. The secret is read whenever a connection is made."""
+    """SASL settings. The secret is read for every connection."""
 
     mechanism: Mechanism
     user: str = ""
@@ -76,7 +146,7 @@ class SaslOptions:
     token_file: Path | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
+        """Validate the values."""
         if not isinstance(self.mechanism, Mechanism):
             raise UsageError(f"sasl.mechanism: expected {', '.join(Mechanism)}, found {self.mechanism!r}")
         if self.mechanism is Mechanism.OAUTHBEARER:
@@ -109,48 +179,48 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
 
 @dataclass(frozen=True, slots=True)
 class KafkaOptions:
-    """Which topics are read, as whom, and how."""
+    """The settings of a Kafka source."""
 
     brokers: tuple[str, ...]
-    """Some brokers of the cluster, each as `host:port`; the others are learned from them."""
+    """Bootstrap brokers, each as `host:port`."""
     group: str
     """The consumer group. Processes of one group share the partitions."""
     topics: tuple[str, ...] = ()
     pattern: str | None = None
-    """A regular expression for names of topics, in place of a list."""
+    """A regular expression for topic names, instead of a list."""
     instance_id: str | None = None
-    """A name that this process keeps over restarts: back within the session timeout, it keeps its partitions too."""
+    """Static membership: a process that returns within the session timeout keeps its partitions."""
     start: Start = Start.LATEST
     since_seconds: float | None = None
     isolation: Isolation = Isolation.READ_COMMITTED
     assignor: Assignor = Assignor.COOPERATIVE
     session_timeout_seconds: float = 45.0
-    """How long a process may be silent before its partitions are given to others."""
+    """How long a process may be silent before its partitions are reassigned."""
     max_poll_records: int = 10_000
-    """Messages taken in one poll."""
+    """Messages per poll."""
     fetch_max_bytes: int = 50 << 20
-    """What a broker sends in one answer."""
+    """Bytes per fetch response."""
     partition_fetch_bytes: int = 4 << 20
-    """What it sends of one partition in one answer."""
+    """Bytes per partition in a fetch response."""
     max_message_bytes: int = 8 << 20
-    """Longer messages are refused and counted."""
+    """Larger messages are rejected."""
     tls: TlsOptions | None = None
     sasl: SaslOptions | None = None
     client_rack: str = ""
-    """Where this process runs, so that the nearest replica can be read."""
+    """The rack of this process, to read from the nearest replica."""
     stall_after_seconds: float = 120.0
-    """How long a partition may hold something unread, and not move, before the connection is made anew."""
+    """How long a partition with unread messages may stand still before the connection is opened again."""
     commit_seconds: float = 10.0
-    """How often offsets are reported to the group, for lag tools and for replicas without our disk."""
+    """How often offsets are committed to the group, for lag tools and for replicas without our disk."""
     dead_letter_topic: str | None = None
-    """Where pointers to refused records are sent."""
+    """Topic for pointers to rejected records."""
     dead_letter_payload: bool = False
-    """Whether the refused messages themselves are sent there too."""
+    """Whether the rejected messages themselves are sent there too."""
     api_version: tuple[int, ...] | None = None
-    """The version of brokers that cannot tell it themselves; for tests."""
+    """The version of brokers that cannot report it; for tests."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
+        """Validate the values."""
         self._check_numbers()
         self._check_choices()
         self._check_topics()
@@ -158,7 +228,7 @@ class KafkaOptions:
 
     @property
     def address(self) -> str:
-        """The brokers as messages name them."""
+        """The brokers as named in messages."""
         return ",".join(self.brokers)
 
     def _check_numbers(self) -> None:
@@ -215,7 +285,7 @@ class KafkaOptions:
             raise UsageError("brokers: expected at least one broker such as kafka:9092, found none")
         for broker in self.brokers:
             found = _BROKER.fullmatch(broker)
-            # What stands before an @ may be a password, and is not repeated.
+            # The part before an @ may be a password, so it is not repeated.
             if found is None or not 0 < int(found.group(2)) < 1 << 16:
                 shown = "something with an @" if "@" in broker else repr(broker)
                 raise UsageError(f"brokers: expected host:port such as kafka:9092, found {shown}")

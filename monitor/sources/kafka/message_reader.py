@@ -1,9 +1,8 @@
-"""Fetched messages into deliveries: tombstones and duplicates dropped, damaged batches skipped.
+"""Fetched messages into deliveries: tombstones and repeated messages dropped, damaged batches skipped.
 
-It is fetched some more times first: what was damaged on its way, or on one replica, may be whole the next time.
-
-From an offset within the batch every fetch fails. First the steps grow, until one lands behind the batch; then the place
-between the last that failed and the first that worked is halved, until they are neighbours.
+A damaged batch is first fetched again a few times: it may have been damaged in transit, or on one replica only. Then
+its end is searched: every fetch from an offset within the batch fails, so the steps grow until one lands behind it, and
+then a binary search narrows down the first readable offset.
 """
 
 from collections import Counter
@@ -18,11 +17,18 @@ from monitor.records.message_decoder import Messages
 from monitor.records.record_batch import RecordBatch
 from monitor.sources.base import Delivery
 from monitor.sources.kafka.dead_letters import MOST_WAITING, DeadLetters, Letter, letters
-from monitor.sources.kafka.events import KafkaEvent
-from monitor.sources.kafka.partition import Fetched, Partition
-from monitor.sources.kafka.partition_checkpoint import PartitionCheckpoint, TrackedPartition, encoded
+from monitor.sources.kafka.kafka_options import KafkaEvent
+from monitor.sources.kafka.partition_checkpoint import (
+    Fetched,
+    Partition,
+    PartitionCheckpoint,
+    TrackedPartition,
+    encoded,
+)
 
 FETCHED_AGAIN = 5
+_FUTURE_SECONDS = 86400.0
+"""Later event times are invalid; windows never use a later one."""
 
 
 @dataclass(slots=True)
@@ -36,25 +42,25 @@ class _Search:
 
 
 @dataclass(frozen=True, slots=True)
-class Skipped:
-    """Offsets that were passed over, from one up to another."""
+class SkippedRange:
+    """Skipped offsets, end exclusive."""
 
     start: int
     end: int
 
 
-class Skipping:
-    """Searches under way, one for each partition that has a damaged batch."""
+class BatchSkipper:
+    """The searches in progress, one for each partition with a damaged batch."""
 
     def __init__(self) -> None:
         self._searches: dict[Partition, _Search] = {}
 
     def __contains__(self, partition: Partition) -> bool:
-        """Tell whether a search is under way."""
+        """Return whether a search is in progress."""
         return partition in self._searches
 
     def failed(self, partition: Partition, offset: int, end: int) -> int:
-        """Return where to try next, after a fetch at an offset failed; never behind the end of the log."""
+        """Return the next offset to try, after a fetch failed; never behind the end of the log."""
         search = self._searches.get(partition)
         if search is None or offset != search.tried:
             search = self._searches[partition] = _Search(offset, offset, offset)
@@ -69,37 +75,33 @@ class Skipping:
             search.tried = max(offset + 1, (offset + search.worked) // 2)
         return search.tried
 
-    def worked(self, partition: Partition) -> int | Skipped:
-        """Return where to try next, after a fetch brought messages where we tried; or what was passed over."""
+    def worked(self, partition: Partition) -> int | SkippedRange:
+        """Return the next offset to try, after a fetch succeeded; or the skipped range."""
         search = self._searches[partition]
         if search.tried == search.start:
             del self._searches[partition]
-            return Skipped(search.start, search.start)
+            return SkippedRange(search.start, search.start)
         if search.tried - search.failed > 1:
             search.worked = search.tried
             search.tried = (search.failed + search.worked) // 2
             return search.tried
         del self._searches[partition]
-        return Skipped(search.start, search.tried)
+        return SkippedRange(search.start, search.tried)
 
     def forget(self, partition: Partition) -> None:
-        """The partition is placed anew, or others have it."""
+        """The partition is resolved again, or was revoked."""
         self._searches.pop(partition, None)
 
 
-_FUTURE_SECONDS = 86400.0
-"""Event times further ahead are no event times; whatever a window makes of them is not later than this."""
-
-
 class DecodesMessages(Protocol):
-    """What makes records of messages; see `monitor.records.message_decoder`."""
+    """Decodes messages; see `monitor.records.message_decoder`."""
 
     def decode(self, where: str, messages: Messages) -> RecordBatch:
-        """Decode messages; never raises, whatever they hold."""
+        """Decode messages; never raises."""
 
 
-class Reader:
-    """Makes deliveries of what was fetched."""
+class MessageReader:
+    """Turns fetched messages into deliveries."""
 
     def __init__(
         self, decoder: DecodesMessages, fingerprint: str, dead_letters: DeadLetters | None, *, with_payload: bool
@@ -114,7 +116,7 @@ class Reader:
     def deliveries(
         self, tracked: TrackedPartition, fetched: Fetched, now: float
     ) -> Iterator[tuple[Delivery, PartitionCheckpoint]]:
-        """Yield what was fetched of a partition, and where it stands then; mostly as one delivery."""
+        """Yield what was fetched of a partition with the checkpoint behind it; usually one delivery."""
         counted: Counter[str] = Counter()
         fresh = fetched.from_offset(tracked.next_offset)
         if len(fresh) < len(fetched):
@@ -127,30 +129,30 @@ class Reader:
             counted[KafkaEvent.TOMBSTONES] += len(fresh) - len(messages.values)
         counted[KafkaEvent.BYTES_READ] += sum(map(len, messages.values))
         shard, last = tracked.partition.shard, fresh.offsets[-1]
-        pieces = list(self._decoded(shard, messages))
-        for place, (some, arrived) in enumerate(pieces, start=1):
+        parts = list(self._decoded(shard, messages))
+        for place, (some, batch) in enumerate(parts, start=1):
             warnings: tuple[str, ...] = ()
-            if arrived is None:
+            if batch is None:
                 counted[KafkaEvent.DECODER_ERRORS] += 1
                 warnings = (
-                    f"{shard}: the decoder failed on the message at offset {some.offsets[0]}; it is passed over",
+                    f"{shard}: internal error in the decoder on the message at offset {some.offsets[0]}; skipped",
                 )
             else:
-                self._keep_letters(tracked, some, arrived)
-            # The last piece takes along the tombstones at the end.
-            next_offset = 1 + (last if place == len(pieces) else some.offsets[-1])
+                self._add_letters(tracked, some, batch)
+            # The last part includes trailing tombstones.
+            next_offset = 1 + (last if place == len(parts) else some.offsets[-1])
             first = fresh.offsets[0] if place == 1 else some.offsets[0]
-            tracked.taken(first, next_offset, fresh.leader_epoch, None if arrived is None else _newest(arrived, now))
-            position = tracked.position(self._fingerprint)
+            tracked.advance(first, next_offset, fresh.leader_epoch, None if batch is None else _newest(batch, now))
+            checkpoint = tracked.checkpoint(self._fingerprint)
             delivery = Delivery(
                 shard,
-                arrived or RecordBatch(),
-                {tracked.partition.key: encoded(position)},
+                batch or RecordBatch(),
+                {tracked.partition.key: encoded(checkpoint)},
                 counted,
                 warnings=warnings,
                 shard=shard,
             )
-            yield delivery, position
+            yield delivery, checkpoint
             counted = Counter()
 
     def _decoded(self, shard: str, messages: Messages) -> Iterator[tuple[Messages, RecordBatch | None]]:
@@ -159,7 +161,7 @@ class Reader:
             return
         try:
             yield messages, self._decoder.decode(shard, messages)
-        except Exception:  # noqa: BLE001 - it never should; if it does, one message must not stop all that follow
+        except Exception:  # noqa: BLE001 - unexpected; one message must not block all that follow
             half = len(messages.values) // 2
             if not half:
                 yield messages, None
@@ -167,23 +169,23 @@ class Reader:
             yield from self._decoded(shard, _part(messages, slice(None, half)))
             yield from self._decoded(shard, _part(messages, slice(half, None)))
 
-    def _keep_letters(self, tracked: TrackedPartition, messages: Messages, arrived: RecordBatch) -> None:
-        if self._dead_letters is None or not arrived.pointers:
+    def _add_letters(self, tracked: TrackedPartition, messages: Messages, batch: RecordBatch) -> None:
+        if self._dead_letters is None or not batch.pointers:
             return
         values = messages.values if self._with_payload else None
-        # More than the queue takes would be dropped anyway, and counted there.
+        # More than the queue holds would be dropped and counted there anyway.
         most = max(0, 2 * MOST_WAITING - len(self._letters))
-        self._letters.extend(islice(letters(tracked.partition, arrived.pointers, messages.offsets, values), most))
+        self._letters.extend(islice(letters(tracked.partition, batch.pointers, messages.offsets, values), most))
 
     def acknowledge(self) -> None:
-        """What was delivered is committed: its letters may go."""
+        """What was delivered is committed: send its dead letters."""
         if self._dead_letters is not None:
             for letter in self._letters:
                 self._dead_letters.put(letter)
         self._letters.clear()
 
     def roll_back(self) -> None:
-        """What was delivered comes again, and its letters with it."""
+        """What was delivered comes again, with its dead letters."""
         self._letters.clear()
 
 
@@ -201,13 +203,13 @@ def _part(messages: Messages, rows: slice) -> Messages:
     return Messages(messages.values[rows], messages.offsets[rows], messages.times[rows])
 
 
-def _newest(arrived: RecordBatch, now: float) -> float | None:
-    """Return the newest event time, as windows might take it, of all records; None when there is none.
+def _newest(batch: RecordBatch, now: float) -> float | None:
+    """Return the newest event time of all records, as windows might use it; None without records.
 
-    Too late is safe, it only makes a rewind longer; too early would leave records out of it.
+    Too late is safe, it only lengthens a rewind; too early would leave out records.
     """
     newest: float | None = None
-    for records in arrived.models.values():
+    for records in batch.models.values():
         at = records.records.at
         if len(at):
             latest = float(np.where(np.isnan(at), now, np.minimum(at, now + _FUTURE_SECONDS)).max())

@@ -1,7 +1,7 @@
-"""The assigned partitions: resumed at their offset, followed while they are read, released when revoked.
+"""The assigned partitions: resumed at their offset, tracked while they are read, released when revoked.
 
-The client library tells it on its own thread, in the middle of a poll, where nothing may be asked of the cluster. So it
-is only noted here, and acted upon once the poll has returned.
+The client library reports assignments on its own thread, during a poll, where requests to the cluster would fail. So
+they are only recorded, and handled when the poll has returned.
 """
 
 import threading
@@ -9,29 +9,33 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from monitor.sources.base import Delivery
-from monitor.sources.kafka.consumer import Consumer
-from monitor.sources.kafka.events import KafkaEvent, Notes
-from monitor.sources.kafka.failures import UnreadableBatch
+from monitor.sources.kafka.consumer import Consumer, EventLog, UnreadableBatch
 from monitor.sources.kafka.health import PartitionLagMeter
-from monitor.sources.kafka.kafka_options import KafkaOptions
-from monitor.sources.kafka.message_reader import Skipped, Skipping
-from monitor.sources.kafka.partition import Partition, PartitionProgress
-from monitor.sources.kafka.partition_checkpoint import PartitionCheckpoint, StoredPositions, TrackedPartition, encoded
-from monitor.sources.kafka.resume_offset import Doubt, OffsetResolver, ResumeOffset
+from monitor.sources.kafka.kafka_options import KafkaEvent, KafkaOptions
+from monitor.sources.kafka.message_reader import BatchSkipper, SkippedRange
+from monitor.sources.kafka.partition_checkpoint import (
+    Partition,
+    PartitionCheckpoint,
+    PartitionProgress,
+    StoredCheckpoints,
+    TrackedPartition,
+    encoded,
+)
+from monitor.sources.kafka.resume_offset import OffsetProblem, OffsetResolver, ResumeOffset
 
 
 @dataclass(slots=True)
 class OwnershipChange:
-    """What happened to the assignment since it was last asked for."""
+    """Changes of the assignment since the last call."""
 
     assigned: set[Partition] = field(default_factory=set)
-    """Ours now, and to be placed anew, even if they were ours before."""
+    """To be resumed, even if they were assigned before."""
     revoked: int = 0
     lost: int = 0
 
 
 class Ownership:
-    """Notes of assignments, written by the library's thread and read by the one that ingests."""
+    """The assignment, written by the library's thread and read by the ingestion thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -40,137 +44,137 @@ class Ownership:
 
     @property
     def owned(self) -> frozenset[Partition]:
-        """All partitions that are ours."""
+        """All assigned partitions."""
         with self._lock:
             return frozenset(self._owned)
 
     def assigned(self, partitions: Iterable[Partition]) -> None:
-        """The group gave us these, beside those that we have; there may be none."""
+        """The group assigned these in addition; there may be none."""
         with self._lock:
-            change = self._noted()
-            self._owned.update(given := set(partitions))
-            change.assigned |= given
+            change = self._pending_change()
+            self._owned.update(added := set(partitions))
+            change.assigned |= added
 
     def revoked(self, partitions: Iterable[Partition]) -> None:
-        """The group takes these away, in good order."""
+        """The group revoked these."""
         with self._lock:
-            self._noted().revoked += self._gone(partitions)
+            self._pending_change().revoked += self._remove(partitions)
 
     def lost(self, partitions: Iterable[Partition]) -> None:
-        """Others may have had these for a while."""
+        """These may have been assigned to others a while ago."""
         with self._lock:
-            self._noted().lost += self._gone(partitions)
+            self._pending_change().lost += self._remove(partitions)
 
     def lost_all(self) -> None:
-        """There is no connection any more on which to own anything."""
+        """The connection is gone, and the assignment with it."""
         self.lost(self.owned)
 
     def take_change(self) -> OwnershipChange | None:
-        """Return what happened, once; None when nothing did."""
+        """Return the changes, once; None without any."""
         with self._lock:
             change, self._change = self._change, None
             return change
 
-    def _noted(self) -> OwnershipChange:
+    def _pending_change(self) -> OwnershipChange:
         self._change = self._change or OwnershipChange()
         return self._change
 
-    def _gone(self, partitions: Iterable[Partition]) -> int:
+    def _remove(self, partitions: Iterable[Partition]) -> int:
         gone = set(partitions)
         before = len(self._owned)
         self._owned -= gone
-        self._noted().assigned -= gone
+        self._pending_change().assigned -= gone
         return before - len(self._owned)
 
 
 class Partitions:
-    """What is known of each partition that is ours. Those that wait to be placed are paused."""
+    """The state of each assigned partition. Those without a resume offset are paused."""
 
     def __init__(
         self, options: KafkaOptions, fingerprint: str, meter: PartitionLagMeter, monotonic: Callable[[], float]
     ) -> None:
-        self.stored = StoredPositions()
+        self.stored = StoredCheckpoints()
         self.tracked: dict[Partition, TrackedPartition] = {}
         self._fingerprint = fingerprint
         self._meter = meter
         self._monotonic = monotonic
-        self._placer = OffsetResolver(options, self.stored, fingerprint)
-        self._doubts: dict[Partition, Doubt] = {}
-        """Partitions that wait to be placed, and why."""
-        self._refused: dict[Partition, int] = {}
-        """Offsets that a broker refused, each the latest of its partition."""
-        self._skipping = Skipping()
+        self._resolver = OffsetResolver(options, self.stored, fingerprint)
+        self._unresolved: dict[Partition, OffsetProblem] = {}
+        """Partitions that wait for their resume offset, and why."""
+        self._rejected_offsets: dict[Partition, int] = {}
+        """By partition, the latest offset that a broker rejected."""
+        self._skipper = BatchSkipper()
         self._announced: dict[Partition, ResumeOffset] = {}
-        """Placed, and told in a delivery that is not acknowledged yet."""
+        """Resumed, in a delivery that is not acknowledged yet."""
         self._to_announce: dict[Partition, ResumeOffset] = {}
         self._delivered: dict[Partition, PartitionCheckpoint] = {}
-        """Positions in deliveries that are not acknowledged yet."""
+        """Checkpoints in deliveries that are not acknowledged yet."""
         self._restoring_since: dict[Partition, float] = {}
         self._restored_seconds = 0.0
 
-    # Ownership and placing
+    # Assignment and resume offsets
 
-    def keep(self, owned: frozenset[Partition], assigned: Iterable[Partition]) -> None:
-        """Let go of what is not ours any more; what was assigned is placed anew, even if it was ours before."""
+    def update_assignment(self, owned: frozenset[Partition], assigned: Iterable[Partition]) -> None:
+        """Release revoked partitions; newly assigned ones are resumed, even if they were assigned before."""
         again = set(assigned)
         for partition in [one for one in self.tracked if one not in owned or one in again]:
-            self._let_go(partition)
-        self._refused = {one: at for one, at in self._refused.items() if one in owned - again}
-        self._doubts = {one: doubt for one, doubt in self._doubts.items() if one in owned}
-        self._doubts |= dict.fromkeys(again & owned, Doubt.NONE)
-        self._meter.keep(owned)
+            self._release(partition)
+        self._rejected_offsets = {one: at for one, at in self._rejected_offsets.items() if one in owned - again}
+        self._unresolved = {one: problem for one, problem in self._unresolved.items() if one in owned}
+        self._unresolved |= dict.fromkeys(again & owned, OffsetProblem.NONE)
+        self._meter.retain(owned)
 
-    def _let_go(self, partition: Partition) -> None:
+    def _release(self, partition: Partition) -> None:
         del self.tracked[partition]
-        self._skipping.forget(partition)
+        self._skipper.forget(partition)
         self._announced.pop(partition, None)
         self._to_announce.pop(partition, None)
         self._stop_clock(partition)
 
-    def doubt(self, consumer: Consumer, partitions: Iterable[Partition], why: Doubt) -> None:
-        """Find out anew where partitions go on; all of them, when it is not known which."""
+    def resolve_again(self, consumer: Consumer, partitions: Iterable[Partition], why: OffsetProblem) -> None:
+        """Resolve the resume offset of partitions again; of all of them, if it is unknown which."""
         for partition in frozenset(partitions) or frozenset(self.tracked):
             if partition in self.tracked:
-                self._doubts[partition] = self._understood(self.tracked[partition], why)
-                self._let_go(partition)
+                self._unresolved[partition] = self._underlying(self.tracked[partition], why)
+                self._release(partition)
                 consumer.pause(partition)
 
-    def _understood(self, tracked: TrackedPartition, why: Doubt) -> Doubt:
-        """Return the doubt that is behind another.
+    def _underlying(self, tracked: TrackedPartition, why: OffsetProblem) -> OffsetProblem:
+        """Return the underlying problem.
 
-        An offset between the log's ends that is refused once more was read under a leader epoch that the broker does not
-        know, as after a cluster was set back to a copy: it would be refused for ever, while nothing is read.
+        An offset within the log that is rejected twice was read under a leader epoch that the broker does not know, as
+        after a cluster was restored from a copy: it would be rejected for ever.
         """
-        if why is not Doubt.OUT_OF_RANGE:
+        if why is not OffsetProblem.OUT_OF_RANGE:
             return why
-        again = self._refused.get(tracked.partition) == tracked.next_offset
-        self._refused[tracked.partition] = tracked.next_offset
-        return Doubt.TRUNCATED if again and tracked.leader_epoch >= 0 else why
+        again = self._rejected_offsets.get(tracked.partition) == tracked.next_offset
+        self._rejected_offsets[tracked.partition] = tracked.next_offset
+        return OffsetProblem.TRUNCATED if again and tracked.leader_epoch >= 0 else why
 
-    def look_at_topics(self, consumer: Consumer) -> None:
-        """Doubt the partitions of topics that were made anew."""
+    def check_topics(self, consumer: Consumer) -> None:
+        """Resolve partitions of recreated topics again."""
         ids = {topic: consumer.topic_id(topic) for topic in {one.topic for one in self.tracked}}
         for partition, tracked in list(self.tracked.items()):
             known = ids[partition.topic]
             if known and tracked.topic_id and known != tracked.topic_id:
-                self.doubt(consumer, [partition], Doubt.NONE)
+                self.resolve_again(consumer, [partition], OffsetProblem.NONE)
             elif known:
                 tracked.topic_id = known
 
-    def placed(self, consumer: Consumer, now: float, seconds: float) -> Iterator[Delivery]:
-        """Place the partitions that wait, as many as there is time for, and tell where. Raises Trouble."""
-        if self._doubts:
+    def resume_waiting(self, consumer: Consumer, now: float, seconds: float) -> Iterator[Delivery]:
+        """Resume waiting partitions, as many as time allows, and deliver their checkpoints. Raises KafkaFailure."""
+        if self._unresolved:
             until = self._monotonic() + seconds
-            for one in self._placer.place(consumer, self._doubts, now, lambda: self._monotonic() < until):
-                self._begin(consumer, one, now)
+            for one in self._resolver.resolve(consumer, self._unresolved, now, lambda: self._monotonic() < until):
+                self._start(consumer, one, now)
         while self._to_announce:
             partition, one = self._to_announce.popitem()
             self._announced[partition] = one
-            position = one.tracked.committed
-            self._delivered[partition] = position
+            checkpoint = one.tracked.committed
+            self._delivered[partition] = checkpoint
             yield Delivery(
                 partition.shard,
-                positions={partition.key: encoded(position)},
+                checkpoints={partition.key: encoded(checkpoint)},
                 counted=one.counted,
                 events=tuple(one.events),
                 warnings=tuple(one.warnings),
@@ -178,45 +182,45 @@ class Partitions:
                 reset=one.reset,
             )
 
-    def _begin(self, consumer: Consumer, placed: ResumeOffset, now: float) -> None:
-        tracked = placed.tracked
+    def _start(self, consumer: Consumer, resume: ResumeOffset, now: float) -> None:
+        tracked = resume.tracked
         partition = tracked.partition
-        self._doubts.pop(partition, None)
-        tracked.settle(self._fingerprint)
+        self._unresolved.pop(partition, None)
+        tracked.mark_committed(self._fingerprint)
         self.tracked[partition] = tracked
-        self._to_announce[partition] = placed
-        self._meter.placed(partition, placed.end, now)
+        self._to_announce[partition] = resume
+        self._meter.start(partition, resume.end, now)
         if tracked.restoring:
             self._restoring_since[partition] = self._monotonic()
         self.seek(consumer, partition)
         consumer.resume(partition)
 
     def seek(self, consumer: Consumer, partition: Partition) -> None:
-        """Read a partition on from where it stands."""
+        """Continue a partition at its next offset."""
         tracked = self.tracked[partition]
-        self._skipping.forget(partition)
+        self._skipper.forget(partition)
         consumer.seek(partition, tracked.next_offset, tracked.leader_epoch)
 
     # Deliveries
 
-    def delivered(self, partition: Partition, position: PartitionCheckpoint) -> None:
-        """A delivery with this position is given away now."""
-        self._delivered[partition] = position
+    def delivered(self, partition: Partition, checkpoint: PartitionCheckpoint) -> None:
+        """A delivery with this checkpoint is about to be returned."""
+        self._delivered[partition] = checkpoint
 
     def acknowledge(self, oldest: Mapping[str, float]) -> None:
-        """Everything that was given away is committed."""
-        for partition, position in self._delivered.items():
-            self.stored.put(partition, position)
+        """Everything delivered is committed."""
+        for partition, checkpoint in self._delivered.items():
+            self.stored.put(partition, checkpoint)
             if partition in self.tracked:
-                self.tracked[partition].acknowledged(position)
+                self.tracked[partition].acknowledged(checkpoint)
         for partition, tracked in self.tracked.items():
             if (held := oldest.get(partition.shard)) is not None:
-                tracked.holds_from(held)
+                tracked.forget_before(held)
         self._delivered.clear()
         self._announced.clear()
 
     def roll_back(self) -> set[Partition]:
-        """Stand where we stood when last acknowledged, and return the partitions that have moved."""
+        """Return to the last acknowledged state; return the partitions that changed."""
         changed = {one for one in self._delivered if one in self.tracked}
         for partition in changed:
             self.tracked[partition].roll_back()
@@ -226,40 +230,38 @@ class Partitions:
 
     # Damaged batches
 
-    def skip(self, consumer: Consumer, unreadable: UnreadableBatch, notes: Notes) -> None:
-        """Try behind a batch that cannot be read."""
+    def skip(self, consumer: Consumer, unreadable: UnreadableBatch, event_log: EventLog) -> None:
+        """Try behind an unreadable batch."""
         partition, at = unreadable.partition, unreadable.position
-        if partition not in self._skipping:
-            notes.warnings.append(
-                f"{partition.shard}: the batch of messages at offset {at} is damaged; it is tried again"
-            )
+        if partition not in self._skipper:
+            event_log.warnings.append(f"{partition.shard}: the batch at offset {at} is damaged; retrying")
         end = at + self._meter.behind(partition, at)
-        consumer.seek(partition, self._skipping.failed(partition, at, max(end, at + 1)))
+        consumer.seek(partition, self._skipper.failed(partition, at, max(end, at + 1)))
 
-    def found_after_skipping(self, consumer: Consumer, partition: Partition, notes: Notes) -> bool:
-        """Tell whether what was fetched may be delivered: not while the end of a damaged batch is looked for."""
-        if partition not in self._skipping:
+    def may_deliver(self, consumer: Consumer, partition: Partition, event_log: EventLog) -> bool:
+        """Return whether fetched messages may be delivered: not during a search for the end of a damaged batch."""
+        if partition not in self._skipper:
             return True
-        found = self._skipping.worked(partition)
-        if not isinstance(found, Skipped):
+        found = self._skipper.worked(partition)
+        if not isinstance(found, SkippedRange):
             consumer.seek(partition, found)
             return False
         if found.end > found.start:
-            notes.counted[KafkaEvent.BATCHES_UNREADABLE] += 1
-            notes.counted[KafkaEvent.OFFSETS_UNREADABLE] += found.end - found.start
-            notes.warnings.append(
-                f"{partition.shard}: offsets {found.start} to {found.end - 1} cannot be read; passed over"
+            event_log.counted[KafkaEvent.BATCHES_UNREADABLE] += 1
+            event_log.counted[KafkaEvent.OFFSETS_UNREADABLE] += found.end - found.start
+            event_log.warnings.append(
+                f"{partition.shard}: offsets {found.start} to {found.end - 1} are unreadable; skipped"
             )
         return True
 
-    # What others ask
+    # Status
 
     def moving(self, consumer: Consumer) -> Mapping[Partition, PartitionProgress]:
-        """Return where the partitions stand that are being read."""
+        """Return the progress of the partitions being read."""
         return {one: at for one, at in consumer.progress().items() if one in self.tracked}
 
-    def look_for_restored(self, moving: Mapping[Partition, PartitionProgress]) -> None:
-        """Note which windows are rebuilt. What the group had passed need not be records: a marker is none."""
+    def detect_restored(self, moving: Mapping[Partition, PartitionProgress]) -> None:
+        """Detect rebuilt windows. The group's offset may be behind a transaction marker, which is no record."""
         for partition in list(self._restoring_since):
             at = moving.get(partition)
             if at is not None and at.position >= self.tracked[partition].restored_to:
@@ -267,16 +269,16 @@ class Partitions:
                 self._stop_clock(partition)
 
     def restored_to(self) -> Mapping[Partition, int]:
-        """Return up to where each partition only rebuilds windows."""
+        """Return by partition the offset up to which only windows are rebuilt."""
         return {one: tracked.restored_to for one, tracked in self.tracked.items()}
 
     def gaps(self) -> Mapping[str, float]:
-        """Return the shards whose windows hold records from before a loss, with the newest event time before it."""
+        """Return the shards whose windows contain records from before a loss, with the newest event time before it."""
         return {one.shard: at.gap_at for one, at in list(self.tracked.items()) if at.gap_at is not None}
 
     @property
     def restore_seconds(self) -> float:
-        """How long windows have been rebuilt from the log, all partitions together."""
+        """The total time spent rebuilding windows from the log."""
         clock = self._monotonic()
         return self._restored_seconds + sum(clock - since for since in list(self._restoring_since.values()))
 

@@ -1,43 +1,51 @@
-"""Where a partition that was just assigned is read on: by our own state, by what the group knows, or by the settings."""
+"""Resolves where an assigned partition is resumed, and commits offsets to the group.
+
+Resumed by its checkpoint, the group's committed offset, or the settings. Committed for lag tools, and for members
+without our disk.
+"""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from monitor.sources.kafka.consumer import Consumer
-from monitor.sources.kafka.events import KafkaEvent
-from monitor.sources.kafka.kafka_options import KafkaOptions, Start
-from monitor.sources.kafka.partition import CommittedOffset, Partition
+from monitor.sources.kafka.consumer import Consumer, EventLog, KafkaFailure
+from monitor.sources.kafka.kafka_options import KafkaEvent, KafkaOptions, Start
 from monitor.sources.kafka.partition_checkpoint import (
+    CommitMetadata,
+    CommittedOffset,
+    Partition,
     PartitionCheckpoint,
-    StoredPositions,
+    PartitionProgress,
+    StoredCheckpoints,
     TrackedPartition,
-    position_at,
+    checkpoint_at,
+    decode_metadata,
+    encode_metadata,
 )
-from monitor.sources.kafka.rewind_index import Note, understood
 
-_ASK_SECONDS = 1.0
-"""How long one question to the cluster may take. The thread that ingests waits for it."""
+_QUERY_SECONDS = 1.0
+"""Timeout of one request to the cluster. It blocks the ingestion thread."""
+_CLOSE_SECONDS = 1.0
 
 
-class Doubt(StrEnum):
-    """Why a partition that was being read has to be placed anew."""
+class OffsetProblem(StrEnum):
+    """Why the resume offset of a partition must be resolved again."""
 
     NONE = "none"
     OUT_OF_RANGE = "out_of_range"
-    """The broker refused its offset."""
+    """The broker rejected the offset."""
     TRUNCATED = "truncated"
-    """The broker's log is another one than what was read."""
+    """The log was truncated."""
 
 
 @dataclass(slots=True)
 class ResumeOffset:
-    """Where a partition goes on, and what there is to say about it."""
+    """Where a partition is resumed, and what to report."""
 
     tracked: TrackedPartition
     reset: bool = False
-    """Whether what is stored of it is of another log, or of no use."""
+    """Whether its stored data is invalid."""
     counted: Counter[str] = field(default_factory=Counter)
     events: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -55,149 +63,232 @@ class _Log:
     committed: CommittedOffset | None
 
     @property
-    def note(self) -> Note | None:
-        return None if self.committed is None else understood(self.committed.metadata)
+    def metadata(self) -> CommitMetadata | None:
+        return None if self.committed is None else decode_metadata(self.committed.metadata)
 
 
 class OffsetResolver:
-    """Decides where partitions go on. Asks the cluster, so that it may only be used between polls."""
+    """Resolves resume offsets. Sends requests, so it may only be used between polls."""
 
-    def __init__(self, options: KafkaOptions, stored: StoredPositions, fingerprint: str) -> None:
+    def __init__(self, options: KafkaOptions, stored: StoredCheckpoints, fingerprint: str) -> None:
         self._options = options
         self._stored = stored
         self._fingerprint = fingerprint
 
-    def place(
-        self, consumer: Consumer, doubts: dict[Partition, Doubt], now: float, go_on: Callable[[], bool]
+    def resolve(
+        self, consumer: Consumer, unresolved: dict[Partition, OffsetProblem], now: float, has_time: Callable[[], bool]
     ) -> Iterator[ResumeOffset]:
-        """Yield where partitions go on, one after the other, as long as there is time. Raises Trouble."""
-        for log in self._asked(consumer, list(doubts), go_on):
+        """Yield resume offsets one by one, as long as time allows. Raises KafkaFailure."""
+        for log in self._logs(consumer, list(unresolved), has_time):
             stored = self._stored.get(log.partition)
             if stored is None:
-                placed = self._from_group(consumer, log, doubts[log.partition], now)
-                placed.reset = log.partition in self._stored.damaged
+                resume = self._from_group(consumer, log, unresolved[log.partition], now)
+                resume.reset = log.partition in self._stored.damaged
             else:
-                placed = self._from_state(log, stored, doubts[log.partition])
-            placed.end = log.end
-            yield placed
+                resume = self._from_state(log, stored, unresolved[log.partition])
+            resume.end = log.end
+            yield resume
 
-    def _asked(self, consumer: Consumer, partitions: Iterable[Partition], go_on: Callable[[], bool]) -> Iterator[_Log]:
+    def _logs(
+        self, consumer: Consumer, partitions: Iterable[Partition], has_time: Callable[[], bool]
+    ) -> Iterator[_Log]:
         partitions = list(partitions)
-        beginnings = consumer.beginnings(partitions, _ASK_SECONDS)
-        ends = consumer.ends(partitions, _ASK_SECONDS)
+        beginnings = consumer.beginnings(partitions, _QUERY_SECONDS)
+        ends = consumer.ends(partitions, _QUERY_SECONDS)
         for partition in partitions:
-            committed = consumer.committed(partition, _ASK_SECONDS)
+            committed = consumer.committed(partition, _QUERY_SECONDS)
             yield _Log(partition, consumer.topic_id(partition.topic), beginnings[partition], ends[partition], committed)
-            if not go_on():
+            if not has_time():
                 return
 
-    def _from_state(self, log: _Log, stored: PartitionCheckpoint, doubt: Doubt) -> ResumeOffset:
+    def _from_state(self, log: _Log, stored: PartitionCheckpoint, problem: OffsetProblem) -> ResumeOffset:
         shard = log.partition.shard
         if stored.topic_id and log.topic_id and stored.topic_id != log.topic_id:
-            return self._anew(log, KafkaEvent.TOPICS_RECREATED, f"{shard}: its topic was deleted and made anew")
-        # Only the broker knows: after a change of leader, or of isolation, the end may seem to lie before the position.
-        if doubt is Doubt.TRUNCATED or (doubt is Doubt.OUT_OF_RANGE and stored.next_offset > log.end):
-            return self._anew(
-                log, KafkaEvent.PARTITIONS_TRUNCATED, f"{shard}: its log no longer holds what was read of it"
+            return self._restart(log, KafkaEvent.TOPICS_RECREATED, f"{shard}: topic was deleted and created again")
+        # Only the broker knows: after a leader election, or a change of isolation, the end may seem to be before the
+        # checkpoint.
+        if problem is OffsetProblem.TRUNCATED or (
+            problem is OffsetProblem.OUT_OF_RANGE and stored.next_offset > log.end
+        ):
+            return self._restart(
+                log, KafkaEvent.PARTITIONS_TRUNCATED, f"{shard}: log was truncated before the checkpoint"
             )
-        note = log.note
-        if note is not None and note.rewind > stored.next_offset and self._is_ours(note, log):
-            # Others have read it for so long that nothing stored here is in any window now.
-            placed = self._rewound(log, log.committed or CommittedOffset(note.rewind), note)
-            placed.reset = True
-            return placed
-        placed = ResumeOffset(TrackedPartition(log.partition, stored))
-        placed.tracked.topic_id = log.topic_id or stored.topic_id
+        metadata = log.metadata
+        if metadata is not None and metadata.rewind > stored.next_offset and self._is_ours(metadata, log):
+            # Others have read it for so long that no window contains anything stored here.
+            resume = self._rewind(log, log.committed or CommittedOffset(metadata.rewind), metadata)
+            resume.reset = True
+            return resume
+        resume = ResumeOffset(TrackedPartition(log.partition, stored))
+        resume.tracked.topic_id = log.topic_id or stored.topic_id
         if stored.next_offset < log.beginning:
-            self._lost(placed, log, stored.next_offset)
+            self._lost(resume, log, stored.next_offset)
         else:
-            placed.counted[KafkaEvent.PARTITIONS_RESUMED] += 1
-            placed.events.append(f"{shard}: goes on at offset {stored.next_offset}, where its stored windows end")
+            resume.counted[KafkaEvent.PARTITIONS_RESUMED] += 1
+            resume.events.append(f"{shard}: resumed at offset {stored.next_offset} from its checkpoint")
         if log.committed is not None and log.committed.offset <= log.end:
-            placed.tracked.restored_to = max(stored.restored_to, log.committed.offset)
-        return placed
+            resume.tracked.restored_to = max(stored.restored_to, log.committed.offset)
+        return resume
 
-    def _lost(self, placed: ResumeOffset, log: _Log, next_offset: int) -> None:
+    def _lost(self, resume: ResumeOffset, log: _Log, next_offset: int) -> None:
         lost = log.beginning - next_offset
-        tracked = placed.tracked
+        tracked = resume.tracked
         tracked.next_offset, tracked.leader_epoch = log.beginning, -1
         if tracked.rewind.entries:
             tracked.gap_at = tracked.rewind.newest
-        placed.counted[KafkaEvent.RECORDS_LOST] += lost
-        placed.warnings.append(
-            f"{log.partition.shard}: expected offset {next_offset}, found that retention has deleted up to "
-            f"{log.beginning}: at most {lost:,} records are lost; keep messages longer than this process may be away"
+        resume.counted[KafkaEvent.RECORDS_LOST] += lost
+        resume.warnings.append(
+            f"{log.partition.shard}: expected offset {next_offset}, found the log start at {log.beginning} because of retention:"
+            f" up to {lost:,} records lost; use a retention longer than the longest downtime"
         )
 
-    def _anew(self, log: _Log, why: KafkaEvent, said: str) -> ResumeOffset:
-        placed = ResumeOffset(self._tracked(log, log.beginning), reset=True)
-        placed.counted[why] += 1
-        placed.warnings.append(f"{said}; its windows are forgotten, and it is read from its beginning")
-        return placed
+    def _restart(self, log: _Log, why: KafkaEvent, message: str) -> ResumeOffset:
+        resume = ResumeOffset(self._tracked(log, log.beginning), reset=True)
+        resume.counted[why] += 1
+        resume.warnings.append(f"{message}; its windows are deleted, and it is read from the start")
+        return resume
 
-    def _from_group(self, consumer: Consumer, log: _Log, doubt: Doubt, now: float) -> ResumeOffset:
+    def _from_group(self, consumer: Consumer, log: _Log, problem: OffsetProblem, now: float) -> ResumeOffset:
         committed = log.committed
         if committed is None:
-            return self._started(consumer, log, now)
-        if doubt is Doubt.TRUNCATED or committed.offset > log.end:
-            placed = self._anew(
+            return self._first_start(consumer, log, now)
+        if problem is OffsetProblem.TRUNCATED or committed.offset > log.end:
+            resume = self._restart(
                 log,
                 KafkaEvent.PARTITIONS_TRUNCATED,
-                f"{log.partition.shard}: its log no longer holds what its group read",
+                f"{log.partition.shard}: log was truncated before the group's offset",
             )
-            placed.reset = False
-            return placed
-        note = log.note
-        if note is not None and note.topic_id and log.topic_id and note.topic_id != log.topic_id:
-            placed = self._anew(
-                log, KafkaEvent.TOPICS_RECREATED, f"{log.partition.shard}: its topic was deleted and made anew"
+            resume.reset = False
+            return resume
+        metadata = log.metadata
+        if metadata is not None and metadata.topic_id and log.topic_id and metadata.topic_id != log.topic_id:
+            resume = self._restart(
+                log, KafkaEvent.TOPICS_RECREATED, f"{log.partition.shard}: topic was deleted and created again"
             )
-            placed.reset = False
-            return placed
-        return self._rewound(log, committed, note)
+            resume.reset = False
+            return resume
+        return self._rewind(log, committed, metadata)
 
-    def _is_ours(self, note: Note, log: _Log) -> bool:
-        """Tell whether a note is of the same settings and the same log."""
-        return note.fingerprint == self._fingerprint and note.topic_id == log.topic_id and note.rewind <= log.end
+    def _is_ours(self, metadata: CommitMetadata, log: _Log) -> bool:
+        """Return whether the metadata is of the same settings and the same log."""
+        return (
+            metadata.fingerprint == self._fingerprint
+            and metadata.topic_id == log.topic_id
+            and metadata.rewind <= log.end
+        )
 
-    def _rewound(self, log: _Log, committed: CommittedOffset, note: Note | None) -> ResumeOffset:
-        """Read again what windows hold, as another member of the group noted it; without a note go on at its offset."""
+    def _rewind(self, log: _Log, committed: CommittedOffset, metadata: CommitMetadata | None) -> ResumeOffset:
+        """Rewind to rebuild windows, as recorded by another member of the group; without metadata resume at the group's offset."""
         shard = log.partition.shard
-        rewind = committed.offset if note is None else min(note.rewind, committed.offset)
-        placed = ResumeOffset(self._tracked(log, max(rewind, log.beginning), restored_to=committed.offset))
+        rewind = committed.offset if metadata is None else min(metadata.rewind, committed.offset)
+        resume = ResumeOffset(self._tracked(log, max(rewind, log.beginning), restored_to=committed.offset))
         if rewind < committed.offset:
-            placed.counted[KafkaEvent.PARTITIONS_REWOUND] += 1
-            placed.events.append(
-                f"{shard}: rebuilds its windows from offset {placed.tracked.next_offset} on, "
-                f"and has caught up at {committed.offset}"
+            resume.counted[KafkaEvent.PARTITIONS_REWOUND] += 1
+            resume.events.append(
+                f"{shard}: rebuilding windows from offset {resume.tracked.next_offset} to {committed.offset}"
             )
         else:
-            placed.counted[KafkaEvent.PARTITIONS_RESUMED] += 1
-            placed.events.append(f"{shard}: goes on at offset {committed.offset}, where its group was")
+            resume.counted[KafkaEvent.PARTITIONS_RESUMED] += 1
+            resume.events.append(f"{shard}: resumed at offset {committed.offset}, committed by the group")
         if rewind < log.beginning:
-            placed.counted[KafkaEvent.REWINDS_CUT_SHORT] += 1
-            placed.counted[KafkaEvent.RECORDS_LOST] += max(0, log.beginning - committed.offset)
-            placed.warnings.append(
-                f"{shard}: expected to rebuild its windows from offset {rewind}, found that retention has deleted up to "
-                f"{log.beginning}: they are filled only in part; keep messages longer than the longest window"
+            resume.counted[KafkaEvent.REWINDS_CUT_SHORT] += 1
+            resume.counted[KafkaEvent.RECORDS_LOST] += max(0, log.beginning - committed.offset)
+            resume.warnings.append(
+                f"{shard}: expected to rebuild windows from offset {rewind}, found the log start at {log.beginning} because of"
+                " retention: windows are filled only in part; use a retention longer than the longest window"
             )
         else:
-            # So that the broker says if its log was truncated, and has grown again past the group's offset.
-            placed.tracked.leader_epoch = committed.leader_epoch
-        if note is not None and note.fingerprint != self._fingerprint:
-            placed.events.append(f"{shard}: was last read under other settings; its windows may be filled only in part")
-        return placed
+            # With the epoch the broker detects a log that was truncated and grew past the group's offset.
+            resume.tracked.leader_epoch = committed.leader_epoch
+        if metadata is not None and metadata.fingerprint != self._fingerprint:
+            resume.events.append(f"{shard}: last read with other settings; windows may be filled only in part")
+        return resume
 
-    def _started(self, consumer: Consumer, log: _Log, now: float) -> ResumeOffset:
+    def _first_start(self, consumer: Consumer, log: _Log, now: float) -> ResumeOffset:
         offset = {Start.EARLIEST: log.beginning, Start.LATEST: log.end}.get(self._options.start)
         if offset is None:
             since = now - (self._options.since_seconds or 0.0)
-            found = consumer.offset_at(log.partition, since, _ASK_SECONDS)
+            found = consumer.offset_at(log.partition, since, _QUERY_SECONDS)
             offset = log.end if found is None else max(found, log.beginning)
-        placed = ResumeOffset(self._tracked(log, offset))
-        placed.counted[KafkaEvent.PARTITIONS_STARTED] += 1
-        placed.events.append(f"{log.partition.shard}: is read for the first time, from offset {offset} on")
-        return placed
+        resume = ResumeOffset(self._tracked(log, offset))
+        resume.counted[KafkaEvent.PARTITIONS_STARTED] += 1
+        resume.events.append(f"{log.partition.shard}: started at offset {offset}")
+        return resume
 
     def _tracked(self, log: _Log, offset: int, restored_to: int = 0) -> TrackedPartition:
-        return TrackedPartition(log.partition, position_at(offset, log.topic_id, self._fingerprint, restored_to))
+        return TrackedPartition(log.partition, checkpoint_at(offset, log.topic_id, self._fingerprint, restored_to))
+
+
+class OffsetCommitter:
+    """Commits offsets at intervals. A failure is counted; the next commit covers it."""
+
+    def __init__(
+        self, every_seconds: float, fingerprint: str, event_log: EventLog, monotonic: Callable[[], float]
+    ) -> None:
+        self._every = every_seconds
+        self._fingerprint = fingerprint
+        self._event_log = event_log
+        self._monotonic = monotonic
+        self._last = float("-inf")
+        self._last_committed: dict[Partition, CommittedOffset] = {}
+
+    @property
+    def is_due(self) -> bool:
+        """Whether a commit is due."""
+        return self._monotonic() - self._last >= self._every
+
+    def commit(
+        self, consumer: Consumer, tracked: Iterable[TrackedPartition], progress: Mapping[Partition, PartitionProgress]
+    ) -> None:
+        """Commit what is new, asynchronously.
+
+        `progress` has the partitions of which everything fetched was delivered.
+        """
+        offsets = self._new(tracked, progress)
+        if not offsets:
+            return
+        self._last = self._monotonic()
+
+        def done(worked: bool) -> None:  # noqa: FBT001 - the consumer calls it
+            self._event_log.counted[KafkaEvent.OFFSET_COMMITS if worked else KafkaEvent.OFFSET_COMMIT_ERRORS] += 1
+            if worked:
+                self._last_committed |= offsets
+
+        try:
+            consumer.commit(offsets, done)
+        except KafkaFailure:
+            self._event_log.counted[KafkaEvent.OFFSET_COMMIT_ERRORS] += 1
+
+    def commit_now(self, consumer: Consumer, tracked: Iterable[TrackedPartition]) -> None:
+        """Commit what is new before leaving; blocks for a moment."""
+        offsets = self._new(tracked, {})
+        if offsets:
+            try:
+                consumer.commit_now(offsets, _CLOSE_SECONDS)
+            except KafkaFailure:
+                self._event_log.counted[KafkaEvent.OFFSET_COMMIT_ERRORS] += 1
+
+    def forget(self) -> None:
+        """Forget what was committed: after a rebalance others may have committed since."""
+        self._last_committed.clear()
+
+    def _new(
+        self, tracked: Iterable[TrackedPartition], progress: Mapping[Partition, PartitionProgress]
+    ) -> dict[Partition, CommittedOffset]:
+        offsets = {}
+        for one in tracked:
+            checkpoint = one.committed
+            # While windows are rebuilt the group's offset is ahead of us, and must not be moved back.
+            if one.restoring:
+                continue
+            rewind = min(one.rewind.first_needed(checkpoint.next_offset), checkpoint.next_offset)
+            offset = checkpoint.next_offset
+            if (at := progress.get(one.partition)) is not None and offset == one.next_offset:
+                # A transaction marker may follow the last record; it is no record and needs no wait.
+                offset = max(offset, at.position)
+            committed = CommittedOffset(
+                offset, encode_metadata(rewind, self._fingerprint, one.topic_id), checkpoint.leader_epoch
+            )
+            if self._last_committed.get(one.partition) != committed:
+                offsets[one.partition] = committed
+        return offsets

@@ -1,18 +1,18 @@
-"""How connections to a cluster are secured: TLS, and who we are. Secrets are read from their files every time."""
+"""TLS and SASL settings of connections. Secrets are read from their files for every connection."""
 
 import ssl
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from monitor.sources.kafka.failures import FailureKind, KafkaFailure
+from monitor.sources.kafka.consumer import FailureKind, KafkaFailure
 from monitor.sources.kafka.kafka_options import KafkaOptions, Mechanism, SaslOptions, TlsOptions
 
 _LONGEST_SECRET = 64 << 10
 
 
 def security(options: KafkaOptions) -> dict[str, Any]:
-    """Return the client library's settings for TLS and SASL. Raises Trouble when a file cannot be used."""
+    """Return the client library's settings for TLS and SASL. Raises KafkaFailure for an unusable file."""
     settings: dict[str, Any] = {"security_protocol": _PROTOCOLS[options.sasl is not None, options.tls is not None]}
     if options.tls is not None:
         settings["ssl_context"] = tls_context(options.tls)
@@ -27,11 +27,11 @@ _PROTOCOLS = {
     (True, False): "SASL_PLAINTEXT",
     (True, True): "SASL_SSL",
 }
-"""By whether there is a user, and whether there is TLS."""
+"""By whether SASL and TLS are configured."""
 
 
 def tls_context(tls: TlsOptions) -> ssl.SSLContext:
-    """Return what TLS connections are made with. Raises Trouble when a file cannot be used."""
+    """Return the TLS context. Raises KafkaFailure for an unusable file."""
     try:
         context = ssl.create_default_context(cafile=None if tls.ca is None else str(tls.ca))
     except (OSError, ssl.SSLError) as error:
@@ -43,7 +43,7 @@ def tls_context(tls: TlsOptions) -> ssl.SSLContext:
             None if tls.password_file is None else _secret(tls.password_file, "tls.password_file", FailureKind.TLS)
         )
         try:
-            # A password that nobody gave must not be asked for on a terminal.
+            # Without a password, OpenSSL would prompt for it on the terminal.
             context.load_cert_chain(tls.cert, tls.key, password=password or "")
         except (OSError, ssl.SSLError) as error:
             raise KafkaFailure(
@@ -55,14 +55,14 @@ def tls_context(tls: TlsOptions) -> ssl.SSLContext:
 
 def _sasl(sasl: SaslOptions) -> dict[str, Any]:
     if sasl.mechanism is Mechanism.OAUTHBEARER:
-        # Only here: configurations are read without Kafka's client, which is slow to import.
+        # Imported here: configurations are validated without the client library, which is slow to import.
         from monitor.sources.kafka.internals import TokenFile  # noqa: PLC0415
 
-        assert sasl.token_file is not None  # noqa: S101 - SaslOptions refuses it
+        assert sasl.token_file is not None  # noqa: S101 - validated by SaslOptions
         provider = TokenFile(partial(_secret, sasl.token_file, "sasl.token_file", FailureKind.AUTHENTICATION))
-        provider.token()  # a missing file is told now, by its own sentence
+        provider.token()  # report a missing file now
         return {"sasl_mechanism": str(sasl.mechanism), "sasl_oauth_token_provider": provider}
-    assert sasl.password_file is not None  # noqa: S101 - SaslOptions refuses it
+    assert sasl.password_file is not None  # noqa: S101 - validated by SaslOptions
     return {
         "sasl_mechanism": str(sasl.mechanism),
         "sasl_plain_username": sasl.user,
@@ -77,7 +77,7 @@ def _secret(path: Path, where: str, kind: FailureKind) -> str:
     except OSError as error:
         raise KafkaFailure(kind, f"{where} {str(path)!r} that cannot be read ({_why(error)})") from error
     except UnicodeDecodeError:
-        # Not chained: the error would quote the file.
+        # Not chained: the exception would quote the file.
         raise KafkaFailure(kind, f"{where} {str(path)!r} that is not UTF-8") from None
     if not secret:
         raise KafkaFailure(kind, f"{where} {str(path)!r} that is empty")

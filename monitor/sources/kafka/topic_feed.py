@@ -1,4 +1,4 @@
-"""Writing to a topic by kafka-python, which is made where it is missing; for the demo only."""
+"""Writes to a topic, and creates it if missing; for the demo only."""
 
 import contextlib
 from collections.abc import Sequence
@@ -11,11 +11,11 @@ from monitor.errors import ServerError
 
 _WAIT_MS = 5_000
 _KEPT_MS = 3_600_000
-"""How long the broker keeps what the demo wrote."""
+"""Retention of the demo's messages."""
 
 
 class TopicFeed:
-    """Sends messages to the first partition of a topic, so that one window holds them all."""
+    """Sends messages to the first partition of a topic, so that one window contains them all."""
 
     def __init__(self, broker: str, topic: str) -> None:
         self._broker = broker
@@ -33,7 +33,7 @@ class TopicFeed:
             raise self._refused(error) from error
 
     def send(self, payloads: Sequence[bytes]) -> None:
-        """Send some; raises ServerError when the broker takes none."""
+        """Send messages; raises ServerError if the broker takes none."""
         try:
             for payload in payloads:
                 self._producer.send(self._topic, value=payload, partition=0)
@@ -41,7 +41,7 @@ class TopicFeed:
             raise self._refused(error) from error
 
     def close(self) -> None:
-        """Send what is left, for a moment, and let go of everything."""
+        """Flush for a moment, and release everything."""
         with contextlib.suppress(KafkaError):
             self._producer.close(timeout=5.0)
 

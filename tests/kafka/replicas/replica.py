@@ -18,7 +18,7 @@ from tests.daemon.process import Process, one
 from tests.kafka.replicas.oracle import Held
 
 SOURCE, MODEL = "stream", "density"
-_SHARED = "its group shares partitions anew: "
+_SHARED = "group rebalanced: "
 
 _CONFIG = """\
 storage: {{path: {state}}}
@@ -157,7 +157,7 @@ class Replica:
         common = ModelState(options)
         state = State.open(self.state)
         try:
-            for key, value in state.positions(SOURCE).items():
+            for key, value in state.checkpoints(SOURCE).items():
                 partition, position = partition_of(key), decoded(value)
                 assert partition is not None
                 assert position is not None

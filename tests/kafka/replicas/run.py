@@ -71,5 +71,5 @@ def run(broker: Topics, folder: Path, plan: Plan, told: Callable[[str], None] = 
         truth = producer.stop()
         group.settle(truth)
         verdict = group.judge(truth)
-        rebuilt = sum(replica.said("rebuilds its windows from offset") for replica in group.replicas)
+        rebuilt = sum(replica.said("rebuilding windows from offset") for replica in group.replicas)
         return Outcome(sum(map(len, truth.values())), faults.done, verdict, rebuilt, group.last_words())

@@ -1,4 +1,4 @@
-"""What the tests of sources share."""
+"""Fixtures for directory sources."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,7 +11,7 @@ from tests.sources.directory.inbox import Inbox
 
 @pytest.fixture
 def watch(tmp_path: Path) -> Iterator[Callable[..., Inbox]]:
-    """Watch a fresh directory, with options as wanted."""
+    """Watch a fresh directory with these options."""
     made: list[Inbox] = []
 
     def make(path: Path | None = None, **options: Any) -> Inbox:
@@ -28,13 +28,13 @@ def watch(tmp_path: Path) -> Iterator[Callable[..., Inbox]]:
 
 @pytest.fixture
 def inbox(watch: Callable[..., Inbox]) -> Inbox:
-    """A watched directory with all settings at their defaults."""
+    """A watched directory with default settings."""
     return watch()
 
 
 @pytest.fixture
 def real_decoder() -> Any:
-    """The decoder that cpcmon uses, for one model of three classes."""
+    """The real decoder, for one model of three classes."""
     stream = pytest.importorskip("monitor.records.decoder")
     formats = pytest.importorskip("monitor.records.record_schema")
     return stream.StreamDecoder([formats.ModelFormat("density", classes=("a", "b", "c"))], hash_key=b"k" * 16)

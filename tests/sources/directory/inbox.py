@@ -1,4 +1,4 @@
-"""A watched directory for tests: real files, a clock that is set by hand, and a decoder that tells lines apart."""
+"""A watched directory for tests: real files, a manual clock, and a decoder of whole lines."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from monitor.records.rejections import Reason, RefusedFile
 from monitor.sources.base import Delivery
 from monitor.sources.directory.directory_options import DirectoryOptions
 from monitor.sources.directory.directory_source import DirectorySource
-from monitor.sources.directory.system_calls import System
+from monitor.sources.directory.open_files import System
 
 KEY = b"0123456789abcdef"
 END = b"END\n"
@@ -19,20 +19,20 @@ END = b"END\n"
 
 @dataclass(frozen=True)
 class Said(RecordBatch):
-    """What arrived, with the lines themselves."""
+    """A batch with its lines."""
 
     lines: tuple[bytes, ...] = ()
 
 
 class LineDecoder:
-    """Takes every line as a record. A settled file must end with END, or it is damaged; two lines make a piece."""
+    """Every line is a record. A whole file must end with END, else it is damaged; a block has two lines."""
 
     def __init__(self) -> None:
         self.pieces: list[TextPiece] = []
         self.attempts = 0
 
     def text(self, piece: TextPiece) -> RecordBatch:
-        """Return the lines; the rest of one that was too long, and those with zeros, are refused."""
+        """Return the lines; lines that are too long or have zeros are rejected."""
         self.pieces.append(piece)
         assert piece.data.endswith(b"\n")
         lines = piece.data.split(b"\n")[:-1]
@@ -78,7 +78,7 @@ class Inbox:
         self.options = DirectoryOptions(path, **options)
         self.committed: dict[bytes, bytes] = {}
         self.lines: list[str] = []
-        """What was committed."""
+        """The committed checkpoints."""
         self.rejected: Counter[Reason] = Counter()
         self.counted: Counter[str] = Counter()
         self.events: list[str] = []
@@ -109,12 +109,12 @@ class Inbox:
         return file
 
     def poll(self, seconds: float = 2.0) -> list[str]:
-        """Let time pass, poll once, commit, and return the lines that came."""
+        """Advance the clock, poll once, commit, and return the lines."""
         deliveries = self.peek(seconds)
         return self.commit(deliveries)
 
     def peek(self, seconds: float = 2.0) -> list[Delivery]:
-        """Let time pass and poll, without committing."""
+        """Advance the clock and poll, without a commit."""
         self.clock += seconds
         self.now += seconds
         return list(self.source.poll(self.now))
@@ -124,13 +124,13 @@ class Inbox:
         came: list[str] = []
         for delivery in deliveries:
             came += lines_of(delivery)
-            for key, value in delivery.positions.items():
+            for key, value in delivery.checkpoints.items():
                 if value is None:
                     self.committed.pop(key, None)
                 else:
                     self.committed[key] = value
             self.counted.update(delivery.counted)
-            for (_, reason), count in delivery.arrived.rejected.items():
+            for (_, reason), count in delivery.batch.rejected.items():
                 self.rejected[reason] += count
             self.events += delivery.events
             self.warnings += delivery.warnings
@@ -144,12 +144,12 @@ class Inbox:
         return [line for _ in range(times) for line in self.poll(seconds)]
 
     def crash(self) -> None:
-        """Lose everything that was not committed, and start again."""
+        """Lose everything uncommitted, and start again."""
         self.source.close()
         self.source = self._source()
         self.source.restore(dict(self.committed))
 
 
 def lines_of(delivery: Delivery) -> list[str]:
-    """Return the lines that a delivery holds."""
-    return [line.decode(errors="replace") for line in getattr(delivery.arrived, "lines", ())]
+    """Return the lines of a delivery."""
+    return [line.decode(errors="replace") for line in getattr(delivery.batch, "lines", ())]

@@ -1,4 +1,4 @@
-"""Failed files: whoever made them is told what was expected and what was found, and nobody what they hold."""
+"""Failed files: the failure has expected and found, and never content."""
 
 import gzip
 import io
@@ -11,7 +11,7 @@ import pytest
 
 from monitor.records.rejections import Reason, RefusedFile
 from monitor.sources.directory.directory_options import OnFinish
-from monitor.sources.directory.file_checkpoint import Failure, called
+from monitor.sources.directory.file_checkpoint import Failure, display_name
 from tests.sources.directory.inbox import Inbox
 
 Watch = Callable[..., Inbox]
@@ -26,8 +26,8 @@ def _decoding(watch: Watch, decoder: Any, **options: Any) -> Inbox:
     return inbox
 
 
-def test_a_failure_says_what_was_expected_and_found(watch: Watch, real_decoder: Any) -> None:
-    """The decoder's own sentence, once, as a warning with the file's hash, and without its name or a second reason."""
+def test_a_failure_has_expected_and_found(watch: Watch, real_decoder: Any) -> None:
+    """Logged once, as a warning with the file's hash, without its name or a second reason."""
     inbox = _decoding(watch, real_decoder)
     inbox.put("ZZPATIENT.csv", b"id;probs\n" + b"1;[0.7, 0.2, 0.1]\n" * 3)
     inbox.polls(5)
@@ -41,8 +41,8 @@ def test_a_failure_says_what_was_expected_and_found(watch: Watch, real_decoder: 
     assert not any("failed" in event for event in inbox.events)
 
 
-def test_the_reason_beside_a_failed_file_says_the_same(watch: Watch) -> None:
-    """Also when we were started again between the failure and the move."""
+def test_the_reason_file_has_the_same_text(watch: Watch) -> None:
+    """Also after a restart between the failure and the move."""
     inbox = watch(on_finish=OnFinish.ARCHIVE, finish_after_seconds=600)
     inbox.write("f.jsonl", "POISON")
     inbox.poll()
@@ -53,15 +53,14 @@ def test_the_reason_beside_a_failed_file_says_the_same(watch: Watch) -> None:
     assert inbox.warnings[0].endswith("until it changes: poison (not_jsonl)")
 
 
-def test_a_failure_is_one_short_line_without_the_name() -> None:
-    """Whatever a decoder says."""
+def test_a_failure_is_one_short_line_without_the_file_name() -> None:
     key = bytes(16)
-    refused = RefusedFile(Reason.BAD_CSV, f"{called(key)}: expected commas, found {'x' * 1000}\nmore (bad_csv)")
+    refused = RefusedFile(Reason.BAD_CSV, f"{display_name(key)}: expected commas, found {'x' * 1000}\nmore (bad_csv)")
     failure = Failure.of(refused, key)
     assert str(failure).startswith("expected commas, found xxx")
     assert str(failure).endswith("… (bad_csv)")
     assert len(str(failure)) < 320
-    refused = RefusedFile(Reason.BAD_CSV, f"{called(key)}, line 3: no (bad_csv)")
+    refused = RefusedFile(Reason.BAD_CSV, f"{display_name(key)}, line 3: no (bad_csv)")
     assert str(Failure.of(refused, key)) == "line 3: no (bad_csv)"
 
 
@@ -103,7 +102,7 @@ HEADER = f"{{'descr': '{SECRET}', 'fortran_order': False, 'shape': (1,), }}".enc
     ],
 )
 def test_no_failure_quotes_the_file(watch: Watch, real_decoder: Any, name: str, content: Callable[[], bytes]) -> None:
-    """What a file holds, its header and the names of its columns included, is not in warnings, events or rows."""
+    """No content, header or column name appears in warnings, events or checkpoints."""
     inbox = _decoding(watch, real_decoder)
     inbox.put(name, content())
     inbox.polls(100)

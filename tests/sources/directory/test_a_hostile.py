@@ -1,4 +1,4 @@
-"""What a directory may hold besides honest files, and what it may do while it is read."""
+"""Special files, hostile names, and a directory that changes while it is read."""
 
 import errno
 import os
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from monitor.sources.directory.system_calls import System
+from monitor.sources.directory.open_files import System
 from tests.servers import needs_root, real_server
 from tests.sources.directory.inbox import KEY, Inbox
 
@@ -22,12 +22,12 @@ Watch = Callable[..., Inbox]
 
 @pytest.fixture
 def root() -> None:
-    """Skip where this is not root."""
+    """Skip unless root."""
     needs_root("mount, or to change owners")
 
 
 def test_a22_a_file_deleted_between_listing_and_opening_is_skipped(watch: Watch) -> None:
-    """It is listed, and gone when it is opened: no sound, and the others are read."""
+    """No event, and the other files are read."""
 
     class Vanishing(System):
         def open(self, path: str, flags: int, directory: int | None = None) -> int:
@@ -42,14 +42,14 @@ def test_a22_a_file_deleted_between_listing_and_opening_is_skipped(watch: Watch)
     assert set(inbox.counted) == {"bytes_read"}
 
 
-def test_a23_a_directory_that_is_missing_is_waited_for(watch: Watch, tmp_path: Path) -> None:
-    """The source starts without its directory, says so once, counts, and reads when it comes."""
+def test_a23_a_missing_directory_is_read_once_it_exists(watch: Watch, tmp_path: Path) -> None:
+    """Not ready, one warning, counted; then read."""
     inbox = watch(tmp_path / "later")
     assert inbox.polls(3) == []
     waits = inbox.source.ready()
     assert waits is not None
     # Whoever shows it puts the name of the source in front.
-    assert waits.startswith("waits for its directory")
+    assert waits.startswith("waiting for its directory")
     assert "later" in waits
     assert "ENOENT" in waits
     assert inbox.counted == {"poll_errors": 3}
@@ -67,8 +67,8 @@ def _mount(folder: Path, *words: str) -> None:
 
 
 @pytest.mark.usefixtures("root")
-def test_a24_a_directory_unmounted_and_mounted_again_is_not_read_again(watch: Watch, tmp_path: Path) -> None:
-    """Under the mount point shows an empty directory for a month: nothing is forgotten, read again or lost."""
+def test_a24_a_remount_repeats_nothing(watch: Watch, tmp_path: Path) -> None:
+    """The mount point is empty for a month: nothing is forgotten, read again or lost."""
     image = tmp_path / "image"
     with image.open("wb") as stream:
         stream.truncate(8 << 20)
@@ -97,7 +97,7 @@ def test_a24_a_directory_unmounted_and_mounted_again_is_not_read_again(watch: Wa
 
 
 def test_a25_a_directory_replaced_by_a_new_one_is_watched(inbox: Inbox) -> None:
-    """The directory is removed and made again: the new one is read, and that is said."""
+    """The directory is removed and created again: the new one is read, with a warning."""
     inbox.write("f.jsonl", "one")
     assert inbox.poll() == ["one"]
     shutil.rmtree(inbox.path)
@@ -117,7 +117,7 @@ def test_a25_a_directory_replaced_by_a_new_one_is_watched(inbox: Inbox) -> None:
 
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
-    """A folder that every user can read; those of pytest are for their owner alone."""
+    """A folder readable by every user; pytest's are private."""
     folder = Path(tempfile.mkdtemp(prefix="cpcmon-open-"))
     folder.chmod(0o755)
     yield folder
@@ -126,7 +126,7 @@ def open_folder() -> Iterator[Path]:
 
 @pytest.mark.usefixtures("root")
 def test_a26_an_unreadable_file_is_counted_once_and_the_others_are_read(open_folder: Path) -> None:
-    """As another user than root: a file of mode 000 is counted once, and the others are read."""
+    """As a user other than root, with a file of mode 000."""
     folder = open_folder
     (folder / "a.jsonl").write_text("secret\n")
     (folder / "b.jsonl").write_text("open\n")
@@ -148,7 +148,7 @@ print(inbox.polls(200), dict(inbox.counted), len(inbox.warnings))
 
 
 class Failing(System):
-    """Fails to open, or to read, while told to."""
+    """Fails to open or read on request."""
 
     def __init__(self, *, opening: int = 0, reading: int = 0, short: int = 0) -> None:
         self.opening, self.reading, self.short = opening, reading, short
@@ -162,7 +162,7 @@ class Failing(System):
         return super().open(path, flags, directory)
 
     def read(self, file: int, length: int, offset: int) -> bytes:
-        """Read less than asked for, or fail."""
+        """Read less than requested, or fail."""
         if self.reading:
             raise OSError(self.reading, os.strerror(self.reading))
         return super().read(file, min(length, self.short or length), offset)
@@ -170,7 +170,7 @@ class Failing(System):
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EIO, errno.ESTALE, errno.EMFILE])
 def test_a26_files_that_cannot_be_opened_do_not_disturb_the_others(watch: Watch, number: int) -> None:
-    """Whatever the error: counted once, tried ever more slowly, read when it can be; no name in any message."""
+    """Any error: counted once, retried with growing delays, read later; no name in any message."""
     system = Failing(opening=number)
     inbox = watch(system=system)
     inbox.write("a.jsonl", "one")
@@ -183,8 +183,8 @@ def test_a26_files_that_cannot_be_opened_do_not_disturb_the_others(watch: Watch,
     assert inbox.polls(160) == ["one"]
 
 
-def test_a34_a35_names_of_any_bytes_are_read_and_never_told(inbox: Inbox) -> None:
-    """Names that are not UTF-8, or hold newlines, are files like others; no event holds one, or more than one line."""
+def test_a34_a35_names_of_any_bytes_are_read_and_never_logged(inbox: Inbox) -> None:
+    """Not UTF-8, or with newlines: read like others; no event contains them or a second line."""
     names = [b"bad\xff.jsonl", b"a\nCRITICAL x.jsonl", b"\xe2\x80\xae.jsonl", b"ZZPATIENT.jsonl"]
     for name in names:
         with open(os.fsencode(inbox.path) + b"/" + name, "wb") as stream:  # noqa: PTH123 - a path of bytes
@@ -204,7 +204,7 @@ def test_a34_a35_names_of_any_bytes_are_read_and_never_told(inbox: Inbox) -> Non
 
 
 def test_a36_symbolic_links_are_refused(inbox: Inbox) -> None:
-    """A link to a secret is refused and counted once, also when it takes the place of a file between two polls."""
+    """Counted once, also if it replaces a file between two polls."""
     (inbox.path / "a.jsonl").symlink_to("/etc/passwd")
     inbox.write("b.jsonl", "one")
     assert inbox.polls(50) == ["one"]
@@ -216,10 +216,10 @@ def test_a36_symbolic_links_are_refused(inbox: Inbox) -> None:
 
 
 @pytest.mark.parametrize("name", ["x.jsonl", "x.npy"])
-def test_a37_things_that_are_no_files_are_refused_without_waiting(
+def test_a37_special_files_are_refused_without_blocking(
     inbox: Inbox, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """FIFO, socket, device and folder with the name of a file: counted once each, and nothing ever waits."""
+    """FIFO, socket, device, and a folder with a file's name: counted once each."""
     os.mkfifo(inbox.path / f"a{name}")
     with socket.socket(socket.AF_UNIX) as listener:
         monkeypatch.chdir(inbox.path)  # the path of a socket may have 107 bytes
@@ -234,8 +234,7 @@ def test_a37_things_that_are_no_files_are_refused_without_waiting(
     assert inbox.counted["files_refused"] == refused
 
 
-def test_a_folder_without_the_name_of_a_file_is_no_event(inbox: Inbox) -> None:
-    """Folders beside the files are ignored without being counted."""
+def test_a_plain_folder_is_no_event(inbox: Inbox) -> None:
     (inbox.path / "images").mkdir()
     inbox.write("z.jsonl", "one")
     assert inbox.polls(3) == ["one"]
@@ -243,7 +242,7 @@ def test_a_folder_without_the_name_of_a_file_is_no_event(inbox: Inbox) -> None:
 
 
 def test_a38_a_configmap_is_read_once_per_content(watch: Watch, tmp_path: Path) -> None:
-    """Kubernetes swaps the folder behind `..data`: with its root allowed, new content is read, the same is not."""
+    """Kubernetes replaces the folder behind `..data`: new content is read, equal content is not."""
     folder = tmp_path / "inbox"
     for version, lines in (("..1", "one\n"), ("..2", "one\n"), ("..3", "one\ntwo\n"), ("..4", "other\n")):
         (folder / version).mkdir(parents=True)
@@ -262,8 +261,8 @@ def test_a38_a_configmap_is_read_once_per_content(watch: Watch, tmp_path: Path) 
     assert inbox.counted["files_refused"] == 1
 
 
-def test_a46_a_file_on_fuse_is_read_because_nothing_but_polling_is_used(watch: Watch, tmp_path: Path) -> None:
-    """A real FUSE mount, which tells nobody of changes made behind it: files are read as they grow there."""
+def test_a46_a_file_on_fuse_is_read_by_polling(watch: Watch, tmp_path: Path) -> None:
+    """A real FUSE mount, which sends no notifications of changes behind it."""
     bindfs = real_server("bindfs")
     if not Path("/dev/fuse").exists():
         pytest.skip("NO /dev/fuse: no file system of that kind can be mounted here, and it is not shown")
@@ -286,7 +285,7 @@ def test_a46_a_file_on_fuse_is_read_because_nothing_but_polling_is_used(watch: W
 
 
 def test_a47_unknown_extensions_are_ignored_and_counted_once(inbox: Inbox) -> None:
-    """Text, spreadsheets and rotated files of nobody we know are ignored; a name with a known suffix is not."""
+    """Text, spreadsheets and rotated files are ignored; a known extension within the name counts."""
     for name in ("a.txt", "b.xlsx", "c.jsonl.1", "d", "e.pkl"):
         inbox.write(name, "one")
     inbox.write("f.JSONL", "two")
@@ -295,7 +294,7 @@ def test_a47_unknown_extensions_are_ignored_and_counted_once(inbox: Inbox) -> No
 
 
 def test_a48_short_reads_and_errors_while_reading(watch: Watch) -> None:
-    """Reads may return less than asked for, or fail for a while: a file error, no crash, nothing lost."""
+    """An unreadable file, no crash, nothing lost."""
     system = Failing(short=3)
     inbox = watch(system=system)
     inbox.write("a.jsonl", "one", "a longer line", "three")
@@ -310,7 +309,7 @@ def test_a48_short_reads_and_errors_while_reading(watch: Watch) -> None:
 
 
 def test_a48_a_directory_that_cannot_be_listed_is_counted(watch: Watch) -> None:
-    """Listing fails for a while: not ready, counted, and nothing is taken for gone."""
+    """Not ready, counted, and no file counts as gone."""
 
     class Broken(System):
         broken = False
@@ -335,7 +334,7 @@ def test_a48_a_directory_that_cannot_be_listed_is_counted(watch: Watch) -> None:
 
 
 def test_a49_one_open_file_at_a_time(watch: Watch) -> None:
-    """A thousand files of all formats are read with room for very few open ones."""
+    """A thousand files of all formats with few descriptors."""
     inbox = watch()
     for number in range(1000):
         inbox.put(f"{number:04}.{'npy' if number % 2 else 'jsonl'}", b"line\nEND\n")
@@ -351,8 +350,7 @@ def test_a49_one_open_file_at_a_time(watch: Watch) -> None:
 
 
 @pytest.mark.usefixtures("root")
-def test_d12_a_hard_link_to_the_file_of_another_owner_is_refused(inbox: Inbox) -> None:
-    """Whoever may write here could link to a file that only we may read."""
+def test_d12_a_hard_link_to_another_users_file_is_refused(inbox: Inbox) -> None:
     secret = inbox.path.parent / "secret"
     secret.write_text("secret\n")
     os.chown(inbox.path, 65534, 65534)
@@ -364,8 +362,8 @@ def test_d12_a_hard_link_to_the_file_of_another_owner_is_refused(inbox: Inbox) -
     assert inbox.counted["files_refused"] == 1
 
 
-def test_d11_a_folder_swapped_for_a_link_leads_nowhere(watch: Watch, tmp_path: Path) -> None:
-    """Between listing and opening, a folder becomes a link to elsewhere: what is there is not read."""
+def test_d11_a_folder_replaced_by_a_link_is_not_followed(watch: Watch, tmp_path: Path) -> None:
+    """Between listing and opening, a folder is replaced by a link."""
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "f.jsonl").write_text("secret\n")
@@ -390,7 +388,7 @@ def test_d11_a_folder_swapped_for_a_link_leads_nowhere(watch: Watch, tmp_path: P
 
 
 def test_names_are_hashed_with_the_key(watch: Watch) -> None:
-    """Who does not have the key cannot find out from a position which file it speaks of."""
+    """Without the key, a checkpoint does not reveal its file."""
     inbox = watch()
     inbox.write("f.jsonl", "one")
     inbox.poll()

@@ -1,4 +1,4 @@
-"""Which file is which: rotation, truncation, replacement, and everything that only looks like one of them."""
+"""File identity: rotation, truncation, replacement, and what only resembles them."""
 
 import os
 import shutil
@@ -16,8 +16,8 @@ Watch = Callable[..., Inbox]
 LONG = [f"{number:06}{'.' * 93}" for number in range(2000)]
 
 
-def test_a3_a_file_renamed_in_is_read_once(inbox: Inbox) -> None:
-    """A hidden or temporary name is ignored; renamed to its final name, the file is read once."""
+def test_a3_a_file_renamed_into_the_directory_is_read_once(inbox: Inbox) -> None:
+    """A hidden or temporary name is ignored until the rename."""
     for name in (".x.tmp", "x.jsonl.part", "_x.jsonl", "x.jsonl~", "x.crdownload", "x.jsonl.filepart", "x.partial"):
         inbox.write(name, "one")
     assert inbox.polls(3) == []
@@ -28,7 +28,7 @@ def test_a3_a_file_renamed_in_is_read_once(inbox: Inbox) -> None:
 
 @pytest.mark.parametrize("before", [["one", "two"], LONG], ids=["short", "long"])
 def test_a9_a_truncated_file_is_read_from_its_start(inbox: Inbox, before: list[str]) -> None:
-    """`: > f; echo … >> f` is counted as a truncation, and the new lines are read."""
+    """`: > f; echo … >> f` counts as a truncation, and the new lines are read."""
     file = inbox.write("f.jsonl", *before)
     inbox.poll()
     with file.open("w") as stream:
@@ -40,8 +40,12 @@ def test_a9_a_truncated_file_is_read_from_its_start(inbox: Inbox, before: list[s
 
 @pytest.mark.parametrize("before", [["one", "two"], LONG], ids=["short", "long"])
 @pytest.mark.parametrize("stopped", [False, True], ids=["running", "stopped"])
-def test_a10_truncated_and_regrown_beyond_our_place_is_noticed(inbox: Inbox, before: list[str], stopped: bool) -> None:  # noqa: FBT001
-    """Between two polls a file is truncated and grows past where we stood, same inode: all its lines are read."""
+def test_a10_truncated_and_regrown_beyond_the_offset_is_detected(
+    inbox: Inbox,
+    before: list[str],
+    stopped: bool,  # noqa: FBT001
+) -> None:
+    """Between two polls, with the same inode: all its lines are read."""
     file = inbox.write("f.jsonl", *before)
     inode = file.stat().st_ino
     inbox.poll()
@@ -55,8 +59,8 @@ def test_a10_truncated_and_regrown_beyond_our_place_is_noticed(inbox: Inbox, bef
     assert inbox.counted["files_replaced"] == 1
 
 
-def test_a10_equal_heads_do_not_hide_it(inbox: Inbox) -> None:
-    """Head and length are as before, but what stands before our place is not."""
+def test_a10_equal_heads_do_not_hide_a_truncation(inbox: Inbox) -> None:
+    """Head and length are equal, but not the bytes before the offset."""
     file = inbox.write("f.jsonl", *LONG)
     inbox.poll()
     after = [*LONG[:-3], *(line.replace(".", "!") for line in LONG[-3:]), "more"]
@@ -65,7 +69,7 @@ def test_a10_equal_heads_do_not_hide_it(inbox: Inbox) -> None:
 
 
 def test_a11_a_reset_is_committed_before_any_new_line(inbox: Inbox) -> None:
-    """The file is truncated and empty, we crash: the reset was committed, and is not made twice."""
+    """Truncated to empty, then a crash: the reset was committed, and is not repeated."""
     file = inbox.write("f.jsonl", "one", "two")
     inbox.poll()
     file.write_bytes(b"")
@@ -84,7 +88,7 @@ def test_a11_a_reset_is_committed_before_any_new_line(inbox: Inbox) -> None:
 def test_a12_copytruncate_reads_the_rest_from_the_copy(
     inbox: Inbox, before: list[str], copy: str, regrown: int
 ) -> None:
-    """The file is copied with lines that we had not read, truncated, and goes on: nothing is lost or read twice."""
+    """The copy has unread lines: nothing is lost or read twice."""
     file = inbox.write("f.jsonl", *before)
     inbox.poll()
     inbox.write("f.jsonl", "unread")
@@ -98,8 +102,8 @@ def test_a12_copytruncate_reads_the_rest_from_the_copy(
     assert inbox.polls(40) == []
 
 
-def test_a12_the_copy_is_seen_before_the_truncation(inbox: Inbox) -> None:
-    """A poll falls between copy and truncation: the copy means nothing yet, and is taken up later."""
+def test_a12_the_copy_is_listed_before_the_truncation(inbox: Inbox) -> None:
+    """A poll between copy and truncation ignores the copy; the next one reads it."""
     file = inbox.write("f.jsonl", "one", "two")
     inbox.poll()
     inbox.write("f.jsonl", "three")
@@ -117,7 +121,7 @@ def test_a12_the_copy_is_seen_before_the_truncation(inbox: Inbox) -> None:
 @pytest.mark.parametrize("rotated", ["f.jsonl.1", "a-old.jsonl", "z-old.jsonl", "f.jsonl-20260101"])
 @pytest.mark.parametrize("stopped", [False, True], ids=["running", "stopped"])
 def test_a13_rename_rotation(inbox: Inbox, before: list[str], rotated: str, stopped: bool) -> None:  # noqa: FBT001
-    """`f` becomes `f.1` and a new `f` begins: both are complete, and nothing is read twice."""
+    """`f` becomes `f.1` and a new `f` starts: nothing is lost or read twice."""
     file = inbox.write("f.jsonl", *before)
     inbox.poll()
     with file.open("a") as writer:
@@ -136,8 +140,8 @@ def test_a13_rename_rotation(inbox: Inbox, before: list[str], rotated: str, stop
     assert inbox.polls(40) == []
 
 
-def test_a13_rotation_while_the_new_file_begins_with_the_same_line(inbox: Inbox) -> None:
-    """Old and new file hold the same line: the inode tells which of them was read."""
+def test_a13_rotation_with_an_equal_first_line(inbox: Inbox) -> None:
+    """Old and new file have the same line: the inode decides."""
     file = inbox.write("f.jsonl", "same")
     inbox.poll()
     file.rename(inbox.path / "f.jsonl.1")
@@ -145,8 +149,8 @@ def test_a13_rotation_while_the_new_file_begins_with_the_same_line(inbox: Inbox)
     assert inbox.polls(3) == ["same", "other"]
 
 
-def test_a13_a_whole_row_of_rotated_files_moves_up(inbox: Inbox) -> None:
-    """`f.1` becomes `f.2`, `f` becomes `f.1`, again and again; each line is read once."""
+def test_a13_rotation_of_several_generations(inbox: Inbox) -> None:
+    """`f.1` becomes `f.2`, `f` becomes `f.1`, repeatedly."""
     written = []
     for number in range(12):
         for older in (3, 2, 1):
@@ -166,8 +170,8 @@ def test_a13_a_whole_row_of_rotated_files_moves_up(inbox: Inbox) -> None:
     assert sorted(inbox.lines) == sorted(written)
 
 
-def test_a13_a_rotation_long_after_the_files_became_quiet(inbox: Inbox) -> None:
-    """Files that nobody looks at any more in each poll are recognised all the same."""
+def test_a13_rotation_of_idle_files(inbox: Inbox) -> None:
+    """Idle files are recognised too."""
     inbox.write("f.jsonl", "one")
     inbox.polls(3, 4000)
     (inbox.path / "f.jsonl").rename(inbox.path / "f.jsonl.1")
@@ -177,7 +181,7 @@ def test_a13_a_rotation_long_after_the_files_became_quiet(inbox: Inbox) -> None:
 
 
 def _reuse_inode(folder: Path, name: str, inode: int, content: bytes) -> Path:
-    """Make a file that has a certain inode number, which ext4 gives to the next new file."""
+    """Make a file with a certain inode number, which ext4 gives to the next new file."""
     for attempt in range(200):
         file = folder / f".try{attempt}"
         file.write_bytes(content)
@@ -193,7 +197,7 @@ def _reuse_inode(folder: Path, name: str, inode: int, content: bytes) -> Path:
     "content", [b"ab\ncdef\n", b"other\ncontent\n", b"x\n"], ids=["same size", "longer", "shorter"]
 )
 def test_a14_a15_another_file_with_the_same_name_and_inode(inbox: Inbox, stopped: bool, content: bytes) -> None:  # noqa: FBT001
-    """A file is deleted and another created under its name that gets its inode, running or stopped: read from 0."""
+    """A new file with the name and inode of a deleted one, while running or stopped."""
     file = inbox.put("f.jsonl", b"one\ntwo\n")
     inbox.poll()
     inode = file.stat().st_ino
@@ -204,8 +208,8 @@ def test_a14_a15_another_file_with_the_same_name_and_inode(inbox: Inbox, stopped
     assert inbox.polls(2) == content.decode().splitlines()
 
 
-def test_a14_a_new_file_that_gets_the_inode_of_a_deleted_one(inbox: Inbox) -> None:
-    """A file is deleted, and another of another name gets its inode and the very same content: it is new."""
+def test_a14_a_reused_inode_is_a_new_file(inbox: Inbox) -> None:
+    """With another name and equal content."""
     file = inbox.write("f.jsonl", "same")
     inbox.poll()
     inode = file.stat().st_ino
@@ -225,7 +229,7 @@ def test_a16_a_hundred_files_with_equal_heads_are_all_read(inbox: Inbox) -> None
 
 
 def test_a19_the_same_file_dropped_twice_is_delivered_twice(inbox: Inbox) -> None:
-    """Under another name the same content is read again; dropping repeated ids is for whoever knows about ids."""
+    """Under another name the same content is read again; ids are deduplicated later."""
     file = inbox.write("f.jsonl", "one")
     shutil.copyfile(file, inbox.path / "g.jsonl")
     assert inbox.poll() == ["one", "one"]
@@ -233,7 +237,7 @@ def test_a19_the_same_file_dropped_twice_is_delivered_twice(inbox: Inbox) -> Non
 
 @pytest.mark.parametrize("before", [["one", "two"], LONG], ids=["short", "long"])
 def test_a20_a_file_replaced_atomically_is_read_from_its_start(inbox: Inbox, before: list[str]) -> None:
-    """Another file is renamed over it; at once, also when it had been quiet for hours."""
+    """At once, also if it was idle for hours."""
     inbox.write("f.jsonl", *before)
     inbox.polls(2, 4000)
     inbox.write(".new", *reversed(before), "more")
@@ -243,8 +247,8 @@ def test_a20_a_file_replaced_atomically_is_read_from_its_start(inbox: Inbox, bef
 
 
 @pytest.mark.parametrize("before", [["one", "two"], LONG], ids=["short", "long"])
-def test_a20_a_file_replaced_by_its_own_longer_copy_goes_on(inbox: Inbox, before: list[str]) -> None:
-    """Editors and rsync write a new file and rename it: what was read already is not read again."""
+def test_a20_a_file_replaced_by_a_longer_copy_continues(inbox: Inbox, before: list[str]) -> None:
+    """Editors and rsync write a new file and rename it: nothing is read again."""
     inbox.write("f.jsonl", *before)
     inbox.poll()
     inbox.write(".new", *before, "more")
@@ -254,7 +258,7 @@ def test_a20_a_file_replaced_by_its_own_longer_copy_goes_on(inbox: Inbox, before
 
 
 def test_a21_a_file_deleted_while_it_is_read_is_read_to_its_end(watch: Watch) -> None:
-    """It is unlinked in the middle of its turn: the turn lasts to its end, and the checkpoint says it is gone."""
+    """Unlinked while it is read: read to its end, then marked as gone."""
     inbox = watch(bytes_per_file=1024, max_line_bytes=100)
     file = inbox.write("f.jsonl", *LONG[:100])
     polling = inbox.source.poll(inbox.now)
@@ -270,8 +274,8 @@ def test_a21_a_file_deleted_while_it_is_read_is_read_to_its_end(watch: Watch) ->
     assert row.gone_at is not None
 
 
-def test_a21_bytes_that_went_unread_are_counted(watch: Watch) -> None:
-    """A file that goes before it is read to its end is a loss that is counted."""
+def test_a21_lost_bytes_are_counted(watch: Watch) -> None:
+    """A file deleted before it was read to its end."""
     inbox = watch(bytes_per_file=1024, max_line_bytes=100)
     file = inbox.write("f.jsonl", *LONG[:100])
     inbox.poll()
@@ -281,7 +285,7 @@ def test_a21_bytes_that_went_unread_are_counted(watch: Watch) -> None:
 
 
 def test_a39_a40_times_in_the_future_and_the_past_change_nothing(inbox: Inbox) -> None:
-    """A clock that is ahead, or at 1970, or runs backwards, delays nothing."""
+    """A clock ahead, at 1970, or backwards."""
     for name, seconds in (("future", 4_070_908_800), ("past", 0), ("before", -86_400)):
         for kind in ("jsonl", "npy"):
             file = inbox.put(f"{name}.{kind}", b"line\nEND\n" if kind == "npy" else b"line\n")
@@ -293,8 +297,8 @@ def test_a39_a40_times_in_the_future_and_the_past_change_nothing(inbox: Inbox) -
 
 
 @pytest.mark.parametrize("before", [["one", "two"], LONG], ids=["short", "long"])
-def test_a41_a_rewrite_of_the_same_size_is_noticed_by_its_time(inbox: Inbox, before: list[str]) -> None:
-    """Content changes in place: the time of change gives it away, and the checksum decides. A touch is nothing."""
+def test_a41_a_rewrite_of_equal_size_is_detected_by_its_time(inbox: Inbox, before: list[str]) -> None:
+    """The checksum decides. A touch changes nothing."""
     file = inbox.write("f.jsonl", *before)
     inbox.poll()
     os.utime(file, ns=(1, 1))
@@ -309,7 +313,7 @@ def test_a41_a_rewrite_of_the_same_size_is_noticed_by_its_time(inbox: Inbox, bef
 
 
 def test_a41_a_large_file_is_compared_in_turns(watch: Watch) -> None:
-    """Comparing a large file takes several turns, and other files are read meanwhile."""
+    """Other files are read meanwhile."""
     inbox = watch(bytes_per_file=64 << 10)
     file = inbox.write("f.jsonl", *LONG * 40)
     assert len(inbox.polls(20)) == 80_000
@@ -321,8 +325,8 @@ def test_a41_a_large_file_is_compared_in_turns(watch: Watch) -> None:
     assert inbox.polls(20) == ["more"]
 
 
-def test_a_file_that_was_gone_comes_back(inbox: Inbox) -> None:
-    """A file that is moved away and back is recognised, also after a restart."""
+def test_a_file_that_returns_continues(inbox: Inbox) -> None:
+    """Moved away and back, also across a restart."""
     file = inbox.write("f.jsonl", "one")
     inbox.poll()
     file.rename(inbox.path.parent / "elsewhere")
@@ -337,8 +341,8 @@ def test_a_file_that_was_gone_comes_back(inbox: Inbox) -> None:
     assert not inbox.counted["files_forgotten"]
 
 
-def test_a_file_is_forgotten_only_long_after_it_went(inbox: Inbox) -> None:
-    """A week after it went nothing is left of it; until then it is remembered, however old it is."""
+def test_a_checkpoint_is_deleted_long_after_its_file(inbox: Inbox) -> None:
+    """A week later; until then it is recognised, however old it is."""
     kept = inbox.write("kept.jsonl", "one")
     gone = inbox.write("gone.jsonl", "two")
     inbox.poll()

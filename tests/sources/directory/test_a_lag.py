@@ -1,10 +1,10 @@
-"""How far behind the directory says it is: by our own clock, and only with what could have been read."""
+"""The lag of the directory: by our own clock, and only of what could have been read."""
 
 import errno
 import os
 from collections.abc import Callable
 
-from monitor.sources.directory.system_calls import System
+from monitor.sources.directory.open_files import System
 from tests.sources.directory.inbox import Inbox
 
 Watch = Callable[..., Inbox]
@@ -12,8 +12,8 @@ Watch = Callable[..., Inbox]
 LINES = ["x" * 99] * 60
 
 
-def test_a_file_is_unread_since_it_was_seen_to_be(watch: Watch) -> None:
-    """Whatever time a copy has kept: the wait begins when we saw it, and ends when it has been read to its end."""
+def test_lag_of_a_file_starts_when_it_is_first_seen(watch: Watch) -> None:
+    """Whatever its modification time: from when it was first seen until it is read to its end."""
     inbox = watch(bytes_per_file=1024, max_line_bytes=1000)
     os.utime(inbox.write("a.jsonl", *LINES), (1, 1))
     inbox.poll()
@@ -28,8 +28,8 @@ def test_a_file_is_unread_since_it_was_seen_to_be(watch: Watch) -> None:
     assert inbox.source.lag().oldest_unread == inbox.now
 
 
-def test_new_files_are_unread_since_there_are_any(watch: Watch) -> None:
-    """A backlog of files that nobody has opened counts from the poll that first listed it."""
+def test_lag_of_new_files_starts_with_the_first(watch: Watch) -> None:
+    """From the poll that first listed them."""
     inbox = watch(bytes_per_tick=5000)
     for number in range(9):
         os.utime(inbox.write(f"{number}.jsonl", "one"), (1, 1))
@@ -42,8 +42,8 @@ def test_new_files_are_unread_since_there_are_any(watch: Watch) -> None:
     assert inbox.source.lag().oldest_unread is None
 
 
-def test_a_file_that_settles_is_no_delay_of_ours(inbox: Inbox) -> None:
-    """A file that is written again and again, with a time of 1970, counts as a file and as bytes only."""
+def test_a_settling_file_adds_no_lag_time(inbox: Inbox) -> None:
+    """A file that keeps changing, with a time of 1970, counts as file and bytes only."""
     for number in range(1, 12):
         os.utime(inbox.put("x.npy", b"x" * number), (1, 1))
         inbox.poll()
@@ -52,8 +52,8 @@ def test_a_file_that_settles_is_no_delay_of_ours(inbox: Inbox) -> None:
         assert lag.bytes == sum(range(number + 1))
 
 
-def test_a_file_that_cannot_be_opened_is_no_delay_of_ours(watch: Watch) -> None:
-    """It is tried again now and then, and would otherwise make us late for ever."""
+def test_an_unreadable_file_adds_no_lag_time(watch: Watch) -> None:
+    """It is retried, and would otherwise add lag for ever."""
 
     class Closed(System):
         def open(self, path: str, flags: int, directory: int | None = None) -> int:

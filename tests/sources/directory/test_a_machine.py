@@ -1,4 +1,4 @@
-"""Random histories of a directory, compared with an oracle: every line exactly once, whatever happens."""
+"""Random histories of a directory, compared with an oracle: every line exactly once."""
 
 import os
 import shutil
@@ -21,12 +21,12 @@ FILLER = st.sampled_from([0, 0, 0, 5000, 70_000])
 
 @dataclass
 class Model:
-    """What a file that somebody writes must hold."""
+    """The expected content of a file."""
 
     whole: list[str] = field(default_factory=list)
     half: str = ""
     met: bool = False
-    """Whether a poll that was committed has seen it as it is now, not empty."""
+    """Whether a committed poll has seen its present content."""
 
 
 class DirectoryMachine(RuleBasedStateMachine):
@@ -44,7 +44,7 @@ class DirectoryMachine(RuleBasedStateMachine):
         self.serial = 0
 
     def teardown(self) -> None:
-        """Finish all lines, read on, and see that every line that had to come came once."""
+        """Complete all lines, read to the end, and check that every line came once."""
         for name, model in self.files.items():
             if model.half:
                 self._write(name, "\n")
@@ -57,11 +57,11 @@ class DirectoryMachine(RuleBasedStateMachine):
         shutil.rmtree(self.folder)
 
     def named(self) -> list[str]:
-        """Return the files whose names promise a format: others are read only where they continue one of these."""
+        """Return the files with a known extension: others are read only if they continue one of these."""
         return sorted(name for name in self.files if name.endswith((".jsonl", ".csv")))
 
     def with_lines(self) -> list[str]:
-        """Return those that hold a whole line. What is drawn must not depend on the reader, or it cannot be repeated."""
+        """Return those with a complete line. Draws must not depend on the reader, or they could not be repeated."""
         return [name for name in self.named() if self.files[name].whole]
 
     def _line(self, filler: int) -> str:
@@ -79,7 +79,7 @@ class DirectoryMachine(RuleBasedStateMachine):
         os.utime(self.folder / name, ns=(self.serial * 10**9, self.serial * 10**9))
 
     def _lose(self, name: str) -> None:
-        """Whatever of a file was not read yet may be lost now, and must not come twice if it was."""
+        """Unread lines of a file may be lost now, and read ones must not be repeated."""
         model = self.files.pop(name, Model())
         unread = set(model.whole) - set(self.inbox.lines)
         self.required -= unread
@@ -87,7 +87,7 @@ class DirectoryMachine(RuleBasedStateMachine):
 
     @rule(name=NAMES, count=st.integers(1, 3), filler=FILLER)
     def append(self, name: str, count: int, filler: int) -> None:
-        """Add whole lines, the first of which ends one that was begun."""
+        """Append complete lines, the first of which ends an incomplete one."""
         model = self.files.setdefault(name, Model())
         for _ in range(count):
             line = self._line(filler)
@@ -98,7 +98,7 @@ class DirectoryMachine(RuleBasedStateMachine):
 
     @rule(name=NAMES)
     def append_half(self, name: str) -> None:
-        """Begin a line."""
+        """Start a line."""
         model = self.files.setdefault(name, Model())
         half = self._line(0)
         self._write(name, half)
@@ -107,7 +107,7 @@ class DirectoryMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.files)
     @rule(data=st.data())
     def rotate(self, data: st.DataObject) -> None:
-        """Rename a file; its writer may go on with the renamed one."""
+        """Rename a file; its writer may continue."""
         name = data.draw(st.sampled_from(sorted(self.files)))
         model = self.files[name]
         # A name that promises no format is only read if the file was known before.
@@ -120,7 +120,7 @@ class DirectoryMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.with_lines())
     @rule(data=st.data(), regrown=st.integers(0, 3), filler=FILLER)
     def copy_and_truncate(self, data: st.DataObject, regrown: int, filler: int) -> None:
-        """Copy a file, truncate it, and go on writing. One rotation between two polls is what can be followed."""
+        """Copy a file, truncate it, and continue. Only one rotation between two polls can be tracked."""
         name = data.draw(st.sampled_from(self.with_lines()))
         self.inbox_poll()
         # Only a file of which a line was read has something that its copy can be known by.
@@ -140,7 +140,7 @@ class DirectoryMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.named())
     @rule(data=st.data(), filler=FILLER)
     def truncate(self, data: st.DataObject, filler: int) -> None:
-        """Empty a file in place and write something else."""
+        """Truncate a file and write something else."""
         name = data.draw(st.sampled_from(self.named()))
         self._lose(name)
         self._write(name, "", "w")
@@ -170,7 +170,7 @@ class DirectoryMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.files)
     @rule(data=st.data())
     def touch(self, data: st.DataObject) -> None:
-        """Change nothing but the time. Renamed in the same moment, it would be taken for a new file with old content."""
+        """Change only the time. With a rename at the same moment it would count as a new file."""
         self.inbox_poll()
         self._stamp(data.draw(st.sampled_from(sorted(self.files))))
         self.inbox_poll()
@@ -186,7 +186,7 @@ class DirectoryMachine(RuleBasedStateMachine):
 
     @rule(keep=st.integers(0, 3), roll_back=st.booleans())
     def interrupted_poll(self, keep: int, *, roll_back: bool) -> None:
-        """Commit a part of what a poll delivers, and lose the rest by a crash or by rolling back."""
+        """Commit part of a poll, and lose the rest by a crash or rollback."""
         self.inbox.clock += 2
         self.inbox.now += 2
         polling = self.inbox.source.poll(self.inbox.now)
@@ -202,7 +202,7 @@ class DirectoryMachine(RuleBasedStateMachine):
 
     @rule()
     def crash(self) -> None:
-        """Start again from what was committed."""
+        """Restart from what was committed."""
         self.inbox.crash()
 
     @invariant()

@@ -1,4 +1,4 @@
-"""The watched directory with the decoder that cpcmon uses: every format it reads, and the odd sorts of text."""
+"""The directory source with the real decoder: every format, and unusual text."""
 
 import gzip
 import io
@@ -47,7 +47,7 @@ def _decoding(watch: Watch, decoder: Any) -> Inbox:
 
 
 def _accepted(inbox: Inbox) -> int:
-    return sum(delivery.arrived.accepted for delivery in inbox.deliveries)
+    return sum(delivery.batch.accepted for delivery in inbox.deliveries)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def _accepted(inbox: Inbox) -> int:
     ],
 )
 def test_each_format_is_read_once(watch: Watch, real_decoder: Any, name: str, content: Callable[[], bytes]) -> None:
-    """Two records in a file of each format are read once, also across a restart."""
+    """Also across a restart."""
     inbox = _decoding(watch, real_decoder)
     inbox.put(name, content())
     inbox.polls(5)
@@ -74,7 +74,7 @@ def test_each_format_is_read_once(watch: Watch, real_decoder: Any, name: str, co
 
 
 def test_a4_a_slow_copy_of_parquet_is_read_once(watch: Watch, real_decoder: Any) -> None:
-    """A real Parquet file comes in steps: read once, after it settled, and no failure entry."""
+    """Written in steps: read once, after it settled, without a failure."""
     inbox = _decoding(watch, real_decoder)
     content = _parquet()
     for start in range(0, len(content), 100):
@@ -94,10 +94,10 @@ def test_a4_a_slow_copy_of_parquet_is_read_once(watch: Watch, real_decoder: Any)
         pytest.param(LINES + b"{broken\n" + LINES, 4, {Reason.BAD_JSON: 1}, id="one bad line"),
     ],
 )
-def test_a45_odd_sorts_of_text(
+def test_a45_unusual_text_encodings(
     watch: Watch, real_decoder: Any, content: bytes, accepted: int, rejected: dict[Reason, int]
 ) -> None:
-    """CRLF, a byte order mark, blank and broken lines are taken line by line as section 4 of the notes says."""
+    """CRLF, byte order mark, blank and broken lines."""
     inbox = _decoding(watch, real_decoder)
     for start in range(0, len(content), 30):
         inbox.put("f.jsonl", content[start : start + 30])
@@ -107,7 +107,7 @@ def test_a45_odd_sorts_of_text(
 
 
 def test_a45_a_repeated_header_is_no_record(watch: Watch, real_decoder: Any) -> None:
-    """A CSV file to which another with its header was appended: the header is not taken for a record."""
+    """A CSV file with another appended, header included."""
     inbox = _decoding(watch, real_decoder)
     inbox.put("f.csv", b"\nid,probs\n" + CSV_ROW)
     inbox.poll()
@@ -116,8 +116,8 @@ def test_a45_a_repeated_header_is_no_record(watch: Watch, real_decoder: Any) -> 
     assert _accepted(inbox) == 2
 
 
-def test_a_file_that_is_no_jsonl_at_all_fails(watch: Watch, real_decoder: Any) -> None:
-    """Pretty-printed JSON fails as a whole after a hundred lines without an object."""
+def test_a_file_that_is_not_jsonl_fails(watch: Watch, real_decoder: Any) -> None:
+    """Pretty-printed JSON fails after a hundred lines without an object."""
     inbox = _decoding(watch, real_decoder)
     inbox.put("f.jsonl", b"[\n" + b"  0.5,\n" * 300 + b"]\n")
     inbox.put("g.jsonl", LINES)

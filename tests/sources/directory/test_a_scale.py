@@ -8,7 +8,7 @@ import pytest
 
 from monitor.records.record_batch import Format
 from monitor.sources.directory.file_checkpoint import FileCheckpoint, FileState, Keys, encoded
-from monitor.sources.directory.system_calls import System
+from monitor.sources.directory.open_files import System
 from tests.sources.directory.inbox import KEY, Inbox
 
 pytestmark = pytest.mark.slow
@@ -39,9 +39,9 @@ def test_a31_fifty_thousand_files_at_start(watch: Watch) -> None:
     lags, count = [], 0
     while count < 50_000:
         deliveries = inbox.peek()
-        count += sum(delivery.arrived.rows for delivery in deliveries)
+        count += sum(delivery.batch.rows for delivery in deliveries)
         for delivery in deliveries:
-            inbox.committed.update({key: value for key, value in delivery.positions.items() if value is not None})
+            inbox.committed.update({key: value for key, value in delivery.checkpoints.items() if value is not None})
         inbox.decoder.pieces.clear()
         del deliveries
         inbox.source.acknowledge({})

@@ -1,4 +1,4 @@
-"""Files that take long to decode: a poll ends in time, and nobody waits for the slow ones."""
+"""Files that decode slowly: a poll ends in time, and other files do not wait."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
@@ -6,7 +6,7 @@ from typing import Any, BinaryIO
 import pytest
 
 from monitor.records.record_batch import Format, RecordBatch, TextPiece
-from monitor.sources.directory.system_calls import System
+from monitor.sources.directory.open_files import System
 from tests.sources.directory.inbox import Inbox, LineDecoder
 
 Watch = Callable[..., Inbox]
@@ -15,7 +15,7 @@ LINE = b"x" * 1023 + b"\n"
 
 
 class Slow(LineDecoder):
-    """Takes a while for each piece."""
+    """Decodes slowly."""
 
     def __init__(self, inbox: Inbox, seconds: float) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ def _slow(watch: Watch, seconds: float, **options: Any) -> Inbox:
 
 
 def _took(inbox: Inbox) -> float:
-    """Poll, and return how long that took."""
+    """Poll; return the duration."""
     began = inbox.clock
     inbox.poll(0)
     return inbox.clock - began
@@ -51,8 +51,8 @@ def _numbered(name: str, count: int) -> bytes:
     return b"".join(f"{name}{number}\n".encode() for number in range(count)) + b"END\n"
 
 
-def test_a_growing_file_gives_way_when_time_is_up(watch: Watch) -> None:
-    """A poll ends one piece after its time, the next one follows at once, and the other file is read in it."""
+def test_a_tailed_file_yields_when_time_is_up(watch: Watch) -> None:
+    """A poll ends one block after its time, the next follows at once and reads the other file."""
     inbox = _slow(watch, 0.4)
     inbox.put("a.jsonl", LINE * 5000)
     inbox.write("b.jsonl", "short")
@@ -66,8 +66,8 @@ def test_a_growing_file_gives_way_when_time_is_up(watch: Watch) -> None:
     assert inbox.source.next_poll_seconds() == 2.0
 
 
-def test_a_poll_that_ends_within_its_last_file_goes_on_at_once(watch: Watch) -> None:
-    """Also a file that is alone is taken up again without a pause, and the time is an option."""
+def test_a_poll_that_ends_within_a_file_continues_at_once(watch: Watch) -> None:
+    """A single file continues without a pause too."""
     inbox = _slow(watch, 0.4, seconds_per_tick=0.1)
     inbox.put("a.jsonl", LINE * 2000)
     assert _took(inbox) == pytest.approx(0.4)
@@ -75,8 +75,8 @@ def test_a_poll_that_ends_within_its_last_file_goes_on_at_once(watch: Watch) -> 
     assert inbox.source.lag().files == 1
 
 
-def test_a_settled_file_gives_way_when_time_is_up(watch: Watch) -> None:
-    """No poll decodes more than one piece beyond its time, opening included; nothing is lost or comes twice."""
+def test_a_whole_file_yields_when_time_is_up(watch: Watch) -> None:
+    """No poll decodes more than one block beyond its time; nothing is lost or repeated."""
     inbox = _slow(watch, 1.5, settle_seconds=0.0)
     inbox.put("a.npy", _numbered("a", 9))
     inbox.write("b.jsonl", "short")
@@ -85,8 +85,8 @@ def test_a_settled_file_gives_way_when_time_is_up(watch: Watch) -> None:
     assert sorted(inbox.lines) == sorted([*(f"a{number}" for number in range(9)), "short"])
 
 
-def test_opening_a_large_settled_file_gives_way_when_time_is_up(watch: Watch) -> None:
-    """The checksum of a file on a slow disk is computed a little in each poll."""
+def test_opening_a_large_whole_file_yields_when_time_is_up(watch: Watch) -> None:
+    """The checksum of a file on a slow disk is computed over several polls."""
 
     class SlowDisk(System):
         def read(self, file: int, length: int, offset: int) -> bytes:
@@ -102,8 +102,8 @@ def test_opening_a_large_settled_file_gives_way_when_time_is_up(watch: Watch) ->
     assert len(inbox.lines) == 6000
 
 
-def test_pieces_shrink_while_decoding_is_slow(watch: Watch) -> None:
-    """A quarter each time, down to 64 KiB, and back to a full piece once decoding is quick."""
+def test_blocks_shrink_while_decoding_is_slow(watch: Watch) -> None:
+    """A quarter each time, down to 64 KiB, and back to full size when decoding is fast."""
     inbox = _slow(watch, 0.6, seconds_per_tick=300.0)
     inbox.put("a.jsonl", LINE * 1600)
     inbox.poll()
@@ -116,8 +116,8 @@ def test_pieces_shrink_while_decoding_is_slow(watch: Watch) -> None:
     assert len(inbox.lines) == 4600
 
 
-def test_lines_longer_than_a_small_piece_are_read_whole(watch: Watch) -> None:
-    """While pieces are small, a line of half a megabyte is still one line."""
+def test_lines_longer_than_a_small_block_are_complete(watch: Watch) -> None:
+    """With small blocks, a line of half a megabyte is still one line."""
     inbox = _slow(watch, 0.6, seconds_per_tick=300.0)
     inbox.put("a.jsonl", LINE * 2000)
     inbox.write("a.jsonl", "y" * 500_000, "z")
@@ -126,8 +126,8 @@ def test_lines_longer_than_a_small_piece_are_read_whole(watch: Watch) -> None:
     assert not inbox.rejected
 
 
-def test_listing_that_takes_longer_than_a_tick_starves_nobody(watch: Watch) -> None:
-    """The time for reading begins when the listing is done."""
+def test_a_slow_listing_starves_no_file(watch: Watch) -> None:
+    """The time for reading starts after the listing."""
 
     class SlowListing(System):
         def entries(self, directory: int) -> Iterator[Any]:
@@ -140,8 +140,8 @@ def test_listing_that_takes_longer_than_a_tick_starves_nobody(watch: Watch) -> N
     assert inbox.poll() == ["one", "two"]
 
 
-def test_long_settled_files_do_not_keep_a_short_one_waiting(watch: Watch) -> None:
-    """Four files of very many rows are being read when a short one comes: it is read within a few polls."""
+def test_long_whole_files_do_not_block_a_short_one(watch: Watch) -> None:
+    """Four long files are being read when a short one arrives: it is read within a few polls."""
     inbox = watch(settle_seconds=0.0, bytes_per_file=1024)
     for name in "wxyz":
         inbox.put(f"{name}.npy", _numbered(name, 200))
@@ -154,8 +154,8 @@ def test_long_settled_files_do_not_keep_a_short_one_waiting(watch: Watch) -> Non
     assert len(inbox.lines) == len(set(inbox.lines)) == 802
 
 
-def test_more_long_files_than_can_be_open_all_get_on(watch: Watch) -> None:
-    """Of seven long files each gets on within a few polls, and those that stay open are not opened again and again."""
+def test_more_long_files_than_open_slots_all_progress(watch: Watch) -> None:
+    """Each of seven long files progresses within a few polls, and open ones are not reopened."""
     inbox = watch(settle_seconds=0.0, bytes_per_file=1024)
     for name in "abcdefg":
         inbox.put(f"{name}.npy", _numbered(name, 200))

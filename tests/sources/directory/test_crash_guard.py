@@ -1,4 +1,4 @@
-"""A batch that kills the process is found out; random deaths are blamed on nobody."""
+"""Input that kills the process is detected; random crashes are not blamed on input."""
 
 import os
 import signal
@@ -58,10 +58,8 @@ def _run(folder: Path, state: Path) -> "subprocess.CompletedProcess[str]":
     [("b.jsonl", b"one\nKILL\n"), ("b.npy", b"1\n2\n3\nKILL\n5\nEND\n")],
     ids=["text", "settled"],
 )
-def test_b19_a_file_that_kills_the_process_is_failed_after_three_deaths(
-    tmp_path: Path, poison: tuple[str, bytes]
-) -> None:
-    """Three starts die on the same batch; the fourth tries it in a child, fails the file and reads the others."""
+def test_b19_a_file_that_kills_the_process_fails_after_three_crashes(tmp_path: Path, poison: tuple[str, bytes]) -> None:
+    """Three starts die on the same block; the fourth tries it in a child, fails the file and reads the others."""
     folder, state = tmp_path / "inbox", tmp_path / "state"
     folder.mkdir()
     state.mkdir()
@@ -80,8 +78,8 @@ def test_b19_a_file_that_kills_the_process_is_failed_after_three_deaths(
         assert lines.endswith(" 1")
 
 
-def test_a_note_left_behind_is_a_death(tmp_path: Path) -> None:
-    """A batch in flight when the process ends is suspected at the next start; others in between change nothing."""
+def test_a_leftover_note_is_a_crash(tmp_path: Path) -> None:
+    """A block in flight at the end of the process is suspected at the next start."""
     for deaths in range(1, 5):
         guard = CrashGuard(tmp_path / "guard")
         guard.note(b"o" * 16, 0)
@@ -89,13 +87,13 @@ def test_a_note_left_behind_is_a_death(tmp_path: Path) -> None:
         guard.note(*BATCH)
         guard.close()
         again = CrashGuard(tmp_path / "guard")
-        assert again.deaths(*BATCH) == deaths
-        assert again.deaths(b"o" * 16, 0) == 0
+        assert again.crashes(*BATCH) == deaths
+        assert again.crashes(b"o" * 16, 0) == 0
         again.close()
 
 
-def test_a_batch_that_was_decoded_is_no_longer_suspected(tmp_path: Path) -> None:
-    """Progress clears the suspicion, also for the next start."""
+def test_a_decoded_block_is_no_longer_suspected(tmp_path: Path) -> None:
+    """Also for the next start."""
     for _ in range(2):
         guard = CrashGuard(tmp_path / "guard")
         guard.note(*BATCH)
@@ -103,36 +101,35 @@ def test_a_batch_that_was_decoded_is_no_longer_suspected(tmp_path: Path) -> None
     guard = CrashGuard(tmp_path / "guard")
     guard.note(*BATCH)
     guard.clear(*BATCH)
-    assert guard.deaths(*BATCH) == 0
+    assert guard.crashes(*BATCH) == 0
     guard.close()
     guard = CrashGuard(tmp_path / "guard")
-    assert guard.deaths(*BATCH) == 0
+    assert guard.crashes(*BATCH) == 0
     guard.close()
 
 
-def test_random_deaths_never_fail_a_good_file(tmp_path: Path) -> None:
-    """However often the process died on a batch: it is tried in a child first, and goes on when that lives."""
+def test_random_crashes_do_not_fail_a_good_file(tmp_path: Path) -> None:
+    """It is tried in a child first, and read if that survives."""
     for _ in range(5):
         guard = CrashGuard(tmp_path / "guard")
         guard.note(*BATCH)
         guard.close()
     guard = CrashGuard(tmp_path / "guard")
-    assert guard.deaths(*BATCH) == 5
+    assert guard.crashes(*BATCH) == 5
     assert not guard.kills(*BATCH, lambda: None)
     assert guard.kills(*BATCH, lambda: os.kill(os.getpid(), signal.SIGKILL))
     guard.close()
 
 
 def test_a_child_that_raises_survives_and_one_that_hangs_does_not() -> None:
-    """Exceptions are for the parent to meet; a child that does not end is ended."""
+    """A child that hangs is killed."""
     assert survives(lambda: 1 / 0, 10)
     assert not survives(lambda: os._exit(3), 10)
     assert not survives(lambda: time.sleep(60), 0.1)
 
 
 @pytest.mark.parametrize("content", [b"", b"\1", b"\xff" * 500, b"\1" + b"x" * 1000])
-def test_a_damaged_note_is_no_reason_to_stop(tmp_path: Path, content: bytes) -> None:
-    """Whatever the file holds, the guard starts."""
+def test_a_damaged_note_is_ignored(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "guard").write_bytes(content)
     guard = CrashGuard(tmp_path / "guard")
     guard.note(*BATCH)
@@ -141,20 +138,20 @@ def test_a_damaged_note_is_no_reason_to_stop(tmp_path: Path, content: bytes) -> 
     assert (tmp_path / "guard").stat().st_size < 1100
 
 
-def test_more_suspects_than_there_is_room_for(tmp_path: Path) -> None:
-    """The oldest suspects are dropped."""
+def test_the_number_of_suspects_is_limited(tmp_path: Path) -> None:
+    """The oldest are dropped."""
     for number in range(40):
         guard = CrashGuard(tmp_path / "guard")
         guard.note(b"%016d" % number, number)
         guard.close()
     guard = CrashGuard(tmp_path / "guard")
-    assert guard.deaths(b"%016d" % 39, 39) == 1
-    assert guard.deaths(b"%016d" % 0, 0) == 0
+    assert guard.crashes(b"%016d" % 39, 39) == 1
+    assert guard.crashes(b"%016d" % 0, 0) == 0
     guard.close()
 
 
-def test_the_note_is_for_us_alone(tmp_path: Path) -> None:
-    """Its file is 0600 whatever the umask says."""
+def test_the_note_is_private(tmp_path: Path) -> None:
+    """Mode 0600 whatever the umask."""
     before = os.umask(0)
     try:
         CrashGuard(tmp_path / "guard").close()

@@ -1,4 +1,4 @@
-"""What the tests of the Kafka source share: brokers, and members that are closed at the end."""
+"""Brokers, and members that are closed at the end."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -34,7 +34,7 @@ Join = Callable[..., Member]
 
 @pytest.fixture
 def join() -> Iterator[Join]:
-    """Join a group, with options as wanted."""
+    """Join a group with these options."""
     members: list[Member] = []
 
     def make(

@@ -1,4 +1,4 @@
-"""A member of a consumer group for tests: the source, and a small pipeline that keeps what it delivers."""
+"""A group member for tests: the source, and a minimal ingestion loop."""
 
 import json
 import time
@@ -17,42 +17,42 @@ LIMIT_SECONDS = 60.0
 
 
 def decoder() -> MessageDecoder:
-    """The decoder that cpcmon uses, for one model of three classes."""
+    """The real decoder, for one model of three classes."""
     return MessageDecoder([ModelFormat("density", classes=("a", "b", "c"))], hash_key=b"k" * 16)
 
 
 def payload(number: int) -> bytes:
-    """Return a good record; which one it is, its event time tells."""
+    """Return a valid record, identified by its event time."""
     return json.dumps({"probs": [0.5, 0.25, 0.25], "time": EPOCH + number}).encode()
 
 
 def payloads(numbers: Iterable[int]) -> list[bytes]:
-    """Return good records."""
+    """Return valid records."""
     return [payload(number) for number in numbers]
 
 
 class Disk:
-    """What a pipeline keeps: rows and positions of each shard, written together or not at all."""
+    """The stored records and checkpoints of each shard."""
 
     def __init__(self) -> None:
         self.positions: dict[bytes, bytes] = {}
         self.rows: dict[str, list[int]] = {}
 
     def commit(self, deliveries: list[Delivery]) -> None:
-        """Take over everything that was delivered."""
+        """Commit deliveries."""
         for one in deliveries:
             if one.reset:
                 self.rows[one.shard] = []
             rows = self.rows.setdefault(one.shard, []) if one.shard else []
-            for records in one.arrived.models.values():
+            for records in one.batch.models.values():
                 rows.extend(int(at) - EPOCH for at in records.records.at)
-            for key, value in one.positions.items():
+            for key, value in one.checkpoints.items():
                 assert value is not None
                 self.positions[key] = value
 
 
 class Member:
-    """A process that reads, as far as its source goes. `hold` is how many rows a window holds; None holds all."""
+    """A process with a source. `hold` is the window size in records; None is unlimited."""
 
     def __init__(
         self, options: KafkaOptions, disk: Disk | None = None, *, hold: int | None = None, **more: Any
@@ -92,7 +92,7 @@ class Member:
         return float(EPOCH + min(held)) if held else float("inf")
 
     def until(self, what: Callable[[], bool], expected: str) -> None:
-        """Go on until something is so."""
+        """Poll until a condition holds."""
         patience = time.monotonic() + LIMIT_SECONDS
         while not what():
             assert time.monotonic() < patience, (
@@ -102,14 +102,14 @@ class Member:
             self.tick()
 
     def until_rows(self, shard: str, rows: Iterable[int]) -> None:
-        """Go on until a shard holds exactly these rows, in this order."""
+        """Poll until a shard has exactly these records, in this order."""
         wanted = list(rows)
         self.until(lambda: len(self.disk.rows.get(shard, [])) >= len(wanted), f"{len(wanted)} rows of {shard}")
         assert self.disk.rows[shard] == wanted
 
     def kill(self) -> None:
-        """End without a word: the group is told nothing. It hears of it at once, where a killed process is waited for."""
-        consumer = self.source._link.consumer  # noqa: SLF001
+        """Crash without committing offsets. Unlike a killed process, the group notices at once."""
+        consumer = self.source._connection.consumer  # noqa: SLF001
         if consumer is not None:
             vars(consumer).update(commit=lambda *_: None, commit_now=lambda *_: None)
         self.source.close()

@@ -1,4 +1,4 @@
-"""What every source must do, asked of a member of a consumer group."""
+"""The source checks, applied to the Kafka source."""
 
 import json
 
@@ -12,8 +12,7 @@ from tests.sources.kafka.member import decoder
 PRIVATE = "ZZPATIENT"
 
 
-def test_a_member_of_a_group_keeps_the_contract(kafka: Topics) -> None:
-    """Read, roll back, commit, crash, resume: the position is in the state, not in the cluster."""
+def test_the_kafka_source_passes_the_checks(kafka: Topics) -> None:
     topic = kafka.create_topic()
     writer = Writer(kafka.bootstrap, topic)
     options = KafkaOptions((kafka.bootstrap,), unique("group"), topics=(topic,), start=Start.EARLIEST)

@@ -1,4 +1,4 @@
-"""Dead letters: where refused records are, in a topic of their own."""
+"""Dead letters: pointers to rejected records in a separate topic."""
 
 import json
 import threading
@@ -6,8 +6,8 @@ from typing import Any
 
 from confluent_kafka import Consumer
 
+from monitor.sources.kafka.consumer import FailureKind, KafkaFailure
 from monitor.sources.kafka.dead_letters import MOST_WAITING, DeadLetters, Done, Letter
-from monitor.sources.kafka.failures import FailureKind, KafkaFailure
 from monitor.sources.kafka.kafka_options import KafkaOptions
 from tests.kafka.producing import Writer
 from tests.kafka.topics import Topics, unique
@@ -32,7 +32,7 @@ def _read(bootstrap: str, topic: str, count: int) -> list[Any]:
     return found
 
 
-def test_refused_records_are_pointed_to_without_what_they_hold(kafka: Topics, join: Join) -> None:
+def test_dead_letters_have_no_content(kafka: Topics, join: Join) -> None:
     topic, letters = kafka.create_topic(), kafka.create_topic(unique("letters"))
     Writer(kafka.bootstrap, topic).write([payload(0), b"SECRET no JSON", payload(2), b'{"probs": "SECRET"}'])
     member = join(kafka.bootstrap, topic, dead_letter_topic=letters)
@@ -46,7 +46,7 @@ def test_refused_records_are_pointed_to_without_what_they_hold(kafka: Topics, jo
     member.until(lambda: member.counted["dead_letters_sent"] == 2, "letters to be counted")
 
 
-def test_messages_themselves_are_sent_where_that_is_wanted(kafka: Topics, join: Join) -> None:
+def test_payloads_are_sent_if_configured(kafka: Topics, join: Join) -> None:
     topic, letters = kafka.create_topic(), kafka.create_topic(unique("letters"))
     Writer(kafka.bootstrap, topic).write([payload(0), b"no JSON"])
     member = join(kafka.bootstrap, topic, dead_letter_topic=letters, dead_letter_payload=True)
@@ -59,7 +59,7 @@ OPTIONS = KafkaOptions(("kafka:9092",), "group", topics=("outputs",), dead_lette
 LETTER = Letter(b"outputs/0/1", b"{}", [])
 
 
-def test_a_topic_that_takes_nothing_keeps_nobody_waiting_and_what_is_too_much_is_dropped() -> None:
+def test_a_blocked_topic_does_not_block_and_excess_letters_are_dropped() -> None:
     stuck = threading.Event()
 
     class Stuck:
@@ -83,14 +83,14 @@ def test_a_topic_that_takes_nothing_keeps_nobody_waiting_and_what_is_too_much_is
     assert letters.take_counted()[0]["dead_letters_sent"] == counted["dead_letters"]
 
 
-def test_a_cluster_that_takes_no_letters_is_told() -> None:
+def test_a_failing_dead_letter_topic_is_reported() -> None:
     def refuse(_: KafkaOptions) -> Any:
         raise KafkaFailure(FailureKind.AUTHORIZATION, "a refusal", topics=["letters"])
 
     letters = DeadLetters(OPTIONS, connect=refuse)
     letters.put(LETTER)
     letters.close()
-    counted, trouble = letters.take_counted()
-    assert trouble is not None
-    assert trouble.kind is FailureKind.AUTHORIZATION
+    counted, failure = letters.take_counted()
+    assert failure is not None
+    assert failure.kind is FailureKind.AUTHORIZATION
     assert counted["dead_letters_dropped"] == 1

@@ -1,4 +1,4 @@
-"""Brokers that go away, answer with errors or answer slowly, played by the mock cluster; and a damaged log of a real one."""
+"""Brokers that fail or respond slowly, simulated by the mock cluster; and a damaged log of a real one."""
 
 import re
 import time
@@ -51,7 +51,7 @@ def test_errors_of_all_kinds_lose_nothing(mock_kafka: MockCluster, join: Join) -
         member.until_rows(f"{TOPIC}/{partition}", range(700))
 
 
-def test_commits_that_fail_are_counted_and_made_up_for(mock_kafka: MockCluster, join: Join) -> None:
+def test_failed_commits_are_counted_and_repeated(mock_kafka: MockCluster, join: Join) -> None:
     _written(mock_kafka, 10)
     mock_kafka.fail_next(Request.OFFSET_COMMIT, *[KafkaError.GROUP_AUTHORIZATION_FAILED] * 2)
     member = _joined(mock_kafka, join)
@@ -61,7 +61,7 @@ def test_commits_that_fail_are_counted_and_made_up_for(mock_kafka: MockCluster, 
     assert member.source.ready() is None
 
 
-def test_brokers_that_go_away_are_told_and_found_again(mock_kafka: MockCluster, join: Join) -> None:
+def test_lost_brokers_are_reported_and_reconnected(mock_kafka: MockCluster, join: Join) -> None:
     writer = _written(mock_kafka, 10)
     member = _joined(mock_kafka, join)
     member.until_rows(f"{TOPIC}/0", range(10))
@@ -74,15 +74,15 @@ def test_brokers_that_go_away_are_told_and_found_again(mock_kafka: MockCluster, 
     writer.write(payloads(range(10, 20)))
     member.until_rows(f"{TOPIC}/0", range(20))
     member.until(lambda: member.source.ready() is None, "to be ready")
-    assert any("answers again" in event for event in member.events)
+    assert any("connection restored" in event for event in member.events)
 
 
-def test_a_join_for_new_partitions_that_is_over_between_two_polls_counts(kafka: Topics, join: Join) -> None:
-    """Nothing else calls for a join then: taken for done, what it brought would be waited for for ever."""
+def test_a_join_for_new_partitions_completed_between_polls_counts(kafka: Topics, join: Join) -> None:
+    """Nothing else would trigger a join, and its result would never be handled."""
     topic = unique("later")
     member = join(kafka.bootstrap, topic)
     member.until(lambda: "found none" in (member.source.ready() or ""), "the missing topic")
-    consumer: Any = member.source._link.consumer  # noqa: SLF001
+    consumer: Any = member.source._connection.consumer  # noqa: SLF001
     coordinator = consumer._consumer._coordinator  # noqa: SLF001
     kafka.create_topic(topic)
     for _ in range(100):
@@ -95,7 +95,7 @@ def test_a_join_for_new_partitions_that_is_over_between_two_polls_counts(kafka: 
     member.until(lambda: member.owned == {f"{topic}/0"}, "the new partition")
 
 
-def test_a_batch_that_is_whole_when_fetched_again_is_not_passed_over(mock_kafka: MockCluster, join: Join) -> None:
+def test_a_batch_that_is_intact_when_fetched_again_is_not_skipped(mock_kafka: MockCluster, join: Join) -> None:
     writer = _written(mock_kafka, 10)
     member = _joined(mock_kafka, join)
     member.until_rows(f"{TOPIC}/0", range(10))
@@ -105,14 +105,14 @@ def test_a_batch_that_is_whole_when_fetched_again_is_not_passed_over(mock_kafka:
     assert member.counted["offsets_unreadable"] == 0
 
 
-def test_a_broker_to_which_a_fetch_could_not_be_sent_is_asked_again(kafka: Topics, join: Join) -> None:
+def test_a_broker_is_fetched_from_again_after_a_failed_send(kafka: Topics, join: Join) -> None:
     """Metadata names a leader that is not among the brokers, for a moment."""
     topic = kafka.create_topic()
     writer = Writer(kafka.bootstrap, topic)
     writer.write(payloads(range(10)))
     member = join(kafka.bootstrap, topic, stall_after_seconds=600.0)
     member.until_rows(f"{topic}/0", range(10))
-    consumer: Any = member.source._link.consumer  # noqa: SLF001
+    consumer: Any = member.source._connection.consumer  # noqa: SLF001
     manager = consumer._consumer._manager  # noqa: SLF001
     send, failures = manager.send, 0
 
@@ -131,8 +131,8 @@ def test_a_broker_to_which_a_fetch_could_not_be_sent_is_asked_again(kafka: Topic
     assert member.counted["stalls"] == 0
 
 
-def test_a_join_that_is_over_between_two_polls_counts(mock_kafka: MockCluster, join: Join) -> None:
-    """Each join takes longer than a poll. Taken for none, it would begin anew for ever."""
+def test_a_join_completed_between_polls_counts(mock_kafka: MockCluster, join: Join) -> None:
+    """Each join takes longer than a poll. If its result were lost, it would start again for ever."""
     _written(mock_kafka, 10)
     for broker in (1, 2, 3):
         mock_kafka.slow_down(broker, 150)
@@ -147,8 +147,8 @@ def test_a_join_that_is_over_between_two_polls_counts(mock_kafka: MockCluster, j
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("real_kafka")
-def test_a_damaged_batch_is_passed_over_and_nothing_behind_it_is_lost(tmp_path: Path, join: Join) -> None:
-    """Three batches of ten; a byte of the second one is turned over in the broker's log."""
+def test_a_damaged_batch_is_skipped_and_nothing_after_it_is_lost(tmp_path: Path, join: Join) -> None:
+    """Three batches of ten; one byte of the second is changed in the broker's log."""
     with Cluster(tmp_path / "broker") as broker:
         topic = broker.create_topic()
         writer = Writer(broker.bootstrap, topic, linger_ms=200)
@@ -165,5 +165,5 @@ def test_a_damaged_batch_is_passed_over_and_nothing_behind_it_is_lost(tmp_path: 
         assert member.counted["batches_unreadable"] == 1
         assert member.counted["offsets_unreadable"] == 10
         assert any("offset 10 is damaged" in warning for warning in member.warnings)
-        assert any("offsets 10 to 19 cannot be read" in warning for warning in member.warnings)
+        assert any("offsets 10 to 19 are unreadable" in warning for warning in member.warnings)
         member.source.close()

@@ -1,4 +1,4 @@
-"""Several members of one group, whose partitions move; on a real broker."""
+"""Several members of one group with reassigned partitions; on a real broker."""
 
 # ruff: noqa: SLF001 - what a member would tell the group has no public name
 
@@ -27,7 +27,7 @@ def _shards(topic: str) -> set[str]:
 
 
 def _settle(members: list[Member], topic: str) -> None:
-    """Go on until each partition belongs to exactly one of them."""
+    """Poll until each partition belongs to exactly one of them."""
     members[0].until(lambda: _is_shared(members, topic), f"{len(members)} members to share {topic}")
 
 
@@ -39,7 +39,7 @@ def _is_shared(members: list[Member], topic: str) -> bool:
 
 
 @pytest.mark.parametrize("assignor", Assignor)
-def test_partitions_that_move_are_read_once_by_whoever_has_them(kafka: Topics, join: Join, assignor: Assignor) -> None:
+def test_reassigned_partitions_are_read_once(kafka: Topics, join: Join, assignor: Assignor) -> None:
     topic, group = kafka.create_topic(partitions=PARTITIONS), unique("group")
     writer = Writer(kafka.bootstrap, topic)
     for partition in range(PARTITIONS):
@@ -63,7 +63,7 @@ def test_partitions_that_move_are_read_once_by_whoever_has_them(kafka: Topics, j
 @pytest.mark.slow
 @pytest.mark.parametrize("disks", ["kept", "lost"])
 @pytest.mark.parametrize("assignor", Assignor)
-def test_members_that_come_and_go_at_random_lose_nothing_and_count_nothing_twice(
+def test_random_membership_changes_lose_and_repeat_nothing(
     kafka: Topics, join: Join, assignor: Assignor, disks: str
 ) -> None:
     topic, group, dice = kafka.create_topic(partitions=PARTITIONS), unique("group"), random.Random(7)  # noqa: S311
@@ -93,7 +93,7 @@ def test_members_that_come_and_go_at_random_lose_nothing_and_count_nothing_twice
             member.until_rows(shard, range(written))
 
 
-def test_a_member_tells_which_partitions_are_still_its_own(kafka: Topics, join: Join) -> None:
+def test_a_member_reports_its_assigned_partitions(kafka: Topics, join: Join) -> None:
     topic, group = kafka.create_topic(partitions=PARTITIONS), unique("group")
     first = join(kafka.bootstrap, topic, group)
     _settle([first], topic)
@@ -106,9 +106,7 @@ def test_a_member_tells_which_partitions_are_still_its_own(kafka: Topics, join: 
     assert first.counted["partitions_revoked"] == PARTITIONS // 2
 
 
-def test_a_member_with_a_name_of_its_own_comes_back_to_its_partitions_without_a_rebalance(
-    kafka: Topics, join: Join
-) -> None:
+def test_a_static_member_returns_without_a_rebalance(kafka: Topics, join: Join) -> None:
     topic, group = kafka.create_topic(partitions=PARTITIONS), unique("group")
     settings = {"session_timeout_seconds": 30.0}
     members = [join(kafka.bootstrap, topic, group, instance_id=f"replica-{n}", **settings) for n in range(2)]
@@ -122,8 +120,8 @@ def test_a_member_with_a_name_of_its_own_comes_back_to_its_partitions_without_a_
 
 
 @pytest.mark.slow
-def test_partitions_that_are_added_after_the_leader_of_the_group_came_back_are_read(kafka: Topics, join: Join) -> None:
-    """The broker does not tell a static member that is back that it leads, so nobody looks for new partitions."""
+def test_partitions_added_after_the_leader_returned_are_read(kafka: Topics, join: Join) -> None:
+    """The broker does not tell a returning static member that it leads, so no member looks for new partitions."""
     topic, group = kafka.create_topic(partitions=PARTITIONS // 2), unique("group")
     first = join(kafka.bootstrap, topic, group, instance_id="replica-0")
     first.until(lambda: len(first.owned) == PARTITIONS // 2, "all partitions")
@@ -131,7 +129,7 @@ def test_partitions_that_are_added_after_the_leader_of_the_group_came_back_are_r
     back = join(kafka.bootstrap, topic, group, disk=first.disk, instance_id="replica-0")
     back.until(lambda: len(back.owned) == PARTITIONS // 2, "all partitions")
     kafka.add_partitions(topic, PARTITIONS)
-    consumer: Any = back.source._link.consumer
+    consumer: Any = back.source._connection.consumer
     # It would be asked within half a minute.
     consumer._consumer._cluster.request_update()
     _settle([back], topic)
@@ -139,14 +137,14 @@ def test_partitions_that_are_added_after_the_leader_of_the_group_came_back_are_r
 
 
 def test_every_member_can_make_the_group_rebalance(kafka: Topics, join: Join) -> None:
-    """The broker answers a member that does not lead and joins as before with its old assignment, and does nothing else."""
+    """To a follower that joins unchanged, the broker only returns its old assignment."""
     topic, group = kafka.create_topic(partitions=PARTITIONS), unique("group")
     leader = join(kafka.bootstrap, topic, group, assignor=Assignor.RANGE)
     _settle([leader], topic)
     other = join(kafka.bootstrap, topic, group, assignor=Assignor.RANGE)
     _settle([leader, other], topic)
     before = leader.counted["rebalances"]
-    consumer = other.source._link.consumer
+    consumer = other.source._connection.consumer
     assert consumer is not None
     consumer.rejoin()
 
@@ -158,7 +156,7 @@ def test_every_member_can_make_the_group_rebalance(kafka: Topics, join: Join) ->
     _settle([leader, other], topic)
 
 
-def test_two_processes_with_one_name_are_told_so(kafka: Topics, join: Join) -> None:
+def test_two_processes_with_one_instance_id_are_reported(kafka: Topics, join: Join) -> None:
     topic, group = kafka.create_topic(), unique("group")
     first = join(kafka.bootstrap, topic, group, instance_id="replica-0")
     first.until(lambda: bool(first.owned), "a partition")
@@ -170,10 +168,8 @@ def test_two_processes_with_one_name_are_told_so(kafka: Topics, join: Join) -> N
     assert first.owned == frozenset()
 
 
-def test_of_two_processes_with_one_name_one_is_told_so_even_if_it_has_nothing_to_report(
-    kafka: Topics, join: Join
-) -> None:
-    """A heartbeat tells it, where no commit does."""
+def test_a_fenced_process_is_reported_even_without_a_commit(kafka: Topics, join: Join) -> None:
+    """A heartbeat reveals it."""
     topic, group = kafka.create_topic(), unique("group")
     first = join(kafka.bootstrap, topic, group, instance_id="replica-0", commit_seconds=3600.0)
     first.until(lambda: bool(first.owned), "a partition")
@@ -184,8 +180,8 @@ def test_of_two_processes_with_one_name_one_is_told_so_even_if_it_has_nothing_to
     assert first.owned == frozenset()
 
 
-def test_a_member_that_was_put_out_claims_nothing_of_what_it_had(kafka: Topics) -> None:
-    """What it claims is kept back from the others until it gives it up, and it has nothing to give up."""
+def test_an_evicted_member_claims_no_partitions(kafka: Topics) -> None:
+    """Claimed partitions are withheld from the others until revoked, which an evicted member never does."""
     topic = kafka.create_topic(partitions=4)
     settings: dict[str, Any] = {
         "partition_assignment_strategy": [CooperativeStickyAssignor],
@@ -193,9 +189,9 @@ def test_a_member_that_was_put_out_claims_nothing_of_what_it_had(kafka: Topics) 
     }
     settings |= {"max_poll_interval_ms": 2000, "session_timeout_ms": 1500, "heartbeat_interval_ms": 300}
     with consumer(kafka.bootstrap, **settings) as member:
-        internals.claim_what_is_owned(member)
+        internals.claim_owned(member)
         member.subscribe([topic])
-        internals.learn_topics(member, 5.0)
+        internals.wait_for_metadata(member, 5.0)
         _poll_until(member, lambda: len(member.assignment()) == 4)
         assert _claimed(member) == {0, 1, 2, 3}
         deadline = time.monotonic() + 60.0
@@ -207,7 +203,7 @@ def test_a_member_that_was_put_out_claims_nothing_of_what_it_had(kafka: Topics) 
 
 
 def _claimed(member: KafkaConsumer) -> set[int]:
-    """Return the partitions that it would tell the group it owns, if it joined now."""
+    """Return the partitions that it would claim if it joined now."""
     ((_, metadata),) = member._coordinator.group_protocols()
     return {number for one in metadata.owned_partitions for number in one.partitions}
 

@@ -1,4 +1,4 @@
-"""The parts of the Kafka source that need no broker."""
+"""Parts of the Kafka source that need no broker."""
 
 from pathlib import Path
 from typing import Any
@@ -8,22 +8,32 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.errors import UsageError
-from monitor.sources.kafka.failures import FailureKind, KafkaFailure, sentence
-from monitor.sources.kafka.health import PartitionLagMeter, StallWatch
+from monitor.sources.kafka.consumer import FailureKind, KafkaFailure, describe
+from monitor.sources.kafka.health import PartitionLagMeter, StallDetector
 from monitor.sources.kafka.kafka_options import Isolation, KafkaOptions, Mechanism, SaslOptions, Start, TlsOptions
-from monitor.sources.kafka.message_reader import FETCHED_AGAIN, Skipped, Skipping
-from monitor.sources.kafka.partition import Partition, PartitionProgress
-from monitor.sources.kafka.partition_checkpoint import StoredPositions, decoded, encoded, partition_of, position_at
+from monitor.sources.kafka.message_reader import FETCHED_AGAIN, BatchSkipper, SkippedRange
+from monitor.sources.kafka.partition_checkpoint import (
+    MOST_ENTRIES,
+    Partition,
+    PartitionProgress,
+    RewindIndex,
+    StoredCheckpoints,
+    checkpoint_at,
+    decode_metadata,
+    decoded,
+    encode_metadata,
+    encoded,
+    partition_of,
+)
 from monitor.sources.kafka.partitions import Ownership
-from monitor.sources.kafka.rewind_index import MOST_ENTRIES, RewindIndex, understood, written
 
 P = Partition("outputs", 3)
 GOOD: dict[str, Any] = {"brokers": ("kafka:9092",), "group": "cpcmon", "topics": ("outputs",)}
 
 
 @given(st.lists(st.floats(0, 1000), max_size=400), st.integers(0, 400))
-def test_a_rewind_never_leaves_out_a_record_that_a_window_holds(times: list[float], held: int) -> None:
-    """Each record is a stretch of its own, at any time; the window holds the newest so many by time."""
+def test_a_rewind_includes_every_record_of_a_window(times: list[float], held: int) -> None:
+    """Each record is a stretch of its own, at any time; the window has the newest by time."""
     index = RewindIndex()
     for offset, time in enumerate(times):
         index.add(offset, time)
@@ -35,7 +45,7 @@ def test_a_rewind_never_leaves_out_a_record_that_a_window_holds(times: list[floa
     assert index.newest == max((t for _, t in index.entries), default=float("-inf"))
 
 
-def test_a_rewind_is_short_where_times_rise() -> None:
+def test_a_rewind_is_short_for_ascending_times() -> None:
     index = RewindIndex()
     for offset in range(0, 100_000, 100):
         index.add(offset, float(offset + 99))
@@ -44,17 +54,17 @@ def test_a_rewind_is_short_where_times_rise() -> None:
     assert 80_000 <= index.first_needed(100_000) <= 90_000
 
 
-def test_a_window_without_records_needs_nothing_again() -> None:
+def test_an_empty_window_needs_no_rewind() -> None:
     index = RewindIndex([(5, 1.0), (9, 2.0)])
     index.forget_before(float("inf"))
     assert index.first_needed(12) == 12
 
 
-def test_what_is_written_beside_an_offset_is_understood() -> None:
-    note = understood(written(17, "f00d", "topic-id"))
+def test_commit_metadata_is_decoded() -> None:
+    note = decode_metadata(encode_metadata(17, "f00d", "topic-id"))
     assert note is not None
     assert (note.rewind, note.fingerprint, note.topic_id) == (17, "f00d", "topic-id")
-    assert len(written(2**62, "f" * 32, "t" * 36)) < 200
+    assert len(encode_metadata(2**62, "f" * 32, "t" * 36)) < 200
 
 
 @pytest.mark.parametrize(
@@ -70,19 +80,19 @@ def test_what_is_written_beside_an_offset_is_understood() -> None:
         '{"v":1,"r":1}' + " " * 2000,
     ],
 )
-def test_what_others_wrote_beside_an_offset_is_not_misunderstood(text: str) -> None:
-    assert understood(text) is None
+def test_foreign_commit_metadata_is_ignored(text: str) -> None:
+    assert decode_metadata(text) is None
 
 
 @given(st.binary(max_size=60))
-def test_damaged_positions_are_never_taken_for_good_ones(value: bytes) -> None:
+def test_damaged_checkpoints_are_rejected(value: bytes) -> None:
     found = decoded(value)
     assert found is None or encoded(found)
 
 
-def test_a_position_is_kept_under_its_partition() -> None:
-    position = position_at(7, "id", "print", 9)
-    stored = StoredPositions()
+def test_a_checkpoint_key_names_the_partition() -> None:
+    position = checkpoint_at(7, "id", "print", 9)
+    stored = StoredCheckpoints()
     assert stored.restore({P.key: encoded(position), b"outputs/4": b"?", b"nonsense": b""}) == 2
     assert stored.get(P) == position
     assert stored.damaged == {Partition("outputs", 4)}
@@ -91,25 +101,25 @@ def test_a_position_is_kept_under_its_partition() -> None:
 
 
 @given(st.integers(1, 300), st.integers(1, 300), st.integers(0, 50))
-def test_exactly_a_damaged_batch_is_passed_over(size: int, behind: int, inside: int) -> None:
-    """The batch covers offsets 100 to 99 + size, and is first met somewhere in it."""
+def test_exactly_the_damaged_batch_is_skipped(size: int, behind: int, inside: int) -> None:
+    """The batch covers offsets 100 to 99 + size, and is first fetched somewhere within."""
     first = 100 + min(inside, size - 1)
-    skipping, end, at, tries = Skipping(), 100 + size + behind, first, 0
+    skipping, end, at, tries = BatchSkipper(), 100 + size + behind, first, 0
     while True:
         tries += 1
         if at < 100 + size:
             at = skipping.failed(P, at, end)
             continue
         found = skipping.worked(P)
-        if isinstance(found, Skipped):
+        if isinstance(found, SkippedRange):
             break
         at = found
-    assert found == Skipped(first, 100 + size)
+    assert found == SkippedRange(first, 100 + size)
     assert tries <= FETCHED_AGAIN + 2 * 10 + 3
     assert P not in skipping
 
 
-def test_ownership_follows_what_the_group_tells() -> None:
+def test_ownership_follows_the_assignment() -> None:
     ownership, a, b, c = Ownership(), Partition("t", 0), Partition("t", 1), Partition("t", 2)
     assert ownership.take_change() is None
     ownership.assigned([])
@@ -126,20 +136,20 @@ def test_ownership_follows_what_the_group_tells() -> None:
     assert (change.assigned, change.lost, ownership.owned) == (set(), 2, frozenset())
 
 
-def test_only_what_stands_still_for_too_long_is_suspected() -> None:
-    watch, q = StallWatch(10.0), Partition("outputs", 4)
+def test_only_long_stalls_are_suspected() -> None:
+    watch, q = StallDetector(10.0), Partition("outputs", 4)
     assert watch.suspects({P: 5, q: 5}, 0.0) == frozenset()
     assert watch.suspects({P: 5, q: 6}, 10.0) == {P}
     assert watch.suspects({q: 6}, 15.0) == frozenset()
     assert watch.suspects({P: 5, q: 6}, 20.0) == {q}
-    watch.cleared()
+    watch.reset()
     assert watch.suspects({P: 5, q: 6}, 25.0) == frozenset()
 
 
 def test_lag_counts_from_when_a_quiet_partition_was_last_caught_up() -> None:
-    """Its newest record is of yesterday; one that came a moment ago makes it late by a moment, not by a day."""
+    """Its newest record is of yesterday; a new one makes it late by a moment, not by a day."""
     meter = PartitionLagMeter()
-    meter.placed(P, 10, now=86_400.0)
+    meter.start(P, 10, now=86_400.0)
     meter.read(P, 100.0, now=86_400.0)
     meter.measure({P: PartitionProgress(10, 10)}, {}, 86_400.0)
     assert meter.lag.oldest_unread is None
@@ -149,9 +159,9 @@ def test_lag_counts_from_when_a_quiet_partition_was_last_caught_up() -> None:
     assert meter.lag.oldest_unread == 86_400.0
 
 
-def test_an_open_transaction_is_no_lag_once_the_cluster_was_asked() -> None:
+def test_an_open_transaction_is_no_lag_after_a_query() -> None:
     meter = PartitionLagMeter()
-    meter.placed(P, 10, now=0.0)
+    meter.start(P, 10, now=0.0)
     meter.measure({P: PartitionProgress(10, 15)}, {}, 1.0)
     assert meter.behind(P, 10) == 5
     meter.found_ends({P: 10})
@@ -184,14 +194,14 @@ def test_an_open_transaction_is_no_lag_once_the_cluster_was_asked() -> None:
         ({"dead_letter_payload": True}, "dead_letter_payload: expected a dead_letter_topic"),
     ],
 )
-def test_settings_that_cannot_be_meant_are_refused(settings: dict[str, Any], said: str) -> None:
+def test_invalid_settings_are_rejected(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError) as refused:
         KafkaOptions(**GOOD | settings)
     assert said in str(refused.value)
     assert "hunter2" not in str(refused.value)
 
 
-def test_the_smallest_settings_read_committed_messages_from_now_on() -> None:
+def test_the_default_is_to_read_committed_messages_from_now_on() -> None:
     options = KafkaOptions(**GOOD)
     assert (options.start, options.isolation) == (Start.LATEST, Isolation.READ_COMMITTED)
 
@@ -207,24 +217,24 @@ def test_the_smallest_settings_read_committed_messages_from_now_on() -> None:
         (lambda: SaslOptions(Mechanism.PLAIN, "u", Path("p"), Path("t")), "sasl.token_file"),
     ],
 )
-def test_half_a_secret_is_refused(make: Any, said: str) -> None:
+def test_an_incomplete_secret_is_rejected(make: Any, said: str) -> None:
     with pytest.raises(UsageError, match=f"^{said}: expected"):
         make()
 
 
 @pytest.mark.parametrize("kind", FailureKind)
-def test_every_kind_of_trouble_is_counted_and_told(kind: FailureKind) -> None:
+def test_every_kind_of_failure_is_counted_and_described(kind: FailureKind) -> None:
     options = KafkaOptions(**GOOD, sasl=SaslOptions(Mechanism.PLAIN, "monitor", Path("/run/secret")))
-    said = sentence(KafkaFailure(kind, "FOUND"), options)
+    said = describe(KafkaFailure(kind, "FOUND"), options)
     assert said.startswith("kafka kafka:9092: expected ")
     assert "found FOUND" in said
     assert "{" not in said
     assert kind.counted == f"errors_{kind}"
 
 
-def test_a_group_that_is_forbidden_is_told_by_name() -> None:
-    said = sentence(KafkaFailure(FailureKind.AUTHORIZATION, "a refusal", group=True), KafkaOptions(**GOOD))
+def test_a_forbidden_group_is_named() -> None:
+    said = describe(KafkaFailure(FailureKind.AUTHORIZATION, "a refusal", group=True), KafkaOptions(**GOOD))
     assert said == (
         "kafka kafka:9092: expected to be allowed to use group cpcmon, found a refusal; "
-        "grant Read on the group to an unnamed user"
+        "grant Read on the group to the anonymous user"
     )

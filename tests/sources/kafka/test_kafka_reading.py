@@ -41,7 +41,7 @@ def test_topics_are_found_by_a_pattern(kafka: Topics, join: Join) -> None:
         member.until_rows(f"{topic}/0", [number])
 
 
-def test_a_restart_goes_on_where_the_rows_end(kafka: Topics, join: Join) -> None:
+def test_a_restart_resumes_at_the_checkpoint(kafka: Topics, join: Join) -> None:
     topic, group, disk = kafka.create_topic(), unique("group"), Disk()
     writer = Writer(kafka.bootstrap, topic)
     writer.write(payloads(range(100)))
@@ -55,10 +55,8 @@ def test_a_restart_goes_on_where_the_rows_end(kafka: Topics, join: Join) -> None
     assert second.counted["messages_read"] == 50
 
 
-def test_latest_leaves_out_what_was_there_and_misses_nothing_that_comes_while_it_is_away(
-    kafka: Topics, join: Join
-) -> None:
-    """Where it began is kept at once: else a restart before the first record would begin at another latest."""
+def test_latest_skips_old_messages_and_misses_none_while_down(kafka: Topics, join: Join) -> None:
+    """The first checkpoint is stored at once: a restart before the first record would otherwise start at another end."""
     topic, group, disk = kafka.create_topic(), unique("group"), Disk()
     writer = Writer(kafka.bootstrap, topic)
     writer.write(payloads(range(10)))
@@ -70,7 +68,7 @@ def test_latest_leaves_out_what_was_there_and_misses_nothing_that_comes_while_it
     second.until_rows(f"{topic}/0", range(10, 20))
 
 
-def test_since_begins_with_the_messages_of_that_time(kafka: Topics, join: Join) -> None:
+def test_since_starts_at_that_time(kafka: Topics, join: Join) -> None:
     topic, now = kafka.create_topic(), int(time.time())
     times = [(now - age) * 1000 for age in (7200, 5400, 1800, 60)]
     Writer(kafka.bootstrap, topic).write(payloads(range(4)), timestamps_ms=times)
@@ -78,7 +76,7 @@ def test_since_begins_with_the_messages_of_that_time(kafka: Topics, join: Join) 
     member.until_rows(f"{topic}/0", [2, 3])
 
 
-def test_since_begins_at_the_end_where_all_messages_are_older(kafka: Topics, join: Join) -> None:
+def test_since_starts_at_the_end_if_all_messages_are_older(kafka: Topics, join: Join) -> None:
     topic, now = kafka.create_topic(), int(time.time())
     writer = Writer(kafka.bootstrap, topic)
     writer.write(payloads([0]), timestamps_ms=[(now - 7200) * 1000])
@@ -88,7 +86,7 @@ def test_since_begins_at_the_end_where_all_messages_are_older(kafka: Topics, joi
     member.until_rows(f"{topic}/0", [1])
 
 
-def test_tombstones_are_counted_and_hold_no_record(kafka: Topics, join: Join) -> None:
+def test_tombstones_are_counted_and_are_no_records(kafka: Topics, join: Join) -> None:
     topic = kafka.create_topic()
     Writer(kafka.bootstrap, topic).write([None, payload(1), None, None, payload(4), None], key=b"k")
     member = join(kafka.bootstrap, topic)
@@ -113,7 +111,7 @@ def test_aborted_transactions_are_not_read_and_their_markers_are_not_waited_for(
     assert member.counted["records_lost"] == 0
 
 
-def test_a_topic_that_is_made_later_is_waited_for_and_read(kafka: Topics, join: Join) -> None:
+def test_a_topic_created_later_is_read(kafka: Topics, join: Join) -> None:
     topic = unique("later")
     member = join(kafka.bootstrap, topic, start=Start.EARLIEST)
     member.until(lambda: f"expected topic {topic}, found none" in (member.source.ready() or ""), "the missing topic")
@@ -136,7 +134,7 @@ class _Fails:
         return self._inner.decode(where, messages)
 
 
-def test_a_message_on_which_the_decoder_fails_does_not_keep_back_the_others(kafka: Topics, join: Join) -> None:
+def test_a_decoder_exception_skips_one_message_only(kafka: Topics, join: Join) -> None:
     topic = kafka.create_topic()
     Writer(kafka.bootstrap, topic).write(payloads(range(50)))
     member = join(kafka.bootstrap, topic, decoder=_Fails())
@@ -147,8 +145,8 @@ def test_a_message_on_which_the_decoder_fails_does_not_keep_back_the_others(kafk
 
 
 @pytest.mark.parametrize("taken", [0, 1, 2])
-def test_what_could_not_be_committed_is_delivered_again(kafka: Topics, join: Join, taken: int) -> None:
-    """Whoever polls stops after some deliveries and takes them back, ownership and first positions included."""
+def test_uncommitted_messages_are_delivered_again(kafka: Topics, join: Join, taken: int) -> None:
+    """A poll is stopped and rolled back, ownership and first checkpoints included."""
     topic = kafka.create_topic(partitions=2)
     writer = Writer(kafka.bootstrap, topic)
     for partition in range(2):
@@ -176,7 +174,7 @@ def _finish(polled: Iterator[Delivery]) -> None:
     assert list(polled) == []
 
 
-def test_who_stops_in_the_middle_of_a_poll_gets_the_rest_with_the_next(kafka: Topics, join: Join) -> None:
+def test_a_poll_stopped_early_is_continued_by_the_next(kafka: Topics, join: Join) -> None:
     topic = kafka.create_topic(partitions=4)
     writer = Writer(kafka.bootstrap, topic)
     for partition in range(4):
@@ -190,14 +188,14 @@ def test_who_stops_in_the_middle_of_a_poll_gets_the_rest_with_the_next(kafka: To
     assert member.disk.rows == {f"{topic}/{partition}": list(range(100)) for partition in range(4)}
 
 
-def test_refused_records_are_counted_and_the_others_read(kafka: Topics, join: Join) -> None:
+def test_rejected_records_are_counted_and_the_others_read(kafka: Topics, join: Join) -> None:
     topic = kafka.create_topic()
     Writer(kafka.bootstrap, topic).write([payload(0), b"no JSON", b"", payload(3)])
     member = join(kafka.bootstrap, topic)
     member.until_rows(f"{topic}/0", [0, 3])
-    refused = sum((one.arrived.rejected.total() for one in member.deliveries), 0)
+    refused = sum((one.batch.rejected.total() for one in member.deliveries), 0)
     assert refused == 2
-    offsets = [pointer.offset for one in member.deliveries for pointer in one.arrived.pointers]
+    offsets = [pointer.offset for one in member.deliveries for pointer in one.batch.pointers]
     assert offsets == [1, 2]
 
 

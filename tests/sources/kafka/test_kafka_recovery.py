@@ -1,10 +1,9 @@
-"""Going on after restarts, without a disk, and after the log itself has changed; on a real broker."""
+"""Restarts, with and without a disk, and changed logs; on a real broker."""
 
 import time
 
 from monitor.sources.kafka.kafka_options import Start
-from monitor.sources.kafka.partition import CommittedOffset
-from monitor.sources.kafka.rewind_index import understood
+from monitor.sources.kafka.partition_checkpoint import CommittedOffset, decode_metadata
 from tests.kafka.producing import Writer
 from tests.kafka.topics import Topics, unique
 from tests.sources.kafka.conftest import Join
@@ -12,18 +11,18 @@ from tests.sources.kafka.member import Disk, Member, payloads
 
 
 def _committed(member: Member, topic: str) -> tuple[int, int]:
-    """Return offset and rewind offset that the group knows."""
-    consumer = member.source._link.consumer  # noqa: SLF001
+    """Return the group's committed offset and rewind offset."""
+    consumer = member.source._connection.consumer  # noqa: SLF001
     assert consumer is not None
     (partition,) = member.source._ownership.owned  # noqa: SLF001
     assert partition.topic == topic
     found = consumer.committed(partition, 10.0)
-    note = None if found is None else understood(found.metadata)
+    note = None if found is None else decode_metadata(found.metadata)
     return (-1, -1) if found is None or note is None else (found.offset, note.rewind)
 
 
-def test_a_member_without_a_disk_rebuilds_what_windows_held(kafka: Topics, join: Join) -> None:
-    """The window holds the last 100 of 1,000 records, in batches of 50: the rewind is short, and never too short."""
+def test_a_member_without_a_disk_rebuilds_the_windows(kafka: Topics, join: Join) -> None:
+    """The window has the last 100 of 1,000 records, in batches of 50: the rewind is short, but long enough."""
     topic, group = kafka.create_topic(), unique("group")
     writer = Writer(kafka.bootstrap, topic)
     writer.write(payloads(range(1000)))
@@ -36,11 +35,11 @@ def test_a_member_without_a_disk_rebuilds_what_windows_held(kafka: Topics, join:
     second = join(kafka.bootstrap, topic, group, start=Start.LATEST)
     second.until_rows(f"{topic}/0", range(rewind, 1000))
     assert second.counted["partitions_rewound"] == 1
-    assert any(f"from offset {rewind} on" in event for event in second.events)
+    assert any(f"from offset {rewind} to" in event for event in second.events)
     assert offset == 1000
 
 
-def test_while_windows_are_rebuilt_it_lags_and_the_groups_offset_stays(kafka: Topics, join: Join) -> None:
+def test_during_a_rebuild_it_lags_and_the_committed_offset_stays(kafka: Topics, join: Join) -> None:
     topic, group = kafka.create_topic(), unique("group")
     Writer(kafka.bootstrap, topic).write(payloads(range(400)))
     first = join(kafka.bootstrap, topic, group)
@@ -64,7 +63,7 @@ def test_while_windows_are_rebuilt_it_lags_and_the_groups_offset_stays(kafka: To
     assert second.source.restore_seconds == spent
 
 
-def test_stored_rows_that_others_have_long_left_behind_are_not_caught_up_with(kafka: Topics, join: Join) -> None:
+def test_an_outdated_checkpoint_is_replaced_by_a_rewind(kafka: Topics, join: Join) -> None:
     topic, group, disk = kafka.create_topic(), unique("group"), Disk()
     writer = Writer(kafka.bootstrap, topic)
     writer.write(payloads(range(100)))
@@ -84,9 +83,7 @@ def test_stored_rows_that_others_have_long_left_behind_are_not_caught_up_with(ka
     assert again.resets == [f"{topic}/0"]
 
 
-def test_records_deleted_while_away_are_counted_as_lost_and_the_gap_is_told_until_windows_have_passed_it(
-    kafka: Topics, join: Join
-) -> None:
+def test_records_deleted_while_down_are_counted_as_lost_and_leave_a_gap(kafka: Topics, join: Join) -> None:
     topic, group, disk = kafka.create_topic(), unique("group"), Disk()
     writer = Writer(kafka.bootstrap, topic)
     writer.write(payloads(range(100)))
@@ -98,7 +95,7 @@ def test_records_deleted_while_away_are_counted_as_lost_and_the_gap_is_told_unti
     second = join(kafka.bootstrap, topic, group, disk=disk, hold=60)
     second.until_rows(f"{topic}/0", [*range(100), *range(150, 200)])
     assert second.counted["records_lost"] == 50
-    assert any("found that retention has deleted up to 150" in warning for warning in second.warnings)
+    assert any("found the log start at 150" in warning for warning in second.warnings)
     assert second.source.gaps() == {f"{topic}/0": 1_760_000_099.0}
     second.source.close()
     third = join(kafka.bootstrap, topic, group, disk=disk, hold=60)
@@ -110,7 +107,7 @@ def test_records_deleted_while_away_are_counted_as_lost_and_the_gap_is_told_unti
 
 
 def test_records_deleted_before_a_slow_reader_are_counted_as_lost(kafka: Topics, join: Join) -> None:
-    """Nobody restarts: the broker refuses the offset in the middle of reading."""
+    """Without a restart: the broker rejects the offset while reading."""
     topic = kafka.create_topic()
     writer = Writer(kafka.bootstrap, topic)
     writer.write(payloads(range(10)))
@@ -128,7 +125,7 @@ def test_records_deleted_before_a_slow_reader_are_counted_as_lost(kafka: Topics,
 
 
 def _hold_back(member: Member, topic: str) -> None:
-    consumer = member.source._link.consumer  # noqa: SLF001
+    consumer = member.source._connection.consumer  # noqa: SLF001
     assert consumer is not None
     for partition in consumer.progress():
         assert partition.topic == topic
@@ -136,7 +133,7 @@ def _hold_back(member: Member, topic: str) -> None:
 
 
 def _let_go(member: Member, topic: str) -> None:
-    consumer = member.source._link.consumer  # noqa: SLF001
+    consumer = member.source._connection.consumer  # noqa: SLF001
     assert consumer is not None
     for partition in consumer.progress():
         assert partition.topic == topic
@@ -145,8 +142,8 @@ def _let_go(member: Member, topic: str) -> None:
         consumer.resume(partition)
 
 
-def test_a_topic_made_anew_while_away_is_read_from_its_beginning(kafka: Topics, join: Join) -> None:
-    """It has more records than were read of the one before, so that no offset gives it away."""
+def test_a_topic_recreated_while_down_is_read_from_the_start(kafka: Topics, join: Join) -> None:
+    """It has more records than were read of the old one, so the offset stays valid."""
     topic, group, disk = kafka.create_topic(), unique("group"), Disk()
     Writer(kafka.bootstrap, topic).write(payloads(range(10)))
     first = join(kafka.bootstrap, topic, group, disk=disk)
@@ -162,7 +159,7 @@ def test_a_topic_made_anew_while_away_is_read_from_its_beginning(kafka: Topics, 
     assert second.resets == [f"{topic}/0"]
 
 
-def test_a_topic_made_anew_is_read_from_its_beginning_without_a_disk_too(kafka: Topics, join: Join) -> None:
+def test_a_recreated_topic_is_read_from_the_start_without_a_disk_too(kafka: Topics, join: Join) -> None:
     topic, group = kafka.create_topic(), unique("group")
     Writer(kafka.bootstrap, topic).write(payloads(range(10)))
     first = join(kafka.bootstrap, topic, group, hold=1)
@@ -176,7 +173,7 @@ def test_a_topic_made_anew_is_read_from_its_beginning_without_a_disk_too(kafka: 
     second.until_rows(f"{topic}/0", range(500, 550))
 
 
-def test_a_topic_made_anew_while_it_is_read_is_read_from_its_beginning(kafka: Topics, join: Join) -> None:
+def test_a_topic_recreated_while_reading_is_read_from_the_start(kafka: Topics, join: Join) -> None:
     topic = kafka.create_topic()
     Writer(kafka.bootstrap, topic).write(payloads(range(10)))
     member = join(kafka.bootstrap, topic)
@@ -188,7 +185,7 @@ def test_a_topic_made_anew_while_it_is_read_is_read_from_its_beginning(kafka: To
     assert member.disk.rows[f"{topic}/0"] == list(range(500, 505))
 
 
-def test_damaged_positions_are_counted_and_their_rows_forgotten(kafka: Topics, join: Join) -> None:
+def test_damaged_checkpoints_are_counted_and_their_data_deleted(kafka: Topics, join: Join) -> None:
     topic, disk = kafka.create_topic(), Disk()
     Writer(kafka.bootstrap, topic).write(payloads(range(10)))
     disk.positions[f"{topic}/0".encode()] = b"\x93nonsense"
@@ -199,13 +196,13 @@ def test_damaged_positions_are_counted_and_their_rows_forgotten(kafka: Topics, j
     assert member.counted["positions_damaged"] == 1
 
 
-def test_offsets_set_by_hand_are_where_a_member_without_a_disk_begins(kafka: Topics, join: Join) -> None:
-    """As `kafka-consumer-groups --reset-offsets` does it: an offset, and no note beside it."""
+def test_a_member_without_a_disk_starts_at_offsets_set_by_hand(kafka: Topics, join: Join) -> None:
+    """As with `kafka-consumer-groups --reset-offsets`: an offset without metadata."""
     topic, group = kafka.create_topic(), unique("group")
     Writer(kafka.bootstrap, topic).write(payloads(range(10)))
     first = join(kafka.bootstrap, topic, group)
     first.until_rows(f"{topic}/0", range(10))
-    consumer = first.source._link.consumer  # noqa: SLF001
+    consumer = first.source._connection.consumer  # noqa: SLF001
     assert consumer is not None
     (partition,) = consumer.progress()
     first.until(lambda: _committed(first, topic)[0] == 10, "the group to know")
@@ -217,13 +214,13 @@ def test_offsets_set_by_hand_are_where_a_member_without_a_disk_begins(kafka: Top
     second.until_rows(f"{topic}/0", range(7, 10))
 
 
-def test_a_leader_epoch_that_the_broker_does_not_know_is_another_log(kafka: Topics, join: Join) -> None:
-    """As after a cluster was set back to a copy, and its log has grown again: the broker refuses an offset that it has."""
+def test_an_unknown_leader_epoch_means_another_log(kafka: Topics, join: Join) -> None:
+    """As after a cluster was restored from a copy, and its log has grown again: the broker rejects an offset within the log."""
     topic, group = kafka.create_topic(), unique("group")
     Writer(kafka.bootstrap, topic).write(payloads(range(10)))
     first = join(kafka.bootstrap, topic, group)
     first.until_rows(f"{topic}/0", range(10))
-    consumer = first.source._link.consumer  # noqa: SLF001
+    consumer = first.source._connection.consumer  # noqa: SLF001
     assert consumer is not None
     (partition,) = consumer.progress()
     first.until(lambda: _committed(first, topic)[0] == 10, "the group to know")
@@ -232,10 +229,10 @@ def test_a_leader_epoch_that_the_broker_does_not_know_is_another_log(kafka: Topi
     second = join(kafka.bootstrap, topic, group)
     second.until_rows(f"{topic}/0", range(10))
     assert second.counted["partitions_truncated"] == 1
-    assert [one for one in second.warnings if "its log no longer holds what was read of it" in one]
+    assert [one for one in second.warnings if "log was truncated before the checkpoint" in one]
 
 
-def test_lag_is_told_in_records_and_in_seconds_since_the_last_that_was_read(kafka: Topics, join: Join) -> None:
+def test_lag_is_in_records_and_in_seconds_since_the_last_read(kafka: Topics, join: Join) -> None:
     topic, now = kafka.create_topic(), time.time()
     times = [int((now - 1000 + number) * 1000) for number in range(100)]
     Writer(kafka.bootstrap, topic).write(payloads(range(100)), timestamps_ms=times)

@@ -1,4 +1,4 @@
-"""A client that stops fetching without a word, played by a fake of our narrow interface."""
+"""A client that silently stops fetching, simulated by a fake consumer."""
 
 # ruff: noqa: D102 - `Consumer` says what each method is for
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from monitor.sources.kafka.consumer import GroupMembership
 from monitor.sources.kafka.kafka_options import KafkaOptions, Start
-from monitor.sources.kafka.partition import CommittedOffset, Fetched, Partition, PartitionProgress
+from monitor.sources.kafka.partition_checkpoint import CommittedOffset, Fetched, Partition, PartitionProgress
 from monitor.sources.kafka.partitions import Ownership
 from tests.sources.kafka.member import Member, payloads
 
@@ -15,7 +15,7 @@ OPTIONS = KafkaOptions(("kafka:9092",), "cpcmon", topics=("outputs",), start=Sta
 
 
 class Clock:
-    """A clock that goes on with each poll."""
+    """A clock that advances with each poll."""
 
     def __init__(self) -> None:
         self.at = 0.0
@@ -25,7 +25,7 @@ class Clock:
 
 
 class FakeConsumer:
-    """Ten messages in one partition; when stuck, it fetches none of them. `readable` is where committed ones end."""
+    """Ten messages in one partition; when stuck, none is fetched. `readable` is the end of the committed ones."""
 
     def __init__(self, ownership: Ownership, clock: Clock, *, stuck: bool, readable: int = 10) -> None:
         self._clock, self._stuck, self._readable = clock, stuck, readable
@@ -84,10 +84,10 @@ class FakeConsumer:
     def commit_now(self, offsets: Mapping[Partition, CommittedOffset], timeout_seconds: float) -> None:
         del offsets, timeout_seconds
 
-    def standing(self) -> GroupMembership:
+    def membership(self) -> GroupMembership:
         return GroupMembership()
 
-    def ask_for_group(self) -> None:
+    def request_group(self) -> None:
         pass
 
     def group(self) -> None:
@@ -100,7 +100,7 @@ class FakeConsumer:
         self.closed = True
 
 
-def test_a_partition_that_stands_still_is_read_over_a_new_connection() -> None:
+def test_a_stalled_partition_is_read_over_a_new_connection() -> None:
     clock, made = Clock(), list[FakeConsumer]()
 
     def connect(_: KafkaOptions, ownership: Ownership) -> FakeConsumer:
@@ -117,12 +117,12 @@ def test_a_partition_that_stands_still_is_read_over_a_new_connection() -> None:
     assert member.counted["stalls"] == 1
     assert made[0].closed
     assert len(made) == 2
-    assert any("outputs/0 did not move although there is more" in warning for warning in member.warnings)
+    assert any("outputs/0 did not advance although there are unread messages" in warning for warning in member.warnings)
     assert [one.owned for one in member.deliveries if one.owned is not None] == [{"outputs/0"}, set(), {"outputs/0"}]
 
 
-def test_what_may_not_be_read_yet_is_no_stall() -> None:
-    """A transaction is open: the log ends at 10, and only what lies before 4 is committed."""
+def test_an_open_transaction_is_no_stall() -> None:
+    """A transaction is open: the log ends at 10, and messages before 4 are committed."""
     clock, made = Clock(), list[FakeConsumer]()
 
     def connect(_: KafkaOptions, ownership: Ownership) -> FakeConsumer:

@@ -1,13 +1,11 @@
-"""Partitions that are assigned to no member: when they are told, and when the group is rejoined. No broker needed."""
+"""Partitions assigned to no member: when they are reported, and when the group is rejoined. Needs no broker."""
 
 from typing import cast
 
-from monitor.sources.kafka.consumer import Consumer, ConsumerGroup
-from monitor.sources.kafka.events import Notes
-from monitor.sources.kafka.failures import FailureKind, KafkaFailure
+from monitor.sources.kafka.consumer import Consumer, ConsumerGroup, EventLog, FailureKind, KafkaFailure
 from monitor.sources.kafka.health import GROUP_CHECK_SECONDS, UnassignedCheck
 from monitor.sources.kafka.kafka_options import KafkaOptions
-from monitor.sources.kafka.partition import Partition
+from monitor.sources.kafka.partition_checkpoint import Partition
 
 OPTIONS = KafkaOptions(("kafka:9092",), "cpcmon", topics=("outputs",))
 ALL = frozenset(Partition("outputs", number) for number in range(6))
@@ -17,17 +15,17 @@ SHARED, MISSING = ConsumerGroup(1, ALL, ALL, NONE), ConsumerGroup(1, ALL, HALF, 
 
 
 class Asked:
-    """A check whose clock goes on by one interval with each answer of the coordinator."""
+    """A check whose clock advances by one interval with each answer."""
 
     def __init__(self) -> None:
         self.rejoins = 0
         self._at = 0.0
         self._answer: ConsumerGroup | KafkaFailure | None = None
-        self.notes = Notes()
+        self.notes = EventLog()
         self.check = UnassignedCheck(OPTIONS, self.notes, lambda: self._at)
 
     def answered(self, *answers: ConsumerGroup | KafkaFailure | None) -> list[int]:
-        """Give these answers, and return after each how often the group has been rejoined."""
+        """Give these answers; return after each the number of rejoins."""
         rejoins = []
         for self._answer in answers:
             self._at += GROUP_CHECK_SECONDS
@@ -36,10 +34,10 @@ class Asked:
         return rejoins
 
     def told(self) -> tuple[int | None, str | None]:
-        """What the metric and `/-/ready` tell."""
+        """What the metric and `/-/ready` report."""
         return self.check.count, self.check.waits_for
 
-    def ask_for_group(self) -> None:
+    def request_group(self) -> None:
         """Ask."""
 
     def group(self) -> ConsumerGroup | None:
@@ -54,7 +52,7 @@ class Asked:
         self.rejoins += 1
 
 
-def test_partitions_without_a_member_at_two_checks_are_told_and_the_group_is_rejoined() -> None:
+def test_partitions_unassigned_in_two_checks_are_reported_and_the_group_is_rejoined() -> None:
     asked = Asked()
     assert asked.answered(MISSING) == [0]
     assert asked.told() == (3, None)
@@ -68,16 +66,16 @@ def test_partitions_without_a_member_at_two_checks_are_told_and_the_group_is_rej
     assert asked.notes.events == ["every partition is assigned to a member of group cpcmon"]
 
 
-def test_partitions_that_a_member_has_yet_to_give_up_are_told_and_left_to_it() -> None:
-    """It may be dead, and a rebalance would wait for it until its session ends."""
+def test_partitions_about_to_be_revoked_are_reported_without_a_rejoin() -> None:
+    """It may be dead, and a rebalance would wait for its session to end."""
     asked = Asked()
     asked.answered(*[ConsumerGroup(1, ALL, HALF, ALL - HALF)] * 9)
     assert asked.rejoins == 0
     assert "found 3 that no member reads" in (asked.told()[1] or "")
 
 
-def test_rebalances_that_do_not_help_are_asked_for_ever_more_rarely() -> None:
-    """Another member may have asked for one; it counts all the same."""
+def test_useless_rebalances_are_requested_ever_more_rarely() -> None:
+    """A rebalance requested by another member counts too."""
     asked = Asked()
     rejoined_after = []
     for generation in range(1, 10):
@@ -99,5 +97,5 @@ def test_without_an_answer_nothing_is_known() -> None:
     asked.answered(*[refusal] * 6)
     assert asked.told() == (None, None)
     (said,) = asked.notes.warnings
-    assert "cannot be found" in said
+    assert "cannot check for unassigned" in said
     assert "grant Read on the group" in said

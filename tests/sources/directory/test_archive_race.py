@@ -1,4 +1,4 @@
-"""A file takes the name of another that is being archived or deleted: neither is lost."""
+"""Another file takes the name of one being archived or deleted: neither is lost."""
 
 import errno
 import os
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from monitor.sources.directory.directory_options import OnFinish
-from monitor.sources.directory.system_calls import System
+from monitor.sources.directory.open_files import System
 from tests.sources.directory.inbox import Inbox
 
 Watch = Callable[..., Inbox]
@@ -18,14 +18,14 @@ BOTH = pytest.mark.parametrize("options", [ARCHIVE, DELETE], ids=["archive", "de
 
 
 class Race(System):
-    """Does something at the last moment before, and after, a file gets its private name."""
+    """Runs a callback right before and after a file gets its private name."""
 
     def __init__(self) -> None:
         self.before: list[Callable[[], object]] = []
         self.after: list[Callable[[], object]] = []
 
     def rename(self, name: str, directory: int, target: str, target_directory: int) -> None:
-        """Rename, a moment too late."""
+        """Run the callback, then rename."""
         while self.before:
             self.before.pop()()
         super().rename(name, directory, target, target_directory)
@@ -39,7 +39,7 @@ def _files(inbox: Inbox) -> list[str]:
 
 @BOTH
 def test_a_file_renamed_over_one_that_is_finished_is_read(watch: Watch, options: dict[str, object]) -> None:
-    """It was never looked at: it stays, is read, and is finished in its own time."""
+    """It was never examined: it stays, is read, and is archived later."""
     system = Race()
     inbox = watch(system=system, **options)
     file = inbox.write("f.jsonl", "old")
@@ -59,10 +59,10 @@ def test_a_file_renamed_over_one_that_is_finished_is_read(watch: Watch, options:
 
 @BOTH
 @pytest.mark.parametrize("links", [True, False], ids=["links", "no links"])
-def test_a_name_that_is_taken_again_meanwhile_is_left_alone(
+def test_a_name_taken_meanwhile_is_not_overwritten(
     watch: Watch, options: dict[str, object], monkeypatch: pytest.MonkeyPatch, *, links: bool
 ) -> None:
-    """A third file has the name by the time the second is put back: that one gets a similar name, and both are read."""
+    """A third file has the name by now: the second gets a similar name, and both are read."""
     if not links:
 
         def no_link(*_: object, **__: object) -> None:
@@ -83,8 +83,8 @@ def test_a_name_that_is_taken_again_meanwhile_is_left_alone(
 
 
 @BOTH
-def test_a_file_that_was_aside_when_we_were_killed_is_put_back(watch: Watch, options: dict[str, object]) -> None:
-    """Killed between the private name and the end: the next start gives the file its name again."""
+def test_a_private_name_left_by_a_kill_is_renamed_back(watch: Watch, options: dict[str, object]) -> None:
+    """The next start renames the file back."""
     inbox = watch(recursive=True, **options)
     (inbox.path / "in").mkdir()
     file = inbox.write("in/f.jsonl", "old")
@@ -98,7 +98,7 @@ def test_a_file_that_was_aside_when_we_were_killed_is_put_back(watch: Watch, opt
 
 
 def test_a_file_that_has_both_names_is_read_once(watch: Watch) -> None:
-    """Killed in the middle of putting it back: only its own name is left."""
+    """Killed while renaming back: only the original name is left."""
     inbox = watch(**ARCHIVE)
     file = inbox.write("f.jsonl", "one")
     (inbox.path / ".cpcmon-0badcafe-f.jsonl").hardlink_to(file)
@@ -107,8 +107,8 @@ def test_a_file_that_has_both_names_is_read_once(watch: Watch) -> None:
     assert _files(inbox) == ["f.jsonl"]
 
 
-def test_an_error_after_the_private_name_puts_the_file_back(watch: Watch) -> None:
-    """The archive cannot be written: the file is where it was, under its name."""
+def test_an_error_after_the_private_name_renames_the_file_back(watch: Watch) -> None:
+    """The archive is not writable: the file is in place, under its name."""
 
     class Full(System):
         def rename(self, name: str, directory: int, target: str, target_directory: int) -> None:
@@ -127,8 +127,7 @@ def test_an_error_after_the_private_name_puts_the_file_back(watch: Watch) -> Non
 
 
 @BOTH
-def test_names_as_long_as_names_can_be_are_finished(watch: Watch, options: dict[str, object]) -> None:
-    """There is no room left for a prefix."""
+def test_names_of_maximal_length_are_archived(watch: Watch, options: dict[str, object]) -> None:
     inbox = watch(**options)
     inbox.write("é" * 124 + ".jsonl", "one")
     inbox.polls(4, 61)
@@ -137,7 +136,7 @@ def test_names_as_long_as_names_can_be_are_finished(watch: Watch, options: dict[
 
 
 def test_a_file_written_while_it_is_copied_to_another_mount_stays(watch: Watch, tmp_path: Path) -> None:
-    """What was added is not in the copy: the copy goes, the file stays and is read on."""
+    """The copy is incomplete: it is removed, and the file stays and is read."""
 
     class Slow(System):
         def rename(self, name: str, directory: int, target: str, target_directory: int) -> None:

@@ -1,4 +1,4 @@
-"""What becomes of files that have been read: kept, archived or deleted, and never lost on the way."""
+"""Files that were read: kept, archived or deleted, and never lost."""
 
 import errno
 import json
@@ -11,7 +11,7 @@ import pytest
 
 from monitor.errors import UsageError
 from monitor.sources.directory.directory_options import DirectoryOptions, OnFinish
-from monitor.sources.directory.system_calls import System
+from monitor.sources.directory.open_files import System
 from tests.servers import needs_root, real_server
 from tests.sources.directory.inbox import Inbox
 
@@ -24,8 +24,8 @@ def _archived(inbox: Inbox, folder: str = ".done") -> list[str]:
     return sorted(file.name for file in (inbox.path / folder).rglob("*") if file.is_file())
 
 
-def test_files_that_have_been_read_are_archived_by_day(watch: Watch) -> None:
-    """After an hour without a change a file moves into the folder of the day; what is unread or unfinished stays."""
+def test_files_are_archived_by_day(watch: Watch) -> None:
+    """After an hour without a change; files with unread or incomplete lines stay."""
     inbox = watch(**ARCHIVE)
     inbox.write("f.jsonl", "one")
     inbox.put("g.npy", b"two\nEND\n")
@@ -43,11 +43,11 @@ def test_files_that_have_been_read_are_archived_by_day(watch: Watch) -> None:
 
 
 def test_nothing_is_archived_before_it_is_committed(watch: Watch) -> None:
-    """Without an acknowledgement, files stay where they are, and come again."""
+    """Without an acknowledgement, files stay and are delivered again."""
     inbox = watch(on_finish=OnFinish.ARCHIVE, finish_after_seconds=0.0)
     inbox.write("f.jsonl", "one")
     for _ in range(3):
-        assert [one.arrived.rows for one in inbox.peek() if one.arrived.rows] == [1]
+        assert [one.batch.rows for one in inbox.peek() if one.batch.rows] == [1]
         inbox.source.roll_back()
     assert (inbox.path / "f.jsonl").exists()
     inbox.polls(3)
@@ -55,8 +55,8 @@ def test_nothing_is_archived_before_it_is_committed(watch: Watch) -> None:
     assert inbox.lines == ["one"]
 
 
-def test_files_are_deleted_when_that_is_wanted(watch: Watch) -> None:
-    """Read files are deleted; one that failed holds records that nobody has read, and stays."""
+def test_files_are_deleted_if_configured(watch: Watch) -> None:
+    """A failed file has unread records, and stays."""
     inbox = watch(**DELETE)
     inbox.write("f.jsonl", "one")
     inbox.write("g.jsonl", "POISON")
@@ -66,7 +66,7 @@ def test_files_are_deleted_when_that_is_wanted(watch: Watch) -> None:
 
 
 def test_with_keep_files_are_never_touched(inbox: Inbox) -> None:
-    """By default nothing is ever moved, deleted or created."""
+    """By default nothing is moved, deleted or created."""
     inbox.write("f.jsonl", "one")
     inbox.write("g.jsonl", "POISON")
     inbox.polls(20, 4000)
@@ -74,8 +74,8 @@ def test_with_keep_files_are_never_touched(inbox: Inbox) -> None:
 
 
 @pytest.mark.parametrize("options", [ARCHIVE, DELETE], ids=["archive", "delete"])
-def test_a8_what_a_writer_adds_after_its_file_was_finished_is_read(watch: Watch, options: dict[str, object]) -> None:
-    """The writer still holds the file open: for a while what it adds is read, and what is left is counted."""
+def test_a8_lines_written_after_archiving_are_read(watch: Watch, options: dict[str, object]) -> None:
+    """The writer holds the file open: late lines are read for a while, later ones counted."""
     inbox = watch(**options)
     file = inbox.write("f.jsonl", "one")
     with file.open("a") as writer:
@@ -95,8 +95,8 @@ def test_a8_what_a_writer_adds_after_its_file_was_finished_is_read(watch: Watch,
     assert len(inbox.lines) == 3
 
 
-def test_a8_what_is_added_to_a_kept_file_is_never_lost(inbox: Inbox) -> None:
-    """With `keep`, a file is looked at for ever."""
+def test_a8_lines_appended_to_a_kept_file_are_read(inbox: Inbox) -> None:
+    """With `keep`, a file is checked for ever."""
     file = inbox.write("f.jsonl", "one")
     with file.open("a") as writer:
         inbox.polls(5, 4000)
@@ -104,8 +104,7 @@ def test_a8_what_is_added_to_a_kept_file_is_never_lost(inbox: Inbox) -> None:
     assert inbox.polls(31) == ["late"]
 
 
-def test_a8_late_lines_that_could_not_be_committed_come_again(watch: Watch) -> None:
-    """Rolling back holds for them too."""
+def test_a8_uncommitted_late_lines_are_delivered_again(watch: Watch) -> None:
     inbox = watch(**ARCHIVE)
     file = inbox.write("f.jsonl", "one")
     with file.open("a") as writer:
@@ -119,7 +118,7 @@ def test_a8_late_lines_that_could_not_be_committed_come_again(watch: Watch) -> N
 
 
 class ReadOnly(System):
-    """Fails to rename, and maybe to write."""
+    """Fails to rename, and optionally to write."""
 
     def __init__(self, number: int, full: int = 0) -> None:
         self.number, self.full, self.renames = number, full, 0
@@ -140,7 +139,7 @@ class ReadOnly(System):
 
 
 def test_a27_in_a_read_only_directory_archive_works_as_keep(watch: Watch) -> None:
-    """One event, and files are read as ever."""
+    """One event, and files are read as usual."""
     system = ReadOnly(errno.EROFS)
     inbox = watch(system=system, **ARCHIVE)
     for number in range(20):
@@ -156,7 +155,7 @@ def test_a27_in_a_read_only_directory_archive_works_as_keep(watch: Watch) -> Non
 
 
 def test_a27_a_really_read_only_directory(watch: Watch, tmp_path: Path) -> None:
-    """The same with a read-only mount."""
+    """On a read-only mount."""
     needs_root("mount read-only")
     folder = tmp_path / "mounted"
     folder.mkdir()
@@ -173,8 +172,8 @@ def test_a27_a_really_read_only_directory(watch: Watch, tmp_path: Path) -> None:
         subprocess.run(["umount", str(folder)], check=False)
 
 
-def test_a28_an_archive_on_another_mount_is_copied_to_safely(watch: Watch, tmp_path: Path) -> None:
-    """Renaming is not possible there: the file is copied, compared, and removed last."""
+def test_a28_an_archive_on_another_mount_receives_a_copy(watch: Watch, tmp_path: Path) -> None:
+    """A rename is impossible: the file is copied, compared, and removed last."""
     archive = tmp_path / "archive"
     inbox = watch(system=ReadOnly(errno.EXDEV), archive=archive, **ARCHIVE)
     inbox.write("f.jsonl", "one", "two")
@@ -185,7 +184,7 @@ def test_a28_an_archive_on_another_mount_is_copied_to_safely(watch: Watch, tmp_p
 
 
 def test_a28_a29_an_archive_on_a_real_other_mount(watch: Watch, tmp_path: Path) -> None:
-    """A real tmpfs of 64 kB: what fits is moved, what does not stays, complete, with nothing half there."""
+    """A tmpfs of 64 kB: what fits is moved; the rest stays, without partial copies."""
     needs_root("mount a tmpfs")
     archive = tmp_path / "archive"
     archive.mkdir()
@@ -207,7 +206,7 @@ def test_a28_a29_an_archive_on_a_real_other_mount(watch: Watch, tmp_path: Path) 
 
 
 def test_a29_when_the_archive_is_full_the_source_stays(watch: Watch, tmp_path: Path) -> None:
-    """Copying fails half way: the file is still there, no half copy is, and it is archived when there is room."""
+    """The copy fails half way: the file stays, without a partial copy, and is archived later."""
     archive = tmp_path / "archive"
     system = ReadOnly(errno.EXDEV, errno.ENOSPC)
     inbox = watch(system=system, archive=archive, **ARCHIVE)
@@ -221,8 +220,8 @@ def test_a29_when_the_archive_is_full_the_source_stays(watch: Watch, tmp_path: P
     assert len([found for found in archive.rglob("*") if found.is_file()]) == 1
 
 
-def test_a30_a_name_that_is_taken_in_the_archive_gets_a_number(watch: Watch) -> None:
-    """The same name on the same day: nothing is overwritten."""
+def test_a30_a_duplicate_name_in_the_archive_gets_a_number(watch: Watch) -> None:
+    """Nothing is overwritten."""
     inbox = watch(**ARCHIVE)
     for text in ("one", "two", "three"):
         inbox.write("f.jsonl", text)
@@ -236,8 +235,8 @@ def test_a30_a_name_that_is_taken_in_the_archive_gets_a_number(watch: Watch) -> 
     assert inbox.lines == ["one", "two", "three"]
 
 
-def test_failed_files_are_archived_apart_with_their_reason(watch: Watch) -> None:
-    """A file that cannot be used moves to `.failed`, with a note that says why."""
+def test_failed_files_are_archived_separately_with_a_reason(watch: Watch) -> None:
+    """It moves to `.failed`, with a reason file."""
     inbox = watch(**ARCHIVE)
     inbox.write("f.jsonl", "POISON")
     inbox.put("g.npy", b"damaged")
@@ -247,8 +246,8 @@ def test_failed_files_are_archived_apart_with_their_reason(watch: Watch) -> None
     assert said["reason"] == "bad_file"
 
 
-def test_d13_names_in_the_archive_are_only_last_parts(watch: Watch) -> None:
-    """Files from folders are archived under their last part; nothing leads out of the archive."""
+def test_d13_archived_names_have_no_folder(watch: Watch) -> None:
+    """Files of subfolders are archived under their last part; nothing leads out of the archive."""
     inbox = watch(recursive=True, **ARCHIVE)
     for folder in ("a", "b"):
         (inbox.path / folder).mkdir()
@@ -258,10 +257,8 @@ def test_d13_names_in_the_archive_are_only_last_parts(watch: Watch) -> None:
 
 
 @pytest.mark.parametrize("archive", [None, ".old/done"])
-def test_d13_a_link_in_the_place_of_the_archive_is_not_followed(
-    watch: Watch, tmp_path: Path, archive: str | None
-) -> None:
-    """Whoever may write here cannot have files moved elsewhere: they stay, and an event says so."""
+def test_d13_a_link_in_place_of_the_archive_is_not_followed(watch: Watch, tmp_path: Path, archive: str | None) -> None:
+    """Files stay, with an event."""
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     inside = {} if archive is None else {"archive": tmp_path / "inbox" / archive}
@@ -274,8 +271,7 @@ def test_d13_a_link_in_the_place_of_the_archive_is_not_followed(
     assert len(inbox.warnings) == 1
 
 
-def test_markers_go_with_their_files(watch: Watch) -> None:
-    """A completion marker is archived beside its file."""
+def test_markers_are_archived_with_their_files(watch: Watch) -> None:
     inbox = watch(completion_marker=True, **ARCHIVE)
     inbox.put("g.npy", b"two\nEND\n")
     inbox.put("g.npy.ok", b"")
@@ -301,8 +297,8 @@ def test_markers_go_with_their_files(watch: Watch) -> None:
         ),
     ],
 )
-def test_options_that_cannot_be_meant_are_refused(options: dict[str, object], message: str) -> None:
-    """Where, what was expected, what was found."""
+def test_invalid_options_are_rejected(options: dict[str, object], message: str) -> None:
+    """Where, expected, found."""
     with pytest.raises(UsageError) as caught:
         DirectoryOptions(Path("/in"), **options)  # type: ignore[arg-type]
     assert str(caught.value).startswith(message)

@@ -1,4 +1,4 @@
-"""Rows without a file: how long they wait for one of another name."""
+"""Checkpoints without a file: how long they wait for one of another name."""
 
 import os
 import shutil
@@ -12,7 +12,7 @@ from tests.sources.directory.inbox import Inbox
 
 Watch = Callable[..., Inbox]
 UP_SECONDS = 100_000.0
-"""How long the machine has been up: the monotonic clock does not begin with us."""
+"""Uptime: the monotonic clock does not start at 0."""
 
 
 def _nothing(*_: object) -> Iterator[Delivery]:
@@ -20,12 +20,12 @@ def _nothing(*_: object) -> Iterator[Delivery]:
 
 
 def _truncated_unread(inbox: Inbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Copy and truncate a file whose last lines have been listed, but not read."""
+    """Copy and truncate a file whose last lines were listed, but not read."""
     inbox.clock = UP_SECONDS
     file = inbox.write("f.jsonl", "1", "2")
     inbox.poll()
     with monkeypatch.context() as patch:
-        patch.setattr(inbox.source, "_serve", _nothing)
+        patch.setattr(inbox.source, "_read_unread", _nothing)
         inbox.write("f.jsonl", "3", "4")
         shutil.copy(file, f"{file}.1")
         inbox.poll()
@@ -33,8 +33,8 @@ def _truncated_unread(inbox: Inbox, monkeypatch: pytest.MonkeyPatch) -> None:
         inbox.poll()
 
 
-def test_after_a_restart_rows_wait_as_long_as_before(inbox: Inbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Killed between the truncation and the next look at the copy: its unread lines are found all the same."""
+def test_after_a_restart_checkpoints_wait_as_long(inbox: Inbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed between the truncation and the next poll: the unread lines of the copy are found."""
     _truncated_unread(inbox, monkeypatch)
     inbox.crash()
     inbox.write("f.jsonl", "5")
@@ -42,8 +42,8 @@ def test_after_a_restart_rows_wait_as_long_as_before(inbox: Inbox, monkeypatch: 
     assert sorted(inbox.lines) == ["1", "2", "3", "4", "5"]
 
 
-def test_rows_wait_from_when_the_directory_can_be_listed(inbox: Inbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a restart it is not there for an hour: that time does not count."""
+def test_checkpoints_wait_from_the_first_listing(inbox: Inbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The directory is missing for an hour after the restart: that time does not count."""
     _truncated_unread(inbox, monkeypatch)
     inbox.crash()
     away = inbox.path.rename(inbox.path.with_name("away"))
@@ -54,10 +54,10 @@ def test_rows_wait_from_when_the_directory_can_be_listed(inbox: Inbox, monkeypat
     assert sorted(inbox.lines) == ["1", "2", "3", "4", "5"]
 
 
-def test_after_a_restart_rows_do_not_wait_for_ever(
+def test_after_a_restart_checkpoints_do_not_wait_for_ever(
     inbox: Inbox, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A copy that appears long after the restart is a file like any other of no known format."""
+    """A copy that appears long after the restart is an unrelated file."""
     _truncated_unread(inbox, monkeypatch)
     (inbox.path / "f.jsonl.1").rename(tmp_path / "copy")
     inbox.crash()

@@ -1,4 +1,4 @@
-"""The folder for state is never read, wherever it lies."""
+"""The state folder is never read."""
 
 import os
 from collections.abc import Callable
@@ -19,8 +19,8 @@ def _state(place: Path) -> Path:
     return place
 
 
-def test_a_folder_that_is_never_read_is_not_entered(watch: Watch, tmp_path: Path) -> None:
-    """Neither it nor what lies deeper in it is, also when it is renamed; its neighbours are."""
+def test_an_excluded_folder_is_not_listed(watch: Watch, tmp_path: Path) -> None:
+    """Nor its subfolders, also after a rename; its neighbours are read."""
     state = _state(tmp_path / "inbox" / "day" / "state")
     _state(state / "deeper")
     inbox = watch(recursive=True, never=(identity_of(state),))
@@ -32,8 +32,8 @@ def test_a_folder_that_is_never_read_is_not_entered(watch: Watch, tmp_path: Path
     assert not inbox.counted["files_unreadable"]
 
 
-def test_links_do_not_lead_into_a_folder_that_is_never_read(watch: Watch, tmp_path: Path) -> None:
-    """Not even where links are followed."""
+def test_links_into_an_excluded_folder_are_refused(watch: Watch, tmp_path: Path) -> None:
+    """Even if links are followed."""
     state = _state(tmp_path / "elsewhere" / "state")
     roots = (tmp_path / "elsewhere", state)
     inbox = watch(follow_symlinks=True, symlink_roots=roots, never=(identity_of(state),))
@@ -44,8 +44,8 @@ def test_links_do_not_lead_into_a_folder_that_is_never_read(watch: Watch, tmp_pa
     assert inbox.counted["files_refused"] == 1
 
 
-def test_a_directory_that_is_never_read_is_waited_for(watch: Watch, tmp_path: Path) -> None:
-    """Should the directory itself turn out to be one, nothing of it is read."""
+def test_an_excluded_directory_is_not_ready(watch: Watch, tmp_path: Path) -> None:
+    """If the directory itself is excluded, nothing is read."""
     state = _state(tmp_path / "state")
     before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - as short as it gets
     inbox = watch(state, never=(identity_of(state),))
@@ -73,7 +73,7 @@ def test_a_directory_that_is_never_read_is_waited_for(watch: Watch, tmp_path: Pa
     ],
 )
 def test_whether_a_folder_would_be_read(tmp_path: Path, state: str, *, recursive: bool, expected: bool) -> None:
-    """The directory itself is, and what lies in it if folders within are watched and its name does not hide it."""
+    """The directory itself, and subfolders if recursive and not hidden."""
     (tmp_path / "inbox").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "inbox")
     options = DirectoryOptions(tmp_path / "inbox", recursive=recursive)

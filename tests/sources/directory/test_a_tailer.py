@@ -1,4 +1,4 @@
-"""Files that are read while they are written."""
+"""Tailed files."""
 
 import os
 from collections.abc import Callable
@@ -14,7 +14,7 @@ Watch = Callable[..., Inbox]
 
 
 def test_a1_a_line_written_in_two_halves_is_one_record(inbox: Inbox) -> None:
-    """A line comes in two halves, with polls before, between and after: one record, none refused."""
+    """With polls before, between and after."""
     inbox.put("f.jsonl", b'{"a":')
     assert inbox.poll() == []
     inbox.put("f.jsonl", b"1}\n")
@@ -24,7 +24,7 @@ def test_a1_a_line_written_in_two_halves_is_one_record(inbox: Inbox) -> None:
 
 
 def test_a2_a_last_line_without_a_newline_waits_and_is_counted_once(inbox: Inbox) -> None:
-    """A last line without a newline is not read, counted once after the timeout, and read when its newline comes."""
+    """Counted once after the timeout, and read when its newline is written."""
     inbox.put("f.jsonl", b"one\ntwo")
     assert inbox.poll() == ["one"]
     inbox.poll(500)
@@ -40,7 +40,6 @@ def test_a2_a_last_line_without_a_newline_waits_and_is_counted_once(inbox: Inbox
 
 
 def test_a2_a_file_that_is_only_a_partial_line_is_counted_too(inbox: Inbox) -> None:
-    """A file that has never had a newline is counted after the timeout, and read when it gets one."""
     inbox.put("f.jsonl", b"half")
     assert inbox.polls(4, 300) == []
     assert inbox.counted["partial_tail"] == 1
@@ -48,8 +47,8 @@ def test_a2_a_file_that_is_only_a_partial_line_is_counted_too(inbox: Inbox) -> N
     assert inbox.poll() == ["half whole"]
 
 
-def test_a7_lines_added_after_a_long_pause_are_read_alone(inbox: Inbox) -> None:
-    """Lines are added after hours without a change: only they are read, within the slow look at quiet files."""
+def test_a7_lines_appended_after_hours_are_read_once(inbox: Inbox) -> None:
+    """They are read by the slow check of idle files."""
     inbox.write("f.jsonl", "one")
     assert inbox.poll() == ["one"]
     assert inbox.polls(40, 600) == []
@@ -58,13 +57,12 @@ def test_a7_lines_added_after_a_long_pause_are_read_alone(inbox: Inbox) -> None:
 
 
 def test_a18_a_file_of_one_short_line_is_read(inbox: Inbox) -> None:
-    """A file of forty bytes is read: no fingerprint needs more."""
     inbox.write("f.jsonl", "x" * 39)
     assert inbox.poll() == ["x" * 39]
 
 
-def test_a17_empty_files_make_no_noise_and_have_no_identity(inbox: Inbox) -> None:
-    """Four hundred empty files deliver nothing at all; two that grow are told apart."""
+def test_a17_empty_files_cause_no_events(inbox: Inbox) -> None:
+    """Four hundred empty files deliver nothing; two that grow are distinguished."""
     for number in range(400):
         (inbox.path / f"{number:03}.jsonl").touch()
     assert [delivery for _ in range(5) for delivery in inbox.peek()] == []
@@ -77,8 +75,8 @@ def test_a17_empty_files_make_no_noise_and_have_no_identity(inbox: Inbox) -> Non
     assert set(inbox.counted) == {"bytes_read"}
 
 
-def test_a44_zero_bytes_are_waited_for_and_then_refused(inbox: Inbox) -> None:
-    """Zeros where a line belongs are waited for, then refused; the lines after them are read all the same."""
+def test_a44_zero_bytes_are_rejected_after_a_wait(inbox: Inbox) -> None:
+    """The lines after them are read."""
     inbox.put("f.jsonl", b"one\n" + b"\0" * 500 + b"rest\nthree\n")
     assert inbox.poll() == ["one"]
     assert inbox.polls(5, 100) == []
@@ -88,7 +86,7 @@ def test_a44_zero_bytes_are_waited_for_and_then_refused(inbox: Inbox) -> None:
 
 
 def test_a44_a_hole_that_is_filled_in_time_is_read(inbox: Inbox) -> None:
-    """A writer that writes out of order fills the hole it left: nothing is refused."""
+    """A writer that writes out of order fills its hole: nothing is rejected."""
     file = inbox.put("f.jsonl", b"one\n" + b"\0" * 4 + b"three\n")
     assert inbox.poll() == ["one"]
     with file.open("r+b") as stream:
@@ -98,8 +96,8 @@ def test_a44_a_hole_that_is_filled_in_time_is_read(inbox: Inbox) -> None:
     assert not inbox.rejected
 
 
-def test_a44_room_reserved_for_lines_to_come_is_never_taken_for_a_line(watch: Watch) -> None:
-    """A file reserved at its full length is read as it is filled, however long that takes."""
+def test_a44_preallocated_space_is_not_a_line(watch: Watch) -> None:
+    """A preallocated file is read as it is filled, however long that takes."""
     inbox = watch(max_line_bytes=1000)
     file = inbox.put("f.jsonl", b"one\n" + b"\0" * 100_000)
     assert inbox.polls(5, 700) == ["one"]
@@ -111,7 +109,7 @@ def test_a44_room_reserved_for_lines_to_come_is_never_taken_for_a_line(watch: Wa
 
 
 def test_a44_a_sparse_file_is_read_behind_its_hole(watch: Watch) -> None:
-    """Behind a hole that is longer than any line, lines are read once the hole has been waited for."""
+    """A hole longer than any line."""
     inbox = watch(max_line_bytes=1000)
     file = inbox.put("f.jsonl", b"one\n")
     with file.open("r+b") as stream:
@@ -120,8 +118,8 @@ def test_a44_a_sparse_file_is_read_behind_its_hole(watch: Watch) -> None:
     assert inbox.polls(4, 350) == ["one", "two"]
 
 
-def test_a45_csv_pieces_carry_their_header(watch: Watch) -> None:
-    """Rows of a CSV file that come later are decoded with the header, CRLF and byte order mark it began with."""
+def test_a45_csv_blocks_carry_the_header(watch: Watch) -> None:
+    """Later rows are decoded with the file's header, CRLF and byte order mark."""
     inbox = watch()
     inbox.put("f.csv", b"\xef\xbb\xbfa,b\r\n1,2\r\n")
     inbox.poll()
@@ -139,7 +137,7 @@ def test_a45_csv_pieces_carry_their_header(watch: Watch) -> None:
 
 @pytest.mark.parametrize("step", [7, 100, 1000])
 def test_a_line_that_is_too_long_is_skipped_to_its_newline(watch: Watch, step: int) -> None:
-    """A line of any length is skipped, also while it is still written and across a restart; its neighbours are read."""
+    """Also while it is still being written, and across a restart."""
     inbox = watch(max_line_bytes=64)
     content = b"one\n" + b"x" * 3000 + b"\ntwo\n" + b"y" * 64 + b"\n" + b"z" * 65 + b"\nthree\n"
     for start in range(0, len(content), step):
@@ -153,8 +151,8 @@ def test_a_line_that_is_too_long_is_skipped_to_its_newline(watch: Watch, step: i
     assert inbox.counted["bytes_read"] == len(content)
 
 
-def test_lines_are_numbered_and_placed_in_the_whole_file(inbox: Inbox) -> None:
-    """Each piece knows at which byte and line it starts, also after a restart."""
+def test_line_numbers_and_offsets_are_those_of_the_whole_file(inbox: Inbox) -> None:
+    """Each block has its offset and first line number, also after a restart."""
     inbox.write("f.jsonl", "one", "two")
     inbox.poll()
     inbox.crash()
@@ -165,22 +163,22 @@ def test_lines_are_numbered_and_placed_in_the_whole_file(inbox: Inbox) -> None:
     assert inbox.decoder.pieces[0].where.startswith("file#")
 
 
-def test_what_was_rolled_back_is_delivered_again(inbox: Inbox) -> None:
-    """A delivery that cannot be committed comes again, and counts what it counted."""
+def test_a_rollback_repeats_the_deliveries(inbox: Inbox) -> None:
+    """With the same counts."""
     inbox.write("f.jsonl", "one")
     inbox.write("g.jsonl", "two")
     first = inbox.peek()
     inbox.source.roll_back()
     second = inbox.peek()
-    assert [(one.origin, one.positions.keys(), one.counted) for one in first] == [
-        (one.origin, one.positions.keys(), one.counted) for one in second
+    assert [(one.origin, one.checkpoints.keys(), one.counted) for one in first] == [
+        (one.origin, one.checkpoints.keys(), one.counted) for one in second
     ]
     assert inbox.commit(second) == ["one", "two"]
     assert inbox.polls(2) == []
 
 
-def test_whoever_polls_may_stop_in_the_middle(inbox: Inbox) -> None:
-    """Only what was delivered is committed; the rest comes with the next poll."""
+def test_a_poll_may_stop_at_any_delivery(inbox: Inbox) -> None:
+    """Only what was delivered is committed; the rest follows with the next poll."""
     for name in "abc":
         inbox.write(f"{name}.jsonl", name)
     polling = inbox.source.poll(inbox.now)
@@ -190,8 +188,8 @@ def test_whoever_polls_may_stop_in_the_middle(inbox: Inbox) -> None:
     assert inbox.poll() == ["b", "c"]
 
 
-def test_a_poll_that_was_rolled_back_in_the_middle_ends(inbox: Inbox) -> None:
-    """Whatever would follow stands on what was taken back."""
+def test_a_rollback_ends_the_poll(inbox: Inbox) -> None:
+    """Later deliveries would build on what was rolled back."""
     for name in "abc":
         inbox.write(f"{name}.jsonl", name)
     polling = inbox.source.poll(inbox.now)
@@ -202,7 +200,7 @@ def test_a_poll_that_was_rolled_back_in_the_middle_ends(inbox: Inbox) -> None:
 
 
 def test_a_huge_file_does_not_starve_the_others(watch: Watch) -> None:
-    """Each file gets its turn, in name order, and the next tick goes on after the file that was read last."""
+    """Files take turns in name order; the next poll continues after the last one."""
     inbox = watch(bytes_per_file=1024, bytes_per_tick=3 * (1024 + 4096), max_line_bytes=1000)
     for name in "abcdef":
         inbox.write(f"{name}.jsonl", *[f"{name}{'x' * 98}"] * 30)
@@ -215,15 +213,15 @@ def test_a_huge_file_does_not_starve_the_others(watch: Watch) -> None:
 
 
 def test_files_are_read_in_name_order_whatever_their_times(inbox: Inbox) -> None:
-    """Names decide the order, so that replaying a folder gives the same records in the same order."""
+    """So that replaying a folder gives the same order."""
     for number, name in enumerate(["c", "a", "b"]):
         file = inbox.write(f"{name}.jsonl", name)
         os.utime(file, (number, number))
     assert inbox.poll() == ["a", "b", "c"]
 
 
-def test_lag_says_what_is_unread(watch: Watch) -> None:
-    """Bytes, files and since when, by our own clock, as of the last poll; an unfinished line is no lag."""
+def test_lag_counts_unread_bytes_and_files(watch: Watch) -> None:
+    """An incomplete line is no lag."""
     inbox = watch(bytes_per_tick=4100, bytes_per_file=1024, max_line_bytes=100)
     old = inbox.write("a.jsonl", *["x" * 99] * 20)
     new = inbox.write("b.jsonl", *["y" * 99] * 5)
@@ -240,8 +238,8 @@ def test_lag_says_what_is_unread(watch: Watch) -> None:
     assert inbox.source.lag().oldest_unread is None
 
 
-def test_start_at_end_leaves_out_what_was_there(watch: Watch) -> None:
-    """Lines that were there before the directory was ever watched are skipped and counted; later ones are read."""
+def test_start_at_end_skips_existing_lines(watch: Watch) -> None:
+    """Later lines are read."""
     inbox = watch(start_at=StartAt.END)
     inbox.put("f.jsonl", b"old\nhalf")
     inbox.put("g.npy", b"old\nEND\n")
@@ -253,8 +251,8 @@ def test_start_at_end_leaves_out_what_was_there(watch: Watch) -> None:
     assert inbox.counted["bytes_skipped"] == 4 + 8
 
 
-def test_folders_within_are_read_when_asked_for(watch: Watch) -> None:
-    """Dated folders are watched with `recursive`, also those that appear later; hidden ones never."""
+def test_subfolders_are_read_if_configured(watch: Watch) -> None:
+    """Also folders that appear later; hidden ones never."""
     inbox = watch(recursive=True)
     for folder in ("2026-01-01", "2026-01-02", ".done", "_old"):
         (inbox.path / folder).mkdir()
@@ -267,8 +265,8 @@ def test_folders_within_are_read_when_asked_for(watch: Watch) -> None:
     assert inbox.polls(40) == []
 
 
-def test_only_files_that_fit_the_pattern_are_read(watch: Watch) -> None:
-    """The pattern chooses; a forced format reads names that promise none."""
+def test_only_matching_files_are_read(watch: Watch) -> None:
+    """A forced format applies to any name."""
     inbox = watch(pattern="result-*", format=Format.JSONL)
     inbox.write("result-1.log", "one")
     inbox.write("other.jsonl", "two")
@@ -276,8 +274,8 @@ def test_only_files_that_fit_the_pattern_are_read(watch: Watch) -> None:
     assert not inbox.counted["unknown_extension"]
 
 
-def test_a_file_given_up_by_the_decoder_fails_once_and_is_tried_again_when_it_changes(inbox: Inbox) -> None:
-    """A text that is not JSON at all fails, is counted once, and the others are read."""
+def test_a_rejected_file_fails_once_and_is_retried_after_a_change(inbox: Inbox) -> None:
+    """It is counted once, and the other files are read."""
     inbox.write("f.jsonl", "one", "POISON")
     inbox.write("g.jsonl", "two")
     assert inbox.polls(5) == ["two"]
@@ -289,8 +287,7 @@ def test_a_file_given_up_by_the_decoder_fails_once_and_is_tried_again_when_it_ch
     assert inbox.polls(3) == ["one", "fixed"]
 
 
-def test_a_mistake_in_the_decoder_fails_one_file_only(inbox: Inbox) -> None:
-    """Whatever the decoder raises, the others are read."""
+def test_a_decoder_exception_fails_one_file_only(inbox: Inbox) -> None:
     inbox.write("f.jsonl", "BUG")
     inbox.write("g.jsonl", "two")
     assert inbox.polls(3) == ["two"]
@@ -298,8 +295,7 @@ def test_a_mistake_in_the_decoder_fails_one_file_only(inbox: Inbox) -> None:
     assert "decoder_error" in inbox.warnings[0]
 
 
-def test_a_damaged_position_is_counted_and_its_file_read_anew(inbox: Inbox) -> None:
-    """Positions that cannot be understood never raise."""
+def test_a_damaged_checkpoint_is_counted_and_its_file_read_again(inbox: Inbox) -> None:
     inbox.write("f.jsonl", "one")
     inbox.write("g.jsonl", "two")
     inbox.poll()

@@ -1,4 +1,4 @@
-"""Logs that are not what was written: cut behind our back, and compacted; on a real broker."""
+"""Truncated and compacted logs; on a real broker."""
 
 import struct
 import time
@@ -17,7 +17,7 @@ from tests.sources.kafka.member import LIMIT_SECONDS, Disk, Member, payloads
 pytestmark = pytest.mark.slow
 
 _HEADER = struct.Struct(">qi")
-"""Of a batch: its first offset, and the length of what follows."""
+"""Of a batch: its first offset, and the length of the rest."""
 _COMPACTED = {
     "cleanup.policy": "compact",
     "segment.ms": "1000",
@@ -25,7 +25,7 @@ _COMPACTED = {
     "max.compaction.lag.ms": "1000",
     "delete.retention.ms": "86400000",
 }
-"""Compacted whenever the broker looks, which is every 15 seconds; tombstones stay."""
+"""Compacted by the broker every 15 seconds; tombstones stay."""
 _LAST = 32
 """The offset of the last record in the compacted log, and its number."""
 
@@ -38,7 +38,7 @@ def _written(bootstrap: str, topic: str, begin: int, end: int) -> None:
 
 
 def _cut(cluster: Cluster, topic: str, end: int) -> None:
-    """Let the log of a broker that is not running end with the batch before an offset."""
+    """Truncate the log of a stopped broker before an offset."""
     folder = cluster.nodes[1].folder / "logs" / f"{topic}-0"
     (segment,) = folder.glob("*.log")
     length = _length(segment, end)
@@ -67,16 +67,16 @@ def _assert_read_anew(member: Member, shard: str, rows: list[int]) -> None:
     assert member.counted["partitions_truncated"] == 1
     assert member.counted["records_lost"] == 0
     assert member.resets == [shard]
-    said = f"{shard}: its log no longer holds what was read of it; its windows are forgotten"
+    said = f"{shard}: log was truncated before the checkpoint; its windows are deleted"
     assert [warning for warning in member.warnings if said in warning]
 
 
-def test_a_log_that_was_cut_while_it_is_read_is_told_and_read_from_its_beginning(
+def test_a_log_truncated_while_reading_is_reported_and_read_from_the_start(
     real_kafka: None,  # noqa: ARG001, a condition
     tmp_path: Path,
     join: Join,
 ) -> None:
-    """It ends before our position, also with what was written since."""
+    """It ends before the checkpoint, even with the messages written since."""
     with Cluster(tmp_path / "broker") as cluster:
         topic = cluster.create_topic()
         _written(cluster.bootstrap, topic, 0, 50)
@@ -93,12 +93,12 @@ def test_a_log_that_was_cut_while_it_is_read_is_told_and_read_from_its_beginning
         member.source.close()
 
 
-def test_a_log_that_was_cut_and_grew_again_while_away_is_told_and_read_from_its_beginning(
+def test_a_log_truncated_and_regrown_while_down_is_reported_and_read_from_the_start(
     real_kafka: None,  # noqa: ARG001, a condition
     tmp_path: Path,
     join: Join,
 ) -> None:
-    """It has more records than were read, so that only the leader's epoch gives it away."""
+    """It has more records than were read, so only the leader epoch reveals it."""
     with Cluster(tmp_path / "broker") as cluster:
         topic, group, disk = cluster.create_topic(), unique("group"), Disk()
         _written(cluster.bootstrap, topic, 0, 50)
@@ -115,7 +115,7 @@ def test_a_log_that_was_cut_and_grew_again_while_away_is_told_and_read_from_its_
 
 
 def _left(bootstrap: str, topic: str) -> dict[int, bytes | None]:
-    """Return what a compacted log holds now, by offset, up to the record that closes it."""
+    """Return the content of a compacted log by offset, up to its closing record."""
     found: Truth = defaultdict(dict)
     with consumer(bootstrap) as opened:
         opened.assign(partitions(topic, 1))
@@ -127,7 +127,7 @@ def _left(bootstrap: str, topic: str) -> dict[int, bytes | None]:
 
 
 def _compacted(bootstrap: str, topic: str) -> dict[int, bytes | None]:
-    """Wait until the broker has compacted a log, and return what it holds."""
+    """Wait for the compaction of a log; return its content."""
     deadline = time.monotonic() + LIMIT_SECONDS
     while len(left := _left(bootstrap, topic)) > _LAST // 2:
         assert time.monotonic() < deadline, f"expected a compacted log, found {sorted(left)}"
@@ -135,8 +135,8 @@ def _compacted(bootstrap: str, topic: str) -> dict[int, bytes | None]:
     return left
 
 
-def test_of_a_compacted_topic_all_that_is_left_is_read_once_and_gaps_are_no_loss(kafka: Topics, join: Join) -> None:
-    """One member stood where now a gap is, another one comes anew; the log begins with a gap, too."""
+def test_gaps_in_a_compacted_topic_are_not_lost_records(kafka: Topics, join: Join) -> None:
+    """One checkpoint points into a gap, another member starts fresh; the log also starts with a gap."""
     topic, group, disk = kafka.create_topic(config=_COMPACTED), unique("group"), Disk()
     shard, long_ago = f"{topic}/0", int(time.time() * 1000) - 60_000
     writer = Writer(kafka.bootstrap, topic)
@@ -170,12 +170,12 @@ def test_of_a_compacted_topic_all_that_is_left_is_read_once_and_gaps_are_no_loss
         member.until(lambda: member.source.partition_lags()[shard].records == 0, "nothing left")  # noqa: B023
 
 
-def test_a_log_that_was_cut_and_grew_again_is_read_from_its_beginning_without_a_disk_too(
+def test_a_log_truncated_and_regrown_is_read_from_the_start_without_a_disk_too(
     real_kafka: None,  # noqa: ARG001, a condition
     tmp_path: Path,
     join: Join,
 ) -> None:
-    """What the group knows lies behind the cut: between the two are records that nobody has read."""
+    """The committed offset is behind the truncation: the records between were never read."""
     with Cluster(tmp_path / "broker") as cluster:
         topic, group = cluster.create_topic(), unique("group")
         _written(cluster.bootstrap, topic, 0, 50)

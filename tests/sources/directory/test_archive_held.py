@@ -1,4 +1,4 @@
-"""Finished files that are held open for their writers: how many, for how long, and what is left in them."""
+"""Archived files that are held open for late writes: how many, how long, and what is lost."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from monitor.sources.directory.directory_options import OnFinish
-from monitor.sources.directory.system_calls import System
+from monitor.sources.directory.open_files import System
 from tests.sources.directory.inbox import Inbox
 
 Watch = Callable[..., Inbox]
@@ -25,7 +25,7 @@ def _left(inbox: Inbox) -> list[str]:
 
 @pytest.mark.parametrize("options", [ARCHIVE, DELETE], ids=["archive", "delete"])
 def test_few_finished_files_are_held_open(watch: Watch, options: dict[str, object]) -> None:
-    """A thousand files finished at once need no more descriptors than sixteen, and none after the minute."""
+    """A thousand files archived at once need sixteen descriptors, and none after a minute."""
     inbox = watch(**options)
     before = _open_files()
     for number in range(1000):
@@ -42,8 +42,8 @@ def test_few_finished_files_are_held_open(watch: Watch, options: dict[str, objec
     assert inbox.committed == {}
 
 
-def test_a_held_file_with_something_unread_is_not_let_go(watch: Watch) -> None:
-    """However many files are finished after it, what was added to it is read first."""
+def test_a_held_file_with_unread_bytes_is_not_released(watch: Watch) -> None:
+    """However many files are archived after it, its late lines are read first."""
 
     class Late(System):
         def rename(self, name: str, directory: int, target: str, target_directory: int) -> None:
@@ -64,8 +64,7 @@ def test_a_held_file_with_something_unread_is_not_let_go(watch: Watch) -> None:
     assert not inbox.counted["lost_bytes"]
 
 
-def test_files_that_do_not_grow_are_not_held(watch: Watch) -> None:
-    """Nothing that is added to them could be read."""
+def test_whole_files_are_not_held(watch: Watch) -> None:
     inbox = watch(**DELETE)
     inbox.put("f.npy", b"one\nEND\n")
     inbox.polls(10)
@@ -76,8 +75,8 @@ def test_files_that_do_not_grow_are_not_held(watch: Watch) -> None:
 
 
 @pytest.mark.parametrize("options", [ARCHIVE, DELETE], ids=["archive", "delete"])
-def test_an_idle_directory_is_tidied_up(watch: Watch, options: dict[str, object]) -> None:
-    """Where nothing is delivered nothing is acknowledged: files are finished all the same."""
+def test_files_of_an_idle_directory_are_archived(watch: Watch, options: dict[str, object]) -> None:
+    """Without deliveries there are no acknowledgements; files are archived all the same."""
     inbox = watch(**options)
     inbox.write("f.jsonl", "one")
     for _ in range(10):
@@ -89,7 +88,7 @@ def test_an_idle_directory_is_tidied_up(watch: Watch, options: dict[str, object]
 
 
 def test_nothing_is_finished_while_something_is_not_acknowledged(watch: Watch) -> None:
-    """Whoever polls on without a commit finds every file in its place."""
+    """Polls without a commit leave every file in place."""
     inbox = watch(**DELETE)
     inbox.write("f.jsonl", "one")
     for _ in range(5):
@@ -97,8 +96,8 @@ def test_nothing_is_finished_while_something_is_not_acknowledged(watch: Watch) -
     assert _left(inbox) == ["f.jsonl"]
 
 
-def test_what_is_left_at_the_end_is_logged(watch: Watch, caplog: pytest.LogCaptureFixture) -> None:
-    """The writer adds to a finished file, and cpcmon is stopped before it looks again: the log says how much."""
+def test_closing_with_unread_bytes_logs_them(watch: Watch, caplog: pytest.LogCaptureFixture) -> None:
+    """The log reports how many bytes were not read."""
     inbox = watch(**ARCHIVE)
     file = inbox.write("ZZPATIENT.jsonl", "one")
     with file.open("a") as writer:
@@ -107,12 +106,11 @@ def test_what_is_left_at_the_end_is_logged(watch: Watch, caplog: pytest.LogCaptu
         writer.write("two\nthree\n")
     inbox.source.close()
     assert caplog.messages == [
-        "10 bytes that writers added to finished files at the last moment have not been read",
+        "10 bytes written to finished files at the last moment were not read",
     ]
 
 
-def test_nothing_is_said_at_the_end_when_nothing_is_left(watch: Watch, caplog: pytest.LogCaptureFixture) -> None:
-    """The usual end is silent."""
+def test_closing_without_unread_bytes_logs_nothing(watch: Watch, caplog: pytest.LogCaptureFixture) -> None:
     inbox = watch(**ARCHIVE)
     inbox.write("f.jsonl", "one")
     inbox.polls(2, 61)
@@ -120,8 +118,8 @@ def test_nothing_is_said_at_the_end_when_nothing_is_left(watch: Watch, caplog: p
     assert caplog.messages == []
 
 
-def test_a_late_line_whose_delivery_was_dropped_comes_again(watch: Watch) -> None:
-    """Whoever polls stops in the middle and rolls back: the file is still held."""
+def test_a_dropped_late_line_is_delivered_again(watch: Watch) -> None:
+    """The poll is stopped and rolled back: the file is still held."""
     inbox = watch(**DELETE)
     file = inbox.write("f.jsonl", "one")
     before = _open_files()
@@ -138,8 +136,8 @@ def test_a_late_line_whose_delivery_was_dropped_comes_again(watch: Watch) -> Non
     assert _open_files() == before
 
 
-def test_a_writer_that_goes_on_in_a_deleted_file_does_not_stop_the_others(watch: Watch) -> None:
-    """What was there when it was deleted is read; what comes after that only as far as one poll may read."""
+def test_a_busy_writer_of_a_deleted_file_does_not_block_the_others(watch: Watch) -> None:
+    """Lines present at the deletion are read; later ones only up to the budget of a poll."""
     inbox = watch(bytes_per_file=1024, bytes_per_tick=4096)
     file = inbox.write("a.jsonl", *["x" * 99] * 50)
     inbox.write("z.jsonl", "other")

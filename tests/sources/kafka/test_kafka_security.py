@@ -1,4 +1,4 @@
-"""Guarded brokers, and brokers that are not there: what is said, and that it heals on its own."""
+"""Secured and unreachable brokers: what is reported, and that reading resumes."""
 
 import base64
 import json
@@ -49,14 +49,14 @@ def test_a_client_certificate_is_shown_to_the_broker(secured_kafka: SecuredBroke
 
 
 @pytest.mark.parametrize("mechanism", [one for one in Mechanism if one is not Mechanism.OAUTHBEARER])
-def test_a_user_with_a_password_is_let_in_over_tls(
+def test_a_password_over_tls_authenticates(
     secured_kafka: SecuredBroker, join: Join, tmp_path: Path, mechanism: Mechanism
 ) -> None:
     sasl = _sasl(secured_kafka, tmp_path, mechanism)
     _reads(secured_kafka, join, "SASL_SSL", sasl=sasl, tls=TlsOptions(secured_kafka.security.authority))
 
 
-def test_a_token_in_a_file_is_let_in(secured_kafka: SecuredBroker, join: Join, tmp_path: Path) -> None:
+def test_a_token_file_authenticates(secured_kafka: SecuredBroker, join: Join, tmp_path: Path) -> None:
     now = int(time.time())
     parts = [{"alg": "none"}, {"sub": "cpcmon", "iat": now - 60, "exp": now + 600}]
     token = ".".join(base64.urlsafe_b64encode(json.dumps(one).encode()).rstrip(b"=").decode() for one in parts) + "."
@@ -65,7 +65,7 @@ def test_a_token_in_a_file_is_let_in(secured_kafka: SecuredBroker, join: Join, t
 
 
 @pytest.mark.parametrize("mechanism", [Mechanism.PLAIN, Mechanism.SCRAM_SHA_512])
-def test_a_wrong_password_is_told_without_it_and_the_right_one_is_taken_up(
+def test_a_wrong_password_is_reported_without_it_and_the_right_one_is_used(
     secured_kafka: SecuredBroker,
     join: Join,
     tmp_path: Path,
@@ -82,7 +82,7 @@ def test_a_wrong_password_is_told_without_it_and_the_right_one_is_taken_up(
     member.until(lambda: bool(member.warnings), "a warning")
     assert member.counted["errors_authentication"] == 1
     (said,) = member.warnings
-    assert f"expected to be let in as user cpcmon by {mechanism}, found a refusal" in said
+    assert f"expected to be authenticated as user cpcmon by {mechanism}, found a refusal" in said
     assert said in (member.source.ready() or "")
     everything = " ".join([*member.warnings, *member.events, caplog.text, member.source.ready() or ""])
     assert "kafka.net" in everything
@@ -92,22 +92,22 @@ def test_a_wrong_password_is_told_without_it_and_the_right_one_is_taken_up(
     member.until(lambda: member.source.ready() is None, "to be ready")
 
 
-def test_a_missing_password_file_is_told(secured_kafka: SecuredBroker, join: Join, tmp_path: Path) -> None:
+def test_a_missing_password_file_is_reported(secured_kafka: SecuredBroker, join: Join, tmp_path: Path) -> None:
     sasl = SaslOptions(Mechanism.PLAIN, "cpcmon", tmp_path / "absent")
     member = _refused(secured_kafka, join, "SASL_PLAINTEXT", sasl=sasl)
     assert f"found sasl.password_file '{tmp_path}/absent' that cannot be read" in member.warnings[0]
 
 
-def test_a_broker_with_a_strangers_certificate_is_not_trusted(secured_kafka: SecuredBroker, join: Join) -> None:
+def test_an_unknown_broker_certificate_is_not_trusted(secured_kafka: SecuredBroker, join: Join) -> None:
     stranger = secured_kafka.security.stranger.cert.with_name("somebody-else.crt")
     member = _refused(secured_kafka, join, "SSL", tls=TlsOptions(stranger))
     assert "expected an encrypted connection, found a certificate that is not trusted" in member.warnings[0]
     assert member.counted["errors_tls"] == 1
 
 
-def test_an_open_client_at_a_tls_door_is_told_to_use_tls(secured_kafka: SecuredBroker, join: Join) -> None:
+def test_a_plaintext_client_on_a_tls_port_is_told_to_use_tls(secured_kafka: SecuredBroker, join: Join) -> None:
     member = _refused(secured_kafka, join, "SSL")
-    assert "perhaps one that expects TLS" in member.warnings[0]
+    assert "it may expect TLS" in member.warnings[0]
 
 
 def _free_port() -> int:
@@ -117,36 +117,34 @@ def _free_port() -> int:
         return port
 
 
-def test_an_absent_broker_is_told_and_waited_for_without_leaving_threads(
-    join: Join, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_broker_is_reported_and_leaves_no_threads(join: Join, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("monitor.sources.kafka.client.BOOTSTRAP_SECONDS", 0.2)
     monkeypatch.setattr("monitor.sources.kafka.connection.LONGEST_WAIT", 0.1)
     before = threading.active_count()
     member = join(f"127.0.0.1:{_free_port()}", "outputs")
-    assert "has not been reached yet" in (member.source.ready() or "")
+    assert "not connected yet" in (member.source.ready() or "")
     member.until(lambda: member.counted["errors_unreachable"] >= 4, "some attempts")
-    assert "expected a broker to answer, found connection refused; trying again every" in (member.source.ready() or "")
+    assert "expected a broker to answer, found connection refused; retrying every" in (member.source.ready() or "")
     assert len(member.warnings) == 1
     # One more is an attempt that may be under way, with the library's thread.
     assert threading.active_count() <= before + 2
     member.source.close()
 
 
-def test_a_name_without_an_address_is_told(join: Join, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_host_is_reported(join: Join, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("monitor.sources.kafka.client.BOOTSTRAP_SECONDS", 0.2)
     member = join("no-such-host.invalid:9092", "outputs")
     member.until(lambda: bool(member.warnings), "a warning")
     assert "found no address for host no-such-host.invalid" in member.warnings[0]
 
 
-def test_a_poll_does_not_wait_for_a_connection(join: Join) -> None:
-    """A listener that never answers keeps an attempt waiting for seconds; polls return all the same."""
+def test_a_poll_does_not_block_on_the_connection(join: Join) -> None:
+    """A listener that never responds blocks an attempt for seconds; polls return all the same."""
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
         member = join(f"127.0.0.1:{silent.getsockname()[1]}", "outputs")
         for _ in range(100):
             member.tick()
-        assert "has not been reached yet" in (member.source.ready() or "")
+        assert "not connected yet" in (member.source.ready() or "")
         member.source.close()

@@ -1,4 +1,4 @@
-"""Files that are read once they are complete: arrays, Parquet, Arrow, gzip."""
+"""Whole files: arrays, Parquet, Arrow, gzip."""
 
 import gzip
 import os
@@ -13,7 +13,7 @@ Watch = Callable[..., Inbox]
 
 
 def test_a4_a_slow_copy_is_read_once_after_it_settled(inbox: Inbox) -> None:
-    """A copy of ten seconds, in steps: read once, after it has been the same for a while, and no failure entry."""
+    """A copy of ten seconds in steps, without a failure."""
     for number in range(10):
         inbox.put("f.parquet", f"line {number}\n".encode())
         assert inbox.poll(1) == []
@@ -25,8 +25,8 @@ def test_a4_a_slow_copy_is_read_once_after_it_settled(inbox: Inbox) -> None:
     assert inbox.polls(100) == []
 
 
-def test_a5_access_times_prove_nothing(inbox: Inbox) -> None:
-    """A file that was read by others and is still written is left alone: only its size and time of change count."""
+def test_a5_access_times_are_ignored(inbox: Inbox) -> None:
+    """Only size and modification time count."""
     for number in range(6):
         file = inbox.put("f.npy", f"line {number}\n".encode())
         os.utime(file, ns=(0, file.stat().st_mtime_ns))
@@ -34,8 +34,8 @@ def test_a5_access_times_prove_nothing(inbox: Inbox) -> None:
     assert inbox.decoder.attempts == 0
 
 
-def test_a6_a_copy_that_stalls_is_tried_again_when_it_goes_on(inbox: Inbox) -> None:
-    """The copy pauses in its middle for 30 s: the first attempt fails quietly, the next after it went on succeeds."""
+def test_a6_a_stalled_copy_is_retried_when_it_continues(inbox: Inbox) -> None:
+    """The copy pauses for 30 s: the first attempt fails silently, the next succeeds."""
     inbox.put("f.parquet", b"one\n")
     assert inbox.polls(15) == []
     assert inbox.decoder.attempts == 1
@@ -44,8 +44,8 @@ def test_a6_a_copy_that_stalls_is_tried_again_when_it_goes_on(inbox: Inbox) -> N
     assert not inbox.counted["files_failed"]
 
 
-def test_a42_a_damaged_file_fails_once_and_is_not_looped(inbox: Inbox) -> None:
-    """A file that stays damaged fails after the time for retries, once, and is tried again only when it changes."""
+def test_a42_a_damaged_file_fails_once(inbox: Inbox) -> None:
+    """After the time for retries; it is retried only after a change."""
     inbox.put("f.jsonl.gz", b"cut in the mid")
     inbox.polls(100)
     inbox.crash()
@@ -58,7 +58,6 @@ def test_a42_a_damaged_file_fails_once_and_is_not_looped(inbox: Inbox) -> None:
 
 
 def test_a42_a_truncated_gzip_fails_with_the_real_decoder(watch: Watch, real_decoder: object) -> None:
-    """A gzip file cut at half its length is refused as a whole."""
     inbox = watch()
     inbox.decoder = real_decoder
     inbox.crash()
@@ -68,8 +67,8 @@ def test_a42_a_truncated_gzip_fails_with_the_real_decoder(watch: Watch, real_dec
     assert inbox.counted["files_failed"] == 1
 
 
-def test_a43_a_file_interrupted_by_a_crash_goes_on_at_its_row(inbox: Inbox) -> None:
-    """A gzip file is half delivered when we crash: it is taken up where it was committed, without duplicates."""
+def test_a43_a_crash_resumes_at_the_row(inbox: Inbox) -> None:
+    """Half delivered at the crash: resumed without duplicates."""
     inbox.put("f.jsonl.gz", b"".join(f"{number}\n".encode() for number in range(9)) + b"END\n")
     inbox.polls(3)
     inbox.clock += 2
@@ -83,8 +82,7 @@ def test_a43_a_file_interrupted_by_a_crash_goes_on_at_its_row(inbox: Inbox) -> N
     assert inbox.counted["bytes_read"] == 22
 
 
-def test_a43_a_file_rolled_back_goes_on_at_its_row(inbox: Inbox) -> None:
-    """The same when a delivery could not be committed."""
+def test_a43_a_rollback_resumes_at_the_row(inbox: Inbox) -> None:
     inbox.put("f.npy", b"".join(f"{number}\n".encode() for number in range(9)) + b"END\n")
     inbox.polls(3)
     inbox.clock += 2
@@ -97,8 +95,8 @@ def test_a43_a_file_rolled_back_goes_on_at_its_row(inbox: Inbox) -> None:
 
 
 @pytest.mark.parametrize("settle", [0.0, 5.0])
-def test_a3_a_file_renamed_in_is_read_at_once(watch: Watch, settle: float) -> None:
-    """A file that we saw under a temporary name is complete when it gets its final one."""
+def test_a3_a_file_renamed_into_the_directory_is_read_at_once(watch: Watch, settle: float) -> None:
+    """A file seen under a temporary name is complete when it gets its final one."""
     inbox = watch(settle_seconds=settle)
     inbox.put("f.npy.tmp", b"one\nEND\n")
     assert inbox.poll() == []
@@ -106,8 +104,8 @@ def test_a3_a_file_renamed_in_is_read_at_once(watch: Watch, settle: float) -> No
     assert inbox.poll() == ["one"]
 
 
-def test_a_completion_marker_says_when_a_file_is_complete(watch: Watch) -> None:
-    """With markers, a file is read when its marker is there, at once, and never before."""
+def test_a_completion_marker_completes_a_file(watch: Watch) -> None:
+    """At once, and never before."""
     inbox = watch(completion_marker=True)
     inbox.put("f.npy", b"one\nEND\n")
     assert inbox.polls(20) == []
@@ -117,7 +115,7 @@ def test_a_completion_marker_says_when_a_file_is_complete(watch: Watch) -> None:
 
 
 def test_a_rewritten_file_is_read_again_only_if_its_content_changed(inbox: Inbox) -> None:
-    """The checksum of the whole content decides: a copy of the same is nothing new, other content is."""
+    """The checksum decides: an identical copy is not read again."""
     file = inbox.put("f.npy", b"one\nEND\n")
     inbox.polls(4)
     inbox.put(".new", b"one\nEND\n")
@@ -132,7 +130,7 @@ def test_a_rewritten_file_is_read_again_only_if_its_content_changed(inbox: Inbox
 
 
 def test_a_complete_file_that_is_renamed_is_not_read_again(inbox: Inbox) -> None:
-    """Size, time and inode are the same, so it is the same file under another name."""
+    """Size, time and inode are equal, so it is the same file."""
     file = inbox.put("f.npy", b"one\nEND\n")
     inbox.polls(4)
     file.rename(inbox.path / "g.npy")
@@ -144,7 +142,7 @@ def test_a_complete_file_that_is_renamed_is_not_read_again(inbox: Inbox) -> None
 
 
 def test_a_file_changed_while_it_is_read_settles_again(watch: Watch) -> None:
-    """A file written between two turns is not mixed with what was read of it."""
+    """A file changed between two polls is not mixed with what was read."""
     inbox = watch(bytes_per_file=1024)
     lines = b"".join(f"{number}\n".encode() for number in range(40))
     file = inbox.put("f.npy", lines + b"END\n")
@@ -158,7 +156,7 @@ def test_a_file_changed_while_it_is_read_settles_again(watch: Watch) -> None:
 
 
 def test_large_files_take_turns(watch: Watch) -> None:
-    """Files that take many turns do not keep others waiting."""
+    """Files that take many polls do not block the others."""
     inbox = watch(bytes_per_file=1024)
     for name in "abcdef":
         inbox.put(f"{name}.npy", b"".join(f"{name}{number}\n".encode() for number in range(20)) + b"END\n")
@@ -170,8 +168,8 @@ def test_large_files_take_turns(watch: Watch) -> None:
     assert len(inbox.lines) == 121
 
 
-def test_start_at_end_never_decodes_what_was_there(watch: Watch) -> None:
-    """Files from before are only read for their checksum."""
+def test_start_at_end_does_not_decode_existing_files(watch: Watch) -> None:
+    """Existing files are only read for their checksum."""
     inbox = watch(start_at=StartAt.END)
     inbox.put("f.npy", b"one\nEND\n")
     inbox.polls(6)
@@ -179,8 +177,8 @@ def test_start_at_end_never_decodes_what_was_there(watch: Watch) -> None:
     assert inbox.counted["bytes_skipped"] == 8
 
 
-def test_a_mistake_in_the_decoder_is_a_failure_of_the_file(inbox: Inbox) -> None:
-    """Whatever decoding raises, the other files are read."""
+def test_a_decoder_exception_is_a_failure_of_the_file(inbox: Inbox) -> None:
+    """The other files are read."""
 
     class Broken(type(inbox.decoder)):  # type: ignore[misc]
         def settled(self, *_: object, **__: object) -> object:
@@ -195,8 +193,8 @@ def test_a_mistake_in_the_decoder_is_a_failure_of_the_file(inbox: Inbox) -> None
 
 
 @pytest.mark.parametrize("name", ["f.npy", "f.jsonl"])
-def test_a_shortage_of_memory_is_no_failure_of_the_file(inbox: Inbox, name: str) -> None:
-    """It ends the process, and the file is read by the next one."""
+def test_out_of_memory_is_not_a_failure_of_the_file(inbox: Inbox, name: str) -> None:
+    """It ends the process, and the next one reads the file."""
 
     class Short(type(inbox.decoder)):  # type: ignore[misc]
         def settled(self, *_: object, **__: object) -> object:
@@ -218,7 +216,6 @@ def test_a_shortage_of_memory_is_no_failure_of_the_file(inbox: Inbox, name: str)
 
 
 def test_an_empty_file_is_not_read(inbox: Inbox) -> None:
-    """An empty file cannot be complete in any of these formats: it is waited for without noise."""
     (inbox.path / "f.npy").touch()
     assert inbox.polls(50) == []
     assert not inbox.counted
