@@ -6,7 +6,6 @@ from pathlib import Path
 from types import MappingProxyType
 
 from monitor.core.alerts import AlertRule
-from monitor.core.ensemble import Variants
 from monitor.core.estimate import MINIMUM_RECORDS
 from monitor.core.segments import Segmentation
 from monitor.core.window import Bounds
@@ -83,8 +82,6 @@ class ModelConfig:
     minimum_records: int = MINIMUM_RECORDS
     stale_after_seconds: float | None = None
     """None: three times the usual gap between records, and at least an hour."""
-    variants: Variants = field(default_factory=dict)
-    """Forms of estimators other than the default ones: `{"cpc_ac": "skip"}`."""
     alerts: tuple[AlertRule, ...] = ()
     realised: Path | None = None
     """Where others write accuracies that labels showed later; need not be there. For pages alone."""

@@ -254,7 +254,7 @@ class Evaluator:
             errors[estimator] += 1
 
         try:
-            found = window.totals.estimate(self.config.variants, failed)
+            found = window.totals.estimate(failed)
         except Exception as error:  # noqa: BLE001 - one window that fails must not silence the others
             failed(CONSENSUS, error)
             return replace(report, state=WindowState.ERROR) if report.state is WindowState.OK else report
