@@ -12,7 +12,7 @@ from tests.kafka.producing import Writer
 from tests.kafka.topics import Topics, unique
 from tests.strategies import synthetic
 
-_RULES = Path(__file__).resolve().parents[2] / "deploy" / "prometheus" / "cpcmon-replicas.rules.yml"
+_RULES = Path(__file__).resolve().parents[2] / "deploy" / "prometheus" / "cpcmon.rules.yml"
 _PARTITIONS = 4
 _CONFIG = """\
 storage: {{path: state{number}}}

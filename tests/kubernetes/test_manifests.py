@@ -1,7 +1,6 @@
 """What Kustomize and Helm render is valid, safe, and of one piece."""
 
 import json
-import runpy
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.kubernetes.rendering import DEPLOY, OVERLAYS, WAYS, Renderer, container, one, shared_rules
+from deploy.prometheus.build_rules import CHART
+from tests.kubernetes.rendering import OVERLAYS, WAYS, Renderer, container, one, shared_rules
 from tests.servers import real_server
 
 LABELS = {"app.kubernetes.io/name": "cpcmon", "app.kubernetes.io/instance": "cpcmon"}
@@ -143,12 +143,6 @@ def _instances(folder: Path, relabelings: list[dict[str, Any]], pods: dict[str, 
     return [found[address] for address in pods]
 
 
-def test_the_rules_are_those_of_the_rule_file() -> None:
-    """Run deploy/kubernetes/rules.py after a change of them."""
-    for path, text in runpy.run_path(str(DEPLOY / "kubernetes" / "rules.py"))["texts"]().items():
-        assert path.read_text(encoding="utf-8") == text, f"{path}: run python deploy/kubernetes/rules.py"
-
-
 @BOTH_WAYS
 def test_prometheus_accepts_the_rules_as_they_are_rendered(
     render: Renderer, tmp_path: Path, way: str, overlay: str
@@ -157,7 +151,6 @@ def test_prometheus_accepts_the_rules_as_they_are_rendered(
     promtool = real_server("promtool")
     document = one(render.documents(way, overlay), "PrometheusRule")
     rules = document["spec"]
-    made = runpy.run_path(str(DEPLOY / "kubernetes" / "rules.py"))
-    assert shared_rules(document) == yaml.safe_load(made["texts"]()[made["IN_CHART"]])
+    assert shared_rules(document) == yaml.safe_load(CHART.read_text(encoding="utf-8"))
     (tmp_path / "rules.yml").write_text(yaml.safe_dump(rules), encoding="utf-8")
     subprocess.run([promtool, "check", "rules", str(tmp_path / "rules.yml")], check=True, capture_output=True)

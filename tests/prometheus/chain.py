@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 
+from deploy.prometheus.build_rules import RULES
 from tests.conftest import ROOT
 from tests.prometheus.receiver import LIMIT_SECONDS
 from tests.prometheus.running import free_port, running
-from tests.rules.shipped_rules import GENERIC
 from tests.servers import real_server
 
 _SHORTER = {"s": "ms", "m": "s", "h": "m", "d": "h"}
@@ -55,7 +55,7 @@ class Chain:
 
 def fast_rules() -> str:
     """Return the shipped rules with waits (`for`) of a sixtieth; nothing else is changed."""
-    return re.sub(r"^( +for: \d+)([mhd])$", lambda m: m[1] + _SHORTER[m[2]], GENERIC.read_text(), flags=re.MULTILINE)
+    return re.sub(r"^( +for: \d+)([mhd])$", lambda m: m[1] + _SHORTER[m[2]], RULES.read_text(), flags=re.MULTILINE)
 
 
 @contextmanager

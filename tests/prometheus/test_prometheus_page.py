@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from deploy.prometheus.build_rules import RULES
 from monitor.rules.rule_file import rule_file
 from tests.conftest import ROOT
-from tests.rules.shipped_rules import GENERIC
 from tests.servers import real_server
 from tests.sinks import reports
 
 PAGE = (ROOT / "docs" / "prometheus.md").read_text()
 PROMETHEUS = ROOT / "deploy" / "prometheus" / "prometheus.yml"
 ALERTMANAGER = ROOT / "deploy" / "alertmanager" / "alertmanager.yml"
-TEXTS = {"generic": GENERIC.read_text(), "generated": rule_file(reports.config())} | {
+TEXTS = {"generic": RULES.read_text(), "generated": rule_file(reports.config())} | {
     "generated for replicas": rule_file(reports.shared_config())
 }
 PASSED_ON = {

@@ -211,7 +211,7 @@ def _passed_on(name: str, alert: str, severity: str = "critical") -> Case:
     return Case(name, 9, {_firing(alert, severity): stepped(4, 0, 1)}, {_firing(alert, severity): stepped(4, 1, 0)})
 
 
-ONLY_GENERIC = (
+ONLY_SHIPPED = (
     _passed_on("CpcmonAccuracyLow", "accuracy_low"),
     _passed_on("CpcmonAccuracyLow", "accuracy_low", "warning"),
     _passed_on("CpcmonAccuracyHigh", "accuracy_high", "info"),

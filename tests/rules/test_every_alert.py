@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from deploy.prometheus.build_rules import RULES
 from monitor.rules.rule_file import rule_file
-from tests.rules.alert_cases import OF_CPCMON, OF_REPLICAS, ONLY_GENERATED, ONLY_GENERIC, WATCHDOG, Case, Shape, healthy
-from tests.rules.shipped_rules import GENERIC
+from tests.rules.alert_cases import OF_CPCMON, OF_REPLICAS, ONLY_GENERATED, ONLY_SHIPPED, WATCHDOG, Case, Shape, healthy
 from tests.sinks import reports
 
 FILES = {
-    "generic": (GENERIC.read_text(), (*OF_CPCMON, *OF_REPLICAS, *ONLY_GENERIC)),
+    "generic": (RULES.read_text(), (*OF_CPCMON, *OF_REPLICAS, *ONLY_SHIPPED)),
     "generated": (rule_file(reports.config()), (*OF_CPCMON, *ONLY_GENERATED)),
     "generated for replicas": (rule_file(reports.shared_config()), OF_REPLICAS),
 }

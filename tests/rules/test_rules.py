@@ -112,7 +112,7 @@ def test_e16_an_estimate_that_vanishes_does_not_resolve(rules: Rules, shape: str
     series = WELL | {_accuracy(): shape, _alert(): "1x60", _alert(series="held"): "0x10 1x50"}
     (found,) = rules.firing(series, 15)
     assert found["CpcmonAccuracyLow"] == 1
-    assert "It cannot be judged now" in rules.described(series, 15, "CpcmonAccuracyLow")
+    assert "It cannot be evaluated now" in rules.described(series, 15, "CpcmonAccuracyLow")
 
 
 def test_e16_one_segment_without_an_estimate_does_not_silence_the_others(rules: Rules) -> None:
@@ -326,12 +326,12 @@ def test_a_description_tells_the_estimate_and_its_interval(rules: Rules) -> None
     assert 'segment="all"' in said
     assert 'severity="critical"' in said
     assert (
-        "density, all: estimated accuracy 74.2%, from 71% to 77%, by consensus. Its upper bound stayed under 80%"
+        "density, all: estimated accuracy 74.2%, interval 71% to 77%, by consensus. Its upper bound stayed below 80%"
         in said
     )
-    assert " for 30m and over enough new records. Firing since 2025-10-09 08:53:20 +0000 UTC. Tell whoever" in said
+    assert " for 30m and over enough new records. Firing since 2025-10-09 08:53:20 +0000 UTC. Notify" in said
     assert 'runbook_url="https://runbooks.example/cpcmon/accuracy.md"' in said
-    assert "cannot be judged" not in said
+    assert "cannot be evaluated" not in said
 
 
 def test_a_description_names_the_threshold_that_a_drop_comes_to(rules: Rules) -> None:
@@ -346,15 +346,15 @@ def test_a_description_names_the_threshold_that_a_drop_comes_to(rules: Rules) ->
         replace(rules, config=config).described(one, 10, "CpcmonAccuracyLow")
         for one in (series, series | {of_threshold: "0.8428x60"})
     )
-    assert "stayed under the accuracy on the reference less 5 points, for 30m" in bare
-    assert "stayed under 84.28%, the accuracy on the reference less 5 points, for 30m" in numbered
+    assert "stayed below the reference accuracy minus 5 points, for 30m" in bare
+    assert "stayed below 84.28%, the reference accuracy minus 5 points, for 30m" in numbered
 
 
 def test_refused_records_are_not_claimed_where_records_look_odd(rules: Rules) -> None:
     """A model that is stuck is degraded input without a single refusal."""
     share = f'cpcmon_input_rejected_ratio{{{TARGET},model="density"}}'
     said = rules.described(WELL | {_alert(name="refused"): "1x60", share: "0x60"}, 10, "CpcmonRefused")
-    assert "too many of the latest records are refused or look odd (refused: 0%)" in said
+    assert "recent records are rejected or look wrong (rejected: 0%)" in said
 
 
 def test_odd_records_are_told_once(rules: Rules) -> None:

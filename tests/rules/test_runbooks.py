@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from deploy.prometheus.build_rules import RULES
 from monitor.rules.replicas import recording_rules
-from monitor.rules.rule_file import rule_file
+from monitor.rules.rule_file import DEFAULT_JOB, rule_file
 from tests.conftest import ROOT, Ran
 from tests.rules.runbooks import RUNBOOKS
-from tests.rules.shipped_rules import GENERIC
 from tests.servers import real_server
 from tests.sinks import reports
 from tests.sinks.golden import page
@@ -30,7 +30,7 @@ def test_every_runbook_has_queries_to_paste(name: str) -> None:
     queries = RUNBOOKS[name].queries
     assert queries
     shown = {re.sub("_(sum|count|bucket)$", "", one) for one in families(page().encode())} | OF_PROMETHEUS
-    shown |= {rule.record for rule in recording_rules()}
+    shown |= {rule.record for rule in recording_rules(DEFAULT_JOB)}
     for query in queries:
         for series in re.findall(r"\b(?:cpcmon[_:]|process_|prometheus_|alertmanager_)\w+", query):
             assert series in shown or re.sub("_(sum|count|bucket)$", "", series) in shown, query
@@ -101,7 +101,7 @@ def test_every_link_of_a_runbook_leads_to_a_page(name: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        pytest.param(GENERIC.read_text(), id="generic"),
+        pytest.param(RULES.read_text(), id="generic"),
         pytest.param(rule_file(reports.config()), id="generated"),
         pytest.param(rule_file(reports.shared_config()), id="generated for replicas"),
     ],

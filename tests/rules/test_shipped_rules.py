@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from deploy.prometheus.build_rules import RULES, build
 from tests.rules.rule_tests import Rules
-from tests.rules.shipped_rules import GENERIC, generic_text
 from tests.sinks import reports
 
 INFO = {"accuracy_low": "accuracy_low", "silent": "silent", "apart": "disagreement", "refused": "degraded_input"}
@@ -54,24 +54,25 @@ def _threshold(instance: str, severity: str = "critical") -> str:
 @pytest.fixture
 def rules(promtool: Path, tmp_path: Path) -> Rules:
     """The file as it is shipped."""
-    return Rules(promtool, tmp_path, reports.config(), GENERIC.read_text())
+    return Rules(promtool, tmp_path, reports.config(), RULES.read_text())
 
 
-def test_the_file_that_is_shipped_is_the_one_that_the_code_makes() -> None:
-    """`python -m tests.rules.shipped_rules` after a change that is meant."""
-    assert GENERIC.read_text() == generic_text()
+def test_the_shipped_files_are_up_to_date() -> None:
+    """The Prometheus file, the manifest and the chart. If not: `python -m deploy.prometheus.build_rules`."""
+    for path, text in build().items():
+        assert path.read_text(encoding="utf-8") == text, path
 
 
 def test_promtool_finds_nothing_to_advise(promtool: Path) -> None:
     ran = subprocess.run(
-        [promtool, "check", "rules", "--lint=all", "--lint-fatal", GENERIC], capture_output=True, text=True, check=False
+        [promtool, "check", "rules", "--lint=all", "--lint-fatal", RULES], capture_output=True, text=True, check=False
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
 def test_it_names_no_model_no_alert_and_no_threshold_of_a_configuration() -> None:
     """Or it would not work for any."""
-    assert not re.search(r"model=~?\\\"|alert=~?\\\"", re.sub(r'alertname=\\"\w+\\"', "", GENERIC.read_text()))
+    assert not re.search(r"model=~?\\\"|alert=~?\\\"", re.sub(r'alertname=\\"\w+\\"', "", RULES.read_text()))
 
 
 @pytest.mark.parametrize("alert", FIRING)
@@ -138,7 +139,10 @@ def test_a_description_tells_the_estimate_of_the_estimator_that_the_alert_looks_
         _accuracy("upper_"): "0.77x60",
     }
     said = rules.described(series, 10, "CpcmonAccuracyLow")
-    assert "density, all: estimated accuracy 74.2%, from 71% to 77%, by doc_ts. accuracy_low stayed under 80%" in said
+    assert (
+        "density, all: estimated accuracy 74.2%, interval 71% to 77%, by doc_ts. accuracy_low: it stayed below 80%"
+        in said
+    )
     assert 'summary="The estimated accuracy of a model is too low."' in said
     assert 'runbook_url="docs/runbooks/accuracy.md"' in said
 
@@ -183,7 +187,7 @@ def test_replicas_page_once_and_from_the_whole(rules: Rules) -> None:
     assert rules.firing(series, 20, 40) == [{"CpcmonWatchdog": 1}, {"CpcmonMergedAccuracyLow": 1, "CpcmonWatchdog": 1}]
     said = rules.described(series, 40, "CpcmonMergedAccuracyLow")
     assert (
-        "all replicas together: estimated accuracy 72% by doc_ts (accuracy_low compares the upper), under its threshold for 30m 0s"
+        "all replicas: estimated accuracy 72% by doc_ts (accuracy_low compares the upper), below its threshold for 30m 0s"
         in said
     )
     well = series | {name: "299x60" for name in series if "upper_sum" in name}
@@ -229,7 +233,7 @@ def test_what_replicas_can_no_longer_say_together_is_not_called_recovered(rules:
     for found in rules.firing(series, 45, 60, 90, 110):
         assert found["CpcmonMergedAccuracyLow"] == 1
     said = rules.described(series, 90, "CpcmonMergedAccuracyLow")
-    assert "estimated accuracy unknown at the moment by doc_ts" in said
+    assert "estimated accuracy currently unknown by doc_ts" in said
     assert rules.firing(_low_together(10, gone=" 0x80"), 60)[0]["CpcmonMergedAccuracyLow"] == 0
     # Back, and well.
     back = series | {name: "1x40 0x30 1x50" for name in series if "window_fresh" in name}
