@@ -238,8 +238,9 @@ class FactsCollector:
         if facts.webhook is not None:
             yield from _webhook(facts.webhook)
         if facts.heartbeat is not None:
+            failed = facts.heartbeat.failed + facts.heartbeat.redirected
             yield _counter("cpcmon_heartbeat_sent", "Heartbeats sent.", facts.heartbeat.sent)
-            yield _counter("cpcmon_heartbeat_failures", "Heartbeats that failed.", facts.heartbeat.failed)
+            yield _counter("cpcmon_heartbeat_failures", "Heartbeats that failed.", failed)
 
 
 def _daemon(facts: DaemonFacts) -> Iterator[Metric]:
