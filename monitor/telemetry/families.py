@@ -1,7 +1,8 @@
-"""The daemon's metrics about itself, collected at each scrape."""
+"""The daemon's metric families about itself, collected at each scrape."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
@@ -11,23 +12,28 @@ from monitor.evaluation.schedule import longest_wait_seconds
 from monitor.records.rejections import Reason
 from monitor.sources.directory.directory_options import DirectoryEvent
 from monitor.sources.kafka.events import KafkaEvent
-from monitor.sources.kafka.events import KafkaEvent as CountedByKafka
 from monitor.sources.kafka.failures import FailureKind
 from monitor.sources.kafka.health import PartitionLag
 from monitor.telemetry.facts import DaemonFacts, DeliveryFacts, HttpFacts, KafkaFacts
 
 
 def configured_families(config: Config) -> Iterator[Metric]:
-    """Yield what Prometheus must know of each model and each of its alerts."""
+    """Yield the settings of models and alerts that rules need."""
     gap = GaugeMetricFamily(
-        "cpcmon_evaluation_gap_seconds", "Longest time that the schedule leaves between evaluations.", labels=["model"]
+        "cpcmon_evaluation_gap_seconds", "Longest time between two evaluations of the schedule.", labels=["model"]
     )
     shared = GaugeMetricFamily(
-        "cpcmon_model_shared", "1 when other processes may read other records of the model, else 0.", labels=["model"]
+        "cpcmon_model_shared", "1 when several processes may share the records of the model, else 0.", labels=["model"]
     )
-    info = GaugeMetricFamily("cpcmon_alert_info", "What an alert looks at.", labels=["model", "alert", "kind", "on"])
+    info = GaugeMetricFamily(
+        "cpcmon_alert_info",
+        "Kind of an alert, and the value that it compares.",
+        labels=["model", "alert", "kind", "on"],
+    )
     hold = GaugeMetricFamily(
-        "cpcmon_alert_for_seconds", "How long a condition must hold before the alert fires.", labels=["model", "alert"]
+        "cpcmon_alert_for_seconds",
+        "Time that the condition of an alert must hold before it fires.",
+        labels=["model", "alert"],
     )
     for model in config.models:
         gap.add_metric([model.name], longest_wait_seconds(model.evaluate))
@@ -42,35 +48,35 @@ def _compared(rule: AlertRule) -> str:
     return str(rule.on) if rule.kind is AlertType.ACCURACY else ""
 
 
-MOST_PARTITIONS = 100
-"""Of a source with more, those that are furthest behind are shown: it protects the page. The sums are over all."""
+MAX_PARTITIONS = 100
+"""A source with more shows those with the largest lag: it limits the size of the page. Sums are over all."""
 
 _LOST = {"retention": KafkaEvent.RECORDS_LOST, "unreadable": KafkaEvent.OFFSETS_UNREADABLE}
 
 
 def kafka_families(facts: DaemonFacts) -> Iterator[Metric]:
-    """Yield everything as of now; nothing where no source is of this type."""
+    """Yield the families of Kafka sources; nothing without one."""
     members = {name: source.kafka for name, source in facts.sources.items() if source.kafka is not None}
     if not members:
         return
-    yield from _standing(members)
+    yield from _members(members)
     yield from _partitions(members)
     if facts.counters is not None:
         yield from _counters(members, facts.counters)
 
 
-def _standing(members: Mapping[str, KafkaFacts]) -> Iterator[Metric]:
-    assigned = _kafka_gauge("assigned_partitions", "Partitions that the group gave to this process.")
-    unassigned = _kafka_gauge("unassigned_partitions", "Partitions of its topics that the group gave to no process.")
-    records = _kafka_gauge("lag_records", "Unread offsets of all its partitions together: at most so many messages.")
-    seconds = _kafka_gauge("lag_seconds", "How far behind the partition is that is furthest behind.")
-    restoring = _kafka_gauge("restoring_records", "Those of the unread offsets that only rebuild windows from the log.")
-    gaps = _kafka_gauge(
-        "gap_partitions", "Partitions whose windows hold records from before a loss, and none of the lost."
+def _members(members: Mapping[str, KafkaFacts]) -> Iterator[Metric]:
+    assigned = _kafka_gauge("assigned_partitions", "Partitions assigned to this process.")
+    unassigned = _kafka_gauge("unassigned_partitions", "Partitions of the topics that are assigned to no process.")
+    records = _kafka_gauge(
+        "lag_records", "Unread offsets of all assigned partitions, an upper limit of the unread messages."
     )
+    seconds = _kafka_gauge("lag_seconds", "Largest lag of the assigned partitions.")
+    restoring = _kafka_gauge("restoring_records", "Unread offsets that only rebuild windows from the log.")
+    gaps = _kafka_gauge("gap_partitions", "Partitions whose windows lack lost records.")
     restored = CounterMetricFamily(
         "cpcmon_kafka_restore_seconds",
-        "For how long windows have been rebuilt from the log since the start, all partitions together.",
+        "Time spent on rebuilding windows from the log since the start, over all partitions.",
         labels=["source"],
     )
     for name, member in members.items():
@@ -88,9 +94,11 @@ def _standing(members: Mapping[str, KafkaFacts]) -> Iterator[Metric]:
 
 def _partitions(members: Mapping[str, KafkaFacts]) -> Iterator[Metric]:
     labels = ("source", "topic", "partition")
-    records = _kafka_gauge("partition_lag_records", "Unread offsets of a partition: at most so many messages.", labels)
+    records = _kafka_gauge(
+        "partition_lag_records", "Unread offsets of a partition, an upper limit of the unread messages.", labels
+    )
     seconds = _kafka_gauge(
-        "partition_lag_seconds", "How old the newest message is that was read, while there is more.", labels
+        "partition_lag_seconds", "Age of the last message read, while there are unread ones.", labels
     )
     for name, member in members.items():
         for shard, lag in _furthest_behind(member.lags):
@@ -102,20 +110,18 @@ def _partitions(members: Mapping[str, KafkaFacts]) -> Iterator[Metric]:
 
 def _furthest_behind(lags: Mapping[str, PartitionLag]) -> list[tuple[str, PartitionLag]]:
     ranked = sorted(lags.items(), key=lambda one: (-one[1].records, -one[1].seconds, one[0]))
-    return ranked[:MOST_PARTITIONS]
+    return ranked[:MAX_PARTITIONS]
 
 
 def _counters(members: Mapping[str, KafkaFacts], counted: Mapping[tuple[str, ...], int]) -> Iterator[Metric]:
     def of(source: str, event: KafkaEvent) -> int:
         return counted.get(("source_events_total", source, event), 0)
 
-    rebalances = _kafka_counter(
-        "rebalances", "Times that the group shared its partitions anew, as this process saw it."
-    )
-    stalls = _kafka_counter("stalls", "Times that a partition did not move although more was there.")
-    errors = _kafka_counter("poll_errors", "Errors of the cluster or the connection to it.", ("source", "type"))
+    rebalances = _kafka_counter("rebalances", "Rebalances of the group that this process took part in.")
+    stalls = _kafka_counter("stalls", "Times that a partition with unread messages made no progress.")
+    errors = _kafka_counter("poll_errors", "Errors of the cluster or of the connection to it.", ("source", "type"))
     lost = _kafka_counter(
-        "records_lost", "Offsets that could never be read: at most so many messages.", ("source", "reason")
+        "records_lost", "Offsets that could not be read, an upper limit of the lost messages.", ("source", "reason")
     )
     for name in members:
         rebalances.add_metric([name], of(name, KafkaEvent.REBALANCES))
@@ -139,7 +145,7 @@ _CLOSED: Mapping[str, tuple[str, ...]] = {
     "reason": tuple(Reason),
     "from": ("backup", "empty"),
 }
-"""Labels whose values are known beforehand, so that each can be shown as 0 before it happens."""
+"""Labels with a fixed set of values: each is exported as 0 before its first event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,36 +156,40 @@ class _Counter:
 
 
 _COUNTERS = (
-    _Counter("records_total", ("source", "model"), "Records taken into windows."),
-    _Counter("records_rejected_total", ("source", "reason"), "Records refused."),
+    _Counter("records_total", ("source", "model"), "Records ingested into windows."),
+    _Counter("records_rejected_total", ("source", "reason"), "Records rejected."),
     _Counter(
-        "records_normalised_total", ("model",), "Records whose probabilities were rounded, and divided by their sum."
+        "records_normalised_total",
+        ("model",),
+        "Records whose probabilities did not sum to 1 by a rounding error, and were normalised.",
     ),
     _Counter(
-        "records_argmax_mismatch_total", ("model",), "Records that name another class than their largest probability."
+        "records_argmax_mismatch_total", ("model",), "Records whose named class is not that of the largest probability."
     ),
-    _Counter("records_future_total", ("model",), "Records stamped in the future, and taken as of now."),
+    _Counter("records_future_total", ("model",), "Records with a time in the future, ingested with the current time."),
     _Counter(
-        "records_other_version_total", ("model",), "Records of another version of the model, kept out of windows."
+        "records_other_version_total", ("model",), "Records of another version of the model, not ingested into windows."
     ),
     _Counter(
-        "records_unstored_segment_total", ("model",), "Entries in segments past the limit, counted in the whole only."
+        "records_unstored_segment_total",
+        ("model",),
+        "Records of segments beyond the limit, counted in the segment `all` only.",
     ),
-    _Counter("records_late_total", ("model",), "Records older than the window reaches, left out."),
-    _Counter("records_evicted_total", ("model",), "Records that left the window of the whole."),
+    _Counter("records_late_total", ("model",), "Records older than the window, not ingested."),
+    _Counter("records_evicted_total", ("model",), "Records that left the window of the segment `all`."),
     _Counter(
         "source_events_total",
         ("source", "event"),
-        "What happened at a source; docs/directory.md and docs/kafka.md explain the events.",
+        "Events of a source: docs/directory.md and docs/kafka.md.",
     ),
-    _Counter("state_recovered_total", ("from",), "Starts at which the state was damaged and replaced."),
-    _Counter("state_damaged_chunks_total", (), "Batches of records dropped from the state because they were damaged."),
-    _Counter("resumed_total", (), "Times that the state could be written again after a pause."),
+    _Counter("state_recovered_total", ("from",), "Starts with a damaged state, which was replaced."),
+    _Counter("state_damaged_chunks_total", (), "Damaged batches of records dropped from the state."),
+    _Counter("resumed_total", (), "Times that writing the state resumed after a pause."),
 )
 
 
 def pipeline_families(facts: DaemonFacts) -> Iterator[CounterMetricFamily]:
-    """Yield the counters of what is configured now, those of which nothing happened yet as 0."""
+    """Yield the counters of configured models and sources, 0 before the first event."""
     if facts.counters is None:
         return
     for counter in _COUNTERS:
@@ -194,24 +204,17 @@ def pipeline_families(facts: DaemonFacts) -> Iterator[CounterMetricFamily]:
 
 def _known(counter: _Counter, facts: DaemonFacts) -> list[tuple[str, ...]]:
     if counter.labels == ("source", "event"):
-        # Each sort of source has a list of its own.
-        lists = {
-            name: DirectoryEvent if source.kafka is None else CountedByKafka for name, source in facts.sources.items()
-        }
-        return [(name, event) for name, events in lists.items() for event in events]
+        return [
+            (name, event)
+            for name, source in facts.sources.items()
+            for event in (DirectoryEvent if source.kafka is None else KafkaEvent)
+        ]
     values: Mapping[str, tuple[str, ...]] = {"source": tuple(facts.sources), "model": facts.models, **_CLOSED}
-    return _combinations([values[label] for label in counter.labels])
-
-
-def _combinations(values: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    rows: list[tuple[str, ...]] = [()]
-    for column in values:
-        rows = [(*row, value) for row in rows for value in column]
-    return rows
+    return [*product(*(values[label] for label in counter.labels))]
 
 
 def _is_configured(labels: Mapping[str, str], facts: DaemonFacts) -> bool:
-    # The state remembers counters of models and sources that are gone; nobody expects their series back.
+    # The state keeps counters of removed models and sources.
     model, source = labels.get("model"), labels.get("source")
     return (model is None or model in facts.models) and (source is None or source in facts.sources)
 
@@ -220,13 +223,13 @@ _CODE_CLASSES = ("1xx", "2xx", "3xx", "4xx", "5xx")
 
 
 class FactsCollector:
-    """Asks for the facts and yields them as families."""
+    """Yields the facts as metric families."""
 
     def __init__(self, facts: Callable[[], DaemonFacts]) -> None:
         self._facts = facts
 
     def collect(self) -> Iterator[Metric]:
-        """Yield everything as of now."""
+        """Yield all families."""
         facts = self._facts()
         yield from pipeline_families(facts)
         yield from _daemon(facts)
@@ -244,28 +247,34 @@ class FactsCollector:
 
 
 def _daemon(facts: DaemonFacts) -> Iterator[Metric]:
-    yield _gauge("cpcmon_ready", "1 when everything is read and evaluated at least once, else 0.", facts.ready)
     yield _gauge(
-        "cpcmon_catching_up", "1 when so much is unread that estimates would be of the past, else 0.", facts.catching_up
+        "cpcmon_ready", "1 when all sources are read and all models evaluated at least once, else 0.", facts.ready
     )
-    yield _gauge("cpcmon_paused", "1 when the state cannot be written and nothing is taken in, else 0.", facts.paused)
+    yield _gauge(
+        "cpcmon_catching_up",
+        "1 when the backlog is so large that estimates would be out of date, else 0.",
+        facts.catching_up,
+    )
+    yield _gauge(
+        "cpcmon_paused", "1 when the state cannot be written and no records are ingested, else 0.", facts.paused
+    )
     yield _gauge("cpcmon_state_bytes", "Size of the state on disk.", facts.state_bytes)
-    yield _gauge("cpcmon_state_backup_timestamp_seconds", "When the state was last copied.", facts.backup_at)
-    yield _gauge("cpcmon_last_commit_timestamp_seconds", "When something was last committed.", facts.last_commit_at)
-    info = GaugeMetricFamily("cpcmon_config_info", "The configuration that is in use.", labels=["digest"])
+    yield _gauge("cpcmon_state_backup_timestamp_seconds", "Time of the last backup of the state.", facts.backup_at)
+    yield _gauge("cpcmon_last_commit_timestamp_seconds", "Time of the last commit.", facts.last_commit_at)
+    info = GaugeMetricFamily("cpcmon_config_info", "The configuration in use.", labels=["digest"])
     info.add_metric([facts.digest], 1)
     yield info
 
 
 def _sources(facts: DaemonFacts) -> Iterator[Metric]:
     ready = GaugeMetricFamily("cpcmon_source_ready", "1 when the source can be read, else 0.", labels=["source"])
-    unread_bytes = GaugeMetricFamily("cpcmon_source_lag_bytes", "Bytes that are unread.", labels=["source"])
+    unread_bytes = GaugeMetricFamily("cpcmon_source_lag_bytes", "Unread bytes.", labels=["source"])
     unread_files = GaugeMetricFamily(
-        "cpcmon_source_lag_files", "Files or partitions that hold something unread.", labels=["source"]
+        "cpcmon_source_lag_files", "Files or partitions with unread data.", labels=["source"]
     )
     oldest = GaugeMetricFamily(
         "cpcmon_source_oldest_unread_timestamp_seconds",
-        "Since when something has been unread. Absent when nothing is.",
+        "Time since which data has been unread. Absent when all is read.",
         labels=["source"],
     )
     for name, source in facts.sources.items():
@@ -285,14 +294,14 @@ def _http(http: HttpFacts) -> Iterator[Metric]:
     for code_class, count in (dict.fromkeys(_CODE_CLASSES, 0) | dict(http.requests)).items():
         requests.add_metric([code_class], count)
     yield requests
-    yield _gauge("cpcmon_http_connections", "Connections that are open.", http.connections)
+    yield _gauge("cpcmon_http_connections", "Open connections.", http.connections)
     yield _gauge(
         "cpcmon_web_config_last_reload_successful",
-        "1 when the web configuration is in force as its files stand, else 0: then those of before are.",
+        "1 when the last reload of the web configuration succeeded, else 0.",
         http.config_ok,
     )
     closed = CounterMetricFamily(
-        "cpcmon_http_connections_closed", "Connections that the server closed.", labels=["reason"]
+        "cpcmon_http_connections_closed", "Connections closed by the server.", labels=["reason"]
     )
     for reason, count in http.closed.items():
         closed.add_metric([reason], count)
@@ -300,13 +309,17 @@ def _http(http: HttpFacts) -> Iterator[Metric]:
 
 
 def _webhook(webhook: DeliveryFacts) -> Iterator[Metric]:
-    yield _counter("cpcmon_webhook_sent", "Messages of alerts sent.", webhook.sent)
-    yield _counter("cpcmon_webhook_failures", "Messages given up: refused, or tried for too long.", webhook.failed)
+    yield _counter("cpcmon_webhook_sent", "Alert messages sent.", webhook.sent)
     yield _counter(
-        "cpcmon_webhook_dropped", "Messages given up because too many waited, or at a stop.", webhook.dropped
+        "cpcmon_webhook_failures", "Alert messages rejected by the receiver, or retried for too long.", webhook.failed
     )
-    yield _counter("cpcmon_webhook_redirects", "Messages given up because they were redirected.", webhook.redirected)
-    yield _gauge("cpcmon_webhook_waiting", "Messages that wait to be sent.", webhook.waiting)
+    yield _counter("cpcmon_webhook_dropped", "Alert messages dropped from a full queue, or at a stop.", webhook.dropped)
+    yield _counter(
+        "cpcmon_webhook_redirects",
+        "Alert messages answered with a redirect, which is never followed.",
+        webhook.redirected,
+    )
+    yield _gauge("cpcmon_webhook_waiting", "Alert messages in the queue.", webhook.waiting)
 
 
 def _counter(name: str, help_: str, value: int) -> Metric:
@@ -314,7 +327,7 @@ def _counter(name: str, help_: str, value: int) -> Metric:
 
 
 def _gauge(name: str, help_: str, value: float | None) -> Metric:
-    """Return a gauge without labels; without a sample when there is no value."""
+    """Return a gauge without labels, and without a sample if the value is None."""
     family = GaugeMetricFamily(name, help_)
     if value is not None:
         family.add_metric([], value)

@@ -16,7 +16,7 @@ from monitor.core.alerts import AlertPhase
 from monitor.core.estimate import Estimate, WindowState
 from monitor.core.report import ModelReport, SegmentReport
 from monitor.core.segments import ALL
-from monitor.sinks.prometheus_page import MOST_CLASSES, PrometheusSink
+from monitor.sinks.prometheus_page import MAX_CLASSES, PrometheusSink
 from monitor.sinks.report_families import FAMILIES
 from tests.sinks import reports
 from tests.sinks.pages import families, samples
@@ -163,7 +163,7 @@ def test_two_alerts_of_one_severity_have_a_threshold_each() -> None:
     assert found[f"cpcmon_accuracy_threshold_ratio{{alert=lower_still,{rest}}}"] == 0.7
 
 
-@pytest.mark.parametrize(("classes", "shown"), [(2, 2), (MOST_CLASSES, MOST_CLASSES), (MOST_CLASSES + 1, 0)])
+@pytest.mark.parametrize(("classes", "shown"), [(2, 2), (MAX_CLASSES, MAX_CLASSES), (MAX_CLASSES + 1, 0)])
 def test_shares_of_classes_are_shown_up_to_a_limit(classes: int, shown: int) -> None:
     """All or none: some of them would look like all."""
     reference = replace(reports.REFERENCE, classes=tuple(map(str, range(classes))), predicted=(3,) * classes)
