@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from monitor.config.config import Config, ModelConfig
 from monitor.core.alerts import AlertRule, AlertType, is_high, runbook
 from monitor.core.label_values import label_value, quoted
-from monitor.evaluation.schedule import longest_wait_seconds
+from monitor.evaluation.schedule import longest_gap_seconds
 from monitor.rules.builtin_rules import (
     DAEMON,
     KAFKA,
@@ -76,7 +76,7 @@ def _without_estimate(shared: Sequence[str], only: str) -> list[PrometheusRule]:
 
 def _model_rules(model: ModelConfig, only: str, *, shared: bool) -> list[PrometheusRule]:
     configured = [_configured(label_value(model.name), rule, only, shared=shared) for rule in model.alerts]
-    return [*configured, *evaluation_rules(model, longest_wait_seconds(model.evaluate), only)]
+    return [*configured, *evaluation_rules(model, longest_gap_seconds(model.evaluate), only)]
 
 
 def _configured(model: str, rule: AlertRule, only: str, *, shared: bool) -> PrometheusRule:

@@ -8,7 +8,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from monitor.config.config import Config
 from monitor.core.alerts import AlertRule, AlertType, kind_label
-from monitor.evaluation.schedule import longest_wait_seconds
+from monitor.evaluation.schedule import longest_gap_seconds
 from monitor.records.rejections import Reason
 from monitor.sources.directory.directory_options import DirectoryEvent
 from monitor.sources.kafka.events import KafkaEvent
@@ -36,7 +36,7 @@ def configured_families(config: Config) -> Iterator[Metric]:
         labels=["model", "alert"],
     )
     for model in config.models:
-        gap.add_metric([model.name], longest_wait_seconds(model.evaluate))
+        gap.add_metric([model.name], longest_gap_seconds(model.evaluate))
         shared.add_metric([model.name], config.is_shared(model.name))
         for rule in model.alerts:
             info.add_metric([model.name, rule.name, kind_label(rule), _compared(rule)], 1)

@@ -8,7 +8,7 @@ import pytest
 
 from monitor.core.estimate import WindowState
 from monitor.core.segments import ALL
-from monitor.evaluation.alert_state import AlertMemory, ModelAlertState, Versions
+from monitor.evaluation.alert_state import AlertMemory, VersionCounts, WindowAlertState
 from tests.evaluation.driver import START, Monitor, whole
 
 
@@ -67,10 +67,10 @@ def test_it_is_never_a_time_that_is_still_to_come(monitor: Monitor) -> None:
 
 def test_what_an_older_cpcmon_remembered_is_understood() -> None:
     """Its windows have five values, and say nothing of a state."""
-    now = AlertMemory(Versions(), (ModelAlertState(ALL, 7.0, True, 5.0, {}, "ok", 3.0),))
+    now = AlertMemory(VersionCounts(), (WindowAlertState(ALL, 7.0, True, 5.0, {}, "ok", 3.0),))
     content = msgspec.json.decode(now.to_bytes())
     content["windows"] = [window[:5] for window in content["windows"]]
     memory = AlertMemory.from_bytes(msgspec.json.encode(content))
     assert memory is not None
-    assert memory.windows == (ModelAlertState(ALL, 7.0, True, 5.0),)
+    assert memory.windows == (WindowAlertState(ALL, 7.0, True, 5.0),)
     assert AlertMemory.from_bytes(now.to_bytes()) == now

@@ -403,7 +403,7 @@ def test_staleness_follows_the_schedule(when: Every | Cron, limit: int) -> None:
 @pytest.mark.parametrize(
     "line",
     ["* * * * *", "*/5 * * * *", "*/7 * * * *", "0 3 * * *", "30 8,12,18 * * mon-fri", "0 0 1 * *", "5 0 29 feb *",
-     "0-30/10 6 * * sat,sun", "0 9 * jun-aug *", "10/20 * * * *"],
+     "0-30/10 6 * * sat,sun", "0 9 * jun-aug *", "10/20 * * * *", "0 6 last * *"],
 )  # fmt: skip
 def test_the_longest_gap_of_a_crontab_line_is_that_of_the_scheduler(line: str) -> None:
     """Which is asked for all its times in a leap year and the years around it, or for the first few thousand."""
@@ -416,7 +416,7 @@ def test_the_longest_gap_of_a_crontab_line_is_that_of_the_scheduler(line: str) -
         if later is None or later > datetime(2031, 12, 31, tzinfo=UTC):
             break
         longest, at = max(longest, (later - at).total_seconds()), later
-    assert longest_gap_seconds(line) == longest
+    assert longest_gap_seconds(Cron(line)) == longest
 
 
 def test_severities_are_the_usual_three() -> None:
@@ -443,3 +443,11 @@ def test_every_alert_has_a_runbook() -> None:
 def test_every_kind_of_alert_has_a_rule() -> None:
     """The configuration of these tests has one of each."""
     assert {rule.kind for rule in reports.config().models[0].alerts} == set(AlertType)
+
+
+@pytest.mark.parametrize(
+    ("line", "days"), [("0 3 * * 7", 7), ("0 3 * * 0", 7), ("0 3 * * 1-5", 3), ("0 3 * * 0-4", 3), ("0 3 29 2 *", 1461)]
+)
+def test_the_longest_gap_counts_days_of_the_week_as_cron_does(line: str, days: int) -> None:
+    """0 and 7 are Sunday."""
+    assert longest_gap_seconds(Cron(line)) == days * 86_400.0
