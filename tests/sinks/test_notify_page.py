@@ -1,4 +1,4 @@
-"""What `docs/notify.md` promises is so."""
+"""The message in `docs/notify.md`."""
 
 import json
 import re
@@ -14,7 +14,7 @@ PAGE = (ROOT / "docs" / "notify.md").read_text(encoding="utf-8")
 
 
 def test_the_page_shows_a_message_as_it_is_sent() -> None:
-    """The example is what a receiver gets for it, and the table explains each of its keys."""
+    """The example is a real message, and the table has all its keys."""
     with Receiver() as receiver:
         sink = WebhookSink(Delivery("webhook", HttpSender(Webhook(receiver.url(), allow_http=True))))
         sink.publish(report(segment(alert(), of=(("site", "A"),))))
