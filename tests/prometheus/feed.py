@@ -1,4 +1,4 @@
-"""Model outputs that keep coming into a watched directory: those of the example's classifier, by site."""
+"""A steady feed of example outputs into a directory, by site."""
 
 import json
 import threading
@@ -10,11 +10,11 @@ from monitor.demo.example_data import write_example
 _PERIOD_SECONDS = 0.25
 _AT_ONCE = 25
 _SITES = {"A": 0, "B": 1000}
-"""With which of the outputs each begins: no record is that of both."""
+"""First output of each site: no record belongs to both."""
 
 
 class Feed:
-    """A gateway of two sites; the model may become poor at a site, and a site may fall silent."""
+    """A gateway of two sites; a site may become inaccurate or silent."""
 
     def __init__(self, folder: Path) -> None:
         self.files = write_example(folder / "example")
@@ -28,12 +28,12 @@ class Feed:
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def start(self) -> None:
-        """Write enough for full windows, and then go on."""
+        """Fill the windows, and then continue."""
         self._write(600)
         self._thread.start()
 
     def stop(self) -> None:
-        """Write no more."""
+        """Stop writing."""
         self._ended.set()
         self._thread.join()
 

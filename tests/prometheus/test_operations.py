@@ -1,4 +1,4 @@
-"""The whole chain as it is shipped: the real daemon on a directory, Prometheus, Alertmanager, and who is told."""
+"""End to end with the shipped files: the real daemon on a directory, Prometheus, Alertmanager, notifications."""
 
 import re
 import shutil
@@ -35,7 +35,7 @@ EVALUATIONS = 'min(prometheus_rule_group_iterations_total{rule_group=~".*cpcmon.
 
 
 def _installed(folder: Path, calibrated: Path) -> Feed:
-    """Return a folder with a configuration, a reference, and outputs to come."""
+    """Return a folder with a configuration and a reference."""
     feed = Feed(folder)
     shutil.copy(calibrated / "density.ref", folder)
     (folder / "config.yaml").write_text(CONFIG)
@@ -49,14 +49,14 @@ def _well(cpcmon: Process) -> None:
 
 
 def _judged_for_a_while(prometheus: Chain) -> None:
-    """Wait until the rules were evaluated several times, on evaluations of the daemon."""
+    """Wait for several evaluations of the daemon and of the rules."""
     prometheus.wait_until('up{job="cpcmon"}', 1)
     prometheus.wait_until(EVALUATIONS, prometheus.value(EVALUATIONS) + 7)
     prometheus.wait_until('cpcmon_evaluations_total{model="density"}', 8)
 
 
 def _runbooks_can_be_followed(prometheus: Chain, cpcmon: Process) -> None:
-    """Every query is one that Prometheus answers, be it with nothing; every address of cpcmon that is asked is there."""
+    """Prometheus accepts every query of a runbook, and cpcmon has every URL."""
     for runbook in RUNBOOKS.values():
         for query in runbook.queries:
             prometheus.ask(query)
@@ -69,8 +69,8 @@ def _runbooks_can_be_followed(prometheus: Chain, cpcmon: Process) -> None:
     assert float(threshold["value"][1]) < 0.1
 
 
-def test_who_is_told_what_from_a_fall_of_accuracy_over_a_kill_to_the_recovery(tmp_path: Path, calibrated: Path) -> None:
-    """With the files that are shipped, for a configuration that they know nothing of."""
+def test_notifications_from_a_drop_over_a_kill_to_the_recovery(tmp_path: Path, calibrated: Path) -> None:
+    """With the shipped files, which do not know the configuration."""
     feed, receiver, port = _installed(tmp_path, calibrated), Receiver(), free_port()
     listen = ("--web.listen-address", f"127.0.0.1:{port}")
     with ExitStack() as stack:
@@ -82,12 +82,12 @@ def test_who_is_told_what_from_a_fall_of_accuracy_over_a_kill_to_the_recovery(tm
         prometheus = stack.enter_context(chain(tmp_path, port, receiver.port))
         assert receiver.wait_for("CpcmonWatchdog", "", "firing").receiver == "dead-mans-switch"
         _judged_for_a_while(prometheus)
-        # Until it scrapes for the first time, some seconds after its start, Prometheus knows of no cpcmon; in five
-        # minutes nobody would notice, in the five seconds of this test the rules may.
+        # Before the first scrape, some seconds after the start, Prometheus has no series of cpcmon: with `for`
+        # shortened from five minutes to five seconds, CpcmonDown may fire.
         assert {told.short[0] for told in receiver.told if "instance" in told.labels} == set()
         assert prometheus.firing() == QUIET
 
-        # The model becomes poor at one site, and the other falls silent.
+        # The model becomes inaccurate at one site, and the other site becomes silent.
         feed.poor.add("A")
         feed.silent.add("B")
         low = receiver.wait_for("CpcmonAccuracyLow", "all", "firing")
@@ -106,7 +106,7 @@ def test_who_is_told_what_from_a_fall_of_accuracy_over_a_kill_to_the_recovery(tm
 
         _runbooks_can_be_followed(prometheus, cpcmon)
 
-        # It is killed, and comes back.
+        # The daemon is killed, and restarts.
         before, known = prometheus.firing(), len(receiver.told)
         cpcmon.kill()
         down = receiver.wait_for("CpcmonDown", "", "firing", since=known)
@@ -119,7 +119,7 @@ def test_who_is_told_what_from_a_fall_of_accuracy_over_a_kill_to_the_recovery(tm
         of_before = {(*alert, "firing") for alert in before}
         assert meanwhile - of_before == {("CpcmonDown", "", "firing"), ("CpcmonDown", "", "resolved")}
 
-        # All is well again.
+        # Everything recovers.
         feed.poor.clear()
         feed.silent.clear()
         assert receiver.wait_for("CpcmonAccuracyLow", "all", "resolved").receiver == "on-call"
