@@ -13,7 +13,7 @@ from monitor.evaluation.schedule import Schedule, _trigger, cron_problem, second
 LIMIT = 60.0
 
 
-class Heard:
+class Events:
     """Counts the callbacks of a schedule."""
 
     def __init__(self) -> None:
@@ -33,48 +33,48 @@ class Heard:
 
 
 @pytest.fixture
-def heard() -> Heard:
+def events() -> Events:
     """The counted events."""
-    return Heard()
+    return Events()
 
 
 @pytest.fixture
-def schedule(heard: Heard) -> Iterator[Schedule]:
+def schedule(events: Events) -> Iterator[Schedule]:
     """A schedule that is stopped at the end."""
     schedule = Schedule(
-        missed=lambda name: heard(f"missed {name}"),
-        skipped=lambda name: heard(f"skipped {name}"),
-        failed=lambda name: heard(f"failed {name}"),
+        missed=lambda name: events(f"missed {name}"),
+        skipped=lambda name: events(f"skipped {name}"),
+        failed=lambda name: events(f"failed {name}"),
     )
     yield schedule
     schedule.stop()
 
 
 @pytest.mark.parametrize("when", [Every(3600.0), Cron("0 0 1 1 *")], ids=["interval", "cron"])
-def test_a_job_runs_at_once(schedule: Schedule, heard: Heard, when: Every | Cron) -> None:
-    schedule.add("density", when, lambda: heard("ran"))
+def test_a_job_runs_at_once(schedule: Schedule, events: Events, when: Every | Cron) -> None:
+    schedule.add("density", when, lambda: events("ran"))
     schedule.start()
-    heard.wait_for("ran", 1)
+    events.wait_for("ran", 1)
 
 
-def test_e14_runs_due_while_one_runs_are_skipped_and_counted(schedule: Schedule, heard: Heard) -> None:
+def test_e14_runs_due_while_one_runs_are_skipped_and_counted(schedule: Schedule, events: Events) -> None:
     go_on = threading.Event()
 
     def slow() -> None:
-        heard("ran")
+        events("ran")
         go_on.wait(LIMIT)
 
     schedule.add("density", Every(0.05), slow)
     schedule.start()
-    heard.wait_for("skipped density", 5)
-    assert heard.counts["ran"] == 1
+    events.wait_for("skipped density", 5)
+    assert events.counts["ran"] == 1
     go_on.set()
-    heard.wait_for("ran", 3)
-    assert heard.counts["missed density"] == 0
+    events.wait_for("ran", 3)
+    assert events.counts["missed density"] == 0
 
 
 def test_the_log_names_the_model_and_its_schedule(
-    schedule: Schedule, heard: Heard, caplog: pytest.LogCaptureFixture
+    schedule: Schedule, events: Events, caplog: pytest.LogCaptureFixture
 ) -> None:
     """In APScheduler's messages on skipped and failed runs."""
     go_on = threading.Event()
@@ -85,45 +85,45 @@ def test_the_log_names_the_model_and_its_schedule(
 
     schedule.add("density", Every(0.05), slow_then_failing)
     schedule.start()
-    heard.wait_for("skipped density", 1)
+    events.wait_for("skipped density", 1)
     go_on.set()
-    heard.wait_for("failed density", 1)
+    events.wait_for("failed density", 1)
     schedule.stop()
-    said = [record.getMessage() for record in caplog.records if record.name.startswith("apscheduler")]
-    of_job = [line for line in said if line.startswith(("Execution of job", 'Job "'))]
+    messages = [record.getMessage() for record in caplog.records if record.name.startswith("apscheduler")]
+    of_job = [line for line in messages if line.startswith(("Execution of job", 'Job "'))]
     assert {line.split()[0] for line in of_job} == {"Execution", "Job"}
     assert all('"density (trigger: interval[0:00:00.050000]' in line for line in of_job), of_job
 
 
-def test_a_slow_model_does_not_delay_another(schedule: Schedule, heard: Heard) -> None:
+def test_a_slow_model_does_not_delay_another(schedule: Schedule, events: Events) -> None:
     go_on = threading.Event()
 
     def slow() -> None:
         go_on.wait(LIMIT)
 
     schedule.add("slow", Every(0.1), slow)
-    schedule.add("quick", Every(0.05), lambda: heard("quick"))
+    schedule.add("quick", Every(0.05), lambda: events("quick"))
     schedule.start()
-    heard.wait_for("quick", 5)
+    events.wait_for("quick", 5)
     go_on.set()
 
 
-def test_a_job_that_raises_is_counted_and_runs_again(schedule: Schedule, heard: Heard) -> None:
+def test_a_job_that_raises_is_counted_and_runs_again(schedule: Schedule, events: Events) -> None:
     def job() -> None:
         raise ZeroDivisionError("as if")
 
     schedule.add("density", Every(0.05), job)
     schedule.start()
-    heard.wait_for("failed density", 3)
+    events.wait_for("failed density", 3)
 
 
-def test_e11_after_a_jump_of_the_clock_everything_runs_now(schedule: Schedule, heard: Heard) -> None:
+def test_e11_after_a_jump_of_the_clock_everything_runs_now(schedule: Schedule, events: Events) -> None:
     """APScheduler waits for the wall clock."""
-    schedule.add("density", Every(86_400.0), lambda: heard("ran"))
+    schedule.add("density", Every(86_400.0), lambda: events("ran"))
     schedule.start()
-    heard.wait_for("ran", 1)
+    events.wait_for("ran", 1)
     schedule.run_all_now()
-    heard.wait_for("ran", 2)
+    events.wait_for("ran", 2)
 
 
 @pytest.mark.parametrize(

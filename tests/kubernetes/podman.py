@@ -45,16 +45,16 @@ class Podman:
         ran = subprocess.run(
             [*self._words, *words], input=data, capture_output=True, timeout=_LIMIT_SECONDS, check=False
         )
-        said = ran.stdout.decode(errors="replace")
-        assert ran.returncode == 0 or not check, f"podman {words[0]}:\n{said[-3000:]}\n{ran.stderr.decode()[-3000:]}"
-        return said
+        output = ran.stdout.decode(errors="replace")
+        assert ran.returncode == 0 or not check, f"podman {words[0]}:\n{output[-3000:]}\n{ran.stderr.decode()[-3000:]}"
+        return output
 
     def require_containers(self) -> None:
         """Skip on a machine that cannot run containers."""
         self("import", "--change", "ENV PATH=/usr/local/bin:/usr/bin:/bin", "-", BASE, data=_empty_system())
         words = ["run", "--rm", *_LIMITS, "--network", "none", "--pull", "never", *_this_machine("run")]
-        said = self(*words, BASE, "python3", "-c", "print('RUNS')", check=False)
-        if "RUNS" not in said:
+        output = self(*words, BASE, "python3", "-c", "print('RUNS')", check=False)
+        if "RUNS" not in output:
             pytest.skip("NO CONTAINER CAN BE RUN HERE: the image is not built, and what it would show is not shown")
 
     def build(self) -> dict[str, Any]:

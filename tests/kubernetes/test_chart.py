@@ -27,7 +27,7 @@ def test_helm_lint_finds_nothing(render: Renderer, values: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("setting", "told"),
+    ("setting", "expected"),
     [
         ("replica=3", "replica"),
         ("image.tag=latest", "image"),
@@ -36,11 +36,11 @@ def test_helm_lint_finds_nothing(render: Renderer, values: list[str]) -> None:
         ("replicas=many", "replicas"),
     ],
 )
-def test_unknown_and_invalid_values_are_rejected(render: Renderer, setting: str, told: str) -> None:
+def test_unknown_and_invalid_values_are_rejected(render: Renderer, setting: str, expected: str) -> None:
     """By the schema: Helm itself ignores unknown values."""
     ran = render.helm("--set", setting, check=False)
     assert ran.returncode != 0
-    assert told in ran.stderr
+    assert expected in ran.stderr
 
 
 def test_more_than_one_replica_with_a_directory_is_rejected(render: Renderer) -> None:
@@ -111,7 +111,7 @@ def test_a_release_without_a_pod_is_down_while_another_is_up(render: Renderer, t
             "runbook_url": "docs/runbooks/down.md",
         },
     }
-    told = [(9, []), (30, [down])]
+    expected = [(9, []), (30, [down])]
     test = {
         "interval": "1m",
         "input_series": [
@@ -119,7 +119,7 @@ def test_a_release_without_a_pod_is_down_while_another_is_up(render: Renderer, t
             {"series": up % ("other-cpcmon", "other-cpcmon"), "values": "1x50"},
         ],
         "alert_rule_test": [
-            {"eval_time": f"{minute}m", "alertname": "CpcmonDown", "exp_alerts": alerts} for minute, alerts in told
+            {"eval_time": f"{minute}m", "alertname": "CpcmonDown", "exp_alerts": alerts} for minute, alerts in expected
         ],
     }
     (tmp_path / "test.yml").write_text(yaml.safe_dump({"rule_files": ["rules.yml"], "tests": [test]}), encoding="utf-8")

@@ -65,10 +65,10 @@ def _answers(engine: Podman, name: str, path: str, text: str) -> None:
     deadline = time.monotonic() + LIMIT_SECONDS
     while True:
         # Fails without output while the container does not listen.
-        said = engine("exec", name, "python", "-c", f"{ASK}; print('ANSWERED')", path, check=False)
-        if "ANSWERED" in said and text in said:
+        output = engine("exec", name, "python", "-c", f"{ASK}; print('ANSWERED')", path, check=False)
+        if "ANSWERED" in output and text in output:
             return
-        assert time.monotonic() < deadline, f"{path}: {said[-2000:]}\n{engine('logs', name)}"
+        assert time.monotonic() < deadline, f"{path}: {output[-2000:]}\n{engine('logs', name)}"
         time.sleep(0.5)
 
 

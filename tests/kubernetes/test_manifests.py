@@ -34,10 +34,10 @@ def test_every_field_is_known_to_kubernetes(
     file = tmp_path / "manifests.yaml"
     file.write_text(render.text(way, overlay), encoding="utf-8")
     ran = render.run("kubernetes-validate", "--strict", "-k", kubernetes, str(file))
-    said = (ran.stdout + ran.stderr).splitlines()
+    output = (ran.stdout + ran.stderr).splitlines()
     kinds = {document["kind"] for document in render.documents(way, overlay)}
-    assert sum(" passed for resource " in line for line in said) == len(kinds - OF_OPERATOR)
-    assert len([line for line in said if "Couldn't find schema" in line]) == len(OF_OPERATOR)
+    assert sum(" passed for resource " in line for line in output) == len(kinds - OF_OPERATOR)
+    assert len([line for line in output if "Couldn't find schema" in line]) == len(OF_OPERATOR)
 
 
 def test_an_unknown_field_is_found(render: Renderer, tmp_path: Path) -> None:

@@ -79,5 +79,5 @@ def _run(*words: object) -> None:
     except subprocess.TimeoutExpired as error:
         raise NoTools(f"{command[0]} {command[1]} took more than {_LIMIT_SECONDS} s") from error
     if ran.returncode != 0:
-        said = "\n".join((ran.stdout + ran.stderr).strip().splitlines()[-5:])
-        raise NoTools(f"{' '.join(command[:3])} failed: {said}")
+        output = "\n".join((ran.stdout + ran.stderr).strip().splitlines()[-5:])
+        raise NoTools(f"{' '.join(command[:3])} failed: {output}")

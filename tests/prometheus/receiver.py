@@ -13,7 +13,7 @@ LIMIT_SECONDS = 90.0
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Notification:
     """One alert of a notification."""
 
     receiver: str
@@ -31,7 +31,7 @@ class Receiver:
     """A server that records every notification, in order."""
 
     def __init__(self) -> None:
-        self.told: list[Told] = []
+        self.notifications: list[Notification] = []
         self._news = threading.Condition()
         take = self._take
 
@@ -49,18 +49,18 @@ class Receiver:
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
 
     def _take(self, receiver: str, message: dict[str, Any]) -> None:
-        found = [Told(receiver, one["status"], one["labels"], one["annotations"]) for one in message["alerts"]]
+        found = [Notification(receiver, one["status"], one["labels"], one["annotations"]) for one in message["alerts"]]
         with self._news:
-            self.told += found
+            self.notifications += found
             self._news.notify_all()
 
-    def wait_for(self, alert: str, segment: str, status: str, since: int = 0) -> Told:
+    def wait_for(self, alert: str, segment: str, status: str, since: int = 0) -> Notification:
         """Wait for a notification about an alert, a segment and a status."""
         wanted, until = (alert, segment, status), time.monotonic() + LIMIT_SECONDS
         with self._news:
-            while not (found := [one for one in self.told[since:] if one.short == wanted]):
+            while not (found := [one for one in self.notifications[since:] if one.short == wanted]):
                 left = until - time.monotonic()
-                seen = [one.short for one in self.told[since:]]
+                seen = [one.short for one in self.notifications[since:]]
                 assert left > 0, f"expected {wanted} within {LIMIT_SECONDS:.0f} seconds, found {seen}"
                 self._news.wait(left)
         return found[0]

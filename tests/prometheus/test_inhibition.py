@@ -32,14 +32,14 @@ def say(tmp_path: Path, receiver: Receiver) -> Iterator[Say]:
         def post(name: str, /, *, over: bool = False, **labels: str) -> None:
             now = datetime.now(UTC)
             ends = now - timedelta(seconds=1) if over else now + timedelta(minutes=5)
-            told = {
+            notified = {
                 "labels": {"alertname": name, **labels},
                 "startsAt": (now - timedelta(minutes=1)).isoformat(),
                 "endsAt": ends.isoformat(),
             }
             request = urllib.request.Request(
                 f"http://127.0.0.1:{port}/api/v2/alerts",
-                json.dumps([told]).encode(),
+                json.dumps([notified]).encode(),
                 {"Content-Type": "application/json"},
             )
             with urllib.request.urlopen(request, timeout=LIMIT_SECONDS):  # noqa: S310  an address of our own
@@ -64,18 +64,18 @@ def test_alerts_of_a_cpcmon_that_is_down_are_muted_and_not_resolved(say: Say, re
     receiver.wait_for("CpcmonAccuracyLow", "all", "firing")
     say("CpcmonDown", **TARGET, severity="critical")
     receiver.wait_for("CpcmonDown", "", "firing")
-    known = len(receiver.told)
+    known = len(receiver.notifications)
     say("CpcmonAccuracyLow", over=True, **TARGET, **low)
     say("CpcmonEvaluationStale", **TARGET, severity="critical", model="density")
     say("CpcmonSegmentSilent", job="cpcmon", instance="b", severity="warning", model="density", segment="site=B")
     receiver.wait_for("CpcmonSegmentSilent", "site=B", "firing")
     _flushed(say, receiver)
-    told = {one.short[0] for one in receiver.told[known:]}
-    assert not told & {"CpcmonAccuracyLow", "CpcmonEvaluationStale"}
+    notified = {one.short[0] for one in receiver.notifications[known:]}
+    assert not notified & {"CpcmonAccuracyLow", "CpcmonEvaluationStale"}
     say("CpcmonDown", over=True, **TARGET, severity="critical")
     receiver.wait_for("CpcmonDown", "", "resolved")
     _flushed(say, receiver)
-    assert ("CpcmonAccuracyLow", "all", "resolved") not in {one.short for one in receiver.told}
+    assert ("CpcmonAccuracyLow", "all", "resolved") not in {one.short for one in receiver.notifications}
 
 
 def test_a_critical_accuracy_alert_mutes_lesser_ones_on_the_window(say: Say, receiver: Receiver) -> None:
@@ -88,7 +88,9 @@ def test_a_critical_accuracy_alert_mutes_lesser_ones_on_the_window(say: Say, rec
     say("CpcmonAccuracyFalling", **{**window, "segment": "site=A"}, severity="warning", alert="accuracy_falling")
     receiver.wait_for("CpcmonAccuracyFalling", "site=A", "firing")
     _flushed(say, receiver)
-    assert {one.labels["severity"] for one in receiver.told if one.labels.get("segment") == "all"} == {"critical"}
+    assert {one.labels["severity"] for one in receiver.notifications if one.labels.get("segment") == "all"} == {
+        "critical"
+    }
 
 
 def test_a_silent_model_mutes_its_silent_sites(say: Say, receiver: Receiver) -> None:
@@ -97,4 +99,4 @@ def test_a_silent_model_mutes_its_silent_sites(say: Say, receiver: Receiver) -> 
     receiver.wait_for("CpcmonSegmentSilent", "all", "firing")
     say("CpcmonSegmentSilent", **quiet, segment="site=A")
     _flushed(say, receiver)
-    assert ("CpcmonSegmentSilent", "site=A", "firing") not in {one.short for one in receiver.told}
+    assert ("CpcmonSegmentSilent", "site=A", "firing") not in {one.short for one in receiver.notifications}

@@ -84,7 +84,7 @@ def test_notifications_from_a_drop_over_a_kill_to_the_recovery(tmp_path: Path, c
         _judged_for_a_while(prometheus)
         # Before the first scrape, some seconds after the start, Prometheus has no series of cpcmon: with `for`
         # shortened from five minutes to five seconds, CpcmonDown may fire.
-        assert {told.short[0] for told in receiver.told if "instance" in told.labels} == set()
+        assert {one.short[0] for one in receiver.notifications if "instance" in one.labels} == set()
         assert prometheus.firing() == QUIET
 
         # The model becomes inaccurate at one site, and the other site becomes silent.
@@ -107,7 +107,7 @@ def test_notifications_from_a_drop_over_a_kill_to_the_recovery(tmp_path: Path, c
         _runbooks_can_be_followed(prometheus, cpcmon)
 
         # The daemon is killed, and restarts.
-        before, known = prometheus.firing(), len(receiver.told)
+        before, known = prometheus.firing(), len(receiver.notifications)
         cpcmon.kill()
         down = receiver.wait_for("CpcmonDown", "", "firing", since=known)
         assert (down.receiver, down.labels["severity"]) == ("on-call", "critical")
@@ -115,7 +115,7 @@ def test_notifications_from_a_drop_over_a_kill_to_the_recovery(tmp_path: Path, c
         receiver.wait_for("CpcmonDown", "", "resolved", since=known)
         _judged_for_a_while(prometheus)
         assert prometheus.firing() == before
-        meanwhile = {told.short for told in receiver.told[known:]}
+        meanwhile = {one.short for one in receiver.notifications[known:]}
         of_before = {(*alert, "firing") for alert in before}
         assert meanwhile - of_before == {("CpcmonDown", "", "firing"), ("CpcmonDown", "", "resolved")}
 

@@ -33,7 +33,7 @@ def _ran(*words: object) -> subprocess.CompletedProcess[str]:
 def _alerts(text: str) -> set[tuple[str, str]]:
     """Return every alert of a rule file with each possible severity."""
     found = re.findall(r'- alert: (\w+)\n(?:.*\n)*?.*severity: "(.+)"', text)
-    return {(alert, one) for alert, said in found for one in (RECEIVERS if "$labels" in said else (said,))}
+    return {(alert, one) for alert, severity in found for one in (RECEIVERS if "$labels" in severity else (severity,))}
 
 
 def test_the_page_has_the_shipped_files() -> None:

@@ -35,17 +35,17 @@ class Rules:
         cases = [
             {"expr": _FIRING, "eval_time": f"{60 * minute:.0f}s", "exp_samples": [{"value": -1}]} for minute in minutes
         ]
-        said = self._tested(series, {"promql_expr_test": cases})
-        found = [line for line in said.splitlines() if line.strip().startswith("got:")]
-        assert len(found) == len(minutes), said
+        output = self._tested(series, {"promql_expr_test": cases})
+        found = [line for line in output.splitlines() if line.strip().startswith("got:")]
+        assert len(found) == len(minutes), output
         counted = [re.findall(r'\{alertname="(\w+)"\} (\S+?),? ?(?=\{|$)', line) for line in found]
         return [Counter({name: round(float(count)) for name, count in one}) for one in counted]
 
     def values(self, series: Mapping[str, str], minute: float, expr: str) -> dict[str, float]:
         """Return the values of an expression at a minute, by labels."""
         case = {"expr": expr, "eval_time": f"{60 * minute:.0f}s", "exp_samples": [{"labels": "wrong", "value": -1}]}
-        said = self._tested(series, {"promql_expr_test": [case]})
-        (found,) = (line for line in said.splitlines() if line.strip().startswith("got:"))
+        output = self._tested(series, {"promql_expr_test": [case]})
+        (found,) = (line for line in output.splitlines() if line.strip().startswith("got:"))
         return {labels: float(value) for labels, value in re.findall(r"(\{.*?\}) (\S+?)(?:, |$)", found)}
 
     def described(self, series: Mapping[str, str], minute: float, alert: str) -> str:

@@ -57,10 +57,10 @@ def _group(case: Case, *, poor: bool, scraped: Scraped = _always) -> dict[str, o
     }
 
 
-def _said(promtool: Path, folder: Path, text: str, groups: Sequence[dict[str, object]]) -> str:
+def _output(promtool: Path, folder: Path, text: str, groups: Sequence[dict[str, object]]) -> str:
     """Return the failures of promtool tests."""
     (folder / "rules.yml").write_text(text)
-    said = ""
+    output = ""
     for interval in {group["interval"] for group in groups}:
         alike = [group for group in groups if group["interval"] == interval]
         tests = {"rule_files": ["rules.yml"], "evaluation_interval": interval, "tests": alike}
@@ -68,8 +68,8 @@ def _said(promtool: Path, folder: Path, text: str, groups: Sequence[dict[str, ob
         ran = subprocess.run(
             [promtool, "test", "rules", folder / "tests.yml"], capture_output=True, text=True, check=False
         )
-        said += "" if ran.returncode == 0 else ran.stdout + ran.stderr
-    return said
+        output += "" if ran.returncode == 0 else ran.stdout + ran.stderr
+    return output
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -77,7 +77,7 @@ def test_every_alert_fires_when_it_should_and_only_then(promtool: Path, tmp_path
     """Not before its time, and no other alert with it."""
     text, cases = FILES[name]
     groups = [_group(case, poor=poor) for case in cases for poor in (True, False)]
-    assert _said(promtool, tmp_path, text, groups) == ""
+    assert _output(promtool, tmp_path, text, groups) == ""
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -95,7 +95,7 @@ def test_every_alert_survives_scrapes_that_fail(promtool: Path, tmp_path: Path, 
         if case.alert != "CpcmonDown":
             groups.append(_group(case, poor=True, scraped=scraped))
         groups.append(_group(case, poor=False, scraped=_each_fourth_fails))
-    assert _said(promtool, tmp_path, text, groups) == ""
+    assert _output(promtool, tmp_path, text, groups) == ""
 
 
 def test_every_alert_of_every_file_has_a_case() -> None:
@@ -112,6 +112,6 @@ def test_promtool_reports_cases_that_do_not_hold(promtool: Path, tmp_path: Path)
     text, cases = FILES["shipped"]
     chosen = [case for case in cases if not case.absent and case.every == 1]
     swapped = [{**_group(case, poor=True), "input_series": _group(case, poor=False)["input_series"]} for case in chosen]
-    assert _said(promtool, tmp_path, text, swapped).count("got: nil") == len(chosen) + sum(
+    assert _output(promtool, tmp_path, text, swapped).count("got: nil") == len(chosen) + sum(
         case.at_once for case in chosen
     )

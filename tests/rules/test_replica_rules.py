@@ -226,9 +226,9 @@ def test_replicas_that_are_all_down_have_not_recovered(rules: Rules) -> None:
 
 def test_the_description_has_the_merged_numbers(rules: Rules) -> None:
     series = share("a", "300x60", {"ac": "225x60"}) | bounds("a", "210x60", "240x60", "ac")
-    said = rules.described(WATCHED | series, 20, ALERT)
-    assert "all replicas: estimated accuracy 75%, interval 70% to 80%, by ac." in said
-    assert "accuracy.md" in said
+    output = rules.described(WATCHED | series, 20, ALERT)
+    assert "all replicas: estimated accuracy 75%, interval 70% to 80%, by ac." in output
+    assert "accuracy.md" in output
 
 
 def test_a_replica_with_too_few_records_fires_nothing_while_all_have_enough(rules: Rules) -> None:

@@ -259,16 +259,16 @@ def test_a_description_has_the_estimate_and_its_interval(rules: Rules) -> None:
         _accuracy("upper_"): "0.77x60",
         _alert(series="since_timestamp_seconds"): f"{reports.NOW:.0f}x60",
     }
-    said = rules.described(series, 10, "CpcmonAccuracyLow")
-    assert 'segment="all"' in said
-    assert 'severity="critical"' in said
+    output = rules.described(series, 10, "CpcmonAccuracyLow")
+    assert 'segment="all"' in output
+    assert 'severity="critical"' in output
     assert (
         "density, all: estimated accuracy 74.2%, interval 71% to 77%, by consensus. Its upper bound stayed below 80%"
-        in said
+        in output
     )
-    assert " for 30m and over enough new records. Firing since 2025-10-09 08:53:20 +0000 UTC. Notify" in said
-    assert 'runbook_url="https://runbooks.example/cpcmon/accuracy.md"' in said
-    assert "cannot be evaluated" not in said
+    assert " for 30m and over enough new records. Firing since 2025-10-09 08:53:20 +0000 UTC. Notify" in output
+    assert 'runbook_url="https://runbooks.example/cpcmon/accuracy.md"' in output
+    assert "cannot be evaluated" not in output
 
 
 def test_a_description_has_the_threshold_of_a_drop(rules: Rules) -> None:
@@ -289,8 +289,8 @@ def test_a_description_has_the_threshold_of_a_drop(rules: Rules) -> None:
 def test_the_share_of_rejected_records_is_0_when_records_look_wrong(rules: Rules) -> None:
     """A constant output is degraded input without rejections."""
     share = f'cpcmon_input_rejected_ratio{{{TARGET},model="density"}}'
-    said = rules.described(WELL | {_alert(name="refused"): "1x60", share: "0x60"}, 10, "CpcmonRefused")
-    assert "recent records are rejected or look wrong (rejected: 0%)" in said
+    output = rules.described(WELL | {_alert(name="refused"): "1x60", share: "0x60"}, 10, "CpcmonRefused")
+    assert "recent records are rejected or look wrong (rejected: 0%)" in output
 
 
 def test_records_that_look_wrong_fire_one_alert(rules: Rules) -> None:
@@ -302,8 +302,8 @@ def test_records_that_look_wrong_fire_one_alert(rules: Rules) -> None:
 @pytest.mark.parametrize("name", ["accuracy_low", "accuracy_high", "apart", "silent", "refused"])
 def test_a_description_reads_well_without_series(rules: Rules, name: str) -> None:
     """A template that fails would become an error message."""
-    said = rules.described(WELL | {_alert(name=name): "1x60"}, 10, alert_name(name))
-    assert re.search(r'description="density, all: [^"{}<>]+\."', said), said
+    output = rules.described(WELL | {_alert(name=name): "1x60"}, 10, alert_name(name))
+    assert re.search(r'description="density, all: [^"{}<>]+\."', output), output
 
 
 @pytest.mark.parametrize(

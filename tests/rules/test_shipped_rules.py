@@ -120,10 +120,10 @@ def test_nan_in_one_segment_does_not_affect_the_others(rules: Rules) -> None:
 
 @pytest.mark.parametrize("severity", ["critical", "warning", "info"])
 def test_the_severity_is_the_configured_one(rules: Rules, severity: str) -> None:
-    said = rules.described(_daemon("a") | {_firing("a", severity=severity): "1x60"}, 10, "CpcmonAccuracyLow")
-    assert f'severity="{severity}"' in said
-    assert 'alert="accuracy_low"' in said
-    assert 'model="density"' in said
+    output = rules.described(_daemon("a") | {_firing("a", severity=severity): "1x60"}, 10, "CpcmonAccuracyLow")
+    assert f'severity="{severity}"' in output
+    assert 'alert="accuracy_low"' in output
+    assert 'model="density"' in output
 
 
 def test_a_description_has_the_estimate_that_the_alert_compares(rules: Rules) -> None:
@@ -136,20 +136,20 @@ def test_a_description_has_the_estimate_that_the_alert_compares(rules: Rules) ->
         _accuracy("lower_"): "0.71x60",
         _accuracy("upper_"): "0.77x60",
     }
-    said = rules.described(series, 10, "CpcmonAccuracyLow")
+    output = rules.described(series, 10, "CpcmonAccuracyLow")
     assert (
         "density, all: estimated accuracy 74.2%, interval 71% to 77%, by doc_ts. accuracy_low: it stayed below 80%"
-        in said
+        in output
     )
-    assert 'summary="The estimated accuracy of a model is too low."' in said
-    assert 'runbook_url="docs/runbooks/accuracy.md"' in said
+    assert 'summary="The estimated accuracy of a model is too low."' in output
+    assert 'runbook_url="docs/runbooks/accuracy.md"' in output
 
 
 @pytest.mark.parametrize("alert", FIRING)
 def test_a_description_reads_well_without_other_series(rules: Rules, alert: str) -> None:
     """A template that fails would become an error message."""
-    said = rules.described(_daemon("a") | {_firing("a", FIRING[alert]): "1x60"}, 10, alert)
-    assert re.search(r'description="density[^"{}<>]+\."', said), said
+    output = rules.described(_daemon("a") | {_firing("a", FIRING[alert]): "1x60"}, 10, alert)
+    assert re.search(r'description="density[^"{}<>]+\."', output), output
 
 
 def test_one_bad_value_before_a_shutdown_fires_nothing(rules: Rules) -> None:
@@ -183,10 +183,10 @@ def test_a_low_merged_estimate_fires_once(rules: Rules) -> None:
     """The alerts of single replicas do not."""
     series = _low_together()
     assert rules.firing(series, 20, 40) == [{"CpcmonWatchdog": 1}, {"CpcmonMergedAccuracyLow": 1, "CpcmonWatchdog": 1}]
-    said = rules.described(series, 40, "CpcmonMergedAccuracyLow")
+    output = rules.described(series, 40, "CpcmonMergedAccuracyLow")
     assert (
         "all replicas: estimated accuracy 72% by doc_ts (accuracy_low compares the upper), below its threshold for 30m 0s"
-        in said
+        in output
     )
     well = series | {name: "299x60" for name in series if "upper_sum" in name}
     assert rules.firing(well, 40) == [{"CpcmonWatchdog": 1}]
@@ -230,8 +230,8 @@ def test_an_absent_merged_estimate_is_no_recovery(rules: Rules) -> None:
     series = _low_together(40, gone=" 0x80")
     for found in rules.firing(series, 45, 60, 90, 110):
         assert found["CpcmonMergedAccuracyLow"] == 1
-    said = rules.described(series, 90, "CpcmonMergedAccuracyLow")
-    assert "estimated accuracy currently unknown by doc_ts" in said
+    output = rules.described(series, 90, "CpcmonMergedAccuracyLow")
+    assert "estimated accuracy currently unknown by doc_ts" in output
     assert rules.firing(_low_together(10, gone=" 0x80"), 60)[0]["CpcmonMergedAccuracyLow"] == 0
     # It is back, and above the threshold.
     back = series | {name: "1x40 0x30 1x50" for name in series if "window_fresh" in name}

@@ -220,8 +220,10 @@ def test_a_scrape_never_mixes_two_evaluations() -> None:
     looks = 0
     while not over.is_set() or looks == 0:
         lines = sink.page().decode().splitlines()
-        told = {line.split()[-1] for line in lines if line.startswith(("cpcmon_window_rec", "cpcmon_last_evaluation"))}
-        assert len(told) == 1
+        values = {
+            line.split()[-1] for line in lines if line.startswith(("cpcmon_window_rec", "cpcmon_last_evaluation"))
+        }
+        assert len(values) == 1
         looks += 1
     thread.join()
 
