@@ -218,4 +218,4 @@ def _kafka_facts(source: Source) -> KafkaFacts | None:
 
 
 def _delivery_facts(sink: WebhookSink | HeartbeatSink | None) -> DeliveryFacts | None:
-    return None if sink is None else DeliveryFacts(**asdict(sink.delivery.counters()))
+    return None if sink is None else DeliveryFacts(**asdict(sink.queue.counters()))

@@ -7,9 +7,9 @@ from typing import Protocol
 
 from monitor.config.config import Config, Heartbeat, Webhook
 from monitor.core.report import ModelReport
-from monitor.sinks.delivery import NO_RETRY, Delivery, Key
 from monitor.sinks.heartbeat import HeartbeatSink
 from monitor.sinks.http_sender import HttpSender
+from monitor.sinks.message_queue import NO_RETRY, Key, MessageQueue
 from monitor.sinks.prometheus_page import PrometheusSink
 from monitor.sinks.webhook import WebhookSink
 
@@ -77,7 +77,7 @@ class SinkManager:
         A queued message counts as not sent: after a restart it has to be sent again.
         """
         with self._lock:
-            return None if self.webhook is None else self.webhook.firing ^ self.webhook.delivery.undelivered()
+            return None if self.webhook is None else self.webhook.firing ^ self.webhook.queue.undelivered()
 
     def metrics(self) -> bytes:
         """Return the part of the metrics page that shows reports."""
@@ -93,10 +93,12 @@ class SinkManager:
     def _replace_webhook(self, settings: Webhook | None, notified: Iterable[Key]) -> None:
         if self._started:
             # Messages that the previous webhook did not deliver are sent by the new one.
-            notified = set() if self.webhook is None else self.webhook.firing - self.webhook.delivery.undelivered()
+            notified = set() if self.webhook is None else self.webhook.firing - self.webhook.queue.undelivered()
         if self.webhook is not None:
             self.webhook.close()
-        self.webhook = None if settings is None else WebhookSink(Delivery("webhook", HttpSender(settings)), notified)
+        self.webhook = (
+            None if settings is None else WebhookSink(MessageQueue("webhook", HttpSender(settings)), notified)
+        )
 
     def _replace_heartbeat(self, settings: Heartbeat | None) -> None:
         if self.heartbeat is not None:
@@ -104,8 +106,8 @@ class SinkManager:
         self.heartbeat = None
         if settings is not None:
             # A late heartbeat would report a past evaluation, so it is never retried.
-            delivery = Delivery("heartbeat", HttpSender(settings), NO_RETRY)
-            self.heartbeat = HeartbeatSink(delivery, settings.every_seconds)
+            queue = MessageQueue("heartbeat", HttpSender(settings), NO_RETRY)
+            self.heartbeat = HeartbeatSink(queue, settings.every_seconds)
 
     def _sinks(self) -> list[Sink]:
         return [sink for sink in (self._prometheus, self.webhook, self.heartbeat) if sink is not None]

@@ -8,14 +8,14 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
 from monitor.core.report import ModelReport
-from monitor.sinks.delivery import Delivery, Key
+from monitor.sinks.message_queue import Key, MessageQueue
 
 
 class WebhookSink:
     """Sends alert messages; `notified` are the alerts that the receiver knows to be firing."""
 
-    def __init__(self, delivery: Delivery, notified: Iterable[Key] = ()) -> None:
-        self.delivery = delivery
+    def __init__(self, queue: MessageQueue, notified: Iterable[Key] = ()) -> None:
+        self.queue = queue
         self.firing = frozenset(notified)
         """The alerts that fire, by the messages sent or queued."""
 
@@ -39,7 +39,7 @@ class WebhookSink:
                         "records": segment.records,
                     }
                     reason = "fired" if status.firing else "recovered"
-                    self.delivery.put(key, _body(key, reason, report.at, status.since, fields))
+                    self.queue.put(key, _body(key, reason, report.at, status.since, fields))
         self._end(before - known, report.at)
         self.firing = (self.firing - before) | firing
 
@@ -51,12 +51,12 @@ class WebhookSink:
 
     def close(self) -> None:
         """Send what can be sent within two seconds, and stop."""
-        self.delivery.close(flush=True)
+        self.queue.close(flush=True)
 
     def _end(self, keys: set[Key], at: float) -> None:
         """Resolve alerts that are no longer evaluated, or the receiver would wait for their end for ever."""
         for key in sorted(keys):
-            self.delivery.put(key, _body(key, "gone", at, at, {}))
+            self.queue.put(key, _body(key, "gone", at, at, {}))
 
 
 def _body(key: Key, reason: str, at: float, since: float, fields: Mapping[str, object]) -> bytes:

@@ -12,8 +12,8 @@ import pytest
 
 from monitor.config.config import Webhook
 from monitor.core.alerts import AlertPhase
-from monitor.sinks.delivery import Delivery, DeliveryCounters, RetryPolicy
 from monitor.sinks.http_sender import HttpSender
+from monitor.sinks.message_queue import MessageCounters, MessageQueue, RetryPolicy
 from monitor.sinks.webhook import WebhookSink
 from tests.sinks.receiver import Receiver, alert, eventually, report, segment, status
 
@@ -32,7 +32,7 @@ def to() -> Iterator[Open]:
 
         def opened(url: str, notified: Any = (), *, timeout_seconds: float = 10.0) -> WebhookSink:
             sender = HttpSender(Webhook(url, timeout_seconds=timeout_seconds, allow_http=True))
-            sink = WebhookSink(Delivery("webhook", sender, QUICK), notified)
+            sink = WebhookSink(MessageQueue("webhook", sender, QUICK), notified)
             stack.callback(sink.close)
             return sink
 
@@ -44,7 +44,7 @@ def test_a_message_has_every_documented_key(to: Open) -> None:
         sink = to(receiver.url())
         sink.publish(report(segment(OK), segment(FIRING, of=SITE)))
         got = receiver.get()
-        eventually(lambda: sink.delivery.counters().sent == 1)
+        eventually(lambda: sink.queue.counters().sent == 1)
         assert receiver.received.empty()
     body = got.json
     assert len(body.pop("id")) == 32
@@ -86,7 +86,7 @@ def test_an_alert_is_two_messages_for_any_number_of_reports(to: Open) -> None:
         bodies = [receiver.get().json for _ in range(2)]
         sink.publish(report(segment(replace(FIRING, since=FIRING.since + 7200))))
         bodies.append(receiver.get().json)
-        eventually(lambda: sink.delivery.counters().sent == 3)
+        eventually(lambda: sink.queue.counters().sent == 3)
         assert receiver.received.empty()
     assert [(body["status"], body["reason"]) for body in bodies] == [
         ("firing", "fired"),
@@ -129,7 +129,7 @@ def test_e17_an_alert_that_is_no_longer_evaluated_is_resolved_as_gone(to: Open, 
         body = receiver.get().json
         sink.publish(report(segment(OK)))
         sink.forget("density")
-        eventually(lambda: sink.delivery.counters().sent == 2)
+        eventually(lambda: sink.queue.counters().sent == 2)
         assert receiver.received.empty()
     assert (body["status"], body["reason"], body["segment"], body["value"]) == ("resolved", "gone", "site=A", None)
 
@@ -161,7 +161,7 @@ def test_e8_a_restart_repeats_no_message(to: Open) -> None:
         sink.publish(report(segment(OK), model="other"))
         sink.publish(report(segment(FIRING, alert("silent", AlertPhase.PENDING)), segment(OK, of=SITE)))
         body = receiver.get().json
-        eventually(lambda: sink.delivery.counters().sent == 1)
+        eventually(lambda: sink.queue.counters().sent == 1)
         assert receiver.received.empty()
         assert sink.firing == {("density", "all", "accuracy_low")}
     assert (body["segment"], body["status"], body["reason"]) == ("site=A", "resolved", "recovered")
@@ -187,7 +187,7 @@ def test_d3_user_and_password_are_sent_and_shown_nowhere(to: Open, caplog: pytes
         sink = to(url)
         sink.publish(report(segment(FIRING)))
         got = receiver.get()
-        eventually(lambda: sink.delivery.counters().failed == 1)
+        eventually(lambda: sink.queue.counters().failed == 1)
     assert got.headers["authorization"] == f"Basic {encoded}"
     assert got.path == "/hook/t0ken?key=k3y"
     shown = "".join(str(record.__dict__) for record in caplog.records) + repr(Webhook(url)) + repr(sink)
@@ -201,16 +201,16 @@ def test_d14_a_redirect_is_counted_and_not_followed(to: Open) -> None:
     with Receiver(status(307, Location="http://169.254.169.254/latest/meta-data/")) as receiver:
         sink = to(receiver.url())
         sink.publish(report(segment(FIRING)))
-        eventually(lambda: sink.delivery.counters().redirected == 1)
+        eventually(lambda: sink.queue.counters().redirected == 1)
         receiver.get()
         assert receiver.received.empty()
-    assert sink.delivery.counters() == DeliveryCounters(redirected=1)
+    assert sink.queue.counters() == MessageCounters(redirected=1)
 
 
 def test_d14_a_forbidden_address_is_counted_as_failed(to: Open) -> None:
     sink = to("http://169.254.169.254/latest/meta-data/")
     sink.publish(report(segment(FIRING)))
-    eventually(lambda: sink.delivery.counters() == DeliveryCounters(failed=1))
+    eventually(lambda: sink.queue.counters() == MessageCounters(failed=1))
 
 
 def test_d15_a_failing_receiver_gets_the_message_when_it_is_back(to: Open) -> None:
@@ -220,17 +220,17 @@ def test_d15_a_failing_receiver_gets_the_message_when_it_is_back(to: Open) -> No
         sink.publish(report(segment(FIRING)))
         sink.publish(report(segment(OK)))
         bodies = [receiver.get().json for _ in range(5)]
-        eventually(lambda: sink.delivery.counters().sent == 2)
+        eventually(lambda: sink.queue.counters().sent == 2)
     assert [body["status"] for body in bodies] == ["firing"] * 4 + ["resolved"]
     assert len({body["id"] for body in bodies}) == 2
-    assert sink.delivery.counters() == DeliveryCounters(sent=2)
+    assert sink.queue.counters() == MessageCounters(sent=2)
 
 
 def test_d15_a_message_fails_after_the_last_attempt(to: Open) -> None:
     with Receiver(status(500)) as receiver:
         sink = to(receiver.url())
         sink.publish(report(segment(FIRING)))
-        eventually(lambda: sink.delivery.counters() == DeliveryCounters(failed=1))
+        eventually(lambda: sink.queue.counters() == MessageCounters(failed=1))
         assert receiver.received.qsize() == QUICK.attempts
 
 
@@ -248,12 +248,12 @@ def test_d15_publishing_never_blocks_and_the_queue_is_bounded(to: Open) -> None:
         for number in range(1000):
             sink.publish(report(segment(FIRING, alert(f"alert_{number}"))))
         # Each report but the first starts one alert and ends the previous one.
-        assert sink.delivery.counters().waiting == 256
-        assert sink.delivery.counters().dropped == 1 + 1999 - 256
-        assert ("density", "all", "alert_999") in sink.delivery.undelivered()
+        assert sink.queue.counters().waiting == 256
+        assert sink.queue.counters().dropped == 1 + 1999 - 256
+        assert ("density", "all", "alert_999") in sink.queue.undelivered()
         sink.close()
         assert ended == [], "publishing or closing waited for the answer"
-    assert sink.delivery.counters() == DeliveryCounters(dropped=2000)
+    assert sink.queue.counters() == MessageCounters(dropped=2000)
 
 
 def test_close_sends_queued_messages(to: Open) -> None:
@@ -262,6 +262,6 @@ def test_close_sends_queued_messages(to: Open) -> None:
         for number in range(10):
             sink.publish(report(segment(FIRING), model=f"m{number}"))
         sink.close()
-        assert sink.delivery.counters().sent + sink.delivery.counters().dropped == 10
-        assert sink.delivery.counters().sent >= 1
-        assert sink.delivery.counters().waiting == 0
+        assert sink.queue.counters().sent + sink.queue.counters().dropped == 10
+        assert sink.queue.counters().sent >= 1
+        assert sink.queue.counters().waiting == 0

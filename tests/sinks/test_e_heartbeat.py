@@ -8,9 +8,9 @@ import pytest
 
 from monitor.config.config import Heartbeat
 from monitor.core.estimate import WindowState
-from monitor.sinks.delivery import NO_RETRY, Delivery
 from monitor.sinks.heartbeat import HeartbeatSink
 from monitor.sinks.http_sender import HttpSender
+from monitor.sinks.message_queue import NO_RETRY, MessageQueue
 from tests.sinks.receiver import Receiver, eventually, report, segment, status
 
 Open = Callable[..., HeartbeatSink]
@@ -23,7 +23,7 @@ def to() -> Iterator[Open]:
 
         def opened(url: str, every_seconds: float = 0.01) -> HeartbeatSink:
             sender = HttpSender(Heartbeat(url, allow_http=True))
-            sink = HeartbeatSink(Delivery("heartbeat", sender, NO_RETRY), every_seconds)
+            sink = HeartbeatSink(MessageQueue("heartbeat", sender, NO_RETRY), every_seconds)
             stack.callback(sink.close)
             return sink
 
@@ -32,7 +32,7 @@ def to() -> Iterator[Open]:
 
 def finished(sink: HeartbeatSink) -> tuple[int, int]:
     """Return how many heartbeats were sent, and how many failed."""
-    counters = sink.delivery.counters()
+    counters = sink.queue.counters()
     return counters.sent, counters.failed + counters.redirected
 
 
@@ -103,7 +103,7 @@ def test_e19_a_receiver_that_never_answers_blocks_nothing(to: Open) -> None:
         receiver.get()
         for _ in range(1000):
             sink.publish(report(segment()))
-        assert sink.delivery.counters().waiting <= 2
+        assert sink.queue.counters().waiting <= 2
         sink.close()
         assert finished(sink) == (0, 0)
         assert receiver.received.empty()

@@ -8,8 +8,8 @@ from contextlib import ExitStack
 import pytest
 
 from monitor.config.config import Webhook
-from monitor.sinks.delivery import Delivery, DeliveryCounters, Key, RetryPolicy
 from monitor.sinks.http_sender import Answer, HttpSender, Outcome
+from monitor.sinks.message_queue import Key, MessageCounters, MessageQueue, RetryPolicy
 from tests.sinks.receiver import LONG_SECONDS, eventually
 
 LOW: Key = ("density", "all", "accuracy_low")
@@ -37,43 +37,43 @@ class FakeSender(HttpSender):
         return body
 
 
-Open = Callable[..., tuple[Delivery, FakeSender]]
+Open = Callable[..., tuple[MessageQueue, FakeSender]]
 
 
 @pytest.fixture
-def delivery() -> Iterator[Open]:
+def opened() -> Iterator[Open]:
     with ExitStack() as stack:
 
-        def opened(retry: RetryPolicy = QUICK, capacity: int = 8) -> tuple[Delivery, FakeSender]:
+        def open_(retry: RetryPolicy = QUICK, capacity: int = 8) -> tuple[MessageQueue, FakeSender]:
             sender = FakeSender()
-            one = Delivery("webhook", sender, retry, capacity)
+            one = MessageQueue("webhook", sender, retry, capacity)
             stack.callback(one.close, flush=False)
             return one, sender
 
-        yield opened
+        yield open_
 
 
-def test_messages_are_delivered_in_order(delivery: Open) -> None:
-    one, sender = delivery()
+def test_messages_are_delivered_in_order(opened: Open) -> None:
+    one, sender = opened()
     one.put(LOW, b"1")
     one.put(SILENT, b"2")
     assert one.counters().waiting == 2
     assert one.undelivered() == {LOW, SILENT}
     assert [sender.next(Outcome.SENT), sender.next(Outcome.SENT)] == [b"1", b"2"]
-    eventually(lambda: one.counters() == DeliveryCounters(sent=2))
+    eventually(lambda: one.counters() == MessageCounters(sent=2))
     assert one.undelivered() == set()
 
 
-def test_d15_a_full_queue_drops_its_oldest_message(delivery: Open) -> None:
+def test_d15_a_full_queue_drops_its_oldest_message(opened: Open) -> None:
     """Also one that is being sent: it is not retried, and counts once."""
-    one, sender = delivery(capacity=2)
+    one, sender = opened(capacity=2)
     for body in (b"1", b"2", b"3"):
         one.put(LOW, body)
         if body == b"1":
             eventually(lambda: not sender.bodies.empty())
-    assert one.counters() == DeliveryCounters(dropped=1, waiting=2)
+    assert one.counters() == MessageCounters(dropped=1, waiting=2)
     assert [sender.next(outcome) for outcome in (Outcome.RETRY, Outcome.SENT, Outcome.SENT)] == [b"1", b"2", b"3"]
-    eventually(lambda: one.counters() == DeliveryCounters(sent=2, dropped=1))
+    eventually(lambda: one.counters() == MessageCounters(sent=2, dropped=1))
 
 
 def test_d15_waits_double_up_to_the_longest() -> None:
@@ -84,8 +84,8 @@ def test_d15_waits_double_up_to_the_longest() -> None:
 @pytest.mark.parametrize(
     "policy", [QUICK, RetryPolicy(age_seconds=0.035, first_wait_seconds=0.01)], ids=["attempts", "age"]
 )
-def test_d15_a_message_fails_after_too_many_attempts_or_too_long(delivery: Open, policy: RetryPolicy) -> None:
-    one, sender = delivery(policy)
+def test_d15_a_message_fails_after_too_many_attempts_or_too_long(opened: Open, policy: RetryPolicy) -> None:
+    one, sender = opened(policy)
     one.put(LOW, b"1")
     attempts = 0
     while one.counters().failed == 0:
@@ -94,12 +94,12 @@ def test_d15_a_message_fails_after_too_many_attempts_or_too_long(delivery: Open,
             sender.next(Outcome.RETRY)
             attempts += 1
     assert attempts <= 3
-    assert one.counters() == DeliveryCounters(failed=1)
+    assert one.counters() == MessageCounters(failed=1)
 
 
-def test_d15_a_retried_message_delays_only_its_own_alert(delivery: Open) -> None:
+def test_d15_a_retried_message_delays_only_its_own_alert(opened: Open) -> None:
     """A `resolved` never overtakes its `firing`."""
-    one, sender = delivery(RetryPolicy(first_wait_seconds=0.3))
+    one, sender = opened(RetryPolicy(first_wait_seconds=0.3))
     one.put(LOW, b"firing")
     one.put(SILENT, b"other")
     one.put(LOW, b"resolved")

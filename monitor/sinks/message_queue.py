@@ -45,7 +45,7 @@ class _Message:
 
 
 @dataclass(slots=True)
-class DeliveryCounters:
+class MessageCounters:
     """Messages by outcome. Each counts once."""
 
     sent: int = 0
@@ -58,14 +58,14 @@ class DeliveryCounters:
     """Queued, or being sent."""
 
 
-class Delivery:
+class MessageQueue:
     """A queue of messages and the thread that sends them. A full queue drops its oldest message."""
 
     def __init__(self, name: str, sender: HttpSender, retry: RetryPolicy = RETRY, capacity: int = CAPACITY) -> None:
         self._name, self._sender, self._retry, self._capacity = name, sender, retry, capacity
         self._messages: list[_Message] = []
         """Oldest first. A message that is being sent stays until its outcome is known."""
-        self._counters = DeliveryCounters()
+        self._counters = MessageCounters()
         self._working, self._closing = True, False
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -97,7 +97,7 @@ class Delivery:
         if undelivered:
             log.warning("%s: stopped with undelivered messages", self._name, extra={"fields": {"count": undelivered}})
 
-    def counters(self) -> DeliveryCounters:
+    def counters(self) -> MessageCounters:
         """Return the counters."""
         with self._changed:
             return replace(self._counters, waiting=len(self._messages))
