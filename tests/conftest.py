@@ -1,9 +1,9 @@
 """What the tests share: where the real sets lie, and how long hypothesis may think."""
 
-import itertools
 import os
 import shutil
 import subprocess
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,23 +29,20 @@ ROOT = Path(__file__).resolve().parents[1]
 _REAL_SETS = ROOT.parent / "shared" / "real_sets"
 
 
-_LONGEST = ("tests/package/test_readme.py", "tests/package/test_wheel.py", "tests/torture/test_b_kills.py")
-"""Files whose single tests take longest."""
+_FOLDERS = {name: f"tests/{name}/" for name in ("browser", "kafka", "systemd", "torture")}
+_KAFKA = {"kafka", "mock_kafka", "real_kafka", "secured_kafka"}
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Start the longest tests first, one file on each worker: one that starts last is waited for alone.
-
-    xdist hands each worker as many tests as the others, in their order, and lets those steal that are done.
-    """
-    workers = getattr(config, "workerinput", {"workercount": 1})["workercount"]
-    long = [[item for item in items if item.nodeid.startswith(file)] for file in _LONGEST]
-    others = iter([item for item in items if not item.nodeid.startswith(_LONGEST)])
-    total, ordered = len(items), list[pytest.Item]()
-    for worker in range(workers):
-        ordered += itertools.chain.from_iterable(long[worker::workers])
-        ordered += itertools.islice(others, max(0, total * (worker + 1) // workers - len(ordered)))
-    items[:] = [*ordered, *others]
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what needs a server, and start the files with the most slow tests first: xdist gives each file to one worker."""
+    for item in items:
+        for marker, folder in _FOLDERS.items():
+            if item.nodeid.startswith(folder):
+                item.add_marker(marker)
+        if not _KAFKA.isdisjoint(getattr(item, "fixturenames", ())):
+            item.add_marker("kafka")
+    slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
+    items.sort(key=lambda item: -slow[item.path])
 
 
 @pytest.fixture(scope="session")

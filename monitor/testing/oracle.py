@@ -140,13 +140,13 @@ def _isotonic(reference: list[float], right: list[bool], window: list[float]) ->
         counts.append(counts[-1] + len(pooled[knot]))
         sums.append(sums[-1] + sum(pooled[knot]))
 
-    def fitted(i: int) -> float:
-        return max(
-            min((sums[b + 1] - sums[a]) / (counts[b + 1] - counts[a]) for b in range(i, len(knots)))
-            for a in range(i + 1)
-        )
-
-    heights = [fitted(i) for i in range(len(knots))]
+    # At knot i: the largest over a ≤ i of the smallest mean from a to b ≥ i.
+    heights = [0.0] * len(knots)
+    for a in range(len(knots)):
+        smallest = math.inf
+        for b in reversed(range(a, len(knots))):
+            smallest = min(smallest, (sums[b + 1] - sums[a]) / (counts[b + 1] - counts[a]))
+            heights[b] = max(heights[b], smallest)
 
     def read(confidence: float) -> float:
         if confidence <= knots[0]:

@@ -17,6 +17,8 @@ from tests.daemon.process import Process, running, write_records
 from tests.servers import real_server
 from tests.strategies import synthetic
 
+pytestmark = pytest.mark.slow
+
 _SCRIPT = "<script>window.hacked=1</script>"
 _IMAGE = '"><img src=x onerror=window.hacked=1>'
 _QUOTE = "' onmouseover=window.hacked=1 x='</td></svg>"

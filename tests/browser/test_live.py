@@ -113,6 +113,7 @@ def test_an_alert_appears_in_the_title_and_the_list_and_is_read_out(well: Standi
     assert marked(page)
 
 
+@pytest.mark.slow
 def test_a_daemon_that_stops_and_comes_back(well: Standing, visit: Visiting) -> None:
     """The page says since when nobody answers, and that its numbers are old; then it is live again, without a reload."""
     one = visit(well.url)

@@ -141,6 +141,7 @@ def test_what_a_page_asks_of_others_would_be_seen(sick: Standing, browser: Brows
         assert any("ERR_NAME_NOT_RESOLVED" in told for told in one.heard.complaints)
 
 
+@pytest.mark.slow
 def test_a_page_may_not_ask_others_even_if_it_wanted_to(sick: Standing, browser: Browser) -> None:
     with visiting(browser, sick.url) as one:
         page = one.go("/")

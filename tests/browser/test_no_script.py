@@ -38,6 +38,7 @@ def test_a_page_reloads_itself_without_a_script(sick: Standing, visit: Visiting)
     assert len(served) >= 2
 
 
+@pytest.mark.slow
 def test_with_a_script_the_page_does_not_reload_itself(sick: Standing, visit: Visiting) -> None:
     """Else what somebody was reading would jump every half minute."""
     page = visit(sick.url).go("/")

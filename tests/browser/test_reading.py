@@ -22,6 +22,7 @@ def still(page: Page) -> Page:
     return page
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_nothing_on_any_page_keeps_anybody_out(
@@ -131,6 +132,7 @@ _WHERE = """(() => {
 })()"""
 
 
+@pytest.mark.slow
 def test_the_keyboard_alone_leads_to_a_model_and_back(sick: Standing, visit: Visiting) -> None:
     page = visit(sick.url).go("/")
     _press_until(page, 'tr[data-model="density"] a[href*="/model?"]')

@@ -1,11 +1,14 @@
 """Pictures of every page are there for people to look at, after every run of the tests."""
 
+import pytest
 from PIL import Image
 from playwright.sync_api import Browser
 
 from tests.browser.screenshots import FOLDER, take_all
 from tests.browser.site import Standing
 from tests.browser.visiting import DESKTOP, PAGES, PHONE
+
+pytestmark = pytest.mark.slow
 
 
 def test_every_page_has_its_pictures(sick: Standing, browser: Browser) -> None:

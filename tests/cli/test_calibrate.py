@@ -28,6 +28,7 @@ def jsonl(path: Path, probabilities: np.ndarray, labels: np.ndarray | None = Non
     return path
 
 
+@pytest.mark.slow
 def test_it_prints_what_a_person_wants_to_know(example: Example, cpcmon: Command, tmp_path: Path) -> None:
     """Records, classes, accuracy with interval, class table, T, calibration error before and after, fingerprint."""
     words = ("--input", example.validation, "--model", "density", "--model-version", "2.1", "--classes", NAMES)
@@ -233,6 +234,7 @@ def counted_from_one(path: Path, classes: int = 4, records: int = 400) -> tuple[
     return jsonl(path, probabilities, labels + 1), probabilities, labels
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("skip", [["--skip-bad"], []], ids=["bad records skipped", "none skipped"])
 def test_labels_that_count_from_one_are_refused(cpcmon: Command, tmp_path: Path, skip: list[str]) -> None:
     """They would be taken for the class after theirs. The message's way out gives the reference that is meant."""
@@ -286,6 +288,7 @@ def test_a_temperature_at_the_end_of_its_range_is_warned_of() -> None:
     assert Concern.TEMPERATURE_AT_BOUND in warned(probabilities, probabilities.argmax(axis=1))
 
 
+@pytest.mark.slow
 def test_permuted_columns_give_the_same_reference(cpcmon: Command, tmp_path: Path) -> None:
     """Eleven classes named by number, in natural and in lexical order: the same accuracy, to the digit."""
     probabilities, labels = synthetic(300, 11, seed=1)

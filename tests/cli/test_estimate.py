@@ -206,6 +206,7 @@ def test_what_is_wrong_with_the_reference_is_told_again(cpcmon: Command, tmp_pat
     assert json.loads(ran.out)["records"] == 60
 
 
+@pytest.mark.slow
 def test_a_binary_score_goes_all_the_way(cpcmon: Command, tmp_path: Path) -> None:
     """Calibrated and estimated from one number a record, as from the two probabilities."""
     probabilities, labels = synthetic(300, 2, seed=1)

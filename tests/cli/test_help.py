@@ -42,6 +42,7 @@ def test_every_option_is_explained_with_its_default(name: str) -> None:
             assert "(default: " in printed[start : start + len(action.help) + 200], action.dest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_every_example_of_the_help_runs(
     example: str, example_folder: Path, cpcmon: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch

@@ -38,6 +38,7 @@ def test_a_reader_that_has_seen_enough_is_no_error(example: Example) -> None:
     assert ran.stderr == ""
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_up_fails_with_1_and_leaves_nothing(example: Example, tmp_path: Path) -> None:
     """A limit on the size of files stands for it: that is said in a sentence, and no half file stays behind."""
     words = f"--input {example.validation} --classes fatty,scattered,heterogeneous,dense --model m"
@@ -68,6 +69,7 @@ print("imported", *(name for name in libraries if name in sys.modules), file=sys
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "libraries"),
     [

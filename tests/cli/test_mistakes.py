@@ -134,6 +134,7 @@ def test_a_port_that_is_taken_is_said_with_what_to_do(example_folder: Path) -> N
     assert "Traceback" not in ran.stderr
 
 
+@pytest.mark.slow
 def test_classes_in_a_wrong_order_are_warned_of(example: Example, tmp_path: Path, cpcmon: Callable[..., Ran]) -> None:
     """The command of the README, with the names turned round."""
     few = tmp_path / "few.jsonl"

@@ -16,6 +16,8 @@ import pytest
 from tests.conftest import ROOT
 from tests.servers import needs_root, real_server
 
+pytestmark = pytest.mark.slow
+
 CONFIG = "storage: {path: theirs}\nsources: [{name: a, type: directory, path: theirs}]\nmodels: [{name: density}]\n"
 SOMEBODY = 65534
 

@@ -119,6 +119,7 @@ def test_a_png_is_a_png_of_sensible_size(tmp_path: Path, count: int) -> None:
     assert 500 < height < 3000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 5])
 @pytest.mark.parametrize("suffix", [".svg", ".png", ".html"])
 def test_the_same_numbers_give_the_same_bytes(tmp_path: Path, suffix: str, count: int) -> None:
@@ -204,6 +205,7 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize("title", HOSTILE)
 def test_a_title_is_only_ever_text(tmp_path: Path, title: str, count: int) -> None:

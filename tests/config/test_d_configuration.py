@@ -47,6 +47,7 @@ def test_d9_a_hostile_file_is_refused_at_once_with_a_line(tmp_path: Path, conten
     assert re.search(re.escape(str(file)) + expected, told[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "content",
     [

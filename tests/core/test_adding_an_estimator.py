@@ -59,6 +59,7 @@ def test_the_shared_checks_run_on_it() -> None:
     check_estimator(MEMBER, *synthetic(50, 3, seed=1))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("with_the_line")
 def test_every_other_part_follows(tmp_path: Path, cpcmon: Callable[..., Ran]) -> None:
     """Both forms, intervals, the reference file, the commands and the windows."""

@@ -11,6 +11,8 @@ from monitor.core.scores import in_blocks, label_outputs
 from monitor.testing.oracle import Oracle, oracle_temperature
 from tests.strategies import Case, cases, synthetic
 
+pytestmark = pytest.mark.slow
+
 
 def found_values(results: dict[str, Result]) -> dict[str, float]:
     """Flatten results to the oracle's names."""

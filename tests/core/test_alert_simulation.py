@@ -259,6 +259,7 @@ def limit_in_looks(rule: AlertRule) -> float:
     return BATCHES / 2 + max(rule.for_seconds / LOOK_SECONDS, rule.new_records * BATCHES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", [SMALL, LARGE])
 def test_the_short_way_to_an_estimate_is_the_long_one(window: int) -> None:
     """Pooled means give what a window measured from its records gives, interval and all, before and after a drop."""
@@ -279,6 +280,7 @@ def test_the_short_way_to_an_estimate_is_the_long_one(window: int) -> None:
             assert (result.accuracy, *result.interval) == pytest.approx((wanted.accuracy, *wanted.interval), abs=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("window", "early"), [(LARGE, EARLY), (SMALL, PATIENT)])
 def test_e3_fifty_healthy_segments_in_four_weeks_give_at_most_two_alerts(window: int, early: AlertRule) -> None:
     """403,200 looks at overlapping windows."""
@@ -309,6 +311,7 @@ def test_the_simulation_has_the_noise_that_makes_careless_rules_alarm() -> None:
     assert alerts_in([careless], 1, SEED, SMALL, segments=5)[0] > 50
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [

@@ -21,6 +21,7 @@ def intervals(calibration: Calibration, window: np.ndarray) -> dict[str, tuple[f
     return found
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(cases(largest=40))
 def test_every_estimate_has_an_interval_within_0_and_1(case: Case) -> None:
@@ -37,6 +38,7 @@ def overconfident() -> Calibration:
     return calibrate(label_outputs(accepted(probabilities.astype(np.float64) ** 2), labels))
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_realised_accuracy_for_biased_estimators_too(overconfident: Calibration) -> None:
     """Of 200 windows of 200 records, each estimator's 95% interval holds at least 90%; a plain formula holds none for ac."""
     held: dict[str, int] = {}
@@ -70,6 +72,7 @@ def test_more_records_make_narrower_intervals(overconfident: Calibration) -> Non
     assert widths[-1] > 0.02
 
 
+@pytest.mark.slow
 def test_a_perfect_reference_does_not_claim_certainty() -> None:
     """Without a single mistake in 1000 records, a window of 200 may still hold one."""
     probabilities, _ = synthetic(1000, 3, seed=2, sharpness=6.0)
@@ -87,6 +90,7 @@ def test_a_tiny_reference_says_that_it_cannot_tell() -> None:
     assert {interval for _, interval in found.values()} == {Interval(0.0, 1.0)}
 
 
+@pytest.mark.slow
 def test_calibrating_twice_gives_the_same_intervals() -> None:
     """Replays are drawn from a fixed seed."""
     probabilities, labels = synthetic(300, 3, seed=2)
@@ -94,6 +98,7 @@ def test_calibrating_twice_gives_the_same_intervals() -> None:
     assert once == twice
 
 
+@pytest.mark.slow
 def test_a_higher_level_gives_wider_intervals() -> None:
     """99% is wider than 80%."""
     probabilities, labels = synthetic(500, 3, seed=2)
@@ -157,6 +162,7 @@ def test_a_window_of_one_record_has_a_wide_interval(overconfident: Calibration) 
     assert interval.upper - interval.lower > 0.5
 
 
+@pytest.mark.slow
 def test_no_interval_shrinks_to_a_point_at_the_end_of_the_range() -> None:
     """A bias that points beyond 0 or 1 leaves the end, with errors around it."""
     probabilities, labels = synthetic(400, 3, seed=3)
@@ -173,6 +179,7 @@ def test_no_interval_shrinks_to_a_point_at_the_end_of_the_range() -> None:
                 assert interval.upper - interval.lower > 0.0
 
 
+@pytest.mark.slow
 def test_intervals_hold_near_perfection() -> None:
     """A model right in 99.9% of cases: 600 windows of 200, over five references of 1000, some without a single mistake."""
     held: dict[str, list[bool]] = {}

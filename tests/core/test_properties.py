@@ -36,6 +36,7 @@ def test_every_estimator_survives_extreme_references(member: Member, truth: str)
     check_estimator(member, probabilities, labels)
 
 
+@pytest.mark.slow
 @given(cases())
 def test_the_members_that_must_return_the_reference_accuracy_do(case: Case) -> None:
     """doc, both ATC, both anchored and calibrated confidence, and so the consensus: A, ties or not."""
@@ -52,6 +53,7 @@ def test_the_members_that_must_return_the_reference_accuracy_do(case: Case) -> N
     assert disagreement == pytest.approx(0.0, abs=1e-12)
 
 
+@pytest.mark.slow
 @given(st.integers(0, 10_000), st.sampled_from([0.5, 1.0, 2.0]))
 def test_two_classes_make_both_atc_equal(seed: int, sharpness: float) -> None:
     """For K = 2 confidence and entropy rank alike, raw and scaled, where confidence does not saturate."""
@@ -74,6 +76,7 @@ def test_scaling_from_probabilities_equals_scaling_from_logits(seed: int, classe
     )
 
 
+@pytest.mark.slow
 @given(cases(), st.randoms(use_true_random=False))
 def test_the_order_of_reference_and_window_gives_the_same_answers(case: Case, random: Random) -> None:
     """Shuffling either changes no answer, beyond the last bits of a sum."""
@@ -109,6 +112,7 @@ def test_skip_without_a_single_set_is_an_answer_with_a_reason() -> None:
     assert isinstance(calibration.estimate(unsure)["cpc_acc"], Estimate)
 
 
+@pytest.mark.slow
 def test_absolute_doc_never_falls_below_the_reference_accuracy() -> None:
     """That is why it is not the default."""
     probabilities, labels = synthetic(400, 4, seed=1)

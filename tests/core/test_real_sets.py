@@ -45,6 +45,7 @@ def test_no_real_set_is_forgotten(real_sets: Path) -> None:
     assert tuple(sorted(json.loads((real_sets / "expected.json").read_text()))) == tuple(sorted(SETS))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SETS)
 def test_every_expected_value_is_hit(real_sets: Path, name: str) -> None:
     """Raw values within 1e-9; T within 1e-5; scaled values within 1e-9 at the expected temperature."""

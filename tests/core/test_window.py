@@ -199,6 +199,7 @@ def test_a_full_window_of_certain_records_does_not_overflow(gauge: Gauge) -> Non
     assert most.accuracy == 1.0
 
 
+@pytest.mark.slow
 def test_the_level_of_cpc_ac_is_exact_for_large_references() -> None:
     """Uniform vectors put the level exactly on a rank: a rounding error, times m, would take the next one."""
     calibration = calibrate(label_outputs(*synthetic(5999, 6, seed=1)))

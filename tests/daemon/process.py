@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -25,10 +26,15 @@ LIMIT = 60.0
 
 def write_reference(folder: Path, name: str = "density", seed: int = 1) -> tuple[Reference, Singles, Integers]:
     """Write a reference and return it with what it was made from."""
-    vectors, labels = synthetic(600, 3, seed=seed, sharpness=2.6)
-    reference = Reference.calibrate(vectors, labels, model=name, version="2.1", classes=CLASSES)
+    reference, vectors, labels = _calibrated(name, seed)
     reference.save(folder / f"{name}.ref")
     return reference, vectors, labels
+
+
+@cache
+def _calibrated(name: str, seed: int) -> tuple[Reference, Singles, Integers]:
+    vectors, labels = synthetic(600, 3, seed=seed, sharpness=2.6)
+    return Reference.calibrate(vectors, labels, model=name, version="2.1", classes=CLASSES), vectors, labels
 
 
 def write_records(path: Path, vectors: Iterable[Sequence[float]] | Singles, **fields: object) -> None:

@@ -3,9 +3,13 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.daemon.conftest import Site
 from tests.daemon.process import running, write_records
 from tests.strategies import synthetic
+
+pytestmark = pytest.mark.slow
 
 VECTORS = synthetic(700, 3, seed=5, sharpness=2.6)[0]
 RECORDS = 'cpcmon_window_records{model="density",segment="all"}'

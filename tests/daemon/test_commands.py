@@ -18,6 +18,8 @@ from monitor.errors import StateLost
 from tests.core.test_past import report
 from tests.daemon.conftest import Site
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def daemon(site: Site) -> Iterator[Daemon]:

@@ -10,6 +10,8 @@ from monitor.daemon.daemon import Daemon, RunOptions
 from tests.daemon.conftest import Site
 from tests.daemon.process import Process, running
 
+pytestmark = pytest.mark.slow
+
 TAKEN = "the configuration was taken over"
 REFUSED = "reload failed, keeping the previous configuration"
 STILL = 'cpcmon_alert_firing{alert="still",model="density",segment="all",severity="warning"}'

@@ -6,7 +6,11 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.daemon.process import Process, running, write_records, write_reference
+
+pytestmark = pytest.mark.slow
 
 MARK = "ZZSECRET"
 CONFIG = f"""\

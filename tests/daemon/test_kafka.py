@@ -5,6 +5,8 @@ import time
 from collections.abc import Callable
 from itertools import pairwise
 
+import pytest
+
 from monitor.sources.kafka.internals import keep_join
 from tests.conftest import Ran
 from tests.daemon.conftest import Site
@@ -25,6 +27,8 @@ from tests.kafka.endless import EndlessProducer
 from tests.kafka.producing import Writer
 from tests.kafka.topics import Topics, unique
 from tests.strategies import synthetic
+
+pytestmark = pytest.mark.slow
 
 HEALTHY = synthetic(1500, 3, seed=5, sharpness=2.6)[0]
 

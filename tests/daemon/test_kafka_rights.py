@@ -13,6 +13,8 @@ from tests.kafka.shared import SecuredBroker
 from tests.kafka.topics import unique
 from tests.strategies import synthetic
 
+pytestmark = pytest.mark.slow
+
 HEALTHY = synthetic(300, 3, seed=5, sharpness=2.6)[0]
 OTHER = "somebody-else"
 

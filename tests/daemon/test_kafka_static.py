@@ -16,6 +16,8 @@ from tests.daemon.process import Process, one, running
 from tests.kafka.topics import Topics
 from tests.strategies import synthetic
 
+pytestmark = pytest.mark.slow
+
 HEALTHY = synthetic(900, 3, seed=5, sharpness=2.6)[0]
 PARTITIONS = 4
 _LIMIT = 90.0

@@ -2,7 +2,11 @@
 
 from pathlib import Path
 
+import pytest
+
 from benchmarks.memory import measured
+
+pytestmark = pytest.mark.slow
 
 
 def test_the_forecast_is_within_a_fifth_of_the_peak_of_the_process(tmp_path: Path) -> None:

@@ -175,6 +175,7 @@ def test_numbers_that_no_evaluation_confirms_are_taken_back(site: Site, monkeypa
     go_on.set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("before", ["a reload", "a start"])
 def test_a_first_evaluation_that_hangs_leaves_no_number_from_before(
     site: Site, monkeypatch: pytest.MonkeyPatch, before: str

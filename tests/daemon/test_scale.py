@@ -4,9 +4,13 @@ import json
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.daemon.conftest import Site
 from tests.daemon.process import Process, half_open, running
 from tests.strategies import synthetic
+
+pytestmark = pytest.mark.slow
 
 SITES = 95
 FILES, LINES = 10, 100_000

@@ -3,11 +3,15 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from monitor.demo.demo_folder import TOPIC
 from monitor.demo.story import SHIFTED
 from tests.demo.process import LIMIT, demo
 from tests.kafka.consuming import consumer
 from tests.kafka.topics import Topics
+
+pytestmark = pytest.mark.slow
 
 
 def test_with_a_broker_the_topic_is_made_and_fed_and_read(kafka: Topics, prepared: Callable[[], Path]) -> None:

@@ -15,6 +15,8 @@ from monitor.cli.demo import _interruptible
 from monitor.demo.story import REPLACED, SEGMENTS, SHIFTED
 from tests.demo.process import LIMIT, demo, gone, waited
 
+pytestmark = pytest.mark.slow
+
 ANY_PORT = ("--web.listen-address", "127.0.0.1:0")
 LEFT = {
     "arriving",

@@ -31,6 +31,7 @@ def stories(reference: Reference, tmp_path_factory: pytest.TempPathFactory) -> l
     return [played(seed, reference, model, rule) for seed in SEEDS]
 
 
+@pytest.mark.slow
 def test_the_alert_fires_once_for_the_scanner_and_its_hospital_and_nowhere_else(stories: list[Played]) -> None:
     """Half of what the hospital does is done by that scanner, so its own accuracy falls too. The whole hides it."""
     for story in stories:

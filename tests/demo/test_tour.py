@@ -9,6 +9,8 @@ from monitor.cli import demo as tour
 from monitor.cli import plot
 from tests.conftest import Ran
 
+pytestmark = pytest.mark.slow
+
 
 def test_without_matplotlib_the_tour_leaves_out_the_plot_and_says_so(
     cpcmon: Callable[..., Ran], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from monitor.demo.story import KEPT_SECONDS, SCANNERS, SEGMENTS, Exams, Truth
 
 
@@ -22,6 +24,7 @@ def test_nothing_is_said_of_a_window_with_too_few_records(tmp_path: Path) -> Non
     assert truth.now("hospital=Nowhere", 1001.0) is None
 
 
+@pytest.mark.slow
 def test_the_file_is_bounded_and_whole(tmp_path: Path) -> None:
     """Half an hour of it, a line for every segment, and nothing else left in the folder."""
     file, truth = tmp_path / "realised.jsonl", Truth(window=100, minimum=5)

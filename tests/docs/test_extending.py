@@ -67,6 +67,7 @@ def test_the_source_passes_the_checks_by_the_test_on_the_page(tree: Path, tmp_pa
     assert ran.stdout.strip() == str(tree / "monitor" / "__init__.py")
 
 
+@pytest.mark.slow
 def test_the_daemon_reads_from_it(tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a configuration that names its type; a setting that it does not know is a mistake as anywhere."""
     probabilities, labels = synthetic(_RECORDS, 3, seed=1)

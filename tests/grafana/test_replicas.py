@@ -4,6 +4,8 @@ import json
 from contextlib import ExitStack
 from pathlib import Path
 
+import pytest
+
 from monitor.reference.reference import Reference
 from tests.daemon.process import CLASSES, running
 from tests.grafana.asking import prometheus, wait_until_nothing_is_missing
@@ -11,6 +13,8 @@ from tests.grafana.dashboard import collapsed_panels, open_panels, queries
 from tests.kafka.producing import Writer
 from tests.kafka.topics import Topics, unique
 from tests.strategies import synthetic
+
+pytestmark = pytest.mark.slow
 
 _RULES = Path(__file__).resolve().parents[2] / "deploy" / "prometheus" / "cpcmon.rules.yml"
 _PARTITIONS = 4

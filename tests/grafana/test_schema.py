@@ -4,9 +4,13 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from tests.grafana.dashboard import FILE, all_panels
 from tests.grafana.typescript import NoPackages, complaints
 from tests.servers import cannot
+
+pytestmark = pytest.mark.slow
 
 _KINDS = {
     "barchart": "BarChart",

@@ -149,6 +149,7 @@ def test_c12_an_argmax_that_was_logged_is_flagged(tmp_path: Path) -> None:
     process.kill()
 
 
+@pytest.mark.slow
 def test_c14_a_flood_of_segments_is_capped(tmp_path: Path) -> None:
     """100,000 values: as many windows as allowed and no more; all records still count in the whole."""
     lines = [line(n, site=f"s{n}") for n in range(100_000)]
@@ -240,16 +241,10 @@ def other_reference(**changes: object) -> Reference:
         pytest.param({"bounds": Bounds(records=10)}, 10, "", id="a smaller window keeps the latest"),
         pytest.param({"bounds": Bounds(records=500)}, 30, "", id="a larger window keeps all"),
         pytest.param({"bounds": Bounds(age_seconds=9.5)}, 10, "", id="an age"),
-        pytest.param({"reference": other_reference()}, 30, "", id="another calibration of the same model"),
-        pytest.param(
-            {"reference": other_reference(version="3.0")}, 0, "its reference is of version 3.0, not 2.1", id="version"
-        ),
-        pytest.param(
-            {"reference": other_reference(classes=("cat", "dog", "owl", "yak"))}, 0, "the classes of its", id="classes"
-        ),
-        pytest.param(
-            {"reference": other_reference(classes=("owl", "dog", "cat"))}, 0, "the classes of its", id="order"
-        ),
+        pytest.param({"reference": {}}, 30, "", id="another calibration of the same model"),
+        pytest.param({"reference": {"version": "3.0"}}, 0, "its reference is of version 3.0, not 2.1", id="version"),
+        pytest.param({"reference": {"classes": ("cat", "dog", "owl", "yak")}}, 0, "the classes of its", id="classes"),
+        pytest.param({"reference": {"classes": ("owl", "dog", "cat")}}, 0, "the classes of its", id="order"),
         pytest.param({"kind": OutputKind.LOGITS}, 0, "now declared to be logits", id="kind"),
         pytest.param({"split_by": ()}, 30, "no longer split by site", id="segments"),
         pytest.param({"most_segments": 1}, 30, "there may be 1 segments now", id="fewer segments"),
@@ -259,6 +254,8 @@ def test_b20_what_a_changed_configuration_cannot_keep_is_dropped_with_an_event(
     changed: dict[str, object], kept: int, sentence: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """What can be kept is kept, and measured anew where the reference changed."""
+    if isinstance(fields := changed.get("reference"), dict):
+        changed = changed | {"reference": other_reference(**fields)}
     lines = [line(n, site="AB"[n % 2], time=NOW - 30 + n) for n in range(30)]
     process = Process(tmp_path, lines, split_by=(("site",),))
     process.tick()

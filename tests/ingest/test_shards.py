@@ -140,7 +140,8 @@ _STEPS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=25)
 @given(steps=_STEPS)
 def test_whatever_happens_each_partition_holds_the_latest_of_its_records(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int, object]]

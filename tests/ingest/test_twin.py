@@ -15,6 +15,8 @@ from monitor.state import window_table as window_log
 from monitor.state.store import State
 from tests.ingest.lines import NOW, Process, line
 
+pytestmark = pytest.mark.slow
+
 RECORDS = st.lists(
     st.tuples(
         st.sampled_from("ABCD"), st.integers(-400, 400), st.integers(0, 12), st.sampled_from(["2.1", "2.1", "1.0"])
@@ -32,7 +34,7 @@ BOUNDS = st.sampled_from(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(STEPS, BOUNDS, st.integers(1, 4), st.sampled_from([1, 3, 100]))
 def test_kills_stops_and_full_disks_leave_no_trace(
     steps: list[tuple[list[tuple[str, int, int, str]], int, str]], bounds: Bounds, most_segments: int, at_once: int

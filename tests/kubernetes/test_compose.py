@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from tests.conftest import ROOT
@@ -62,6 +63,7 @@ def test_every_mounted_file_exists() -> None:
     assert all((FOLDER / name).exists() for name in named)
 
 
+@pytest.mark.slow
 def test_the_feed_reaches_the_daemon(kafka: Topics, tmp_path: Path) -> None:
     """A real broker, the commands of the feed, and the real daemon with the configuration of the compose file."""
     topic = unique("feed")

@@ -11,6 +11,8 @@ from tests.kubernetes.pod import PodFolders
 from tests.kubernetes.podman import Podman, podman
 from tests.kubernetes.rendering import Renderer, one
 
+pytestmark = pytest.mark.slow
+
 LIMIT_SECONDS = 60
 ASK = "import sys, urllib.request as u; sys.stdout.write(u.urlopen('http://127.0.0.1:9877' + sys.argv[1], timeout=9).read().decode())"
 TRY_TO_WRITE = "import pathlib, sys; pathlib.Path(sys.argv[1], 'mine').write_text('x')"

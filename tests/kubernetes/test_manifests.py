@@ -47,6 +47,7 @@ def test_an_unknown_field_is_found(render: Renderer, tmp_path: Path) -> None:
     assert render.run("kubernetes-validate", "--strict", "-k", "1.37", str(file), check=False).returncode != 0
 
 
+@pytest.mark.slow
 def test_checkov_finds_only_accepted_findings(render: Renderer, tmp_path: Path) -> None:
     """All four renderings at once: checkov starts slowly."""
     for way in WAYS:
@@ -105,6 +106,7 @@ def test_a_pod_that_is_not_ready_does_not_block_a_drain(render: Renderer, way: s
     assert budget["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
 
 
+@pytest.mark.slow
 @BOTH_WAYS
 def test_a_pod_that_moves_keeps_its_instance_label(render: Renderer, tmp_path: Path, way: str, overlay: str) -> None:
     """Rules compare values of an instance over time."""

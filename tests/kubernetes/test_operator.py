@@ -9,6 +9,8 @@ import pytest
 
 from tests.kubernetes.rendering import OVERLAYS, Documents, Renderer, one
 
+pytestmark = pytest.mark.slow
+
 KINDS = ["PrometheusRule", "ServiceMonitor"]
 
 

@@ -10,6 +10,8 @@ from tests.daemon.process import Process, running
 from tests.kubernetes.pod import PodFolders, arguments
 from tests.kubernetes.rendering import OVERLAYS, Renderer, container, one
 
+pytestmark = pytest.mark.slow
+
 LIMIT_SECONDS = 60
 
 

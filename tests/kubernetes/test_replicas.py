@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from confluent_kafka.admin import AdminClient
 
 from tests.daemon.kafka_site import payloads, written
@@ -13,6 +14,8 @@ from tests.kafka.topics import unique
 from tests.kubernetes.pod import PodFolders
 from tests.kubernetes.rendering import Renderer
 from tests.strategies import synthetic
+
+pytestmark = pytest.mark.slow
 
 LIMIT_SECONDS = 90
 PARTITIONS = 4

@@ -141,6 +141,7 @@ def test_d18_the_view_is_as_confined_as_it_claims(place: Path) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_d18_cpcmon_runs_there(place: Path) -> None:
     """It says its version, watches an example, keeps its state, and goes on from it."""
     python = f"python/bin/python{sys.version_info.major}.{sys.version_info.minor}"

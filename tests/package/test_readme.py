@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 from urllib.request import urlopen
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -78,6 +80,7 @@ def run_the_demo(folder: Path) -> None:
     assert "The demo has ended" in said.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_every_command_of_the_readme_works_from_a_fresh_clone(fresh: Path) -> None:
     """`make run` first, then calibrate, estimate and evaluate on its example, then the example in Python."""
     shell = blocks("sh")

@@ -7,6 +7,8 @@ from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import pytest
+
 from monitor.core.alerts import AlertPhase
 from monitor.rules.rule_file import rule_file
 from monitor.sinks.prometheus_page import PrometheusSink
@@ -14,6 +16,8 @@ from tests.prometheus.receiver import Receiver
 from tests.prometheus.running import free_port, running
 from tests.servers import real_server
 from tests.sinks import reports
+
+pytestmark = pytest.mark.slow
 
 _PROMETHEUS = """
 global: {{scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}}

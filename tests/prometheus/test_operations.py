@@ -5,6 +5,8 @@ import shutil
 from contextlib import ExitStack
 from pathlib import Path
 
+import pytest
+
 from tests.daemon.process import Process, one
 from tests.daemon.process import running as running_cpcmon
 from tests.prometheus.chain import Chain, chain
@@ -12,6 +14,8 @@ from tests.prometheus.feed import Feed
 from tests.prometheus.receiver import Receiver
 from tests.prometheus.running import free_port
 from tests.rules.runbooks import RUNBOOKS
+
+pytestmark = pytest.mark.slow
 
 CONFIG = """\
 storage: {path: state}

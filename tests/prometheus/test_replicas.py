@@ -23,6 +23,8 @@ from tests.prometheus.running import free_port, running
 from tests.servers import real_server
 from tests.strategies import Singles, synthetic
 
+pytestmark = pytest.mark.slow
+
 PARTITIONS = 8
 MINIMUM = 2000
 """More than one replica has, fewer than all have."""

@@ -196,6 +196,7 @@ def _npy_of_two_gigabytes(path: Path) -> None:
         file.truncate(file.tell() + rows * 24)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("make", "format_"),
     [

@@ -451,6 +451,7 @@ SOME_LINES = st.lists(st.binary(max_size=12) | st.lists(PARTS, max_size=6).map(b
 FUZZED = stream()
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(lines=SOME_LINES, seed=st.integers(0, 2**32 - 1))
 def test_c2_any_bytes_are_accepted_refused_or_blank(lines: list[bytes], seed: int) -> None:

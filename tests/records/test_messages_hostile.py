@@ -83,6 +83,7 @@ FIELDS = RecordFields(predicted="other")
 GARBAGE = st.sampled_from([b"oops", b"{", b"5", b'"x"', b"null", b"{}", b'{"probs"', b"\x00", b"\xff", b"}{"])
 
 
+@pytest.mark.slow
 @given(st.lists(RECORDS.map(message) | GARBAGE, min_size=1, max_size=40), st.integers(1, 300))
 @example([message(RECORD)], 300)
 @example([message(RECORD), b"oops"], 300)
@@ -185,6 +186,7 @@ def test_of_a_key_that_occurs_twice_the_last_counts() -> None:
         assert receive(value).models["density"].records.fields["site"].texts() == ["B"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "value",
     [

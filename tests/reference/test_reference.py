@@ -283,6 +283,7 @@ def test_wrong_calls_get_our_errors(reference: Reference, call: Any, error: type
         call(reference)
 
 
+@pytest.mark.slow
 def test_a_reference_is_calibrated_from_logits_when_the_call_says_so() -> None:
     """The same accuracy, and T, as from probabilities."""
     probabilities, labels = synthetic(200, 3, seed=1)

@@ -13,6 +13,8 @@ from monitor.rules.rule_file import rule_file
 from tests.rules.alert_cases import OF_CPCMON, OF_REPLICAS, ONLY_GENERATED, ONLY_SHIPPED, WATCHDOG, Case, Shape, healthy
 from tests.sinks import reports
 
+pytestmark = pytest.mark.slow
+
 FILES = {
     "shipped": (RULES.read_text(), (*OF_CPCMON, *OF_REPLICAS, *ONLY_SHIPPED)),
     "generated": (rule_file(reports.config()), (*OF_CPCMON, *ONLY_GENERATED)),

@@ -210,6 +210,7 @@ def test_silent_fires_when_all_replicas_are_silent(rules: Rules) -> None:
     assert (before["CpcmonSilent"], after["CpcmonSilent"]) == (0, 1)
 
 
+@pytest.mark.slow
 def test_replicas_that_are_all_down_have_not_recovered(rules: Rules) -> None:
     """Merged alerts have no `instance`, so inhibition misses them. One replica that is up resolves the alert."""
     known = WATCHED | share("a", "300x240", {"ac": "225x240"})

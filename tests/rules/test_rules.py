@@ -169,6 +169,7 @@ def test_daemons_with_models_of_the_same_name_are_separate(rules: Rules, config:
     assert {"CpcmonSilent", "CpcmonEvaluationFailing"} <= set(east.firing(fallen, 40)[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("shape", "fires"),
     [

@@ -225,6 +225,7 @@ def test_one_low_value_before_silence_does_not_fire(rules: Rules) -> None:
     assert {one["CpcmonMergedAccuracyLow"] for one in rules.firing(series, *range(25))} == {0}
 
 
+@pytest.mark.slow
 def test_an_absent_merged_estimate_is_no_recovery(rules: Rules) -> None:
     """As at night, when windows become stale."""
     series = _low_together(40, gone=" 0x80")
@@ -240,6 +241,7 @@ def test_an_absent_merged_estimate_is_no_recovery(rules: Rules) -> None:
     assert (before["CpcmonMergedAccuracyLow"], after["CpcmonMergedAccuracyLow"]) == (1, 0)
 
 
+@pytest.mark.slow
 def test_replicas_that_are_all_down_have_not_recovered(rules: Rules) -> None:
     """Merged alerts have no `instance`, so inhibition misses them."""
     known = _low_together()

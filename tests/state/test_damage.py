@@ -23,6 +23,7 @@ SPLIT = (("site",),)
 LINES = [line(n, site="AB"[n % 2], id=f"i{n}") for n in range(30)]
 
 
+@pytest.mark.slow
 def test_damage_of_every_kind_is_harmless_or_noticed(tmp_path: Path) -> None:
     """Bits, pages, lost writes, truncation, the log; `make torture` tries hundreds more."""
     bad, kinds = [], set()

@@ -61,6 +61,7 @@ def hospital(new_machine: Machine, bundle: Path, example: Path, tmp_path: Path) 
     return machine
 
 
+@pytest.mark.slow
 def test_every_command_of_the_systemd_part_works_on_a_new_machine(
     hospital: Machine, bundle: Path, tmp_path: Path
 ) -> None:

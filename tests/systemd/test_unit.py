@@ -3,6 +3,8 @@
 import re
 import secrets
 
+import pytest
+
 from tests.systemd.machine import wait_until
 from tests.systemd.service import INBOX, STATE, Service
 
@@ -22,6 +24,7 @@ def goes_on(service: Service, records: list[str]) -> None:
     service.wait_for_records(600)
 
 
+@pytest.mark.slow
 def test_it_is_ready_when_start_returns_and_can_be_scraped(service: Service) -> None:
     """Type=notify: systemd waits for the daemon's own word. The process's metrics need /proc/stat, which it must see."""
     service.start()

@@ -5,6 +5,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.state.states import fill
 from tests.torture.disks import Disk, own_disk
 from tests.torture.harness import COMMAND, Site, kill, wait_for
@@ -27,6 +29,7 @@ def cut_power(site: Site, disk: Disk, dice: random.Random, command: tuple[str, .
     return acknowledged - site.found().records_total
 
 
+@pytest.mark.slow
 def test_b3_after_a_power_cut_every_acknowledged_commit_is_there(tmp_path: Path) -> None:
     """Five cuts on one disk, each at another instant; then it reads the rest, and nothing is lost or twice."""
     dice = seeded(3)

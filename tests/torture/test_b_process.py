@@ -78,6 +78,7 @@ def memory_group(limit: int) -> Iterator[Path]:
         group.rmdir()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("megabytes", [1, 4])
 def test_b17_killed_by_the_kernel_for_memory_nothing_is_lost_or_twice(tmp_path: Path, megabytes: int) -> None:
     """As under `MemoryMax=` of systemd or in a container: so much more than an idle process takes, and a backlog."""

@@ -141,6 +141,7 @@ def test_d7_guesses_are_hashed_one_at_a_time_and_keep_no_known_scraper_out(
     assert (hashing.asked.count(b"wonder"), hashing.most_at_once) == (1, 1)
 
 
+@pytest.mark.slow
 def test_d7_more_checks_than_may_wait_are_told_to_come_again(serve: Serve, web_config: Write) -> None:
     """Nothing is queued without end."""
     slow = bcrypt.hashpw(b"wonder", bcrypt.gensalt(13)).decode()

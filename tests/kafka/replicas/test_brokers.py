@@ -4,10 +4,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.kafka.broker import Cluster
 from tests.kafka.endless import EndlessProducer
 from tests.kafka.replicas.group import EVERYTHING, PARTITIONS, group_of_three
 from tests.kafka.replicas.records import PAYLOADS
+
+pytestmark = pytest.mark.slow
 
 _RATE = 800
 _LIMIT_SECONDS = 120.0

@@ -9,12 +9,14 @@ import pytest
 from tests.kafka.replicas.run import PLANS, Plan, run
 from tests.kafka.topics import Topics
 
+pytestmark = pytest.mark.slow
 
-@pytest.mark.parametrize("plan", PLANS, ids=str)
+
+@pytest.mark.parametrize("plan", [PLANS[1], PLANS[2], PLANS[4]], ids=str)
 def test_replicas_that_are_killed_stopped_and_frozen_hold_every_record_once(
     kafka: Topics, tmp_path: Path, plan: Plan
 ) -> None:
-    """30 faults in all; `make torture` does 200. `FAULTS_SEED=<seed>` repeats a failure, or tries something new."""
+    """18 faults in all; `make torture` does 200, with all plans. `FAULTS_SEED=<seed>` repeats a failure, or tries something new."""
     plan = replace(plan, seed=int(os.environ.get("FAULTS_SEED", plan.seed)))
     outcome = run(kafka, tmp_path, plan, print)
     assert not outcome.verdict.problems, "\n".join([str(plan), *outcome.verdict.problems, outcome.last_words])

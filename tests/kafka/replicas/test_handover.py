@@ -2,8 +2,12 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.kafka.replicas.handover import hand_over
 from tests.kafka.topics import Topics
+
+pytestmark = pytest.mark.slow
 
 
 def test_partitions_that_a_killed_replica_had_to_give_up_are_read_again(kafka: Topics, tmp_path: Path) -> None:

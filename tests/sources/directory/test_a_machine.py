@@ -6,11 +6,14 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from tests.sources.directory.inbox import Inbox, lines_of
+
+pytestmark = pytest.mark.slow
 
 NAMES = st.sampled_from(["a.jsonl", "b.jsonl", "c.csv"])
 FILLER = st.sampled_from([0, 0, 0, 5000, 70_000])

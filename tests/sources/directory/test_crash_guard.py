@@ -52,6 +52,7 @@ def _run(folder: Path, state: Path) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "poison",
     [("b.jsonl", b"one\nKILL\n"), ("b.npy", b"1\n2\n3\nKILL\n5\nEND\n")],

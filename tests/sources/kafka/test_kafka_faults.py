@@ -145,6 +145,7 @@ def test_a_join_that_is_over_between_two_polls_counts(mock_kafka: MockCluster, j
     assert member.owned == {f"{TOPIC}/0"}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("real_kafka")
 def test_a_damaged_batch_is_passed_over_and_nothing_behind_it_is_lost(tmp_path: Path, join: Join) -> None:
     """Three batches of ten; a byte of the second one is turned over in the broker's log."""

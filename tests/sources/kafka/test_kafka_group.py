@@ -60,6 +60,7 @@ def test_partitions_that_move_are_read_once_by_whoever_has_them(kafka: Topics, j
     assert first.counted["partitions_lost"] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("disks", ["kept", "lost"])
 @pytest.mark.parametrize("assignor", Assignor)
 def test_members_that_come_and_go_at_random_lose_nothing_and_count_nothing_twice(
@@ -120,6 +121,7 @@ def test_a_member_with_a_name_of_its_own_comes_back_to_its_partitions_without_a_
     assert members[1].counted["rebalances"] == rebalances
 
 
+@pytest.mark.slow
 def test_partitions_that_are_added_after_the_leader_of_the_group_came_back_are_read(kafka: Topics, join: Join) -> None:
     """The broker does not tell a static member that is back that it leads, so nobody looks for new partitions."""
     topic, group = kafka.create_topic(partitions=PARTITIONS // 2), unique("group")

@@ -5,12 +5,16 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
+import pytest
+
 from tests.kafka.broker import Cluster
 from tests.kafka.consuming import consumer, partitions, take
 from tests.kafka.producing import Truth, Writer
 from tests.kafka.topics import Topics, unique
 from tests.sources.kafka.conftest import Join
 from tests.sources.kafka.member import LIMIT_SECONDS, Disk, Member, payloads
+
+pytestmark = pytest.mark.slow
 
 _HEADER = struct.Struct(">qi")
 """Of a batch: its first offset, and the length of what follows."""
