@@ -154,8 +154,8 @@ def _accuracy(side: str) -> str:
     estimator = if_series(threshold, ", by {{ . | first | label `estimator` }}", alert)
     limit = if_series(threshold, f" {PERCENT}", alert, otherwise=" its threshold")
     return (
-        f"estimated accuracy{value}{lower}{upper}{estimator}. {{{{ $labels.alert }}}}: it stayed {side}{limit} for as long"
-        " as configured."
+        f"estimated accuracy{value}{lower}{upper}{estimator}. The compared value stayed {side}{limit} for as long as"
+        " {{ $labels.alert }} requires."
     )
 
 

@@ -20,7 +20,7 @@ class Feed:
         self.files = write_example(folder / "example")
         self.inbox = folder / "inbox"
         self.inbox.mkdir()
-        self.poor: set[str] = set()
+        self.inaccurate: set[str] = set()
         self.silent: set[str] = set()
         self._good, self._poor = (_outputs(self.files[name]) for name in ("site_a", "site_b"))
         self._written = 0
@@ -44,7 +44,7 @@ class Feed:
     def _write(self, count: int) -> None:
         with (self.inbox / "results.jsonl").open("a", encoding="utf-8") as file:
             for site, offset in _SITES.items():
-                outputs = self._poor if site in self.poor else self._good
+                outputs = self._poor if site in self.inaccurate else self._good
                 first = self._written + offset
                 for row in range(first, first + (0 if site in self.silent else count)):
                     file.write(json.dumps({"site": site, "probs": outputs[row % len(outputs)]}) + "\n")

@@ -52,7 +52,7 @@ def _well(cpcmon: Process) -> None:
         cpcmon.wait_for(f'cpcmon_estimate_valid{{model="density",segment="{window}"}}', 1.0)
 
 
-def _judged_for_a_while(prometheus: Chain) -> None:
+def _evaluated_for_a_while(prometheus: Chain) -> None:
     """Wait for several evaluations of the daemon and of the rules."""
     prometheus.wait_until('up{job="cpcmon"}', 1)
     prometheus.wait_until(EVALUATIONS, prometheus.value(EVALUATIONS) + 7)
@@ -85,14 +85,14 @@ def test_notifications_from_a_drop_over_a_kill_to_the_recovery(tmp_path: Path, c
         _well(cpcmon)
         prometheus = stack.enter_context(chain(tmp_path, port, receiver.port))
         assert receiver.wait_for("CpcmonWatchdog", "", "firing").receiver == "dead-mans-switch"
-        _judged_for_a_while(prometheus)
+        _evaluated_for_a_while(prometheus)
         # Before the first scrape, some seconds after the start, Prometheus has no series of cpcmon: with `for`
         # shortened from five minutes to five seconds, CpcmonDown may fire.
         assert {one.short[0] for one in receiver.notifications if "instance" in one.labels} == set()
         assert prometheus.firing() == QUIET
 
         # The model becomes inaccurate at one site, and the other site becomes silent.
-        feed.poor.add("A")
+        feed.inaccurate.add("A")
         feed.silent.add("B")
         low = receiver.wait_for("CpcmonAccuracyLow", "all", "firing")
         assert low.receiver == "on-call"
@@ -100,13 +100,13 @@ def test_notifications_from_a_drop_over_a_kill_to_the_recovery(tmp_path: Path, c
         assert low.labels.items() >= {**expected, "instance": f"127.0.0.1:{port}"}.items()
         assert low.annotations["summary"] == "The estimated accuracy of a model is too low."
         assert low.annotations["description"].startswith("density, all: estimated accuracy ")
-        assert ", by consensus. accuracy_low stayed under " in low.annotations["description"]
+        assert ", by consensus. The compared value stayed below " in low.annotations["description"]
         assert low.annotations["runbook_url"] == "docs/runbooks/accuracy.md"
         site = receiver.wait_for("CpcmonAccuracyLow", "site=A", "firing")
         assert (site.receiver, site.labels["alert"], site.labels["severity"]) == ("office-hours", "site_low", "warning")
         silent = receiver.wait_for("CpcmonSegmentSilent", "site=B", "firing")
         assert (silent.receiver, silent.labels["alert"]) == ("office-hours", "quiet")
-        assert "no record came for longer than is configured" in silent.annotations["description"]
+        assert "no records for longer than configured" in silent.annotations["description"]
 
         _runbooks_can_be_followed(prometheus, cpcmon)
 
@@ -117,18 +117,18 @@ def test_notifications_from_a_drop_over_a_kill_to_the_recovery(tmp_path: Path, c
         assert (down.receiver, down.labels["severity"]) == ("on-call", "critical")
         again = stack.enter_context(running_cpcmon(tmp_path / "config.yaml", *listen))
         receiver.wait_for("CpcmonDown", "", "resolved", since=known)
-        _judged_for_a_while(prometheus)
+        _evaluated_for_a_while(prometheus)
         assert prometheus.firing() == before
         meanwhile = {one.short for one in receiver.notifications[known:]}
         of_before = {(*alert, "firing") for alert in before}
         assert meanwhile - of_before == {("CpcmonDown", "", "firing"), ("CpcmonDown", "", "resolved")}
 
         # Everything recovers.
-        feed.poor.clear()
+        feed.inaccurate.clear()
         feed.silent.clear()
         assert receiver.wait_for("CpcmonAccuracyLow", "all", "resolved").receiver == "on-call"
         receiver.wait_for("CpcmonAccuracyLow", "site=A", "resolved")
         receiver.wait_for("CpcmonSegmentSilent", "site=B", "resolved")
-        _judged_for_a_while(prometheus)
+        _evaluated_for_a_while(prometheus)
         assert prometheus.firing() == QUIET
         assert one(again.metrics(), "cpcmon_alert_firing", alert="accuracy_low", segment="all") == 0.0

@@ -138,7 +138,7 @@ def test_a_description_has_the_estimate_that_the_alert_compares(rules: Rules) ->
     }
     output = rules.described(series, 10, "CpcmonAccuracyLow")
     assert (
-        "density, all: estimated accuracy 74.2%, interval 71% to 77%, by doc_ts. accuracy_low: it stayed below 80%"
+        "density, all: estimated accuracy 74.2%, interval 71% to 77%, by doc_ts. The compared value stayed below 80%"
         in output
     )
     assert 'summary="The estimated accuracy of a model is too low."' in output
