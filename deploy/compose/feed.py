@@ -1,7 +1,7 @@
 """The feed of the compose file: writes outputs of the example classifier to a Kafka topic until it is stopped.
 
-`prepare` writes the example and its reference; `send` sends what the classifier says at two sites, in turn. Site B gets
-another scanner and an older population after a while, and with them a lower accuracy.
+`prepare` writes the example data and its reference; `send` sends outputs for two sites in turn. After a while site B gets
+another scanner and an older population, and its accuracy drops.
 """  # noqa: INP001 - a script, no package
 
 import argparse
@@ -32,9 +32,9 @@ def messages(directory: Path, shift_at: int) -> Iterator[tuple[str, bytes]]:
         for name in ("site_a", "site_b")
     )
     for number in itertools.count():
-        for site, said in (("A", usual), ("B", usual if number < shift_at else shifted)):
+        for site, outputs in (("A", usual), ("B", usual if number < shift_at else shifted)):
             record = {"model": "density", "version": "2.1", "site": site, "time": time.time()}
-            yield site, json.dumps({**record, "probs": said[number % len(said)]}).encode()
+            yield site, json.dumps({**record, "probs": outputs[number % len(outputs)]}).encode()
 
 
 def send(options: argparse.Namespace) -> int:

@@ -107,7 +107,7 @@ def test_a_release_without_a_pod_is_down_while_another_is_up(render: Renderer, t
         "exp_labels": {"severity": "critical", "job": "cpcmon", "namespace": "cpcmon"},
         "exp_annotations": {
             "summary": "cpcmon cannot be scraped.",
-            "description": "cpcmon in cpcmon has no pod that Prometheus knows: nothing is known of any of its models.",
+            "description": "cpcmon in cpcmon has no pod that Prometheus can scrape. Its models are not monitored.",
             "runbook_url": "docs/runbooks/down.md",
         },
     }
