@@ -1,4 +1,4 @@
-"""Write which packages cpcmon needs to run, from its lock, as a CycloneDX 1.5 document.
+"""Write the SBOM: the packages of the lock, as a CycloneDX 1.5 document.
 
 python deploy/sbom.py requirements.lock > sbom.cdx.json
 """  # noqa: INP001 - a script, no package
@@ -14,7 +14,7 @@ _PROJECT = Path(__file__).resolve().parents[1] / "pyproject.toml"
 
 
 def packages(lock: str) -> dict[str, tuple[str, list[str]]]:
-    """Return the version of each locked package, and who needs it."""
+    """Return the version of each locked package, and the packages that need it."""
     found: dict[str, tuple[str, list[str]]] = {}
     for entry in re.split(r"\n(?=[a-z0-9])", lock):
         pinned = re.match(r"([a-z0-9._-]+)==([^\s;\\]+)", entry)
@@ -26,7 +26,7 @@ def packages(lock: str) -> dict[str, tuple[str, list[str]]]:
 
 
 def document(lock: str, project: dict[str, Any]) -> dict[str, Any]:
-    """Return the document: the same lock always gives the same one."""
+    """Return the document, which depends on the lock alone."""
     locked = packages(lock)
     own = project["name"]
     purls = {name: f"pkg:pypi/{name}@{version}" for name, (version, _) in locked.items()}

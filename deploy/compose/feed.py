@@ -1,7 +1,7 @@
-"""The feed of the compose file: outputs of the generated example's classifier, into a Kafka topic, as long as it runs.
+"""The feed of the compose file: writes outputs of the example classifier to a Kafka topic until it is stopped.
 
-`prepare` writes the example and its reference; `send` sends what the classifier says at two sites, in turn. Site B gets
-another scanner and an older population after a while, and with them a lower accuracy.
+`prepare` writes the example data and its reference; `send` sends outputs for two sites in turn. After a while site B gets
+another scanner and an older population, and its accuracy drops.
 """  # noqa: INP001 - a script, no package
 
 import argparse
@@ -19,26 +19,26 @@ from monitor.demo.example_data import CLASSES, write_example
 
 
 def prepare(directory: Path) -> int:
-    """Write the example, and calibrate its reference."""
+    """Write the example data, and calibrate its reference."""
     files = write_example(directory)
     words = ["calibrate", "--input", str(files["validation_labelled"]), "--model", "density", "--model-version", "2.1"]
     return main([*words, "--classes", ",".join(CLASSES), "--output", str(directory / "density.ref")])
 
 
 def messages(directory: Path, shift_at: int) -> Iterator[tuple[str, bytes]]:
-    """Yield keys and messages without an end, one of each site in turn; from the `shift_at`-th on, B is the new site."""
+    """Yield keys and messages for ever, one per site in turn; from message `shift_at` on, site B has shifted data."""
     usual, shifted = (
         [json.loads(line)["probs"] for line in (directory / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()]
         for name in ("site_a", "site_b")
     )
     for number in itertools.count():
-        for site, said in (("A", usual), ("B", usual if number < shift_at else shifted)):
+        for site, outputs in (("A", usual), ("B", usual if number < shift_at else shifted)):
             record = {"model": "density", "version": "2.1", "site": site, "time": time.time()}
-            yield site, json.dumps({**record, "probs": said[number % len(said)]}).encode()
+            yield site, json.dumps({**record, "probs": outputs[number % len(outputs)]}).encode()
 
 
 def send(options: argparse.Namespace) -> int:
-    """Send until somebody stops it, or as many as were asked for."""
+    """Send until stopped, or up to the requested number."""
     producer = _producer(options.brokers)
     shift_at = round(options.shift_after * options.rate)
     for sent, (key, message) in enumerate(messages(options.directory, shift_at), 1):
@@ -52,7 +52,7 @@ def send(options: argparse.Namespace) -> int:
 
 
 def _producer(brokers: str) -> KafkaProducer:
-    """Connect; a broker that starts beside us is waited for."""
+    """Connect, and wait for a broker that is still starting."""
     for _ in range(60):
         try:
             return KafkaProducer(bootstrap_servers=brokers.split(","), linger_ms=100)

@@ -15,7 +15,6 @@ from monitor.evaluation.schedule import cron_problem
 from monitor.ingest.model_state import ModelState
 from monitor.reference.reference import Reference
 from monitor.settings.quantities import Duration
-from monitor.sinks.http_sender import check_targets
 from monitor.sources.kafka.kafka_options import KafkaOptions
 from monitor.state.store import State
 
@@ -45,7 +44,6 @@ def run(options: argparse.Namespace) -> int:
     """Check, and tell."""
     try:
         config = read_config(options.file, cron_problem)
-        check_targets(config)
         with working(f"opening the references of {len(config.models)} models"):
             loaded = load_models(config)
         State.check(config.storage.path, allow_network=config.storage.allow_network)

@@ -8,7 +8,6 @@ from types import MappingProxyType
 import msgspec
 
 from monitor.core.alerts import AlertRule
-from monitor.core.ensemble import Variants
 from monitor.core.estimate import MINIMUM_RECORDS
 from monitor.core.segments import ModelWindows, Segmentation
 from monitor.core.totals import Gauge
@@ -91,8 +90,6 @@ class ModelConfig:
     minimum_records: int = MINIMUM_RECORDS
     stale_after_seconds: float | None = None
     """None: three times the usual gap between records, but at least an hour."""
-    variants: Variants = field(default_factory=dict)
-    """Forms of estimators other than the default ones: `{"cpc_ac": "skip"}`."""
     alerts: tuple[AlertRule, ...] = ()
     realised: Path | None = None
     """A file of realised accuracies, shown on the pages; it may be absent."""

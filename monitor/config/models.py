@@ -7,7 +7,6 @@ from pathlib import Path
 
 from monitor.config.config import Cron, Every, ModelConfig
 from monitor.core.alerts import AlertRule, AlertType, On, Severity
-from monitor.core.ensemble import Variants
 from monitor.core.estimators import ESTIMATORS
 from monitor.core.estimators.consensus import CONSENSUS
 from monitor.core.segments import ALL, Segmentation, name_of
@@ -179,6 +178,7 @@ def read_model(section: Section, folder: Path, cron_problem: CronProblem | None)
     bounds = _bounds(section.section("window"))
     segmentation = _segmentation(section)
     evaluate = _evaluate(section.section("evaluate"), cron_problem)
+    _refuse_variants(section)
     minimum = section.get("minimum_records", Integer(1, MOST_RECORDS), default.minimum_records)
     if bounds is not None and evaluate is not None:
         _check_together(section, bounds, evaluate)
@@ -194,7 +194,6 @@ def read_model(section: Section, folder: Path, cron_problem: CronProblem | None)
         evaluate=evaluate or default.evaluate,
         minimum_records=minimum,
         stale_after_seconds=section.get("stale_after", Duration(1.0, _LONGEST), None),
-        variants=_variants(section.section("estimators")),
         alerts=_alerts(section, segmentation),
         realised=realised,
     )
@@ -239,13 +238,12 @@ def _evaluate(section: Section, cron_problem: CronProblem | None) -> Every | Cro
     return Cron(cron)
 
 
-def _variants(section: Section) -> Variants:
-    found = {
-        member.name: section.get(member.name, OneOf(tuple(member.variants)), None)
-        for member in ESTIMATORS
-        if member.variants
-    }
-    return {name: variant for name, variant in found.items() if variant is not None}
+def _refuse_variants(section: Section) -> None:
+    """Reject the variants `skip`, `zero` and `absolute`, which older versions had. An empty group is allowed."""
+    group = section.section("estimators", optional=True)
+    group.ignore_unknown_keys()
+    if group.given and section.has("estimators"):
+        section.report("estimators", "nothing: only `cpcmon estimate` and `cpcmon evaluate` have variants", "variants")
 
 
 def _alerts(section: Section, segmentation: Segmentation | None) -> tuple[AlertRule, ...]:

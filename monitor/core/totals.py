@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monitor.core.calibration import Calibration, WindowEstimate
-from monitor.core.ensemble import CalibratedEstimator, Failed, Variants
+from monitor.core.ensemble import CalibratedEstimator, Failed
 from monitor.core.estimators.base import Means
 from monitor.core.estimators.conformal import Conformal, ConformalAtConfidence
 from monitor.core.scores import Outputs, Singles, in_blocks
@@ -211,9 +211,9 @@ class WindowTotals:
             self._sets[key] = (score / one_record, size / records, (records - filled) / records, unsure / one_record)
         return self._sets[key]
 
-    def estimate(self, variants: Variants | None = None, failed: Failed | None = None) -> WindowEstimate:
+    def estimate(self, failed: Failed | None = None) -> WindowEstimate:
         """Return all estimates, in a time that does not depend on the number of records."""
-        return self.gauge.calibration.estimate_from(self, variants, failed)
+        return self.gauge.calibration.estimate_from(self, failed=failed)
 
 
 def totals_of(gauge: Gauge, probabilities: Singles) -> WindowTotals:

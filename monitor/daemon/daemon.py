@@ -24,7 +24,6 @@ from monitor.errors import CpcmonError, StateError
 from monitor.evaluation.alert_state import TOLD, Told, told_as_bytes, told_from_bytes
 from monitor.evaluation.schedule import cron_problem
 from monitor.ingest.ingestion import Ingestion
-from monitor.sinks.http_sender import check_targets
 from monitor.state.store import State
 from monitor.telemetry import DaemonFacts, HttpFacts, Telemetry
 from monitor.web.pages.routes import standard_pages
@@ -69,7 +68,6 @@ def read(path: Path, watch: ConfigWatch | None = None) -> tuple[Config, Referenc
     if watch is not None:
         # Before they are opened, and even if they cannot be: one that is still being copied is taken once it is there.
         watch.watch_references(model.reference for model in config.models)
-    check_targets(config)
     return config, {model.name: reference for model, reference in load_models(config)}
 
 
@@ -240,7 +238,7 @@ class Daemon:
 
     def _keep_told(self, ingestion: Ingestion) -> None:
         """Write down what the webhook has delivered: a message that waits when we are killed is sent after the start."""
-        told = self._standing.outward.told()
+        told = self._standing.outward.notified()
         ingestion.store_value(TOLD, None if told is None else told_as_bytes(told))
 
     def _end(self) -> None:

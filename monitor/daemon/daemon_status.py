@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from typing import Any
 
@@ -176,8 +176,8 @@ class DaemonStatus:
             last_commit_at=ingestion.last_commit_at,
             digest=self.config.digest,
             http=http,
-            webhook=_webhook_facts(self.outward.webhook),
-            heartbeat=_heartbeat_facts(self.outward.heartbeat),
+            webhook=_delivery_facts(self.outward.webhook),
+            heartbeat=_delivery_facts(self.outward.heartbeat),
             config=self.config,
         )
 
@@ -225,14 +225,5 @@ def _kafka_facts(source: Source) -> KafkaFacts | None:
     )
 
 
-def _webhook_facts(webhook: WebhookSink | None) -> DeliveryFacts | None:
-    if webhook is None:
-        return None
-    counters = webhook.counters()
-    return DeliveryFacts(
-        counters.sent, counters.failed, counters.dropped, counters.redirected, waiting=webhook.waiting()
-    )
-
-
-def _heartbeat_facts(heartbeat: HeartbeatSink | None) -> DeliveryFacts | None:
-    return None if heartbeat is None else DeliveryFacts(heartbeat.counters().sent, heartbeat.counters().failed)
+def _delivery_facts(sink: WebhookSink | HeartbeatSink | None) -> DeliveryFacts | None:
+    return None if sink is None else DeliveryFacts(**asdict(sink.queue.counters()))

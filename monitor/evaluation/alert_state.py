@@ -1,4 +1,4 @@
-"""What an evaluation remembers of a model until the next one, and over restarts, as bytes."""
+"""The alert state of a model between evaluations and over restarts, and its bytes."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,92 +9,92 @@ from monitor.core.alerts import AlertPhase, AlertState
 from monitor.core.segments import Segment, name_of
 
 _VERSION = 1
-_FEWEST_FOR_VERSION = 100
-_MOST_FOR_VERSION = 400
-"""Over how many records the share of other versions is taken, half of it at least."""
+_MIN_VERSION_RECORDS = 100
+_MAX_VERSION_RECORDS = 400
+"""Number of recent records over which the share of other versions is taken."""
 
 
 Told = tuple[str, str, str]
 """Model, segment and name of an alert."""
 
 TOLD = "told"
-"""Under which name it is kept which alerts somebody was told of."""
+"""The key of the notified alerts in the state."""
 
 
 def told_as_bytes(told: Iterable[Told]) -> bytes:
-    """Return alerts that somebody was told of as bytes."""
+    """Return notified alerts as bytes."""
     return msgspec.json.encode(sorted(told))
 
 
 def told_from_bytes(content: bytes) -> list[Told]:
-    """Return alerts that somebody was told of; none when it cannot be understood, so that they are told again."""
+    """Return notified alerts; none from invalid bytes, so that they are notified again."""
     try:
         return msgspec.json.decode(content, type=list[Told])
     except (msgspec.DecodeError, ValueError):
         return []
 
 
-class ModelAlertState(msgspec.Struct, array_like=True):
-    """One window."""
+class WindowAlertState(msgspec.Struct, array_like=True):
+    """The alert state of a window."""
 
     segment: Segment
     quiet_seconds: float = 0.0
-    """For how long no record had come, in running time."""
+    """Time without records, by the running clock."""
     had_enough: bool = False
-    """Whether it ever held enough records to be judged."""
+    """Whether it ever held enough records for an estimate."""
     last_valid_at: float | None = None
     alerts: dict[str, AlertState] = msgspec.field(default_factory=dict)
     state: str = ""
-    """As it was last reported; empty where an older cpcmon did not remember it."""
+    """The last reported window state; empty in a state of an older cpcmon."""
     state_since: float | None = None
 
-    def is_in(self, state: str, now: float) -> None:
-        """Take note of its state, and since when it has been in it."""
+    def set_state(self, state: str, now: float) -> None:
+        """Set the window state, and since when it holds."""
         if state != self.state:
             self.state, self.state_since = state, now
         elif self.state_since is not None:
-            # A clock that was ahead was put right: it cannot have been so since a time that is still to come.
+            # The clock was set back: the time must not be in the future.
             self.state_since = min(self.state_since, now)
 
 
 @dataclass(slots=True)
-class Versions:
-    """How many of the latest records were of the right version."""
+class VersionCounts:
+    """Recent records with the version of the reference, and with others."""
 
     right: int = 0
     other: int = 0
     of: str = ""
-    """Which version is the right one; empty when any is."""
+    """The version of the reference; empty when any is accepted."""
 
     def add(self, right: int, other: int) -> None:
-        """Count records; the older ones fade."""
+        """Count records; older ones fade."""
         self.right, self.other = self.right + right, self.other + other
         total = self.right + self.other
-        if total > _MOST_FOR_VERSION:
-            self.right = self.right * _MOST_FOR_VERSION // total
-            self.other = self.other * _MOST_FOR_VERSION // total
+        if total > _MAX_VERSION_RECORDS:
+            self.right = self.right * _MAX_VERSION_RECORDS // total
+            self.other = self.other * _MAX_VERSION_RECORDS // total
 
     @property
     def mismatch(self) -> bool:
-        """Whether most records are of another version."""
-        return self.right + self.other >= _FEWEST_FOR_VERSION and self.other > self.right
+        """Whether most recent records have another version."""
+        return self.right + self.other >= _MIN_VERSION_RECORDS and self.other > self.right
 
 
 @dataclass(frozen=True, slots=True)
 class AlertMemory:
-    """One model."""
+    """The alert state of a model, as it is stored."""
 
-    versions: Versions
-    windows: tuple[ModelAlertState, ...]
+    versions: VersionCounts
+    windows: tuple[WindowAlertState, ...]
     version: int = _VERSION
 
     def to_bytes(self) -> bytes:
-        """Return what the next start needs."""
+        """Return the bytes to store."""
         return msgspec.json.encode(self)
 
     @classmethod
     def from_bytes(cls, content: bytes) -> "AlertMemory | None":
-        """Return what was remembered; None when it cannot be understood."""
+        """Return the stored state; None if the bytes are invalid."""
         try:
             memory = msgspec.json.decode(content, type=AlertMemory)
         except (msgspec.DecodeError, ValueError):
@@ -102,7 +102,7 @@ class AlertMemory:
         return memory if memory.version == _VERSION else None
 
     def firing(self) -> list[tuple[str, str]]:
-        """Return segment and name of the alerts that were firing."""
+        """Return segment and name of the firing alerts."""
         return [
             (name_of(window.segment), alert)
             for window in self.windows

@@ -1,4 +1,4 @@
-"""The contract of a sink, and all sinks together: each report goes to every one of them."""
+"""The contract of a sink, and the manager that passes each report to all sinks."""
 
 import threading
 from collections.abc import Iterable, Mapping
@@ -8,37 +8,39 @@ from typing import Protocol
 from monitor.config.config import Config, Heartbeat, Webhook
 from monitor.core.report import ModelReport
 from monitor.sinks.heartbeat import HeartbeatSink
+from monitor.sinks.http_sender import HttpSender
+from monitor.sinks.message_queue import NO_RETRY, Key, MessageQueue
 from monitor.sinks.prometheus_page import PrometheusSink
 from monitor.sinks.webhook import WebhookSink
 
 
 class Sink(Protocol):
-    """Where reports go."""
+    """A destination of reports."""
 
     def publish(self, report: ModelReport) -> None:
-        """Take a report. Called on the threads that evaluate, by one at a time; it must not wait for anybody."""
+        """Take a report. Calls come from evaluation threads, one at a time; it must not block."""
 
     def forget(self, model: str) -> None:
-        """A model is no longer configured: show nothing of it any more."""
+        """Drop a model that is no longer configured."""
 
     def close(self) -> None:
-        """Let go of everything; what can be delivered within a second or two still is."""
+        """Release everything, after a second or two for pending deliveries."""
 
 
 class SinkManager:
-    """Where reports go. May be used by any thread."""
+    """Passes reports to the sinks of the configuration. Safe for use by several threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._reports: dict[str, ModelReport] = {}
         self._prometheus = PrometheusSink()
-        self._webhook: WebhookSink | None = None
-        self._heartbeat: HeartbeatSink | None = None
         self._settings: tuple[Webhook | None, Heartbeat | None] = (None, None)
         self._started = False
+        self.webhook: WebhookSink | None = None
+        self.heartbeat: HeartbeatSink | None = None
 
-    def configured(self, config: Config, told: Iterable[tuple[str, str, str]]) -> None:
-        """Take over a configuration; `told` are the alerts that people had been told of before the start."""
+    def configured(self, config: Config, notified: Iterable[Key]) -> None:
+        """Apply a configuration; `notified` are the alerts whose start was delivered before the daemon started."""
         with self._lock:
             for gone in self._reports.keys() - {model.name for model in config.models}:
                 del self._reports[gone]
@@ -46,22 +48,20 @@ class SinkManager:
                     sink.forget(gone)
             webhook, heartbeat = self._settings
             if config.webhook != webhook:
-                self._replace_webhook(config.webhook, told)
+                self._replace_webhook(config.webhook, notified)
             if config.heartbeat != heartbeat:
-                if self._heartbeat is not None:
-                    self._heartbeat.close()
-                self._heartbeat = None if config.heartbeat is None else HeartbeatSink(config.heartbeat)
+                self._replace_heartbeat(config.heartbeat)
             self._settings, self._started = (config.webhook, config.heartbeat), True
 
     def publish(self, report: ModelReport) -> None:
-        """Show a report, and tell whoever wants to be told."""
+        """Pass a report to all sinks."""
         with self._lock:
             self._reports[report.model] = report
             for sink in self._sinks():
                 sink.publish(report)
 
     def retract(self, report: ModelReport) -> None:
-        """Show that nothing can be said any more; nobody is told that all is well."""
+        """Show a report without estimates. It resolves no alert and causes no heartbeat."""
         with self._lock:
             self._reports[report.model] = report
             self._prometheus.publish(report)
@@ -71,47 +71,43 @@ class SinkManager:
         with self._lock:
             return dict(self._reports)
 
-    def told(self) -> AbstractSet[tuple[str, str, str]] | None:
-        """Return the alerts of which somebody was told that they fire, and not yet that they ended; None when nobody is told.
+    def notified(self) -> AbstractSet[Key] | None:
+        """Return the alerts whose start was delivered and whose end was not; None without a webhook.
 
-        A message that still waits has told nothing: what it says will have to be said after a restart.
+        A queued message counts as not sent: after a restart it has to be sent again.
         """
         with self._lock:
-            return None if self._webhook is None else self._webhook.firing ^ self._webhook.undelivered()
+            return None if self.webhook is None else self.webhook.firing ^ self.webhook.queue.undelivered()
 
     def metrics(self) -> bytes:
-        """Return the part of the metrics page that comes from reports."""
+        """Return the part of the metrics page that shows reports."""
         return self._prometheus.page()
 
-    @property
-    def webhook(self) -> WebhookSink | None:
-        """The webhook; None when none is configured."""
-        return self._webhook
-
-    @property
-    def heartbeat(self) -> HeartbeatSink | None:
-        """The heartbeat; None when none is configured."""
-        return self._heartbeat
-
     def close(self) -> None:
-        """Deliver what can still be delivered quickly, and let go."""
+        """Close all sinks."""
         with self._lock:
-            self._close_calls()
-            self._prometheus.close()
+            for sink in self._sinks():
+                sink.close()
+            self.webhook = self.heartbeat = None
 
-    def _replace_webhook(self, config: Webhook | None, told: Iterable[tuple[str, str, str]]) -> None:
+    def _replace_webhook(self, settings: Webhook | None, notified: Iterable[Key]) -> None:
         if self._started:
-            # Whom nobody told yet, by a webhook that is new or in vain, is told by the one that follows.
-            told = set() if self._webhook is None else self._webhook.firing - self._webhook.undelivered()
-        if self._webhook is not None:
-            self._webhook.close()
-        self._webhook = None if config is None else WebhookSink(config, already=told)
+            # Messages that the previous webhook did not deliver are sent by the new one.
+            notified = set() if self.webhook is None else self.webhook.firing - self.webhook.queue.undelivered()
+        if self.webhook is not None:
+            self.webhook.close()
+        self.webhook = (
+            None if settings is None else WebhookSink(MessageQueue("webhook", HttpSender(settings)), notified)
+        )
+
+    def _replace_heartbeat(self, settings: Heartbeat | None) -> None:
+        if self.heartbeat is not None:
+            self.heartbeat.close()
+        self.heartbeat = None
+        if settings is not None:
+            # A late heartbeat would report a past evaluation, so it is never retried.
+            queue = MessageQueue("heartbeat", HttpSender(settings), NO_RETRY)
+            self.heartbeat = HeartbeatSink(queue, settings.every_seconds)
 
     def _sinks(self) -> list[Sink]:
-        return [sink for sink in (self._prometheus, self._webhook, self._heartbeat) if sink is not None]
-
-    def _close_calls(self) -> None:
-        for sink in (self._webhook, self._heartbeat):
-            if sink is not None:
-                sink.close()
-        self._webhook = self._heartbeat = None
+        return [sink for sink in (self._prometheus, self.webhook, self.heartbeat) if sink is not None]

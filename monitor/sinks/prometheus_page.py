@@ -1,7 +1,7 @@
-"""The last reports as a page that Prometheus reads.
+"""The last reports as a metrics page for Prometheus.
 
-A model's lines are written when its report is published, label texts once for each window. The library would take a
-tenth of a second for ten thousand series, at every scrape; a test compares what is written here with what it writes.
+The lines of a model are written when its report is published, its labels once for each window. prometheus_client would take
+a tenth of a second for ten thousand series, at every scrape. A test compares the page with that of the library.
 """
 
 import math
@@ -15,14 +15,14 @@ from monitor.core.report import ModelReport, ReferenceFacts, SegmentReport
 from monitor.sinks import report_families as of
 from monitor.sinks.report_families import FAMILIES, MetricFamily
 
-MOST_CLASSES = 50
-"""Of a model with more classes, their shares are not shown: it protects the page."""
+MAX_CLASSES = 50
+"""Models with more classes show no shares of classes: it limits the size of the page."""
 
 _FINGERPRINT_CHARACTERS = 12
 
 
 class PrometheusSink:
-    """Keeps the last report of each model as text. `page` may be asked by many threads at once."""
+    """Keeps the last report of each model as text. Safe for use by several threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -31,30 +31,30 @@ class PrometheusSink:
         self._page: bytes | None = b""
 
     def publish(self, report: ModelReport) -> None:
-        """Show this report from now on, and nothing of the one before."""
+        """Replace the series of a model."""
         texts = _Writer(report).texts()
         with self._lock:
             self._texts[report.model] = texts
             self._page = None
 
     def forget(self, model: str) -> None:
-        """Show nothing of a model any more."""
+        """Remove the series of a model."""
         with self._lock:
             self._texts.pop(model, None)
             self._page = None
 
     def close(self) -> None:
-        """Nothing is held: the last page can still be asked for."""
+        """Do nothing: the last page stays available."""
 
     def page(self) -> bytes:
-        """Return all series in the text format 0.0.4. The same page until the next report."""
+        """Return all series in the text format 0.0.4."""
         with self._lock:
             if self._page is None:
                 self._page = "".join(self._family(family) for family in FAMILIES).encode()
             return self._page
 
     def _family(self, family: MetricFamily) -> str:
-        # All series of a family stand together, so models are joined within each.
+        # The format wants all series of a family together, of all models.
         texts = "".join(self._texts[model].get(family.name, "") for model in sorted(self._texts))
         return family.header() + texts if texts else ""
 
@@ -71,11 +71,11 @@ class _Writer:
             self._write_segment(segment)
 
     def texts(self) -> dict[str, str]:
-        """Return what was written, by family."""
+        """Return the lines by family."""
         return {name: "".join(lines) for name, lines in self._lines.items()}
 
     def _add(self, family: MetricFamily, labels: str, value: float | None) -> None:
-        # NaN would silence every average that it is part of: what is no number is not shown.
+        # NaN would spread to every average over the series.
         if value is not None and math.isfinite(value):
             line = f"{family.name}{{{labels}}} {float(value)!r}\n"
             self._lines.setdefault(family.name, []).append(line)
@@ -115,14 +115,14 @@ class _Writer:
         self._add(of.LAST_VALID, labels, segment.last_valid_at)
         for alert in segment.alerts:
             self._write_alert(alert, labels)
-        # Where one estimator failed, what the others say is still true.
-        said = segment.state in {WindowState.OK, WindowState.ERROR}
-        if said:
+        # Where one estimator failed, the results of the others still hold.
+        has_results = segment.state in {WindowState.OK, WindowState.ERROR}
+        if has_results:
             self._write_findings(segment, labels)
         if segment.parts:
             self._add(of.FRESH, labels, segment.fresh)
-        # A model that nobody shares has no parts but the answers themselves.
-        for estimator, part in (segment.parts or (segment.estimates() if said else {})).items():
+        # Parts are reported for shared models; otherwise they are the estimates themselves.
+        for estimator, part in (segment.parts or (segment.estimates() if has_results else {})).items():
             self._write_part(part, f"estimator={quoted(label_value(estimator))},{labels}", shared=bool(segment.parts))
 
     def _write_findings(self, segment: SegmentReport, labels: str) -> None:
@@ -169,6 +169,6 @@ class _Writer:
 
 
 def _class_labels(reference: ReferenceFacts | None) -> tuple[str, ...]:
-    if reference is None or len(reference.classes) > MOST_CLASSES:
+    if reference is None or len(reference.classes) > MAX_CLASSES:
         return ()
     return tuple(quoted(label_value(name)) for name in reference.classes)

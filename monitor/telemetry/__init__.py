@@ -1,4 +1,4 @@
-"""What the daemon says about itself: what it took in and refused, how far behind it is, how long its work takes."""
+"""The daemon's metrics about itself."""
 
 from monitor.telemetry.facts import DaemonFacts, DeliveryFacts, HttpFacts, KafkaFacts, SourceFacts
 from monitor.telemetry.telemetry import Telemetry

@@ -1,4 +1,4 @@
-"""What the daemon knows of itself at the instant of a scrape."""
+"""The state of the daemon at a scrape, for its metrics."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,13 +18,13 @@ class KafkaFacts:
     lags: Mapping[str, PartitionLag] = field(default_factory=dict)
     """By partition: `predictions/3`."""
     assigned: int = 0
-    """Partitions that are ours."""
+    """Partitions assigned to this process."""
     with_gap: int = 0
-    """Those whose windows hold records from before a loss."""
+    """Partitions whose windows hold records from before lost ones."""
     restore_seconds: float = 0.0
-    """For how long windows have been rebuilt from the log since the start, all partitions together."""
+    """Time spent on rebuilding windows from the log since the start, over all partitions."""
     unassigned: int | None = None
-    """Partitions of the topics that are assigned to no member of the group; None when it is not known."""
+    """Partitions assigned to no member of the group; None when unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,57 +39,52 @@ class SourceFacts:
 
 @dataclass(frozen=True, slots=True)
 class HttpFacts:
-    """The server that answers scrapes."""
+    """The web server."""
 
     connections: int = 0
-    """Open now."""
+    """Open connections."""
     requests: Mapping[str, int] = field(default_factory=lambda: _NOTHING)
-    """Answered, by the class of their status: `2xx`."""
+    """Requests by class of status: `2xx`."""
     closed: Mapping[str, int] = field(default_factory=lambda: _NOTHING)
-    """Connections that the server closed, by reason: a closed list of its own."""
+    """Connections closed by the server, by reason."""
     config_ok: bool = True
-    """Whether the web configuration is in force as its files stand."""
+    """Whether the last reload of the web configuration succeeded."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryFacts:
-    """Something that is sent out: webhook messages, or heartbeats."""
+    """Webhook messages or heartbeats by outcome."""
 
     sent: int = 0
     failed: int = 0
-    """Given up: refused, or tried for too long."""
     dropped: int = 0
-    """Given up because too many waited, or at a stop."""
     redirected: int = 0
-    """Given up because the answer was a redirection, which is never followed."""
     waiting: int = 0
-    """Not sent yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class DaemonFacts:
-    """Everything that is asked for, not told, when the metrics page is made."""
+    """Everything that the metrics page reads at a scrape."""
 
     models: tuple[str, ...]
     sources: Mapping[str, SourceFacts]
     counters: Mapping[tuple[str, ...], int] | None
     """A snapshot of `Ingestion.counters`, by name and labels; None before the state was read.
 
-    Then no counter is shown: a 0 that soon becomes what the state remembers would look like so many new events.
+    Without it no counter is exported: a jump from 0 to the stored value would look like new events.
     """
     ready: bool = False
     catching_up: bool = False
     paused: bool = False
-    """Whether the state cannot be written for the moment."""
+    """Whether the state cannot be written."""
     state_bytes: int = 0
     backup_at: float | None = None
-    """When the state was last copied, in Unix seconds."""
+    """Time of the last backup, in Unix seconds."""
     last_commit_at: float | None = None
     digest: str = ""
-    """Tells one configuration from another."""
+    """Of the configuration."""
     http: HttpFacts = field(default_factory=HttpFacts)
     webhook: DeliveryFacts | None = None
     """None when none is configured."""
     heartbeat: DeliveryFacts | None = None
     config: Config | None = None
-    """None where nothing is said of what is configured."""

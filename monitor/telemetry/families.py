@@ -1,78 +1,157 @@
-"""The daemon's metrics about itself, collected at each scrape."""
+"""The daemon's metric families about itself, collected at each scrape."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from itertools import product
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from monitor.config.config import Config
-from monitor.core.alerts import AlertRule, AlertType, kind_label
-from monitor.evaluation.schedule import longest_wait_seconds
+from monitor.core.alerts import AlertType, kind_label
+from monitor.evaluation.schedule import longest_gap_seconds
 from monitor.records.rejections import Reason
 from monitor.sources.directory.directory_options import DirectoryEvent
 from monitor.sources.kafka.consumer import FailureKind
-from monitor.sources.kafka.health import PartitionLag
 from monitor.sources.kafka.kafka_options import KafkaEvent
-from monitor.sources.kafka.kafka_options import KafkaEvent as CountedByKafka
 from monitor.telemetry.facts import DaemonFacts, DeliveryFacts, HttpFacts, KafkaFacts
 
+MAX_PARTITIONS = 100
+"""A source with more shows those with the largest lag: it limits the size of the page. Sums are over all."""
 
-def configured_families(config: Config) -> Iterator[Metric]:
-    """Yield what Prometheus must know of each model and each of its alerts."""
-    gap = GaugeMetricFamily(
-        "cpcmon_evaluation_gap_seconds", "Longest time that the schedule leaves between evaluations.", labels=["model"]
-    )
-    shared = GaugeMetricFamily(
-        "cpcmon_model_shared", "1 when other processes may read other records of the model, else 0.", labels=["model"]
-    )
-    info = GaugeMetricFamily("cpcmon_alert_info", "What an alert looks at.", labels=["model", "alert", "kind", "on"])
-    hold = GaugeMetricFamily(
-        "cpcmon_alert_for_seconds", "How long a condition must hold before the alert fires.", labels=["model", "alert"]
-    )
+_CODE_CLASSES = ("1xx", "2xx", "3xx", "4xx", "5xx")
+_LOST = {"retention": KafkaEvent.RECORDS_LOST, "unreadable": KafkaEvent.OFFSETS_UNREADABLE}
+_FIXED: Mapping[str, tuple[str, ...]] = {"reason": tuple(Reason), "from": ("backup", "empty")}
+"""Labels with a fixed set of values: each is exported as 0 before its first event."""
+
+_COUNTERS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "records_total": ("Records ingested into windows.", ("source", "model")),
+    "records_rejected_total": ("Records rejected.", ("source", "reason")),
+    "records_normalised_total": ("Records whose probabilities were normalised after rounding.", ("model",)),
+    "records_argmax_mismatch_total": ("Records that name another class than the most likely one.", ("model",)),
+    "records_future_total": ("Records with a time in the future, ingested with the current time.", ("model",)),
+    "records_other_version_total": ("Records of another version of the model, not ingested.", ("model",)),
+    "records_unstored_segment_total": ("Records of segments beyond the limit, counted in `all` only.", ("model",)),
+    "records_late_total": ("Records older than the window, not ingested.", ("model",)),
+    "records_evicted_total": ("Records that left the window of the segment `all`.", ("model",)),
+    "source_events_total": ("Events of a source: docs/directory.md and docs/kafka.md.", ("source", "event")),
+    "state_recovered_total": ("Starts with a damaged state, which was replaced.", ("from",)),
+    "state_damaged_chunks_total": ("Damaged batches of records dropped from the state.", ()),
+    "resumed_total": ("Times that writing the state resumed after a pause.", ()),
+}
+"""Help and labels of the counters of ingestion."""
+
+
+class FactsCollector:
+    """Yields the facts as metric families."""
+
+    def __init__(self, facts: Callable[[], DaemonFacts]) -> None:
+        self._facts = facts
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield all families."""
+        facts = self._facts()
+        if facts.counters is not None:
+            yield from _ingestion(facts, facts.counters)
+        yield from _daemon(facts)
+        if facts.config is not None:
+            yield from _configured(facts.config)
+        yield from _sources(facts)
+        members = {name: source.kafka for name, source in facts.sources.items() if source.kafka is not None}
+        if members:
+            yield from _kafka_members(members)
+            yield from _kafka_partitions(members)
+            if facts.counters is not None:
+                yield from _kafka_counters(members, facts.counters)
+        yield from _http(facts.http)
+        if facts.webhook is not None:
+            yield from _webhook(facts.webhook)
+        if facts.heartbeat is not None:
+            failed = facts.heartbeat.failed + facts.heartbeat.redirected
+            yield _count("cpcmon_heartbeat_sent", "Heartbeats sent.", facts.heartbeat.sent)
+            yield _count("cpcmon_heartbeat_failures", "Heartbeats that failed.", failed)
+
+
+def _ingestion(facts: DaemonFacts, counters: Mapping[tuple[str, ...], int]) -> Iterator[Metric]:
+    """Yield the counters of configured models and sources, 0 before the first event."""
+    # The state keeps counters of removed models and sources too.
+    models, sources = {None, *facts.models}, {None, *facts.sources}
+    for name, (help_, labels) in _COUNTERS.items():
+        family = _counter(f"cpcmon_{name}", help_, *labels)
+        counted = {key[1:]: count for key, count in counters.items() if key[0] == name}
+        for values, count in (dict.fromkeys(_known(labels, facts), 0) | counted).items():
+            found = dict(zip(labels, values, strict=True))
+            if found.get("model") in models and found.get("source") in sources:
+                family.add_metric(values, count)
+        yield family
+
+
+def _known(labels: tuple[str, ...], facts: DaemonFacts) -> list[tuple[str, ...]]:
+    if labels == ("source", "event"):
+        return [
+            (name, event)
+            for name, source in facts.sources.items()
+            for event in (DirectoryEvent if source.kafka is None else KafkaEvent)
+        ]
+    values: Mapping[str, tuple[str, ...]] = {"source": tuple(facts.sources), "model": facts.models, **_FIXED}
+    return [*product(*(values[label] for label in labels))]
+
+
+def _daemon(facts: DaemonFacts) -> Iterator[Metric]:
+    ready = "1 when all sources are read and all models evaluated at least once, else 0."
+    behind = "1 when the backlog is so large that estimates would be out of date, else 0."
+    paused = "1 when the state cannot be written and no records are ingested, else 0."
+    yield _value("cpcmon_ready", ready, facts.ready)
+    yield _value("cpcmon_catching_up", behind, facts.catching_up)
+    yield _value("cpcmon_paused", paused, facts.paused)
+    yield _value("cpcmon_state_bytes", "Size of the state on disk.", facts.state_bytes)
+    yield _value("cpcmon_state_backup_timestamp_seconds", "Time of the last backup of the state.", facts.backup_at)
+    yield _value("cpcmon_last_commit_timestamp_seconds", "Time of the last commit.", facts.last_commit_at)
+    info = _gauge("cpcmon_config_info", "The configuration in use.", "digest")
+    info.add_metric([facts.digest], 1)
+    yield info
+
+
+def _configured(config: Config) -> Iterator[Metric]:
+    """Yield the settings of models and alerts that rules need."""
+    gap = _gauge("cpcmon_evaluation_gap_seconds", "Longest time between two evaluations of the schedule.", "model")
+    shared = _gauge("cpcmon_model_shared", "1 when several processes may share the records, else 0.", "model")
+    info = _gauge("cpcmon_alert_info", "Kind of an alert, and the value it compares.", "model", "alert", "kind", "on")
+    hold = _gauge("cpcmon_alert_for_seconds", "Time that a condition must hold to fire.", "model", "alert")
     for model in config.models:
-        gap.add_metric([model.name], longest_wait_seconds(model.evaluate))
+        gap.add_metric([model.name], longest_gap_seconds(model.evaluate))
         shared.add_metric([model.name], config.is_shared(model.name))
         for rule in model.alerts:
-            info.add_metric([model.name, rule.name, kind_label(rule), _compared(rule)], 1)
+            compared = str(rule.on) if rule.kind is AlertType.ACCURACY else ""
+            info.add_metric([model.name, rule.name, kind_label(rule), compared], 1)
             hold.add_metric([model.name, rule.name], rule.for_seconds)
     yield from (gap, shared, info, hold)
 
 
-def _compared(rule: AlertRule) -> str:
-    return str(rule.on) if rule.kind is AlertType.ACCURACY else ""
+def _sources(facts: DaemonFacts) -> Iterator[Metric]:
+    since = "Time since which data has been unread. Absent when all is read."
+    ready = _gauge("cpcmon_source_ready", "1 when the source can be read, else 0.", "source")
+    unread_bytes = _gauge("cpcmon_source_lag_bytes", "Unread bytes.", "source")
+    unread_files = _gauge("cpcmon_source_lag_files", "Files or partitions with unread data.", "source")
+    oldest = _gauge("cpcmon_source_oldest_unread_timestamp_seconds", since, "source")
+    for name, source in facts.sources.items():
+        ready.add_metric([name], source.ready)
+        unread_bytes.add_metric([name], source.lag.bytes)
+        unread_files.add_metric([name], source.lag.files)
+        if source.lag.oldest_unread is not None:
+            oldest.add_metric([name], source.lag.oldest_unread)
+    yield from (ready, unread_bytes, unread_files, oldest)
 
 
-MOST_PARTITIONS = 100
-"""Of a source with more, those that are furthest behind are shown: it protects the page. The sums are over all."""
-
-_LOST = {"retention": KafkaEvent.RECORDS_LOST, "unreadable": KafkaEvent.OFFSETS_UNREADABLE}
-
-
-def kafka_families(facts: DaemonFacts) -> Iterator[Metric]:
-    """Yield everything as of now; nothing where no source is of this type."""
-    members = {name: source.kafka for name, source in facts.sources.items() if source.kafka is not None}
-    if not members:
-        return
-    yield from _standing(members)
-    yield from _partitions(members)
-    if facts.counters is not None:
-        yield from _counters(members, facts.counters)
-
-
-def _standing(members: Mapping[str, KafkaFacts]) -> Iterator[Metric]:
-    assigned = _kafka_gauge("assigned_partitions", "Partitions that the group gave to this process.")
-    unassigned = _kafka_gauge("unassigned_partitions", "Partitions of its topics that the group gave to no process.")
-    records = _kafka_gauge("lag_records", "Unread offsets of all its partitions together: at most so many messages.")
-    seconds = _kafka_gauge("lag_seconds", "How far behind the partition is that is furthest behind.")
-    restoring = _kafka_gauge("restoring_records", "Those of the unread offsets that only rebuild windows from the log.")
-    gaps = _kafka_gauge(
-        "gap_partitions", "Partitions whose windows hold records from before a loss, and none of the lost."
-    )
-    restored = CounterMetricFamily(
-        "cpcmon_kafka_restore_seconds",
-        "For how long windows have been rebuilt from the log since the start, all partitions together.",
-        labels=["source"],
-    )
+def _kafka_members(members: Mapping[str, KafkaFacts]) -> Iterator[Metric]:
+    unread = "Unread offsets of all assigned partitions, an upper limit of the unread messages."
+    none = "Partitions of the topics that are assigned to no process."
+    rebuilding = "Time spent on rebuilding windows from the log since the start, over all partitions."
+    assigned = _gauge("cpcmon_kafka_assigned_partitions", "Partitions assigned to this process.", "source")
+    unassigned = _gauge("cpcmon_kafka_unassigned_partitions", none, "source")
+    records = _gauge("cpcmon_kafka_lag_records", unread, "source")
+    seconds = _gauge("cpcmon_kafka_lag_seconds", "Largest lag of the assigned partitions.", "source")
+    restoring = _gauge("cpcmon_kafka_restoring_records", "Unread offsets that only rebuild windows.", "source")
+    gaps = _gauge("cpcmon_kafka_gap_partitions", "Partitions whose windows lack lost records.", "source")
+    restored = _counter("cpcmon_kafka_restore_seconds", rebuilding, "source")
     for name, member in members.items():
         lags = member.lags.values()
         assigned.add_metric([name], member.assigned)
@@ -86,37 +165,31 @@ def _standing(members: Mapping[str, KafkaFacts]) -> Iterator[Metric]:
     yield from (assigned, unassigned, records, seconds, restoring, gaps, restored)
 
 
-def _partitions(members: Mapping[str, KafkaFacts]) -> Iterator[Metric]:
+def _kafka_partitions(members: Mapping[str, KafkaFacts]) -> Iterator[Metric]:
     labels = ("source", "topic", "partition")
-    records = _kafka_gauge("partition_lag_records", "Unread offsets of a partition: at most so many messages.", labels)
-    seconds = _kafka_gauge(
-        "partition_lag_seconds", "How old the newest message is that was read, while there is more.", labels
-    )
+    unread = "Unread offsets of a partition, an upper limit of the unread messages."
+    age = "Age of the last message read, while there are unread ones."
+    records = _gauge("cpcmon_kafka_partition_lag_records", unread, *labels)
+    seconds = _gauge("cpcmon_kafka_partition_lag_seconds", age, *labels)
     for name, member in members.items():
-        for shard, lag in _furthest_behind(member.lags):
+        ranked = sorted(member.lags.items(), key=lambda one: (-one[1].records, -one[1].seconds, one[0]))
+        for shard, lag in ranked[:MAX_PARTITIONS]:
             topic, _, partition = shard.rpartition("/")
             records.add_metric([name, topic, partition], lag.records)
             seconds.add_metric([name, topic, partition], lag.seconds)
     yield from (records, seconds)
 
 
-def _furthest_behind(lags: Mapping[str, PartitionLag]) -> list[tuple[str, PartitionLag]]:
-    ranked = sorted(lags.items(), key=lambda one: (-one[1].records, -one[1].seconds, one[0]))
-    return ranked[:MOST_PARTITIONS]
-
-
-def _counters(members: Mapping[str, KafkaFacts], counted: Mapping[tuple[str, ...], int]) -> Iterator[Metric]:
+def _kafka_counters(members: Mapping[str, KafkaFacts], counters: Mapping[tuple[str, ...], int]) -> Iterator[Metric]:
     def of(source: str, event: KafkaEvent) -> int:
-        return counted.get(("source_events_total", source, event), 0)
+        return counters.get(("source_events_total", source, event), 0)
 
-    rebalances = _kafka_counter(
-        "rebalances", "Times that the group shared its partitions anew, as this process saw it."
-    )
-    stalls = _kafka_counter("stalls", "Times that a partition did not move although more was there.")
-    errors = _kafka_counter("poll_errors", "Errors of the cluster or the connection to it.", ("source", "type"))
-    lost = _kafka_counter(
-        "records_lost", "Offsets that could never be read: at most so many messages.", ("source", "reason")
-    )
+    stalled = "Times that a partition with unread messages made no progress."
+    unreadable = "Offsets that could not be read, an upper limit of the lost messages."
+    rebalances = _counter("cpcmon_kafka_rebalances", "Rebalances that this process took part in.", "source")
+    stalls = _counter("cpcmon_kafka_stalls", stalled, "source")
+    errors = _counter("cpcmon_kafka_poll_errors", "Errors of the cluster or the connection to it.", "source", "type")
+    lost = _counter("cpcmon_kafka_records_lost", unreadable, "source", "reason")
     for name in members:
         rebalances.add_metric([name], of(name, KafkaEvent.REBALANCES))
         stalls.add_metric([name], of(name, KafkaEvent.STALLS))
@@ -127,193 +200,44 @@ def _counters(members: Mapping[str, KafkaFacts], counted: Mapping[tuple[str, ...
     yield from (rebalances, stalls, errors, lost)
 
 
-def _kafka_gauge(name: str, help_: str, labels: tuple[str, ...] = ("source",)) -> GaugeMetricFamily:
-    return GaugeMetricFamily(f"cpcmon_kafka_{name}", help_, labels=labels)
-
-
-def _kafka_counter(name: str, help_: str, labels: tuple[str, ...] = ("source",)) -> CounterMetricFamily:
-    return CounterMetricFamily(f"cpcmon_kafka_{name}", help_, labels=labels)
-
-
-_CLOSED: Mapping[str, tuple[str, ...]] = {
-    "reason": tuple(Reason),
-    "from": ("backup", "empty"),
-}
-"""Labels whose values are known beforehand, so that each can be shown as 0 before it happens."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Counter:
-    name: str
-    labels: tuple[str, ...]
-    help: str
-
-
-_COUNTERS = (
-    _Counter("records_total", ("source", "model"), "Records taken into windows."),
-    _Counter("records_rejected_total", ("source", "reason"), "Records refused."),
-    _Counter(
-        "records_normalised_total", ("model",), "Records whose probabilities were rounded, and divided by their sum."
-    ),
-    _Counter(
-        "records_argmax_mismatch_total", ("model",), "Records that name another class than their largest probability."
-    ),
-    _Counter("records_future_total", ("model",), "Records stamped in the future, and taken as of now."),
-    _Counter(
-        "records_other_version_total", ("model",), "Records of another version of the model, kept out of windows."
-    ),
-    _Counter(
-        "records_unstored_segment_total", ("model",), "Entries in segments past the limit, counted in the whole only."
-    ),
-    _Counter("records_late_total", ("model",), "Records older than the window reaches, left out."),
-    _Counter("records_evicted_total", ("model",), "Records that left the window of the whole."),
-    _Counter(
-        "source_events_total",
-        ("source", "event"),
-        "What happened at a source; docs/directory.md and docs/kafka.md explain the events.",
-    ),
-    _Counter("state_recovered_total", ("from",), "Starts at which the state was damaged and replaced."),
-    _Counter("state_damaged_chunks_total", (), "Batches of records dropped from the state because they were damaged."),
-    _Counter("resumed_total", (), "Times that the state could be written again after a pause."),
-)
-
-
-def pipeline_families(facts: DaemonFacts) -> Iterator[CounterMetricFamily]:
-    """Yield the counters of what is configured now, those of which nothing happened yet as 0."""
-    if facts.counters is None:
-        return
-    for counter in _COUNTERS:
-        family = CounterMetricFamily(f"cpcmon_{counter.name}", counter.help, labels=counter.labels)
-        known = dict.fromkeys(_known(counter, facts), 0)
-        counted = {key[1:]: count for key, count in facts.counters.items() if key[0] == counter.name}
-        for labels, count in (known | counted).items():
-            if _is_configured(dict(zip(counter.labels, labels, strict=True)), facts):
-                family.add_metric(labels, count)
-        yield family
-
-
-def _known(counter: _Counter, facts: DaemonFacts) -> list[tuple[str, ...]]:
-    if counter.labels == ("source", "event"):
-        # Each sort of source has a list of its own.
-        lists = {
-            name: DirectoryEvent if source.kafka is None else CountedByKafka for name, source in facts.sources.items()
-        }
-        return [(name, event) for name, events in lists.items() for event in events]
-    values: Mapping[str, tuple[str, ...]] = {"source": tuple(facts.sources), "model": facts.models, **_CLOSED}
-    return _combinations([values[label] for label in counter.labels])
-
-
-def _combinations(values: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    rows: list[tuple[str, ...]] = [()]
-    for column in values:
-        rows = [(*row, value) for row in rows for value in column]
-    return rows
-
-
-def _is_configured(labels: Mapping[str, str], facts: DaemonFacts) -> bool:
-    # The state remembers counters of models and sources that are gone; nobody expects their series back.
-    model, source = labels.get("model"), labels.get("source")
-    return (model is None or model in facts.models) and (source is None or source in facts.sources)
-
-
-_CODE_CLASSES = ("1xx", "2xx", "3xx", "4xx", "5xx")
-
-
-class FactsCollector:
-    """Asks for the facts and yields them as families."""
-
-    def __init__(self, facts: Callable[[], DaemonFacts]) -> None:
-        self._facts = facts
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield everything as of now."""
-        facts = self._facts()
-        yield from pipeline_families(facts)
-        yield from _daemon(facts)
-        if facts.config is not None:
-            yield from configured_families(facts.config)
-        yield from _sources(facts)
-        yield from kafka_families(facts)
-        yield from _http(facts.http)
-        if facts.webhook is not None:
-            yield from _webhook(facts.webhook)
-        if facts.heartbeat is not None:
-            yield _counter("cpcmon_heartbeat_sent", "Heartbeats sent.", facts.heartbeat.sent)
-            yield _counter("cpcmon_heartbeat_failures", "Heartbeats that failed.", facts.heartbeat.failed)
-
-
-def _daemon(facts: DaemonFacts) -> Iterator[Metric]:
-    yield _gauge("cpcmon_ready", "1 when everything is read and evaluated at least once, else 0.", facts.ready)
-    yield _gauge(
-        "cpcmon_catching_up", "1 when so much is unread that estimates would be of the past, else 0.", facts.catching_up
-    )
-    yield _gauge("cpcmon_paused", "1 when the state cannot be written and nothing is taken in, else 0.", facts.paused)
-    yield _gauge("cpcmon_state_bytes", "Size of the state on disk.", facts.state_bytes)
-    yield _gauge("cpcmon_state_backup_timestamp_seconds", "When the state was last copied.", facts.backup_at)
-    yield _gauge("cpcmon_last_commit_timestamp_seconds", "When something was last committed.", facts.last_commit_at)
-    info = GaugeMetricFamily("cpcmon_config_info", "The configuration that is in use.", labels=["digest"])
-    info.add_metric([facts.digest], 1)
-    yield info
-
-
-def _sources(facts: DaemonFacts) -> Iterator[Metric]:
-    ready = GaugeMetricFamily("cpcmon_source_ready", "1 when the source can be read, else 0.", labels=["source"])
-    unread_bytes = GaugeMetricFamily("cpcmon_source_lag_bytes", "Bytes that are unread.", labels=["source"])
-    unread_files = GaugeMetricFamily(
-        "cpcmon_source_lag_files", "Files or partitions that hold something unread.", labels=["source"]
-    )
-    oldest = GaugeMetricFamily(
-        "cpcmon_source_oldest_unread_timestamp_seconds",
-        "Since when something has been unread. Absent when nothing is.",
-        labels=["source"],
-    )
-    for name, source in facts.sources.items():
-        labels = [name]
-        ready.add_metric(labels, source.ready)
-        unread_bytes.add_metric(labels, source.lag.bytes)
-        unread_files.add_metric(labels, source.lag.files)
-        if source.lag.oldest_unread is not None:
-            oldest.add_metric(labels, source.lag.oldest_unread)
-    yield from (ready, unread_bytes, unread_files, oldest)
-
-
 def _http(http: HttpFacts) -> Iterator[Metric]:
-    requests = CounterMetricFamily(
-        "cpcmon_http_requests", "Requests answered, by class of status.", labels=["code_class"]
-    )
+    reloaded = "1 when the last reload of the web configuration succeeded, else 0."
+    requests = _counter("cpcmon_http_requests", "Requests answered, by class of status.", "code_class")
     for code_class, count in (dict.fromkeys(_CODE_CLASSES, 0) | dict(http.requests)).items():
         requests.add_metric([code_class], count)
     yield requests
-    yield _gauge("cpcmon_http_connections", "Connections that are open.", http.connections)
-    yield _gauge(
-        "cpcmon_web_config_last_reload_successful",
-        "1 when the web configuration is in force as its files stand, else 0: then those of before are.",
-        http.config_ok,
-    )
-    closed = CounterMetricFamily(
-        "cpcmon_http_connections_closed", "Connections that the server closed.", labels=["reason"]
-    )
+    yield _value("cpcmon_http_connections", "Open connections.", http.connections)
+    yield _value("cpcmon_web_config_last_reload_successful", reloaded, http.config_ok)
+    closed = _counter("cpcmon_http_connections_closed", "Connections closed by the server.", "reason")
     for reason, count in http.closed.items():
         closed.add_metric([reason], count)
     yield closed
 
 
 def _webhook(webhook: DeliveryFacts) -> Iterator[Metric]:
-    yield _counter("cpcmon_webhook_sent", "Messages of alerts sent.", webhook.sent)
-    yield _counter("cpcmon_webhook_failures", "Messages given up: refused, or tried for too long.", webhook.failed)
-    yield _counter(
-        "cpcmon_webhook_dropped", "Messages given up because too many waited, or at a stop.", webhook.dropped
-    )
-    yield _counter("cpcmon_webhook_redirects", "Messages given up because they were redirected.", webhook.redirected)
-    yield _gauge("cpcmon_webhook_waiting", "Messages that wait to be sent.", webhook.waiting)
+    failed = "Alert messages rejected by the receiver, or retried for too long."
+    redirected = "Alert messages answered with a redirect, which is never followed."
+    yield _count("cpcmon_webhook_sent", "Alert messages sent.", webhook.sent)
+    yield _count("cpcmon_webhook_failures", failed, webhook.failed)
+    yield _count("cpcmon_webhook_dropped", "Alert messages dropped from a full queue, or at a stop.", webhook.dropped)
+    yield _count("cpcmon_webhook_redirects", redirected, webhook.redirected)
+    yield _value("cpcmon_webhook_waiting", "Alert messages in the queue.", webhook.waiting)
 
 
-def _counter(name: str, help_: str, value: int) -> Metric:
+def _gauge(name: str, help_: str, *labels: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(name, help_, labels=labels)
+
+
+def _counter(name: str, help_: str, *labels: str) -> CounterMetricFamily:
+    return CounterMetricFamily(name, help_, labels=labels)
+
+
+def _count(name: str, help_: str, value: int) -> Metric:
     return CounterMetricFamily(name, help_, value=value)
 
 
-def _gauge(name: str, help_: str, value: float | None) -> Metric:
-    """Return a gauge without labels; without a sample when there is no value."""
+def _value(name: str, help_: str, value: float | None) -> Metric:
+    """Return a gauge without labels, and without a sample if the value is None."""
     family = GaugeMetricFamily(name, help_)
     if value is not None:
         family.add_metric([], value)

@@ -33,7 +33,6 @@ models:
     segment_by: [site, [site, scanner]]
     evaluate: {cron: "*/5 * * * *"}
     minimum_records: 200
-    estimators: {doc: absolute, cpc_ac: skip}
     alerts:
       - {name: accuracy_low, estimator: consensus, below: 0.80, on: upper, for: 30m, severity: critical}
       - {name: silent, after: 2h, severity: warning}
@@ -57,7 +56,6 @@ def test_every_part_of_a_configuration_arrives(tmp_path: Path) -> None:
     assert (model.version, model.minimum_records, model.evaluate) == ("2.1", 200, Cron("*/5 * * * *"))
     assert model.bounds == Bounds(5000, 7 * 86400.0)
     assert model.segmentation == Segmentation((("site",), ("site", "scanner")), 200, 30 * 86400.0)
-    assert model.variants == {"doc": "absolute", "cpc_ac": "skip"}
     assert model.alerts == (
         AlertRule("accuracy_low", below=0.8, severity=Severity.CRITICAL),
         AlertRule("silent", AlertType.SILENT, for_seconds=0.0, after_seconds=7200.0),

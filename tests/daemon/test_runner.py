@@ -19,7 +19,7 @@ from monitor.daemon.clock import Moment
 from monitor.daemon.runner import Runner
 from monitor.daemon.watchdog import Watchdog
 from monitor.errors import StatePaused
-from monitor.evaluation.alert_state import AlertMemory, ModelAlertState, Versions
+from monitor.evaluation.alert_state import AlertMemory, VersionCounts, WindowAlertState
 from monitor.evaluation.evaluator import key_of
 from monitor.sources.base import Lag
 from monitor.state.evaluation_history import History
@@ -295,7 +295,7 @@ def test_what_could_not_be_written_before_a_reload_is_not_forgotten(
         raise StatePaused("full")
 
     firing = {"accuracy_low": AlertState(AlertPhase.FIRING, site.clock().now)}
-    remembered = AlertMemory(Versions(), (ModelAlertState(ALL, alerts=firing),)).to_bytes()
+    remembered = AlertMemory(VersionCounts(), (WindowAlertState(ALL, alerts=firing),)).to_bytes()
     before = build(config, {"density": REFERENCE}, state)
     with monkeypatch.context() as patch:
         patch.setattr(state, "commit", full)

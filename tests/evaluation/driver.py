@@ -1,4 +1,4 @@
-"""A whole cpcmon without its clock and its web: real state, real ingestion, real evaluation, time by hand."""
+"""State, ingestion and evaluation of a real cpcmon, with a manual clock."""
 
 import itertools
 import json
@@ -27,7 +27,7 @@ REFERENCE = Reference.calibrate(
 )
 HEALTHY: Singles = synthetic(6000, 3, seed=2, sharpness=2.6)[0]
 POOR: Singles = synthetic(6000, 3, seed=3, sharpness=0.9)[0]
-"""A model that has become unsure, and is right as seldom as it says."""
+"""A model that became less confident, and is well calibrated."""
 
 LOW = AlertRule("accuracy_low", drop=0.05, for_seconds=1800.0)
 START = 1_760_000_000.0
@@ -35,7 +35,7 @@ PERIOD = 60.0
 
 
 class Monitor:
-    """One cpcmon, which can be stopped, killed and started again. Every pass of time takes records in and evaluates."""
+    """One cpcmon that can be killed and restarted. Each step in time ingests and evaluates."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Monitor:
         self.start()
 
     def start(self) -> None:
-        """Start, or start again."""
+        """Start or restart."""
         assert self._reference is not None
         self.state = State.open(self._folder)
         model = ModelState(model_options(self.config, self._reference))
@@ -78,16 +78,16 @@ class Monitor:
         self.ingestion.start(self.now)
 
     def kill(self) -> None:
-        """Die without a word."""
+        """Die as by SIGKILL."""
         self.state.close()
 
     def restart(self, away: float = 5.0, reference: Reference | None = None, **changes: object) -> None:
-        """Be killed, and be back after a while, perhaps with another configuration, or another reference."""
+        """Kill, and restart after a while, optionally with another configuration or reference."""
         self.kill()
         self._reference = reference or self._reference
         self.config = replace(self.config, **changes)  # type: ignore[arg-type]
         self.now += away
-        self.running = 50.0  # another boot, another steady clock
+        self.running = 50.0  # another boot: the monotonic clock restarts
         self.start()
 
     def sleep(self, seconds: float) -> None:
@@ -95,24 +95,24 @@ class Monitor:
         self.now, self.running, self.slept = self.now + seconds, self.running + seconds, self.slept + seconds
 
     def send(self, count: int, pool: Singles = HEALTHY, *, at: float | None = None, **fields: object) -> None:
-        """Let records wait to be read."""
+        """Write records to the source."""
         for _ in range(count):
             vector = pool[next(self._numbers) % len(pool)]
             record = {"probs": [float(p) for p in vector], "time": self.now if at is None else at, **fields}
             self.lines.append(json.dumps(record).encode() + b"\n")
 
     def tick(self) -> None:
-        """Take records in."""
+        """Ingest records."""
         self.ingestion.tick(self.now, self.running)
 
     def evaluate(self) -> ModelReport:
-        """Judge, and have it written down."""
+        """Evaluate and commit."""
         report = self.evaluator.evaluate(self.now, self.running, self.running - self.slept)
         self.ingestion.store_value(key_of("density"), self.evaluator.remembered())
         return report
 
     def step(self, seconds: float = PERIOD) -> ModelReport:
-        """Let time pass, take in, judge, write down."""
+        """Let time pass, ingest, evaluate, commit."""
         self.now += seconds
         self.running += seconds
         self.tick()
@@ -121,7 +121,7 @@ class Monitor:
         return report
 
     def run(self, seconds: float, pool: Singles = HEALTHY, *, a_minute: int = 10, **fields: object) -> ModelReport:
-        """Let time pass while records come."""
+        """Let time pass while records arrive."""
         report = None
         for _ in range(int(seconds / PERIOD)):
             self.send(a_minute, pool, at=None, **fields)
@@ -131,7 +131,7 @@ class Monitor:
 
 
 def whole(report: ModelReport) -> SegmentReport:
-    """Return the report on the whole model."""
+    """Return the report of the segment `all`."""
     return report.segments[0]
 
 
@@ -147,10 +147,10 @@ def alert(report: ModelReport, segment: str = "all") -> AlertStatus:
 
 
 def phase(report: ModelReport, segment: str = "all") -> AlertPhase:
-    """Return where the only alert of a segment stands."""
+    """Return the phase of the only alert of a segment."""
     return alert(report, segment).phase
 
 
 def accuracy(vectors: Singles) -> float:
-    """Return the accuracy of a calibrated model that says this."""
+    """Return the accuracy of a calibrated model with these outputs."""
     return float(np.mean(vectors.max(axis=1)))

@@ -1,4 +1,4 @@
-"""Group E of the scenarios, on the real state, pipeline and evaluation; time is passed by hand."""
+"""Group E of the scenarios, on real state, ingestion and evaluation, with a manual clock."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -26,11 +26,11 @@ DEGRADED = AlertRule("degraded", kind=AlertType.DEGRADED_INPUT, for_seconds=600.
 
 @pytest.fixture
 def monitor(tmp_path: Path) -> Monitor:
-    """One that watches the whole for a drop of five points."""
+    """A monitor with an alert on a drop of five points."""
     return Monitor(tmp_path / "state", LOW)
 
 
-def test_e1_ten_poor_records_warm_the_window_and_fire_nothing(monitor: Monitor) -> None:
+def test_e1_ten_bad_records_leave_the_window_warming_and_fire_nothing(monitor: Monitor) -> None:
     monitor.send(10, POOR)
     for _ in range(120):
         report = monitor.step()
@@ -39,7 +39,7 @@ def test_e1_ten_poor_records_warm_the_window_and_fire_nothing(monitor: Monitor) 
         assert phase(report) is AlertPhase.OK
 
 
-def test_e2_an_empty_window_says_nothing(monitor: Monitor) -> None:
+def test_e2_an_empty_window_has_no_estimate(monitor: Monitor) -> None:
     report = monitor.step()
     assert whole(report).records == 0
     assert not whole(report).valid
@@ -47,7 +47,7 @@ def test_e2_an_empty_window_says_nothing(monitor: Monitor) -> None:
     assert whole(report).last_record_at is None
 
 
-def test_a_report_tells_what_the_reference_looked_like(monitor: Monitor) -> None:
+def test_a_report_describes_the_reference(monitor: Monitor) -> None:
     vectors = synthetic(2000, 3, seed=1, sharpness=2.6)[0]
     facts = monitor.step().reference
     assert facts is not None
@@ -63,7 +63,7 @@ def test_a_window_that_once_held_enough_has_too_few_records_and_is_not_warming(t
 
 
 @pytest.mark.slow
-def test_a_drop_fires_after_its_dwell_and_recovers_after_as_long(monitor: Monitor) -> None:
+def test_a_drop_fires_after_its_for_and_recovers_after_as_long(monitor: Monitor) -> None:
     assert phase(monitor.run(2 * HOUR)) is AlertPhase.OK
     assert phase(monitor.run(25 * 60, POOR)) is AlertPhase.PENDING
     report = monitor.run(25 * 60, POOR)
@@ -74,7 +74,7 @@ def test_a_drop_fires_after_its_dwell_and_recovers_after_as_long(monitor: Monito
 
 
 @pytest.mark.slow
-def test_e6_silence_makes_the_window_stale_and_leaves_the_accuracy_alert_as_it_is(tmp_path: Path) -> None:
+def test_e6_silence_makes_the_window_stale_and_holds_the_accuracy_alert(tmp_path: Path) -> None:
     monitor = Monitor(tmp_path / "state", LOW, SILENT)
     monitor.run(2 * HOUR)
     before = monitor.run(2 * HOUR, POOR)
@@ -112,7 +112,7 @@ def test_e7_silence_while_pending_never_fires(monitor: Monitor) -> None:
     ],
 )
 def test_e8_a_kill_changes_nothing(tmp_path: Path, minutes: int, expected: AlertPhase) -> None:
-    """The twin that was never killed says the same, minute by minute: the dwell goes on where it was."""
+    """It reports the same as one that was never killed, minute by minute: `for` continues."""
     killed, twin = (Monitor(tmp_path / name, LOW) for name in ("killed", "twin"))
     for one in (killed, twin):
         one.run(2 * HOUR)
@@ -123,11 +123,11 @@ def test_e8_a_kill_changes_nothing(tmp_path: Path, minutes: int, expected: Alert
     assert phase(first) is phase(twins) is expected
     assert alert(first).since == alert(twins).since
     fired = [[phase(one.run(60, POOR)) for _ in range(90)].index(AlertPhase.FIRING) for one in (killed, twin)]
-    # Of the dwell only the time between the last evaluation and the first after the start is not counted.
+    # Only the time between the last evaluation and the first one after the start does not count.
     assert 0 <= fired[0] - fired[1] <= 1
 
 
-def test_e8_being_away_for_a_day_fires_nothing(tmp_path: Path) -> None:
+def test_e8_a_day_of_downtime_fires_nothing(tmp_path: Path) -> None:
     monitor = Monitor(tmp_path / "state", LOW, SILENT)
     monitor.run(2 * HOUR)
     monitor.run(25 * 60, POOR)
@@ -137,14 +137,14 @@ def test_e8_being_away_for_a_day_fires_nothing(tmp_path: Path) -> None:
     assert first.state is WindowState.STALE
 
 
-def test_e9_a_start_with_empty_state_warms_up_and_fires_nothing(tmp_path: Path) -> None:
+def test_e9_a_start_with_an_empty_state_is_warming_and_fires_nothing(tmp_path: Path) -> None:
     monitor = Monitor(tmp_path / "state", LOW, SILENT)
     first = whole(monitor.step())
     assert first.state is WindowState.WARMING
     assert not any(one.firing for one in first.alerts)
 
 
-def test_e10_a_backlog_of_old_bad_records_freezes_alerts_and_the_newest_decide(tmp_path: Path) -> None:
+def test_e10_a_backlog_of_old_bad_records_holds_alerts_and_the_newest_decide(tmp_path: Path) -> None:
     monitor = Monitor(tmp_path / "state", LOW, options=IngestOptions(catching_up_bytes=1000))
     monitor.run(2 * HOUR)
     lag = monitor.source.lag
@@ -162,7 +162,7 @@ def test_e10_a_backlog_of_old_bad_records_freezes_alerts_and_the_newest_decide(t
     assert phase(report) is AlertPhase.OK
 
 
-def test_e10_nothing_is_judged_before_the_first_look_at_what_is_unread(monitor: Monitor) -> None:
+def test_e10_nothing_is_evaluated_before_the_backlog_is_known(monitor: Monitor) -> None:
     monitor.run(2 * HOUR)
     monitor.restart()
     assert whole(monitor.evaluate()).state is WindowState.CATCHING_UP
@@ -187,7 +187,7 @@ def test_e11_a_clock_that_is_set_by_a_day_evicts_and_fires_nothing(tmp_path: Pat
         assert not any(one.phase is not AlertPhase.OK for segment in report.segments for one in segment.alerts)
 
 
-def test_e12_after_a_suspension_nothing_is_judged_before_what_is_unread_was_read(tmp_path: Path) -> None:
+def test_e12_after_a_suspension_nothing_is_evaluated_before_the_backlog_is_read(tmp_path: Path) -> None:
     monitor = Monitor(tmp_path / "state", LOW, SILENT)
     monitor.run(2 * HOUR)
     before = Moment(monitor.now, monitor.running, monitor.running)
@@ -205,8 +205,8 @@ def test_e12_after_a_suspension_nothing_is_judged_before_what_is_unread_was_read
     assert whole(monitor.step()).valid
 
 
-def test_e12_sleep_is_no_time_that_alerts_waited(tmp_path: Path) -> None:
-    """Even when intake was quicker than the first evaluation, so that nothing is held."""
+def test_e12_time_asleep_does_not_count_for_alerts(tmp_path: Path) -> None:
+    """Even when ingestion is quicker than the first evaluation, so that nothing is held."""
     monitor = Monitor(tmp_path / "state", LOW, SILENT)
     monitor.run(2 * HOUR)
     assert whole(monitor.run(22 * 60, POOR)).alerts[0].phase is AlertPhase.PENDING
@@ -219,7 +219,7 @@ def test_e12_sleep_is_no_time_that_alerts_waited(tmp_path: Path) -> None:
         assert silent.firing == (minute + 1 > 120)
 
 
-def test_e12_a_tick_that_began_before_a_suspension_says_nothing_of_what_came_since(tmp_path: Path) -> None:
+def test_e12_a_poll_that_began_before_a_suspension_does_not_count(tmp_path: Path) -> None:
     monitor = Monitor(tmp_path / "state", LOW, SILENT)
     monitor.run(2 * HOUR)
     poll = monitor.source.poll
@@ -237,10 +237,8 @@ def test_e12_a_tick_that_began_before_a_suspension_says_nothing_of_what_came_sin
 
 
 @pytest.mark.slow
-def test_while_intake_is_paused_its_silence_is_not_taken_for_the_sources(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A full disk: records come and cannot be taken in. Numbers are taken back, and no alert says that none came."""
+def test_a_pause_of_ingestion_is_not_silence_of_the_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk: records arrive and cannot be ingested. Estimates are retracted, and `silent` does not fire."""
     monitor = Monitor(tmp_path / "state", LOW, SILENT)
     monitor.run(2 * HOUR)
     commit = monitor.state.commit
@@ -267,8 +265,8 @@ def test_while_intake_is_paused_its_silence_is_not_taken_for_the_sources(
         pytest.param("2026-10-25T02:30:00", False, id="without a zone"),
     ],
 )
-def test_e13_odd_times_have_no_effect_or_are_refused(monitor: Monitor, time: str, *, accepted: bool) -> None:
-    """A leap second that was smeared or refused is one record; none changes what the others say."""
+def test_e13_unusual_times_have_no_effect_or_are_rejected(monitor: Monitor, time: str, *, accepted: bool) -> None:
+    """It affects one record at most."""
     monitor.run(HOUR)
     monitor.send(1)
     monitor.lines[-1] = monitor.lines[-1].replace(f"{monitor.now}".encode(), f'"{time}"'.encode())
@@ -280,10 +278,10 @@ def test_e13_odd_times_have_no_effect_or_are_refused(monitor: Monitor, time: str
 
 
 @pytest.mark.parametrize("broken", ["raises", "nan"])
-def test_e15_an_estimator_that_fails_silences_nobody_else(
+def test_e15_an_estimator_that_fails_does_not_affect_others(
     monitor: Monitor, monkeypatch: pytest.MonkeyPatch, broken: str
 ) -> None:
-    """One that the consensus does not hear is missing; the window stays valid."""
+    """One that is no member of the consensus: the window stays valid."""
     monitor.run(HOUR)
 
     def estimate(*_: object) -> Estimate:
@@ -299,10 +297,10 @@ def test_e15_an_estimator_that_fails_silences_nobody_else(
     assert len(whole(report).estimates()) == len(whole(report).results) - 2
 
 
-def test_e15_without_one_of_its_voices_the_consensus_is_an_error_and_the_others_stay(
+def test_e15_without_a_member_the_consensus_is_an_error_and_others_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rules on other estimators are still judged; those on the consensus are held."""
+    """Alerts on other estimators are evaluated; those on the consensus are held."""
     monitor = Monitor(tmp_path / "state", LOW, replace(LOW, name="atc", estimator="atc_mc_ts"))
     monitor.run(2 * HOUR)
     monitor.run(25 * 60, POOR)
@@ -320,7 +318,7 @@ def test_e15_without_one_of_its_voices_the_consensus_is_an_error_and_the_others_
 
 
 @pytest.mark.slow
-def test_e17_a_segment_that_vanished_is_forgotten_with_its_alerts(tmp_path: Path) -> None:
+def test_e17_a_segment_that_disappears_loses_its_alerts(tmp_path: Path) -> None:
     monitor = Monitor(tmp_path / "state", LOW, split=True, forget=6 * HOUR)
     monitor.run(2 * HOUR, site="A")
     report = monitor.run(2 * HOUR, POOR, site="B")
@@ -335,7 +333,7 @@ def test_e17_a_segment_that_vanished_is_forgotten_with_its_alerts(tmp_path: Path
     assert phase(monitor.run(60, site="B"), "site=B") is AlertPhase.OK
 
 
-def test_e18_a_lowered_threshold_takes_effect_and_the_dwell_begins_anew(monitor: Monitor) -> None:
+def test_e18_a_new_threshold_takes_effect_and_the_wait_restarts(monitor: Monitor) -> None:
     monitor.run(2 * HOUR)
     assert phase(monitor.run(25 * 60, POOR)) is AlertPhase.PENDING
     monitor.restart(away=0.0, alerts=(replace(LOW, drop=0.04),))
@@ -346,7 +344,7 @@ def test_e18_a_lowered_threshold_takes_effect_and_the_dwell_begins_anew(monitor:
     assert phase(monitor.step()) is AlertPhase.OK
 
 
-def test_e20_refused_records_raise_their_own_alert_and_none_on_accuracy(tmp_path: Path) -> None:
+def test_e20_rejected_records_fire_their_own_alert_and_none_on_accuracy(tmp_path: Path) -> None:
     monitor = Monitor(tmp_path / "state", LOW, DEGRADED)
     monitor.run(2 * HOUR)
     for _ in range(60):
@@ -362,8 +360,8 @@ def test_e20_refused_records_raise_their_own_alert_and_none_on_accuracy(tmp_path
     assert degraded.firing
 
 
-def test_an_argmax_in_place_of_probabilities_says_nothing_rather_than_one(monitor: Monitor) -> None:
-    """Every estimator that goes by confidence would say 100%: a wrong all-clear."""
+def test_one_hot_outputs_have_no_estimate(monitor: Monitor) -> None:
+    """Every estimator based on confidence would report 100%."""
     monitor.run(HOUR)
     for number in range(600):
         monitor.lines.append(b'{"probs": [1, 0, 0]}\n' if number % 3 else b'{"probs": [0, 1, 0]}\n')
@@ -372,7 +370,7 @@ def test_an_argmax_in_place_of_probabilities_says_nothing_rather_than_one(monito
     assert whole(report).state is WindowState.DEGRADED_INPUT
 
 
-def test_records_of_another_version_say_so_and_not_that_all_is_well(monitor: Monitor) -> None:
+def test_records_of_another_version_are_a_version_mismatch(monitor: Monitor) -> None:
     monitor.run(HOUR, version="2.1")
     report = monitor.run(HOUR, version="2.2")
     assert whole(report).state is WindowState.VERSION_MISMATCH
@@ -383,7 +381,7 @@ def test_records_of_another_version_say_so_and_not_that_all_is_well(monitor: Mon
 
 @pytest.mark.parametrize("mended", ["reference", "configuration"])
 def test_a_reference_of_the_new_version_ends_the_mismatch_at_once(monitor: Monitor, mended: str) -> None:
-    """What was another version until now is the right one; or any is."""
+    """With a new reference, or with any_version."""
     monitor.run(HOUR, version="2.1")
     assert whole(monitor.run(2 * HOUR, version="2.2")).state is WindowState.VERSION_MISMATCH
     if mended == "reference":
@@ -397,8 +395,8 @@ def test_a_reference_of_the_new_version_ends_the_mismatch_at_once(monitor: Monit
     assert whole(monitor.run(60, version="2.2")).valid
 
 
-def test_records_that_are_too_old_for_the_window_confirm_and_refresh_nothing(tmp_path: Path) -> None:
-    """An archive that is played in while the live feed is dead: the window stays what it was, and must not look alive."""
+def test_records_that_are_too_old_for_the_window_do_not_refresh_it(tmp_path: Path) -> None:
+    """An archive is replayed while the live feed is dead: the window must become stale."""
     monitor = Monitor(tmp_path / "state", LOW, SILENT)
     monitor.run(2 * HOUR)
     before = monitor.run(25 * 60, POOR)
@@ -413,7 +411,7 @@ def test_records_that_are_too_old_for_the_window_confirm_and_refresh_nothing(tmp
     assert whole(monitor.run(60)).valid
 
 
-def test_a_segment_says_what_its_own_window_holds(tmp_path: Path) -> None:
+def test_a_segment_reports_its_own_window(tmp_path: Path) -> None:
     monitor = Monitor(tmp_path / "state", LOW, split=True)
     for _ in range(60):
         monitor.send(5, HEALTHY, site="A")

@@ -13,74 +13,70 @@ from monitor.evaluation.schedule import Schedule, _trigger, cron_problem, second
 LIMIT = 60.0
 
 
-class Heard:
-    """What a schedule tells, counted; can be waited for."""
+class Events:
+    """Counts the callbacks of a schedule."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self.counts: Counter[str] = Counter()
 
     def __call__(self, what: str) -> None:
-        """Count something."""
+        """Count an event."""
         with self._changed:
             self.counts[what] += 1
             self._changed.notify_all()
 
     def wait_for(self, what: str, count: int) -> None:
-        """Wait until something happened so often."""
+        """Wait for a number of events."""
         with self._changed:
             assert self._changed.wait_for(lambda: self.counts[what] >= count, LIMIT), self.counts
 
 
 @pytest.fixture
-def heard() -> Heard:
-    """What is told."""
-    return Heard()
+def events() -> Events:
+    """The counted events."""
+    return Events()
 
 
 @pytest.fixture
-def schedule(heard: Heard) -> Iterator[Schedule]:
-    """A schedule that is stopped in the end."""
+def schedule(events: Events) -> Iterator[Schedule]:
+    """A schedule that is stopped at the end."""
     schedule = Schedule(
-        missed=lambda name: heard(f"missed {name}"),
-        skipped=lambda name: heard(f"skipped {name}"),
-        failed=lambda name: heard(f"failed {name}"),
+        missed=lambda name: events(f"missed {name}"),
+        skipped=lambda name: events(f"skipped {name}"),
+        failed=lambda name: events(f"failed {name}"),
     )
     yield schedule
     schedule.stop()
 
 
 @pytest.mark.parametrize("when", [Every(3600.0), Cron("0 0 1 1 *")], ids=["interval", "cron"])
-def test_a_job_runs_at_once_and_not_only_after_its_first_period(
-    schedule: Schedule, heard: Heard, when: Every | Cron
-) -> None:
-    schedule.add("density", when, lambda: heard("ran"))
+def test_a_job_runs_at_once(schedule: Schedule, events: Events, when: Every | Cron) -> None:
+    schedule.add("density", when, lambda: events("ran"))
     schedule.start()
-    heard.wait_for("ran", 1)
+    events.wait_for("ran", 1)
 
 
-def test_e14_runs_that_are_due_while_one_is_running_are_skipped_counted_and_never_queued(
-    schedule: Schedule, heard: Heard
-) -> None:
+def test_e14_runs_due_while_one_runs_are_skipped_and_counted(schedule: Schedule, events: Events) -> None:
     go_on = threading.Event()
 
     def slow() -> None:
-        heard("ran")
+        events("ran")
         go_on.wait(LIMIT)
 
     schedule.add("density", Every(0.05), slow)
     schedule.start()
-    heard.wait_for("skipped density", 5)
-    assert heard.counts["ran"] == 1
+    events.wait_for("skipped density", 5)
+    assert events.counts["ran"] == 1
     go_on.set()
-    heard.wait_for("ran", 3)
-    assert heard.counts["missed density"] == 0
+    events.wait_for("ran", 3)
+    assert events.counts["missed density"] == 0
 
 
 def test_the_log_names_the_model_and_its_schedule(
-    schedule: Schedule, heard: Heard, caplog: pytest.LogCaptureFixture
+    schedule: Schedule, events: Events, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A skipped run and a failed one, in APScheduler's own words: no address of a Python object."""
+    """In APScheduler's messages on skipped and failed runs."""
     go_on = threading.Event()
 
     def slow_then_failing() -> None:
@@ -89,47 +85,45 @@ def test_the_log_names_the_model_and_its_schedule(
 
     schedule.add("density", Every(0.05), slow_then_failing)
     schedule.start()
-    heard.wait_for("skipped density", 1)
+    events.wait_for("skipped density", 1)
     go_on.set()
-    heard.wait_for("failed density", 1)
+    events.wait_for("failed density", 1)
     schedule.stop()
-    said = [record.getMessage() for record in caplog.records if record.name.startswith("apscheduler")]
-    of_job = [line for line in said if line.startswith(("Execution of job", 'Job "'))]
+    messages = [record.getMessage() for record in caplog.records if record.name.startswith("apscheduler")]
+    of_job = [line for line in messages if line.startswith(("Execution of job", 'Job "'))]
     assert {line.split()[0] for line in of_job} == {"Execution", "Job"}
     assert all('"density (trigger: interval[0:00:00.050000]' in line for line in of_job), of_job
 
 
-def test_a_slow_model_does_not_hold_up_another(schedule: Schedule, heard: Heard) -> None:
+def test_a_slow_model_does_not_delay_another(schedule: Schedule, events: Events) -> None:
     go_on = threading.Event()
 
     def slow() -> None:
         go_on.wait(LIMIT)
 
     schedule.add("slow", Every(0.1), slow)
-    schedule.add("quick", Every(0.05), lambda: heard("quick"))
+    schedule.add("quick", Every(0.05), lambda: events("quick"))
     schedule.start()
-    heard.wait_for("quick", 5)
+    events.wait_for("quick", 5)
     go_on.set()
 
 
-def test_a_job_that_raises_is_counted_and_runs_again(schedule: Schedule, heard: Heard) -> None:
+def test_a_job_that_raises_is_counted_and_runs_again(schedule: Schedule, events: Events) -> None:
     def job() -> None:
         raise ZeroDivisionError("as if")
 
     schedule.add("density", Every(0.05), job)
     schedule.start()
-    heard.wait_for("failed density", 3)
+    events.wait_for("failed density", 3)
 
 
-def test_e11_after_the_clock_was_set_back_everything_runs_now_and_not_in_a_day(
-    schedule: Schedule, heard: Heard
-) -> None:
-    """APScheduler waits for the wall clock; told that it was set, it does not."""
-    schedule.add("density", Every(86_400.0), lambda: heard("ran"))
+def test_e11_after_a_jump_of_the_clock_everything_runs_now(schedule: Schedule, events: Events) -> None:
+    """APScheduler waits for the wall clock."""
+    schedule.add("density", Every(86_400.0), lambda: events("ran"))
     schedule.start()
-    heard.wait_for("ran", 1)
+    events.wait_for("ran", 1)
     schedule.run_all_now()
-    heard.wait_for("ran", 2)
+    events.wait_for("ran", 2)
 
 
 @pytest.mark.parametrize(
@@ -170,8 +164,8 @@ def test_a_crontab_line_is_checked(line: str, problem: str | None) -> None:
         pytest.param("*", "Mon Tue Wed Thu Fri Sat Sun", id="every day"),
     ],
 )
-def test_days_of_the_week_are_counted_as_crontab_counts_them(days: str, expected: str) -> None:
-    """APScheduler counts from Monday: `1-5` would leave Mondays without an evaluation."""
+def test_days_of_the_week_are_numbered_as_in_crontab(days: str, expected: str) -> None:
+    """APScheduler counts from Monday."""
     trigger, at, found = _trigger(Cron(f"0 6 * * {days}")), datetime(2026, 11, 16, tzinfo=UTC), []  # a Monday
     while (at := trigger.get_next_fire_time(None, at)) < datetime(2026, 11, 23, tzinfo=UTC):
         found.append(f"{at:%a}")
@@ -181,7 +175,7 @@ def test_days_of_the_week_are_counted_as_crontab_counts_them(days: str, expected
 
 @pytest.mark.parametrize("when", [Every(1.0), Cron("* * * * *")], ids=["interval", "cron"])
 def test_e11_fifty_years_of_missed_runs_are_not_listed(when: Every | Cron) -> None:
-    """A machine whose clock starts in 1970 and is set later: APScheduler would list every second since then."""
+    """A machine that boots in 1970 and is set later: APScheduler would list every run since then."""
     now = datetime(2026, 11, 16, tzinfo=UTC)
     trigger = _trigger(when)
     assert trigger.get_next_fire_time(datetime(1970, 1, 1, tzinfo=UTC), now) == now
@@ -197,6 +191,6 @@ def test_e11_fifty_years_of_missed_runs_are_not_listed(when: Every | Cron) -> No
         pytest.param(Cron("0 6 * * 6,0"), 19 * 24.0 + 6.0, id="two days a week"),
     ],
 )
-def test_how_long_five_runs_take(when: Every | Cron, hours: float) -> None:
+def test_the_time_of_five_runs(when: Every | Cron, hours: float) -> None:
     monday = datetime(2026, 11, 16, tzinfo=UTC).timestamp()
     assert seconds_of_runs(when, 5, monday) == hours * 3600.0

@@ -1,4 +1,4 @@
-"""A model whose records several processes share: alerts while partitions come and go, and what each adds to the whole."""
+"""A model that several processes share: alerts during rebalances, and the parts of each process."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -29,7 +29,7 @@ HOUR = 3600.0
 
 
 class Member:
-    """A process that owns some partitions and judges what it has, at times that the test tells."""
+    """A process that owns some partitions and evaluates when told."""
 
     def __init__(self, folder: Path, log: Log, *, minimum: int = 5, remembered: bytes | None = None) -> None:
         self.replica = Replica(folder, log, bounds=Bounds(records=50), split_by=SPLIT)
@@ -46,11 +46,11 @@ class Member:
         self._seconds = 0.0
 
     def waits(self, sentence: str | None) -> None:
-        """Let the source say what it waits for."""
+        """Set what the source waits for."""
         self.replica.source.ready = lambda: sentence  # type: ignore[method-assign]
 
     def evaluate(self, after: float = 60.0, *, looks: bool = True) -> ModelReport:
-        """Judge, after a while, and after a look at the partitions."""
+        """Poll, and evaluate after a while."""
         self._seconds += after
         if looks:
             self.replica.ingestion.tick(NOW + self._seconds, self._seconds)
@@ -76,8 +76,8 @@ def fired(member: Member, log: Log) -> None:
     )
 
 
-def test_an_alert_of_a_segment_whose_partition_is_on_its_way_is_held(tmp_path: Path, log: Log) -> None:
-    """The group lets go of everything and gives it back: nobody is told that all is well in between."""
+def test_an_alert_is_held_while_its_partition_moves(tmp_path: Path, log: Log) -> None:
+    """The group revokes everything and assigns it again: no alert resolves meanwhile."""
     member = Member(tmp_path / "state", log)
     fired(member, log)
     member.waits("the group")
@@ -95,8 +95,8 @@ def test_an_alert_of_a_segment_whose_partition_is_on_its_way_is_held(tmp_path: P
     assert named(member.evaluate(), SITE_A).alerts[0].phase is AlertPhase.FIRING
 
 
-def test_an_alert_of_a_segment_that_went_to_another_process_is_dropped(tmp_path: Path, log: Log) -> None:
-    """It is that process's to tell; here it would fire for ever."""
+def test_an_alert_of_a_segment_that_moved_to_another_process_is_dropped(tmp_path: Path, log: Log) -> None:
+    """The other process reports it; here it would fire for ever."""
     member = Member(tmp_path / "state", log)
     fired(member, log)
     member.replica.own(Q)
@@ -106,8 +106,8 @@ def test_an_alert_of_a_segment_that_went_to_another_process_is_dropped(tmp_path:
     assert named(member.evaluate(), SITE_A).alerts[0].phase is not AlertPhase.FIRING
 
 
-def test_a_restart_before_the_group_gives_partitions_forgets_no_firing_alert(tmp_path: Path, log: Log) -> None:
-    """Not even when it is killed once more before it has any."""
+def test_a_restart_before_the_assignment_keeps_firing_alerts(tmp_path: Path, log: Log) -> None:
+    """Not even after a second kill before the assignment."""
     member = Member(tmp_path / "state", log)
     fired(member, log)
     remembered = member.evaluator.remembered()
@@ -127,7 +127,7 @@ def test_a_restart_before_the_group_gives_partitions_forgets_no_firing_alert(tmp
     assert [named(report, site).alerts[0].phase for site in (SITE_A, SITE_B)] == [AlertPhase.FIRING] * 2
 
 
-def test_what_was_remembered_and_does_not_come_is_dropped_once_it_is_known(tmp_path: Path, log: Log) -> None:
+def test_stored_alerts_of_segments_that_do_not_come_are_dropped(tmp_path: Path, log: Log) -> None:
     member = Member(tmp_path / "state", log)
     fired(member, log)
     remembered = member.evaluator.remembered()
@@ -139,8 +139,8 @@ def test_what_was_remembered_and_does_not_come_is_dropped_once_it_is_known(tmp_p
     assert b'"A"' not in member.evaluator.remembered()
 
 
-def test_absent_segments_are_never_more_than_a_model_may_have(tmp_path: Path, log: Log) -> None:
-    """While a long backlog is read, segments come and go by the thousand."""
+def test_missing_segments_are_limited(tmp_path: Path, log: Log) -> None:
+    """While a long backlog is read, thousands of segments come and go."""
     member = Member(tmp_path / "state", log)
     fired(member, log)
     few = Segmentation(SPLIT, most_segments=1)
@@ -151,17 +151,17 @@ def test_absent_segments_are_never_more_than_a_model_may_have(tmp_path: Path, lo
 
 
 def test_a_source_that_is_not_ready_but_holds_partitions_is_not_catching_up(tmp_path: Path, log: Log) -> None:
-    """One topic of several is missing: the others are read, and their windows are whole."""
+    """One topic of several is missing: the others are read."""
     member = Member(tmp_path / "state", log)
     member.replica.own(P, Q)
     member.waits("a topic")
     assert whole(member.evaluate()).valid
 
 
-# What each process adds
+# Parts of each process
 
 
-def test_a_share_below_the_minimum_gives_its_part_and_no_estimate(tmp_path: Path, log: Log) -> None:
+def test_a_process_below_the_minimum_reports_its_part_and_no_estimate(tmp_path: Path, log: Log) -> None:
     member = Member(tmp_path / "state", log, minimum=1000)
     member.replica.own(P, Q)
     report = whole(member.evaluate())
@@ -170,8 +170,8 @@ def test_a_share_below_the_minimum_gives_its_part_and_no_estimate(tmp_path: Path
     assert report.fresh
 
 
-def test_a_stale_share_gives_its_part_and_says_that_it_is_not_fresh(tmp_path: Path, log: Log) -> None:
-    """A site sleeps whose records are still in the window of the whole; whoever owns them, the sum must be the same."""
+def test_a_stale_process_reports_its_part_as_not_fresh(tmp_path: Path, log: Log) -> None:
+    """The sum must not depend on which process owns the records of a silent site."""
     member = Member(tmp_path / "state", log)
     member.replica.own(P, Q)
     member.evaluate()
@@ -181,7 +181,7 @@ def test_a_stale_share_gives_its_part_and_says_that_it_is_not_fresh(tmp_path: Pa
     assert not report.fresh
 
 
-def test_nothing_is_added_while_catching_up_or_without_records(tmp_path: Path, log: Log) -> None:
+def test_there_are_no_parts_while_catching_up_or_without_records(tmp_path: Path, log: Log) -> None:
     member = Member(tmp_path / "state", log)
     member.replica.own()
     assert whole(member.evaluate()).parts == {}
@@ -191,7 +191,7 @@ def test_nothing_is_added_while_catching_up_or_without_records(tmp_path: Path, l
     assert whole(member.evaluate(looks=False)).parts == {}
 
 
-def test_a_model_that_nobody_shares_has_no_parts(tmp_path: Path, log: Log) -> None:
+def test_a_model_that_is_not_shared_has_no_parts(tmp_path: Path, log: Log) -> None:
     member = Member(tmp_path / "state", log, minimum=1000)
     member.evaluator.shared = False
     member.replica.own(P, Q)
@@ -208,9 +208,9 @@ MOVES_WITH_THE_WINDOW = {f"{name}{scaled}" for name in ("cpc_ac", "cpc_ac_anchor
 
 @pytest.mark.parametrize("shares", [1, 3, 8])
 def test_parts_add_up_to_the_estimate_over_all_records(shares: int) -> None:
-    """Also where the share of one process alone would have been clipped at 1, and that of another at 0."""
+    """Also where the part of one process alone would be clipped at 1, and that of another at 0."""
     vectors = synthetic(500, 3, seed=1, sharpness=0.7)[0]
-    # Right far more often than it says: a model that is as sure as it should be leaves DOC beyond 1.
+    # An underconfident reference: DOC of a confident window exceeds 1.
     labels = np.where(np.arange(500) % 20 == 0, 0, vectors.argmax(axis=1))
     reference = Reference.calibrate(vectors, labels, model="density", version="", classes=("a", "b", "c"))
     gauge = Gauge(reference.calibration)

@@ -1,4 +1,4 @@
-"""Since when a window has been in its state: over evaluations, restarts, failures and clocks that are set."""
+"""`state_since` of a window: over evaluations, restarts, failures and clock jumps."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,19 +8,19 @@ import pytest
 
 from monitor.core.estimate import WindowState
 from monitor.core.segments import ALL
-from monitor.evaluation.alert_state import AlertMemory, ModelAlertState, Versions
+from monitor.evaluation.alert_state import AlertMemory, VersionCounts, WindowAlertState
 from tests.evaluation.driver import START, Monitor, whole
 
 
 @pytest.fixture
 def monitor(tmp_path: Path) -> Iterator[Monitor]:
-    """A monitor without alerts, in which nothing has come yet."""
+    """A monitor without alerts and records."""
     found = Monitor(tmp_path / "state")
     yield found
     found.kill()
 
 
-def test_it_is_the_evaluation_that_first_found_the_state(monitor: Monitor) -> None:
+def test_it_is_the_time_of_the_first_evaluation_in_the_state(monitor: Monitor) -> None:
     first = whole(monitor.step())
     assert (first.state, first.state_since) == (WindowState.WARMING, START + 60.0)
     assert whole(monitor.step()).state_since == START + 60.0
@@ -29,7 +29,7 @@ def test_it_is_the_evaluation_that_first_found_the_state(monitor: Monitor) -> No
     assert {(one.state, one.state_since) for one in found} == {(WindowState.OK, START + 180.0)}
 
 
-def test_it_is_remembered_over_a_restart(monitor: Monitor) -> None:
+def test_it_is_kept_over_a_restart(monitor: Monitor) -> None:
     monitor.send(400)
     since = whole(monitor.step()).state_since
     monitor.step()
@@ -46,7 +46,7 @@ def test_a_state_that_changes_over_a_restart_is_new(monitor: Monitor) -> None:
     assert (after.state, after.state_since) == (WindowState.TOO_FEW_RECORDS, monitor.now)
 
 
-def test_numbers_that_were_taken_back_meanwhile_are_numbers_since_they_are_back(monitor: Monitor) -> None:
+def test_a_retracted_report_restarts_it(monitor: Monitor) -> None:
     monitor.send(400)
     monitor.step()
     monitor.evaluator.retracted_at = monitor.now + 30.0
@@ -55,8 +55,8 @@ def test_numbers_that_were_taken_back_meanwhile_are_numbers_since_they_are_back(
     assert whole(monitor.step()).state_since == monitor.now - 60.0
 
 
-def test_it_is_never_a_time_that_is_still_to_come(monitor: Monitor) -> None:
-    """A clock that was an hour ahead is put right."""
+def test_it_is_never_in_the_future(monitor: Monitor) -> None:
+    """After a clock that was an hour ahead was corrected."""
     monitor.send(400)
     monitor.step()
     monitor.now -= 3600.0
@@ -65,12 +65,12 @@ def test_it_is_never_a_time_that_is_still_to_come(monitor: Monitor) -> None:
     assert after.state_since <= monitor.now
 
 
-def test_what_an_older_cpcmon_remembered_is_understood() -> None:
-    """Its windows have five values, and say nothing of a state."""
-    now = AlertMemory(Versions(), (ModelAlertState(ALL, 7.0, True, 5.0, {}, "ok", 3.0),))
+def test_the_alert_state_of_an_older_cpcmon_is_read() -> None:
+    """Its windows have five fields, without a state."""
+    now = AlertMemory(VersionCounts(), (WindowAlertState(ALL, 7.0, True, 5.0, {}, "ok", 3.0),))
     content = msgspec.json.decode(now.to_bytes())
     content["windows"] = [window[:5] for window in content["windows"]]
     memory = AlertMemory.from_bytes(msgspec.json.encode(content))
     assert memory is not None
-    assert memory.windows == (ModelAlertState(ALL, 7.0, True, 5.0),)
+    assert memory.windows == (WindowAlertState(ALL, 7.0, True, 5.0),)
     assert AlertMemory.from_bytes(now.to_bytes()) == now

@@ -1,4 +1,4 @@
-"""A real Prometheus with what a dashboard needs: it scrapes, evaluates rules, and is asked until it has an answer."""
+"""A real Prometheus that scrapes, evaluates rules and answers queries."""
 
 import json
 import time
@@ -30,7 +30,7 @@ class Prometheus:
         self._address = address
 
     def answer(self, query: Query, values: Mapping[str, str]) -> list[tuple[Labels, float]]:
-        """Return labels and latest value of every series that a query of the dashboard gives."""
+        """Return labels and latest value of every series in the result of a query."""
         asked = query.asked_with(values)
         if query.instant:
             found = self._ask("query", query=asked)
@@ -40,7 +40,7 @@ class Prometheus:
         return [(one["metric"], float(one["values"][-1][1])) for one in found]
 
     def problem(self, query: Query, values: Mapping[str, str]) -> str:
-        """Say what is wrong with the answer to a query: it is empty, or the legend asks for a label that is not there."""
+        """Return the problem with the result of a query: it is empty, or lacks a label of the legend."""
         found = self.answer(query, values)
         if not found:
             return f"{query.name} returns nothing: {query.asked_with(values)}"
@@ -59,7 +59,7 @@ class Prometheus:
 
 @contextmanager
 def prometheus(folder: Path, jobs: Mapping[str, list[str]], rules: str) -> Iterator[Prometheus]:
-    """Run a Prometheus that scrapes the addresses of each job and holds to rules."""
+    """Run a Prometheus that scrapes the targets of each job and evaluates rules."""
     program, port = real_server("prometheus"), free_port()
     scraped = [{"job_name": job, "static_configs": [{"targets": targets}]} for job, targets in jobs.items()]
     (folder / "rules.yml").write_text(rules)
@@ -73,7 +73,7 @@ def prometheus(folder: Path, jobs: Mapping[str, list[str]], rules: str) -> Itera
 
 
 def wait_until_nothing_is_missing(missing: Callable[[], list[str]], meanwhile: Callable[[], None]) -> None:
-    """Wait until a list of what is missing is empty, and fail with what it holds at last."""
+    """Wait until nothing is missing, or fail with the list."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while left := missing():
         assert time.monotonic() < deadline, "\n".join(left)

@@ -1,4 +1,4 @@
-"""The committed dashboard, read as Grafana reads it: panels, queries, variables."""
+"""The committed dashboard: panels, queries, variables."""
 
 import json
 import re
@@ -15,7 +15,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Query:
-    """One expression that Grafana sends, and what it does with the answer."""
+    """One expression, and the legend of its result."""
 
     panel: str
     ref: str
@@ -25,26 +25,26 @@ class Query:
 
     @property
     def name(self) -> str:
-        """Where it is."""
+        """Panel and reference id."""
         return f"{self.panel}/{self.ref}"
 
     @property
     def legend_labels(self) -> set[str]:
-        """The labels that its legend needs."""
+        """The labels of its legend."""
         return set(re.findall(r"\{\{ *(\w+) *\}\}", self.legend))
 
     def asked_with(self, values: Mapping[str, str]) -> str:
-        """Return the expression with the variables' values in it."""
+        """Return the expression with the values of the variables."""
         return with_values(self.expression, values)
 
 
 def open_panels() -> list[Json]:
-    """Return the panels that are shown at once."""
+    """Return the panels of open rows."""
     return [one for one in DASHBOARD["panels"] if one["type"] != "row"]
 
 
 def collapsed_panels() -> list[Json]:
-    """Return the panels of rows that have to be opened first."""
+    """Return the panels of collapsed rows."""
     return [inner for one in DASHBOARD["panels"] if one["type"] == "row" for inner in one.get("panels") or ()]
 
 
@@ -61,7 +61,7 @@ def queries(*panels: Json) -> Iterator[Query]:
 
 
 def variable_queries() -> Iterator[Query]:
-    """Yield the queries that variables are filled by, in PromQL."""
+    """Yield the queries of variables, in PromQL."""
     for variable in DASHBOARD["templating"]["list"]:
         if variable["type"] == "query":
             asked = re.fullmatch(r"label_values\((.+), (\w+)\)", variable["query"]["query"])
@@ -80,5 +80,5 @@ def annotation_queries() -> Iterator[Query]:
 
 
 def with_values(text: str, values: Mapping[str, str]) -> str:
-    """Put the variables' values into a text, as Grafana does."""
+    """Replace the variables in a text, as Grafana does."""
     return re.sub(r"\$\{?(\w+)\}?", lambda found: values[found[1]], text)

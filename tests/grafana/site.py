@@ -1,4 +1,4 @@
-"""Two real daemons for a dashboard: one whose models are in every state that it shows, and one that is well."""
+"""Two real daemons for a dashboard: one with models in every state, and a healthy one."""
 
 import subprocess
 import sys
@@ -45,14 +45,14 @@ def _model(name: str, *alerts: str, fields: str = "[]", reference: str = "densit
 
 @dataclass
 class Sick:
-    """A daemon with a model in each state, while records go on coming."""
+    """A daemon with a model in each state, and a steady feed."""
 
     folder: Path
     process: Process
     sent: int = 0
 
     def send_more(self) -> None:
-        """Send some more records; an alert needs new ones before it fires."""
+        """Send more records: an alert needs new ones to fire."""
         some = POOR[self.sent % 1000 :][:10]
         write_records(self.folder / "inbox" / "more.jsonl", some, model="poor")
         write_records(self.folder / "inbox" / "more.jsonl", HEALTHY[:5], model="density", site=SITES)
@@ -60,7 +60,7 @@ class Sick:
 
 
 def start_sick(stack: ExitStack, folder: Path) -> Sick:
-    """Start the daemon in which everything is to be seen."""
+    """Start the daemon with models in every state."""
     references = {name: _reference(folder, name) for name in ("density", "poor", "unsure", "free", "empty")}
     of_unsure = references["unsure"].calibration
     found = of_unsure.estimate(UNSURE)[CONSENSUS]
@@ -79,7 +79,7 @@ def start_sick(stack: ExitStack, folder: Path) -> Sick:
         _model("empty", "{name: accuracy_low, below: 0.5}", reference="empty.ref"),
     ]
     inbox = _write(folder, *models)
-    # Each site is a little less sure than the one before, so that there is an order to be seen.
+    # Each site is a little less confident than the previous one, for a clear order.
     for number, site in enumerate(SITES):
         some = synthetic(60, 3, seed=100 + number, sharpness=2.6 - 0.15 * number)[0]
         write_records(inbox / "density.jsonl", some, model="density", site=site)
@@ -91,7 +91,7 @@ def start_sick(stack: ExitStack, folder: Path) -> Sick:
 
 
 def start_well(stack: ExitStack, folder: Path) -> Process:
-    """Start a daemon whose models are well and not split; elsewhere there are two of the same names, which are not."""
+    """Start a healthy daemon without segments; the other daemon has two models of the same names that are not healthy."""
     names = ("calm", "poor", "empty")
     for name in names:
         _reference(folder, name)
@@ -103,7 +103,7 @@ def start_well(stack: ExitStack, folder: Path) -> Process:
 
 
 def rules_of(folder: Path) -> str:
-    """Return the rules that `cpcmon rules` writes for a configuration."""
+    """Return the output of `cpcmon rules`."""
     command = [sys.executable, "-m", "monitor", "rules", "--config.file", str(folder / "config.yaml")]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 

@@ -1,4 +1,4 @@
-"""The committed dashboard is what the code writes, and keeps to the conventions of dashboards."""
+"""The committed dashboard is up to date, and follows conventions."""
 
 import re
 from itertools import combinations
@@ -28,17 +28,15 @@ _ROOT = Path(__file__).resolve().parents[2]
 _QUERIES = list(queries(*all_panels()))
 _SERIES = families(page().encode())
 _COUNTERS = {name for name, (kind, _) in _SERIES.items() if kind == "counter"}
-_RECORDED = set(re.findall(r"record: (\S+)", (_ROOT / "deploy/prometheus/cpcmon-replicas.rules.yml").read_text()))
+_RECORDED = set(re.findall(r"record: (\S+)", (_ROOT / "deploy/prometheus/cpcmon.rules.yml").read_text()))
 
 
-def test_the_file_is_what_the_code_writes() -> None:
-    """After a change that is meant: `python -m deploy.grafana.dashboard`."""
+def test_the_file_is_up_to_date() -> None:
+    """After an intended change: `python -m deploy.grafana.dashboard`."""
     assert FILE.read_text("utf-8").splitlines() == text().splitlines()
 
 
-def test_the_command_writes_it_with_another_address_of_the_runbooks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_sets_the_address_of_the_runbooks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     output = tmp_path / "own.json"
     monkeypatch.setattr(
         "sys.argv", ["dashboard", "--runbooks", "https://wiki.hospital.example/", "--output", str(output)]
@@ -47,8 +45,8 @@ def test_the_command_writes_it_with_another_address_of_the_runbooks(
     assert output.read_text("utf-8") == FILE.read_text("utf-8").replace(RUNBOOKS, "https://wiki.hospital.example/")
 
 
-def test_it_can_be_provisioned_as_it_is() -> None:
-    """No number of its own, an address that stays, and nothing that only an import would fill in."""
+def test_it_can_be_provisioned() -> None:
+    """It has no id, a fixed uid, and no placeholders of an import."""
     assert DASHBOARD["id"] is None
     assert DASHBOARD["uid"] == "cpcmon"
     assert 36 <= DASHBOARD["schemaVersion"] <= 39
@@ -68,7 +66,7 @@ def test_it_has_the_rows_in_their_order() -> None:
     ]
 
 
-def test_variables_are_those_that_people_expect() -> None:
+def test_it_has_the_variables_in_their_order() -> None:
     found: dict[str, Json] = {one["name"]: one for one in DASHBOARD["templating"]["list"]}
     assert list(found) == ["datasource", "job", "instance", "model", "segment", "estimator", "runbooks"]
     assert (found["datasource"]["label"], found["datasource"]["query"]) == ("Data source", "prometheus")
@@ -80,7 +78,7 @@ def test_variables_are_those_that_people_expect() -> None:
 
 
 @pytest.mark.parametrize("panel", all_panels(), ids=lambda one: one["title"])
-def test_every_panel_says_what_it_shows_in_which_unit_and_where_to_read_on(panel: Json) -> None:
+def test_every_panel_has_a_description_a_unit_and_a_runbook(panel: Json) -> None:
     assert panel["title"]
     assert re.search(r"\w.{40,}\.$", panel["description"], re.DOTALL), "a sentence or more"
     assert panel["fieldConfig"]["defaults"]["unit"]
@@ -91,7 +89,7 @@ def test_every_panel_says_what_it_shows_in_which_unit_and_where_to_read_on(panel
 
 
 @pytest.mark.parametrize("panel", all_panels(), ids=lambda one: one["title"])
-def test_every_panel_asks_the_data_source_that_is_chosen_by_names_of_its_own(panel: Json) -> None:
+def test_every_panel_uses_the_selected_data_source_and_unique_reference_ids(panel: Json) -> None:
     chosen = {"type": "prometheus", "uid": "${datasource}"}
     assert panel["datasource"] == chosen
     assert all(one["datasource"] == chosen for one in panel["targets"])
@@ -100,7 +98,7 @@ def test_every_panel_asks_the_data_source_that_is_chosen_by_names_of_its_own(pan
 
 
 @pytest.mark.parametrize("panel", all_panels(), ids=lambda one: one["title"])
-def test_shares_are_drawn_from_0_to_1_and_others_not_as_shares(panel: Json) -> None:
+def test_ratios_are_drawn_from_0_to_1(panel: Json) -> None:
     drawn = panel["fieldConfig"]["defaults"]
     if drawn["unit"] == "percentunit":
         # The heat map shows differences.
@@ -111,7 +109,7 @@ def test_shares_are_drawn_from_0_to_1_and_others_not_as_shares(panel: Json) -> N
 
 
 @pytest.mark.parametrize("panel", all_panels(), ids=lambda one: one["title"])
-def test_overrides_speak_of_queries_and_columns_that_exist(panel: Json) -> None:
+def test_overrides_name_existing_queries_and_columns(panel: Json) -> None:
     asked = {one["refId"] for one in panel["targets"]}
     renamed = {
         name for step in panel.get("transformations") or () for name in step["options"].get("renameByName", {}).values()
@@ -123,7 +121,7 @@ def test_overrides_speak_of_queries_and_columns_that_exist(panel: Json) -> None:
 
 @pytest.mark.parametrize("panel", all_panels(), ids=lambda one: one["title"])
 def test_a_cell_without_a_value_has_no_colour(panel: Json) -> None:
-    """It would have the first of its thresholds, which is red."""
+    """It would have the first colour of its thresholds: red."""
     for override in panel["fieldConfig"]["overrides"]:
         settings = {one["id"]: one["value"] for one in override["properties"]}
         if "custom.cellOptions" in settings:
@@ -133,7 +131,7 @@ def test_a_cell_without_a_value_has_no_colour(panel: Json) -> None:
 
 
 @pytest.mark.parametrize("panel", all_panels(), ids=lambda one: one["title"])
-def test_what_a_table_renames_are_its_queries(panel: Json) -> None:
+def test_tables_rename_existing_columns(panel: Json) -> None:
     asked = {f"Value #{one['refId']}" for one in panel["targets"]}
     for step in panel.get("transformations") or ():
         values = {name for name in step["options"].get("renameByName", {}) if name.startswith("Value")}
@@ -141,7 +139,7 @@ def test_what_a_table_renames_are_its_queries(panel: Json) -> None:
 
 
 @pytest.mark.parametrize("query", _QUERIES, ids=lambda one: one.name)
-def test_every_query_asks_the_chosen_jobs_for_series_that_exist(query: Query) -> None:
+def test_every_query_selects_the_job_and_existing_series(query: Query) -> None:
     selectors = re.findall(r"([a-z][\w:]+)\{([^}]*)\}", query.expression)
     assert selectors
     for name, matchers in selectors:
@@ -151,7 +149,7 @@ def test_every_query_asks_the_chosen_jobs_for_series_that_exist(query: Query) ->
 
 
 @pytest.mark.parametrize("query", _QUERIES, ids=lambda one: one.name)
-def test_counters_are_only_shown_as_they_rise_over_a_time_that_fits_the_scrapes(query: Query) -> None:
+def test_counters_are_used_with_rate_or_increase(query: Query) -> None:
     risen = re.findall(r"(?:rate|increase)\((\w+)\{[^}]*\}\[(.*?)\]\)", query.expression)
     assert {time for _, time in risen} <= {"$__rate_interval", "$__range"}
     counters = [name for name in re.findall(r"([a-z]\w+)\{", query.expression) if name in _COUNTERS]
@@ -160,7 +158,7 @@ def test_counters_are_only_shown_as_they_rise_over_a_time_that_fits_the_scrapes(
 
 @pytest.mark.parametrize("panels", [open_panels(), open_panels() + collapsed_panels()], ids=["closed", "opened"])
 def test_panels_fill_the_grid_without_overlapping(panels: list[Json]) -> None:
-    """With the last row closed, and with it opened."""
+    """With the last row collapsed, and with it open."""
     rows = [one for one in DASHBOARD["panels"] if one["type"] == "row"]
     taken = dict[tuple[int, int], str]()
     for one in panels + rows:
@@ -176,7 +174,7 @@ def test_panels_fill_the_grid_without_overlapping(panels: list[Json]) -> None:
     assert len(taken) == 24 * (1 + max(y for _, y in taken)), "a hole in the grid"
 
 
-def test_no_two_panels_have_the_same_number_or_name() -> None:
+def test_panels_have_unique_ids_and_titles() -> None:
     rows = [one for one in DASHBOARD["panels"] if one["type"] == "row"]
     for one, other in combinations(all_panels() + rows, 2):
         assert one["id"] != other["id"]

@@ -1,4 +1,4 @@
-"""What `docs/grafana.md` says of the dashboard is so."""
+"""`docs/grafana.md` matches the dashboard."""
 
 import json
 import re
@@ -12,7 +12,7 @@ _PAGE = (_ROOT / "docs" / "grafana.md").read_text("utf-8")
 _PROVIDER = (_ROOT / "deploy" / "grafana" / "provisioning" / "dashboards" / "cpcmon.yml").read_text("utf-8")
 
 
-def test_the_command_puts_in_ones_own_address_of_the_runbooks(fresh: Path) -> None:
+def test_the_command_of_the_page_sets_the_address_of_the_runbooks(fresh: Path) -> None:
     """And changes nothing else."""
     (command,) = re.findall(r"^ *(sed .*)$", _PAGE, re.MULTILINE)
     subprocess.run(command, shell=True, cwd=fresh, check=True)  # noqa: S602  the page's own words
@@ -23,12 +23,12 @@ def test_the_command_puts_in_ones_own_address_of_the_runbooks(fresh: Path) -> No
     assert own == json.loads(FILE.read_text("utf-8"))
 
 
-def test_the_dashboard_is_put_where_its_provider_looks_for_it() -> None:
+def test_the_dashboard_is_installed_in_the_folder_of_its_provider() -> None:
     (installed,) = re.findall(r"^ *install .* cpcmon\.json (\S+)/cpcmon\.json$", _PAGE, re.MULTILINE)
     assert f"path: {installed}\n" in _PROVIDER
 
 
-def test_every_file_that_is_installed_is_there() -> None:
+def test_every_installed_file_exists() -> None:
     named = set(re.findall(r"deploy/grafana/[\w./-]+\.(?:json|yml)", _PAGE))
     assert len(named) == 3
     assert all((_ROOT / one).is_file() for one in named)

@@ -1,4 +1,4 @@
-"""The files by which Grafana finds the data source and the dashboard."""
+"""The provisioning files for the data source and the dashboard."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ def read(name: str) -> dict[str, Any]:
     return found
 
 
-def test_the_data_source_is_a_prometheus_that_nobody_changes_by_hand() -> None:
+def test_the_data_source_is_a_read_only_prometheus() -> None:
     found = read("datasources/cpcmon.yml")
     (source,) = found["datasources"]
     assert found["apiVersion"] == 1
@@ -24,7 +24,7 @@ def test_the_data_source_is_a_prometheus_that_nobody_changes_by_hand() -> None:
     assert not any("password" in key.lower() or "secure" in key.lower() for key in source)
 
 
-def test_the_dashboard_is_read_from_a_folder_and_kept_as_it_is_there() -> None:
+def test_the_dashboard_is_read_only() -> None:
     found = read("dashboards/cpcmon.yml")
     (provider,) = found["providers"]
     assert found["apiVersion"] == 1

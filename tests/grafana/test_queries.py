@@ -1,4 +1,4 @@
-"""Every query of the dashboard, asked of the real Prometheus that scrapes real daemons."""
+"""Every query of the dashboard, on a real Prometheus that scrapes real daemons."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -9,7 +9,7 @@ from tests.grafana.asking import Prometheus, prometheus, wait_until_nothing_is_m
 from tests.grafana.dashboard import Json, Query, annotation_queries, open_panels, queries, variable_queries
 from tests.grafana.site import SITES, Sick, rules_of, start_sick, start_well
 
-# Scraped every second, where a real one is scraped every half minute.
+# Scraped every second instead of every half minute.
 _TIMES = {"__rate_interval": "20s", "__range": "5m"}
 SICK = {
     "job": "sick-cpcmon",
@@ -24,14 +24,14 @@ EVERYWHERE = SICK | {"job": ".+"}
 
 
 class Watched:
-    """The daemons, and the Prometheus that watches them."""
+    """The daemons, and the Prometheus that scrapes them."""
 
     def __init__(self, prometheus: Prometheus, sick: Sick) -> None:
         self.prometheus = prometheus
         self.sick = sick
 
     def wait_for_data(self, asked: list[Query], values: Mapping[str, str]) -> None:
-        """Wait until every one of these queries returns data whose labels its legend finds."""
+        """Wait until every query returns data with the labels of its legend."""
         answered = set[str]()
 
         def missing() -> list[str]:
@@ -48,7 +48,7 @@ class Watched:
 
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
-    """Both daemons, watched by one Prometheus."""
+    """Both daemons, scraped by one Prometheus."""
     folder = tmp_path_factory.mktemp("watched")
     with ExitStack() as stack:
         sick, well = start_sick(stack, folder / "sick"), start_well(stack, folder / "well")
@@ -64,8 +64,8 @@ def panel(title: str) -> Json:
 
 
 @pytest.mark.slow
-def test_every_query_of_every_open_panel_and_variable_returns_data_that_its_legend_can_name(watched: Watched) -> None:
-    """A model with segments, one of each state beside it, records that were refused."""
+def test_every_query_of_open_panels_and_variables_returns_data_with_the_labels_of_its_legend(watched: Watched) -> None:
+    """A model with segments, models in each state, rejected records."""
     watched.wait_for_data([*queries(*open_panels()), *variable_queries()], SICK)
 
 
@@ -76,8 +76,8 @@ def test_the_queries_about_one_model_return_data_for_a_segment_and_another_estim
     watched.wait_for_data(list(queries(*(panel(title) for title in titles + rows))), chosen)
 
 
-def test_no_open_panel_is_empty_when_all_is_well(watched: Watched) -> None:
-    """Nothing fires, nothing was refused, nothing is unread, and the model is not even split."""
+def test_no_open_panel_is_empty_for_a_healthy_daemon(watched: Watched) -> None:
+    """No alert, no rejected records, no backlog, no segments."""
 
     def empty() -> list[str]:
         return [
@@ -89,8 +89,8 @@ def test_no_open_panel_is_empty_when_all_is_well(watched: Watched) -> None:
     wait_until_nothing_is_missing(empty, watched.sick.send_more)
 
 
-def test_an_alert_that_fires_is_an_annotation(watched: Watched) -> None:
-    """Of the model that is looked at; the watchdog, which always fires, is none."""
+def test_a_firing_alert_is_an_annotation(watched: Watched) -> None:
+    """Of the selected model, without the watchdog."""
     asked = list(annotation_queries())
     watched.wait_for_data(asked, SICK | {"model": "poor"})
     names = {labels["alertname"] for labels, _ in watched.prometheus.answer(asked[0], EVERYWHERE | {"model": ".+"})}
@@ -100,7 +100,7 @@ def test_an_alert_that_fires_is_an_annotation(watched: Watched) -> None:
 
 
 def test_each_model_is_one_stat_coloured_by_its_own_threshold(watched: Watched) -> None:
-    """A threshold above which an alert fires colours nothing."""
+    """Thresholds on high accuracy do not count."""
     asked = list(queries(panel("Estimated accuracy of each model")))
     watched.wait_for_data(asked, SICK)
     shown = {one.ref: [labels["model"] for labels, _ in watched.prometheus.answer(one, SICK)] for one in asked}
@@ -127,8 +127,8 @@ def test_each_model_is_one_stat_coloured_by_its_own_threshold(watched: Watched) 
         ("Confidence", "now"),
     ],
 )
-def test_a_model_that_is_well_elsewhere_does_not_hide_one_that_is_not(watched: Watched, title: str, ref: str) -> None:
-    """All jobs are shown at first, and two may have a model of one name."""
+def test_a_healthy_model_of_the_same_name_does_not_hide_a_bad_one(watched: Watched, title: str, ref: str) -> None:
+    """With all jobs selected, two of them may have a model of the same name."""
     (asked,) = (one for one in queries(panel(title)) if one.ref == ref)
     chosen = {"model": "poor"}
     watched.wait_for_data([asked], SICK | chosen)
@@ -136,11 +136,11 @@ def test_a_model_that_is_well_elsewhere_does_not_hide_one_that_is_not(watched: W
     (((_, sick),), ((_, well),), ((_, shown),)) = (
         watched.prometheus.answer(asked, values | chosen) for values in (SICK, WELL, EVERYWHERE)
     )
-    # The sick one goes on getting records, and may have been evaluated in between.
+    # The unhealthy daemon may evaluate between two queries.
     assert well - shown > 0.8 * (well - sick) > 0
 
 
-def test_a_model_that_can_be_judged_elsewhere_does_not_hide_one_that_cannot(watched: Watched) -> None:
+def test_a_model_of_the_same_name_does_not_hide_one_without_an_estimate(watched: Watched) -> None:
     (asked,) = queries(panel("State of each model"))
     watched.wait_for_data([asked], WELL)
 
@@ -164,10 +164,10 @@ def test_the_heat_map_has_the_worst_segments_first_and_each_once(watched: Watche
     (estimates,) = (one for one in queries(panel("Segments, worst first")) if one.ref == "estimate")
 
     def out_of_order() -> list[str]:
-        # An evaluation may come between two of the questions, and change the order.
+        # An evaluation between two queries may change the order.
         by_accuracy = sorted(watched.prometheus.answer(estimates, SICK), key=lambda found: found[1])
         expected = [labels["segment"] for labels, _ in by_accuracy[: len(asked)]]
-        # The latest value is that of the end of the shown time.
+        # The latest value is that at the end of the time range.
         shown = [labels["segment"] for one in asked for labels, _ in watched.prometheus.answer(one, SICK)]
         return [] if shown == expected else [f"expected {expected}, found {shown}"]
 

@@ -1,4 +1,4 @@
-"""The row about Kafka, and the others for a model that replicas share: a real broker, two daemons, a real Prometheus."""
+"""The Kafka row, and the others for a shared model: a real broker, two daemons, a real Prometheus."""
 
 import json
 from contextlib import ExitStack
@@ -16,7 +16,7 @@ from tests.strategies import synthetic
 
 pytestmark = pytest.mark.slow
 
-_RULES = Path(__file__).resolve().parents[2] / "deploy" / "prometheus" / "cpcmon-replicas.rules.yml"
+_RULES = Path(__file__).resolve().parents[2] / "deploy" / "prometheus" / "cpcmon.rules.yml"
 _PARTITIONS = 4
 _CONFIG = """\
 storage: {{path: state{number}}}
@@ -49,8 +49,8 @@ _VALUES = {
 }
 
 
-def test_replicas_are_shown_one_by_one_and_their_model_once(kafka: Topics, tmp_path: Path) -> None:
-    """Every query of the row returns data that its legend can name; the stat is what the rules add up."""
+def test_replicas_are_shown_separately_and_their_model_once(kafka: Topics, tmp_path: Path) -> None:
+    """Every query of the row returns data with the labels of its legend; the stat is the merged estimate."""
     vectors, labels = synthetic(600, 3, seed=1, sharpness=2.6)
     Reference.calibrate(vectors, labels, model="density", version="", classes=CLASSES).save(tmp_path / "density.ref")
     topic, group = kafka.create_topic(partitions=_PARTITIONS), unique("cpcmon")
@@ -80,7 +80,7 @@ def test_replicas_are_shown_one_by_one_and_their_model_once(kafka: Topics, tmp_p
             models = [labels for one in queries(stats) for labels, _ in server.answer(one, _VALUES)]
             if shown != set(targets):
                 found.append(f"expected shares of {targets}, found {shown}")
-            # Both replicas have enough records to speak for themselves, and the model is still one.
+            # Both replicas have enough records for an estimate of their own, and the model is still shown once.
             if [labels.get("instance") for labels in models] != [None]:
                 found.append(f"expected one stat, of all replicas together, found {models}")
             return found

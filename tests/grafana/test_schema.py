@@ -1,4 +1,4 @@
-"""The dashboard, held to Grafana's own types by the TypeScript compiler."""
+"""The dashboard, checked against Grafana's types by the TypeScript compiler."""
 
 import json
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ _KINDS = {
 
 
 def checked(folder: Path, source: str) -> list[str]:
-    """Return the compiler's complaints; skip where it cannot be had, but not in CI."""
+    """Return the errors of the compiler; skip without a compiler, except in CI."""
     try:
         return complaints(folder, source)
     except NoPackages as error:
@@ -33,12 +33,12 @@ def checked(folder: Path, source: str) -> list[str]:
 
 
 def whole(text: str) -> str:
-    """Return a program that holds a dashboard to its type."""
+    """Return a program that checks a dashboard against its type."""
     return f'import type {{ WrittenDashboard }} from "./written.mjs";\nexport const it: WrittenDashboard = {text};\n'
 
 
 def options() -> Iterator[str]:
-    """Yield a program that holds what only one kind of panel has to that kind's types."""
+    """Yield programs that check the options of each panel against the types of its kind."""
     yield 'import type { Written } from "./written.mjs";'
     for kind, name in _KINDS.items():
         folder = f"@grafana/schema/dist/esm/raw/composable/{kind.replace('-', '')}/panelcfg/x"
@@ -47,12 +47,12 @@ def options() -> Iterator[str]:
         name, number = _KINDS[panel["type"]], panel["id"]
         custom = panel["fieldConfig"]["defaults"].get("custom", {})
         yield f"export const options{number}: Written<Partial<{name}.Options>> = {json.dumps(panel['options'])};"
-        # A stat and a bar gauge have no settings of fields.
+        # A stat and a bar gauge have no field options.
         if custom:
             yield f"export const field{number}: Written<Partial<{name}.FieldConfig>> = {json.dumps(custom)};"
 
 
-def test_the_dashboard_is_one_by_grafanas_types(tmp_path: Path) -> None:
+def test_the_dashboard_has_grafanas_types(tmp_path: Path) -> None:
     assert checked(tmp_path, whole(FILE.read_text("utf-8"))) == []
 
 
@@ -60,8 +60,8 @@ def test_the_options_of_each_panel_are_those_of_its_kind(tmp_path: Path) -> None
     assert checked(tmp_path, "\n".join(options())) == []
 
 
-def test_what_is_no_dashboard_is_refused(tmp_path: Path) -> None:
-    """Else the two tests above would show nothing: a word that is none of an enumeration, a link without its target."""
+def test_an_invalid_dashboard_is_rejected(tmp_path: Path) -> None:
+    """An invalid enumeration value, and a link without a target: the two tests above can fail."""
     wrong = (
         FILE.read_text("utf-8").replace('"absolute"', '"absolut"', 1).replace('"targetBlank": true', '"blank": 1', 1)
     )
@@ -70,6 +70,6 @@ def test_what_is_no_dashboard_is_refused(tmp_path: Path) -> None:
     assert "blank" in found
 
 
-def test_an_option_of_another_kind_is_refused(tmp_path: Path) -> None:
+def test_an_option_of_another_kind_of_panel_is_rejected(tmp_path: Path) -> None:
     wrong = "\n".join(options()).replace('"textMode": "value_and_name"', '"textMode": "loud"', 1)
     assert '"loud"' in "\n".join(checked(tmp_path, wrong))

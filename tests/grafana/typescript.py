@@ -1,4 +1,4 @@
-"""Grafana's own types and the compiler that holds a file to them: fetched by npm once, and kept outside the tree."""
+"""Grafana's types and the TypeScript compiler, fetched by npm once and kept outside the tree."""
 
 import json
 import shutil
@@ -13,7 +13,7 @@ _SETTINGS = {"strict": True, "noEmit": True, "module": "nodenext", "target": "es
 
 
 def complaints(folder: Path, source: str) -> list[str]:
-    """Return what the compiler says of a source that may import `./written.mjs`; raises NoPackages without the types."""
+    """Return the errors in a source that may import `./written.mjs`; raises NoPackages without the types."""
     types = packages(_TYPES / "package.json", "grafana-types")
     (folder / "node_modules").symlink_to(types / "node_modules")
     shutil.copy(_TYPES / "written.d.mts", folder)
@@ -21,6 +21,6 @@ def complaints(folder: Path, source: str) -> list[str]:
     (folder / "tsconfig.json").write_text(json.dumps({"compilerOptions": _SETTINGS, "files": ["source.mts"]}))
     ran = node(folder, "node_modules/typescript/bin/tsc", "--project", ".", "--pretty", "false")
     found = ran.stdout.splitlines()
-    # A compiler that did not run has no complaints either.
+    # A compiler that did not run reports no errors either.
     assert bool(found) == bool(ran.returncode), ran.stderr
     return found

@@ -1,4 +1,4 @@
-"""What the tests of manifests share: the programs, and what they render."""
+"""Fixtures for manifests: the programs, and their output."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ __all__ = ["kafka", "real_kafka", "run_folder", "secured_kafka"]
 
 @pytest.fixture(scope="session")
 def tools() -> Path:
-    """The folder of helm, kubectl, kubernetes-validate, checkov and check-jsonschema; skipped loudly without; in CI, fail."""
+    """The folder of helm, kubectl, kubernetes-validate, checkov and check-jsonschema; skip without them, fail in CI."""
     try:
         return tool_folder()
     except NoTools as error:
@@ -23,5 +23,5 @@ def tools() -> Path:
 
 @pytest.fixture(scope="session")
 def render(tools: Path) -> Renderer:
-    """What Kustomize and Helm make of the tree."""
+    """Kustomize and Helm."""
     return Renderer(tools)

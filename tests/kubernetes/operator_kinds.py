@@ -1,4 +1,4 @@
-"""Check manifests of the Prometheus operator's kinds against its own types; run by the Python that has these.
+"""Check manifests against the types of the Prometheus operator; run by the Python that has them.
 
 They refuse values that do not fit and pass over fields that they do not know, so what comes out is compared with what
 went in.

@@ -1,4 +1,4 @@
-"""A pod's folders on this machine: what the volumes of a manifest would hold."""
+"""The volumes of a pod, as folders on this machine."""
 
 import re
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from tests.web.certificates import Authority
 
 
 class PodFolders:
-    """A folder for each mount of the container, filled as a cluster would fill it."""
+    """A folder for each mount of the container, filled as in a cluster."""
 
     def __init__(self, documents: Documents, root: Path, name: str = "cpcmon-0") -> None:
         self.name = name
@@ -20,7 +20,7 @@ class PodFolders:
             volume["name"]: volume for volume in one(documents, "StatefulSet")["spec"]["template"]["spec"]["volumes"]
         }
         self.mounts: dict[str, Path] = {}
-        """Folders by where the container has them."""
+        """Folders by mount path."""
         for mount in self.container["volumeMounts"]:
             folder = root / mount["name"]
             folder.mkdir(parents=True)
@@ -28,7 +28,7 @@ class PodFolders:
         self._text = configuration(documents)
         self._fill()
         for file in root.rglob("*"):
-            # As in a pod, where everything can be read by the group that the container has.
+            # As in a pod, where the group of the container can read everything.
             file.chmod(0o755 if file.is_dir() else 0o644)
 
     def named(self, volume: str) -> Path:
@@ -37,20 +37,20 @@ class PodFolders:
         return path
 
     def here(self, text: str) -> str:
-        """Return a text with the container's paths replaced by those of the folders."""
-        # In one go: what was put in place may itself lie under /tmp.
+        """Return a text with mount paths replaced by folders."""
+        # In one pass: a folder may itself be under /tmp.
         paths = "|".join(map(re.escape, sorted(self.mounts, key=len, reverse=True)))
         return re.sub(rf"({paths})(?=[/}} \n]|$)", lambda found: str(self.mounts[found[1]]), text)
 
     def paths_outside(self) -> list[str]:
-        """Return the paths in the configuration that no mount has."""
+        """Return the paths in the configuration that are not mounted."""
         paths = re.findall(r"(?<=[ :{])/[\w./-]+", re.sub(r"https://\S+", "", self._text))
         return [
             path for path in paths if not any(path.startswith(f"{mount}/") or path == mount for mount in self.mounts)
         ]
 
     def write_configuration_for_here(self) -> Path:
-        """Write the configuration with paths of this machine, and return its file."""
+        """Write the configuration with local paths, and return its file."""
         file = self.named("config") / "config.yaml"
         file.write_text(self.here(self._text), encoding="utf-8")
         return file

@@ -1,4 +1,4 @@
-"""The real podman, with images and containers in a folder of its own, and a base image made of this machine.
+"""The real podman, with its own storage folder and a base image made of this machine.
 
 No registry can be reached from where the tests run. The base image is therefore empty but for the folders that a
 system has, and the machine's own /usr is mounted into every step and into the container: its Python takes the place of
@@ -28,37 +28,37 @@ _LINKS = ("bin", "sbin", "lib", "lib64")
 _FOLDERS = ("usr", "etc", "etc/ssl", "tmp", "proc", "sys", "dev", "run", "var", "var/tmp", "root")
 _LIMIT_SECONDS = 540
 _LIMITS = ("--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024")
-"""Podman would raise them, which not every machine lets root do."""
+"""Podman would raise the limits, which root may not do on every machine."""
 
 
 class Podman:
     """Commands of podman in one storage folder."""
 
     def __init__(self, folder: Path) -> None:
-        # runc: crun of Debian 12 refuses machines with both versions of cgroups.
+        # runc: crun of Debian 12 rejects machines with both versions of cgroups.
         runtime = real_server("runc")
         self._words = [real_server("podman"), "--root", str(folder / "storage"), "--runroot", str(folder / "run")]
         self._words += ["--runtime", runtime, "--cgroup-manager", "cgroupfs", "--events-backend", "none"]
 
     def __call__(self, *words: str, data: bytes | None = None, check: bool = True) -> str:
-        """Run a command and return what it said."""
+        """Run a command and return its output."""
         ran = subprocess.run(
             [*self._words, *words], input=data, capture_output=True, timeout=_LIMIT_SECONDS, check=False
         )
-        said = ran.stdout.decode(errors="replace")
-        assert ran.returncode == 0 or not check, f"podman {words[0]}:\n{said[-3000:]}\n{ran.stderr.decode()[-3000:]}"
-        return said
+        output = ran.stdout.decode(errors="replace")
+        assert ran.returncode == 0 or not check, f"podman {words[0]}:\n{output[-3000:]}\n{ran.stderr.decode()[-3000:]}"
+        return output
 
     def require_containers(self) -> None:
-        """Skip loudly where the machine lets nobody run a container: that cannot be installed."""
+        """Skip on a machine that cannot run containers."""
         self("import", "--change", "ENV PATH=/usr/local/bin:/usr/bin:/bin", "-", BASE, data=_empty_system())
         words = ["run", "--rm", *_LIMITS, "--network", "none", "--pull", "never", *_this_machine("run")]
-        said = self(*words, BASE, "python3", "-c", "print('RUNS')", check=False)
-        if "RUNS" not in said:
+        output = self(*words, BASE, "python3", "-c", "print('RUNS')", check=False)
+        if "RUNS" not in output:
             pytest.skip("NO CONTAINER CAN BE RUN HERE: the image is not built, and what it would show is not shown")
 
     def build(self) -> dict[str, Any]:
-        """Build the image as the Dockerfile says, and return what podman knows of it."""
+        """Build the image, and return its description by podman."""
         words = ["--format", "docker", "--layers=false", "--network", "host", *_this_machine("build")]
         words += ["--build-arg", f"PYTHON_IMAGE={BASE}", "--file", str(ROOT / "deploy" / "docker" / "Dockerfile")]
         self("build", *words, "--tag", IMAGE, str(ROOT))
@@ -74,8 +74,8 @@ class Podman:
 
 @contextmanager
 def podman() -> Iterator[Podman]:
-    """Lend a podman, and leave nothing behind."""
-    # Not under pytest's folder, which keeps what was made by the last runs: an image is large.
+    """Provide a podman, and clean up."""
+    # Not in pytest's folder, which keeps the last runs: images are large.
     folder = Path(tempfile.mkdtemp(prefix="cpcmon-podman-"))
     try:
         made = Podman(folder)
@@ -106,7 +106,7 @@ def _empty_system() -> bytes:
 
 
 def _this_machine(what: str) -> list[str]:
-    """Return the options that lend the machine's /usr, and to a build how to reach PyPI."""
+    """Return the options that mount the machine's /usr, and give a build access to PyPI."""
     lent = ["/usr", "/etc/ld.so.cache"]
     words = []
     if what == "build":

@@ -1,4 +1,4 @@
-"""Manifests as the real programs render them, and what they come to, however they are written."""
+"""Manifests as rendered by kubectl and Helm, in comparable form."""
 
 import os
 import subprocess
@@ -16,10 +16,10 @@ WAYS = ("kustomize", "helm")
 
 Documents = list[dict[str, Any]]
 _ONLY_KUSTOMIZE = "Namespace"
-"""Helm makes it with --create-namespace, and cannot label it."""
+"""Helm creates it with --create-namespace, and cannot label it."""
 RELEASE_RULES = "cpcmon of this release"
 _BY_NAME = {"volumes", "volumeMounts"}
-"""Lists whose order means nothing."""
+"""Lists whose order does not matter."""
 
 
 class Renderer:
@@ -29,14 +29,14 @@ class Renderer:
         self._tools = tools
 
     def text(self, way: str, overlay: str) -> str:
-        """Return all manifests of an overlay, made in one of two ways."""
+        """Return all manifests of an overlay, rendered by kubectl or Helm."""
         if way == "kustomize":
             return self.run("kubectl", "kustomize", str(DEPLOY / "kubernetes" / "overlays" / overlay)).stdout
         values = [] if overlay == "one" else ["--values", str(CHART / f"values-{overlay}.yaml")]
         return self.helm(*values).stdout
 
     def documents(self, way: str, overlay: str) -> Documents:
-        """Return the same as objects."""
+        """Return them as objects."""
         return parsed(self.text(way, overlay))
 
     def helm(self, *words: str, check: bool = True) -> "subprocess.CompletedProcess[str]":
@@ -44,9 +44,9 @@ class Renderer:
         return self.run("helm", "template", "cpcmon", str(CHART), "--namespace", "cpcmon", *words, check=check)
 
     def run(self, program: str, *words: str, check: bool = True) -> "subprocess.CompletedProcess[str]":
-        """Run a program; what it says is shown if it fails."""
+        """Run a program; show its output if it fails."""
         command = [str(self._tools / program), *words]
-        # checkov would ask PyPI whether it is the newest.
+        # checkov would check PyPI for updates.
         environment = {**os.environ, "CKV_SKIP_PACKAGE_UPDATE_CHECK": "true"}
         ran = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, env=environment)
         assert ran.returncode == 0 or not check, f"{program}:\n{ran.stdout}\n{ran.stderr}"
@@ -77,7 +77,7 @@ def configuration(documents: Documents) -> str:
 
 
 def what_matters(documents: Documents) -> dict[str, Any]:
-    """Return the documents by kind and name, without what the ways may do otherwise."""
+    """Return the documents by kind and name, without differences that are allowed."""
     found = {}
     for document in documents:
         if document["kind"] != _ONLY_KUSTOMIZE:
@@ -90,7 +90,7 @@ def what_matters(documents: Documents) -> dict[str, Any]:
 
 
 def shared_rules(document: dict[str, Any]) -> dict[str, Any]:
-    """Return the rules without those that only Helm can write, since only it knows what the release is called."""
+    """Return the rules without those of the chart alone, which depend on the release name."""
     return {"groups": [group for group in document["spec"]["groups"] if group["name"] != RELEASE_RULES]}
 
 

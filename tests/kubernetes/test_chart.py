@@ -1,4 +1,4 @@
-"""The chart: what it renders is what Kustomize renders, and what it is given is looked at."""
+"""The chart renders the same as Kustomize, and validates its values."""
 
 import subprocess
 from pathlib import Path
@@ -11,8 +11,8 @@ from tests.servers import real_server
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
-def test_helm_and_kustomize_come_to_the_same(render: Renderer, overlay: str) -> None:
-    """To the last field, but for order, the namespace itself, who says that he manages it, and what only Helm is told."""
+def test_helm_and_kustomize_render_the_same(render: Renderer, overlay: str) -> None:
+    """Except for order, the namespace, the managed-by label, and release rules."""
     ours, theirs = (what_matters(render.documents(way, overlay)) for way in ("kustomize", "helm"))
     assert ours.keys() == theirs.keys()
     for name, document in ours.items():
@@ -20,14 +20,14 @@ def test_helm_and_kustomize_come_to_the_same(render: Renderer, overlay: str) -> 
 
 
 @pytest.mark.parametrize("values", [[], ["--values", str(CHART / "values-replicas.yaml")]])
-def test_helm_has_nothing_to_say_against_the_chart(render: Renderer, values: list[str]) -> None:
+def test_helm_lint_finds_nothing(render: Renderer, values: list[str]) -> None:
     ran = render.run("helm", "lint", "--strict", str(CHART), *values)
     assert "0 chart(s) failed" in ran.stdout
     assert "WARNING" not in ran.stdout
 
 
 @pytest.mark.parametrize(
-    ("setting", "told"),
+    ("setting", "expected"),
     [
         ("replica=3", "replica"),
         ("image.tag=latest", "image"),
@@ -36,15 +36,15 @@ def test_helm_has_nothing_to_say_against_the_chart(render: Renderer, values: lis
         ("replicas=many", "replicas"),
     ],
 )
-def test_a_value_that_is_misspelt_or_does_not_fit_is_refused(render: Renderer, setting: str, told: str) -> None:
-    """Helm by itself would take any word, and leave things as they were."""
+def test_unknown_and_invalid_values_are_rejected(render: Renderer, setting: str, expected: str) -> None:
+    """By the schema: Helm itself ignores unknown values."""
     ran = render.helm("--set", setting, check=False)
     assert ran.returncode != 0
-    assert told in ran.stderr
+    assert expected in ran.stderr
 
 
-def test_more_than_one_replica_with_a_folder_is_refused(render: Renderer) -> None:
-    """Each would read all files: half the records that are needed would seem enough."""
+def test_more_than_one_replica_with_a_directory_is_rejected(render: Renderer) -> None:
+    """Each would read all files."""
     ran = render.helm("--set", "replicas=2", check=False)
     assert ran.returncode != 0
     assert "every record would count several times" in ran.stderr
@@ -52,40 +52,40 @@ def test_more_than_one_replica_with_a_folder_is_refused(render: Renderer) -> Non
     assert render.helm("--set", "replicas=0").returncode == 0
 
 
-def test_a_digest_takes_the_place_of_the_tag(render: Renderer) -> None:
+def test_a_digest_replaces_the_tag(render: Renderer) -> None:
     digest = f"sha256:{'ab' * 32}"
     documents = parsed(render.helm("--set", f"image.digest={digest}").stdout)
     assert container(documents)["image"] == f"registry.hospital.example/cpcmon@{digest}"
 
 
-def test_everything_that_needs_an_operator_can_be_left_out(render: Renderer) -> None:
-    """A cluster without the Prometheus operator would refuse the kinds it does not know."""
+def test_kinds_of_the_operator_can_be_disabled(render: Renderer) -> None:
+    """A cluster without the Prometheus operator would reject them."""
     words = [word for key in ("serviceMonitor", "prometheusRule") for word in ("--set", f"{key}.enabled=false")]
     kinds = {document["apiVersion"] for document in parsed(render.helm(*words).stdout)}
     assert kinds == {"v1", "apps/v1", "policy/v1", "networking.k8s.io/v1"}
 
 
-def test_a_volume_that_is_there_is_used_in_place_of_a_new_one(render: Renderer) -> None:
+def test_an_existing_claim_is_used(render: Renderer) -> None:
     documents = parsed(render.helm("--set", "inbox.existingClaim=results").stdout)
     assert not [document for document in documents if document["kind"] == "PersistentVolumeClaim"]
     volumes = one(documents, "StatefulSet")["spec"]["template"]["spec"]["volumes"]
     assert {"name": "inbox", "persistentVolumeClaim": {"claimName": "results", "readOnly": True}} in volumes
 
 
-def test_results_outlive_the_release(render: Renderer) -> None:
-    """As the volumes of the state do, which Kubernetes never deletes with a StatefulSet."""
+def test_the_inbox_outlives_the_release(render: Renderer) -> None:
+    """Like the volumes of the state, which Kubernetes does not delete with a StatefulSet."""
     claim = one(parsed(render.helm().stdout), "PersistentVolumeClaim")
     assert claim["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
 
 
-def test_another_name_of_the_release_still_has_cpcmon_in_it(render: Renderer) -> None:
-    """The job in Prometheus is the name of the Service, and the rules look for it."""
+def test_names_contain_cpcmon_for_any_release_name(render: Renderer) -> None:
+    """The job in Prometheus is the name of the Service, which the rules select."""
     ran = render.run("helm", "template", "radiology", str(CHART))
     assert one(parsed(ran.stdout), "Service")["metadata"]["name"] == "radiology-cpcmon"
 
 
 def test_names_that_look_like_numbers_stay_names(render: Renderer) -> None:
-    """Kubernetes would refuse a label that is a number, and whatever lies in a namespace that is one."""
+    """Kubernetes rejects labels and namespaces that are numbers."""
     words = ["--set-string", "networkPolicy.monitoringNamespace=7,references.configMap=8,inbox.existingClaim=9"]
     documents = parsed(render.run("helm", "template", "2024", str(CHART), "--namespace", "17", *words).stdout)
     assert {document["metadata"]["namespace"] for document in documents} == {"17"}
@@ -98,8 +98,8 @@ def test_names_that_look_like_numbers_stay_names(render: Renderer) -> None:
     assert volumes["inbox"]["persistentVolumeClaim"]["claimName"] == "9"
 
 
-def test_a_release_without_a_pod_is_down_although_another_one_is_up(render: Renderer, tmp_path: Path) -> None:
-    """Prometheus does not know of a pod without an address, so it is never said to be down."""
+def test_a_release_without_a_pod_is_down_while_another_is_up(render: Renderer, tmp_path: Path) -> None:
+    """Prometheus has no target for a pod without an address."""
     rules = one(parsed(render.helm().stdout), "PrometheusRule")["spec"]
     (tmp_path / "rules.yml").write_text(yaml.safe_dump(rules), encoding="utf-8")
     up = 'up{job="%s",namespace="cpcmon",instance="cpcmon/%s-0"}'
@@ -107,11 +107,11 @@ def test_a_release_without_a_pod_is_down_although_another_one_is_up(render: Rend
         "exp_labels": {"severity": "critical", "job": "cpcmon", "namespace": "cpcmon"},
         "exp_annotations": {
             "summary": "cpcmon cannot be scraped.",
-            "description": "cpcmon in cpcmon has no pod that Prometheus knows: nothing is known of any of its models.",
+            "description": "cpcmon in cpcmon has no pod that Prometheus can scrape. Its models are not monitored.",
             "runbook_url": "docs/runbooks/down.md",
         },
     }
-    told = [(9, []), (30, [down])]
+    expected = [(9, []), (30, [down])]
     test = {
         "interval": "1m",
         "input_series": [
@@ -119,7 +119,7 @@ def test_a_release_without_a_pod_is_down_although_another_one_is_up(render: Rend
             {"series": up % ("other-cpcmon", "other-cpcmon"), "values": "1x50"},
         ],
         "alert_rule_test": [
-            {"eval_time": f"{minute}m", "alertname": "CpcmonDown", "exp_alerts": alerts} for minute, alerts in told
+            {"eval_time": f"{minute}m", "alertname": "CpcmonDown", "exp_alerts": alerts} for minute, alerts in expected
         ],
     }
     (tmp_path / "test.yml").write_text(yaml.safe_dump({"rule_files": ["rules.yml"], "tests": [test]}), encoding="utf-8")
@@ -129,6 +129,6 @@ def test_a_release_without_a_pod_is_down_although_another_one_is_up(render: Rend
 
 
 @pytest.mark.parametrize("setting", ["replicas=0", "serviceMonitor.enabled=false"])
-def test_a_release_that_is_not_to_be_scraped_is_not_missed(render: Renderer, setting: str) -> None:
+def test_a_release_without_scraping_is_not_down(render: Renderer, setting: str) -> None:
     document = one(parsed(render.helm("--set", setting).stdout), "PrometheusRule")
     assert document["spec"] == shared_rules(document)

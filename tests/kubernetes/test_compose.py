@@ -1,4 +1,4 @@
-"""The compose file, as far as it can be shown without a registry: its form, its files, and its feed on a real broker."""
+"""The compose file, without a registry: its schema, its files, and its feed on a real broker."""
 
 import re
 import subprocess
@@ -25,47 +25,47 @@ def _services() -> dict[str, Any]:
 
 
 def _mounted(service: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return what is mounted from the tree or from a volume, and where."""
+    """Return sources and targets of the mounts."""
     return [(source, target) for source, target, *_ in (entry.split(":") for entry in service["volumes"])]
 
 
-def test_the_file_is_one_that_compose_accepts(render: Renderer) -> None:
+def test_compose_accepts_the_file(render: Renderer) -> None:
     render.run("check-jsonschema", "--builtin-schema", "vendor.compose-spec", str(FILE))
 
 
-def test_a_word_that_compose_does_not_know_is_found(render: Renderer, tmp_path: Path) -> None:
-    """Otherwise the test above would say nothing."""
+def test_an_unknown_key_is_found(render: Renderer, tmp_path: Path) -> None:
+    """The test above can fail."""
     (tmp_path / "compose.yaml").write_text(FILE.read_text(encoding="utf-8").replace("cap_drop", "cap_drops"))
     words = ("--builtin-schema", "vendor.compose-spec", str(tmp_path / "compose.yaml"))
     assert render.run("check-jsonschema", *words, check=False).returncode != 0
 
 
-def test_everything_is_there_that_is_to_be_seen_together() -> None:
+def test_all_services_are_there_and_share_a_network() -> None:
     services = _services()
     assert services.keys() == {"kafka", "prepare", "feed", "cpcmon", "prometheus", "alertmanager", "grafana"}
-    # Whoever shares the network of kafka finds the others on localhost; whoever does not talks to nobody.
+    # Services on the network of kafka find the others on localhost.
     assert {services[name]["network_mode"] for name in services if name != "kafka"} == {"service:kafka", "none"}
     volumes = set(yaml.safe_load(FILE.read_text(encoding="utf-8"))["volumes"])
     named = {source for service in services.values() for source, _ in _mounted(service) if not source.startswith(".")}
     assert named == volumes
 
 
-def test_nothing_is_open_but_on_this_machine() -> None:
+def test_ports_are_open_on_loopback_only() -> None:
     ports = [port for service in _services().values() for port in service.get("ports", [])]
     assert len(ports) == 4
     assert all(port.startswith("127.0.0.1:") for port in ports)
 
 
-def test_every_file_that_is_mounted_is_in_the_tree() -> None:
-    """What is absent would be made as an empty folder by the engine, and told by nobody."""
+def test_every_mounted_file_exists() -> None:
+    """The engine would create an empty folder for a missing file."""
     sources = {source for service in _services().values() for source, _ in _mounted(service) if source.startswith(".")}
     named = {"../prometheus/prometheus.yml", "../alertmanager/alertmanager.yml", *sources}
     assert all((FOLDER / name).exists() for name in named)
 
 
 @pytest.mark.slow
-def test_the_feed_reaches_the_daemon_with_the_configuration_beside_it(kafka: Topics, tmp_path: Path) -> None:
-    """A real broker, the feed's own commands, and the real daemon on the configuration of the compose file."""
+def test_the_feed_reaches_the_daemon(kafka: Topics, tmp_path: Path) -> None:
+    """A real broker, the commands of the feed, and the real daemon with the configuration of the compose file."""
     topic = unique("feed")
     kafka.create_topic(topic, 3)
     feed = [sys.executable, str(FOLDER / "feed.py")]

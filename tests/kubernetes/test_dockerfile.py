@@ -1,4 +1,4 @@
-"""What the Dockerfile promises, as it stands there: for those who cannot build it here."""
+"""The Dockerfile, read as text, for machines that cannot build it."""
 
 import json
 import re
@@ -11,7 +11,7 @@ TEXT = (DEPLOY / "docker" / "Dockerfile").read_text(encoding="utf-8")
 
 
 def _steps() -> list[tuple[str, str]]:
-    """Return instructions with what follows them, long ones in one line."""
+    """Return instructions and their arguments, with continuation lines joined."""
     lines = [line for line in TEXT.splitlines() if line and not line.startswith("#")]
     joined = re.sub(r"\\\n\s*", "", "\n".join(lines))
     return [(word, rest) for word, _, rest in (line.partition(" ") for line in joined.splitlines())]
@@ -31,22 +31,22 @@ def test_no_step_needs_a_shell() -> None:
         assert all(isinstance(word, str) for word in json.loads(command))
 
 
-def test_nothing_is_installed_that_the_lock_does_not_name_by_its_hash() -> None:
+def test_only_locked_packages_with_hashes_are_installed() -> None:
     installs = [json.loads(command) for command in _all("RUN") if '"install"' in command]
     assert len(installs) == 2
     for words in installs:
         assert "--require-hashes" in words or {"--no-index", "--no-deps"} <= set(words)
 
 
-def test_the_last_stage_runs_nothing_and_takes_only_what_was_installed() -> None:
+def test_the_last_stage_only_copies_the_environment() -> None:
     last = _steps()[max(place for place, (word, _) in enumerate(_steps()) if word == "FROM") :]
     assert "RUN" not in {word for word, _ in last}
     assert all("--from=installed" in rest for word, rest in last if word == "COPY")
     assert [rest for word, rest in last if word == "USER"] == ["10877:10877"]
 
 
-def test_what_is_copied_exists_and_is_not_kept_out_by_the_ignore_file() -> None:
-    """And whatever else lies in the tree is kept out: an environment, a state, a secret."""
+def test_copied_files_exist_and_are_not_ignored() -> None:
+    """Everything else is ignored: environments, states, secrets."""
     first, *allowed = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if line and line[0] != "#"]
     assert first == "*"
     let_in = {line[1:] for line in allowed if line.startswith("!")}

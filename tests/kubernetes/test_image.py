@@ -1,4 +1,4 @@
-"""The image, built from the Dockerfile by a real podman, and run as the manifests say: read-only, as nobody, with no right."""
+"""The image, built by a real podman and run as in the manifests: read-only, as nobody, without privileges."""
 
 import os
 import time
@@ -20,7 +20,7 @@ TRY_TO_WRITE = "import pathlib, sys; pathlib.Path(sys.argv[1], 'mine').write_tex
 
 @pytest.mark.skipif(os.geteuid() != 0 and os.environ.get("CI") != "true", reason="NOT ROOT: the image is not built")
 def test_the_image_runs_as_the_manifests_say(render: Renderer, tmp_path: Path) -> None:
-    """One test, since the image is built once: what it is, how it starts, what it may write, how it ends."""
+    """One test, since the image is built once."""
     documents = render.documents("kustomize", "one")
     pod = PodFolders(documents, tmp_path / "pod")
     with podman() as engine:
@@ -44,16 +44,16 @@ def _is_as_the_manifests_expect(image: dict[str, Any], pod: PodFolders) -> None:
     assert config["Entrypoint"] == ["/opt/cpcmon/bin/cpcmon"]
     assert set(config["Cmd"]) <= set(pod.container["args"])
     assert set(config["Volumes"]) <= set(pod.mounts)
-    assert image["Healthcheck"]["Test"][0] == "CMD"  # the other form would need a shell
+    assert image["Healthcheck"]["Test"][0] == "CMD"  # the shell form would need a shell
     assert context["readOnlyRootFilesystem"]
 
 
 def _as_the_pod(documents: list[dict[str, Any]], pod: PodFolders) -> list[str]:
-    """Return podman's words for what the manifest asks for."""
+    """Return the options of podman for the security context of the manifest."""
     context = one(documents, "StatefulSet")["spec"]["template"]["spec"]["securityContext"]
     words = ["--user", f"{context['runAsUser']}:{context['runAsGroup']}", "--security-opt", "no-new-privileges"]
     words += [f"--cap-drop={right}" for right in pod.container["securityContext"]["capabilities"]["drop"]]
-    # Podman would else lend a /tmp and a /run that can be written to.
+    # Otherwise podman adds a writable /tmp and /run.
     words += ["--read-only", "--read-only-tmpfs=false"]
     for mount in pod.container["volumeMounts"]:
         folder = pod.mounts[mount["mountPath"]]
@@ -66,11 +66,11 @@ def _as_the_pod(documents: list[dict[str, Any]], pod: PodFolders) -> list[str]:
 def _answers(engine: Podman, name: str, path: str, text: str) -> None:
     deadline = time.monotonic() + LIMIT_SECONDS
     while True:
-        # A container that has ended, or does not listen yet, makes the command fail and say nothing.
-        said = engine("exec", name, "python", "-c", f"{ASK}; print('ANSWERED')", path, check=False)
-        if "ANSWERED" in said and text in said:
+        # Fails without output while the container does not listen.
+        output = engine("exec", name, "python", "-c", f"{ASK}; print('ANSWERED')", path, check=False)
+        if "ANSWERED" in output and text in output:
             return
-        assert time.monotonic() < deadline, f"{path}: {said[-2000:]}\n{engine('logs', name)}"
+        assert time.monotonic() < deadline, f"{path}: {output[-2000:]}\n{engine('logs', name)}"
         time.sleep(0.5)
 
 

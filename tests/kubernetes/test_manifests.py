@@ -1,7 +1,6 @@
-"""What Kustomize and Helm render is valid, safe, and of one piece."""
+"""The output of Kustomize and Helm is valid, safe and consistent."""
 
 import json
-import runpy
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -9,18 +8,19 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.kubernetes.rendering import DEPLOY, OVERLAYS, WAYS, Renderer, container, one, shared_rules
+from deploy.prometheus.build_rules import CHART
+from tests.kubernetes.rendering import OVERLAYS, WAYS, Renderer, container, one, shared_rules
 from tests.servers import real_server
 
 LABELS = {"app.kubernetes.io/name": "cpcmon", "app.kubernetes.io/instance": "cpcmon"}
 OF_OPERATOR = {"ServiceMonitor", "PrometheusRule"}
-"""Kinds of which kubernetes-validate has no schema."""
+"""Kinds without a schema in kubernetes-validate."""
 MEANT = {
     "CKV_K8S_11": "no limit on the processor: being throttled makes evaluations late",
     "CKV_K8S_15": "IfNotPresent: a pod can start while the registry is away",
     "CKV_K8S_43": "the digest is that of the hospital's own image, which nobody else knows",
 }
-"""What checkov complains about, and why it stays."""
+"""Accepted findings of checkov, with reasons."""
 
 BOTH_WAYS = pytest.mark.parametrize(("way", "overlay"), [(way, overlay) for way in WAYS for overlay in OVERLAYS])
 
@@ -30,26 +30,26 @@ BOTH_WAYS = pytest.mark.parametrize(("way", "overlay"), [(way, overlay) for way 
 def test_every_field_is_known_to_kubernetes(
     render: Renderer, tmp_path: Path, way: str, overlay: str, kubernetes: str
 ) -> None:
-    """From the oldest version that the chart admits to the newest that is known."""
+    """In the oldest version that the chart allows, and the newest with a schema."""
     file = tmp_path / "manifests.yaml"
     file.write_text(render.text(way, overlay), encoding="utf-8")
     ran = render.run("kubernetes-validate", "--strict", "-k", kubernetes, str(file))
-    said = (ran.stdout + ran.stderr).splitlines()
+    output = (ran.stdout + ran.stderr).splitlines()
     kinds = {document["kind"] for document in render.documents(way, overlay)}
-    assert sum(" passed for resource " in line for line in said) == len(kinds - OF_OPERATOR)
-    assert len([line for line in said if "Couldn't find schema" in line]) == len(OF_OPERATOR)
+    assert sum(" passed for resource " in line for line in output) == len(kinds - OF_OPERATOR)
+    assert len([line for line in output if "Couldn't find schema" in line]) == len(OF_OPERATOR)
 
 
-def test_a_field_that_kubernetes_does_not_know_is_found(render: Renderer, tmp_path: Path) -> None:
-    """Otherwise the test above would say nothing."""
+def test_an_unknown_field_is_found(render: Renderer, tmp_path: Path) -> None:
+    """The test above can fail."""
     file = tmp_path / "manifests.yaml"
     file.write_text(render.text("kustomize", "one").replace("maxUnavailable", "maxUnavailible"), encoding="utf-8")
     assert render.run("kubernetes-validate", "--strict", "-k", "1.37", str(file), check=False).returncode != 0
 
 
 @pytest.mark.slow
-def test_checkov_finds_nothing_but_what_is_meant(render: Renderer, tmp_path: Path) -> None:
-    """All four renderings at once, for the time that it takes to start."""
+def test_checkov_finds_only_accepted_findings(render: Renderer, tmp_path: Path) -> None:
+    """All four renderings at once: checkov starts slowly."""
     for way in WAYS:
         for overlay in OVERLAYS:
             (tmp_path / f"{way}-{overlay}.yaml").write_text(render.text(way, overlay), encoding="utf-8")
@@ -64,8 +64,8 @@ def test_checkov_finds_nothing_but_what_is_meant(render: Renderer, tmp_path: Pat
 
 
 @BOTH_WAYS
-def test_whatever_selects_selects_the_pods(render: Renderer, way: str, overlay: str) -> None:
-    """A selector that is left out selects nothing, or everything, and nobody is told."""
+def test_every_selector_selects_the_pods(render: Renderer, way: str, overlay: str) -> None:
+    """A missing selector silently selects nothing, or everything."""
     documents = render.documents(way, overlay)
     pods = one(documents, "StatefulSet")["spec"]
     assert pods["template"]["metadata"]["labels"] == LABELS
@@ -80,16 +80,14 @@ def test_whatever_selects_selects_the_pods(render: Renderer, way: str, overlay: 
 
 
 @BOTH_WAYS
-def test_a_new_version_changes_nothing_that_kubernetes_would_refuse_to_change(
-    render: Renderer, way: str, overlay: str
-) -> None:
-    """Templates of volumes are as they were made, labels included."""
+def test_an_upgrade_changes_no_immutable_field(render: Renderer, way: str, overlay: str) -> None:
+    """Volume claim templates are immutable, with their labels."""
     (claim,) = one(render.documents(way, overlay), "StatefulSet")["spec"]["volumeClaimTemplates"]
     assert "0.1.0" not in json.dumps(claim)
 
 
 @BOTH_WAYS
-def test_every_port_that_is_named_is_one_of_the_container(render: Renderer, way: str, overlay: str) -> None:
+def test_every_named_port_exists_in_the_container(render: Renderer, way: str, overlay: str) -> None:
     documents = render.documents(way, overlay)
     asked = container(documents)
     (port,) = asked["ports"]
@@ -101,8 +99,8 @@ def test_every_port_that_is_named_is_one_of_the_container(render: Renderer, way:
 
 
 @BOTH_WAYS
-def test_a_pod_that_is_not_ready_holds_up_no_drain(render: Renderer, way: str, overlay: str) -> None:
-    """By default Kubernetes evicts it only if enough others are ready; while brokers are away, none is."""
+def test_a_pod_that_is_not_ready_does_not_block_a_drain(render: Renderer, way: str, overlay: str) -> None:
+    """By default Kubernetes evicts it only if enough others are ready; without brokers none is."""
     budget = one(render.documents(way, overlay), "PodDisruptionBudget")["spec"]
     assert budget["maxUnavailable"] == 1
     assert budget["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
@@ -110,10 +108,8 @@ def test_a_pod_that_is_not_ready_holds_up_no_drain(render: Renderer, way: str, o
 
 @pytest.mark.slow
 @BOTH_WAYS
-def test_a_pod_that_moves_is_still_the_same_to_prometheus(
-    render: Renderer, tmp_path: Path, way: str, overlay: str
-) -> None:
-    """Rules compare what a daemon says with what it said before: under a new name there is no before."""
+def test_a_pod_that_moves_keeps_its_instance_label(render: Renderer, tmp_path: Path, way: str, overlay: str) -> None:
+    """Rules compare values of an instance over time."""
     (endpoint,) = one(render.documents(way, overlay), "ServiceMonitor")["spec"]["endpoints"]
     pods = {"10.0.0.1:9877": "cpcmon-0", "10.0.7.7:9877": "cpcmon-0", "10.0.0.2:9877": "cpcmon-1"}
     assert _instances(tmp_path, endpoint.get("relabelings", []), pods) == [
@@ -124,7 +120,7 @@ def test_a_pod_that_moves_is_still_the_same_to_prometheus(
 
 
 def _instances(folder: Path, relabelings: list[dict[str, Any]], pods: dict[str, str]) -> list[str]:
-    """Return what the real Prometheus calls the pods at these addresses."""
+    """Return the `instance` labels that the real Prometheus gives to pods."""
     words = {"sourceLabels": "source_labels", "targetLabel": "target_label"}
     seen = [
         {
@@ -145,21 +141,12 @@ def _instances(folder: Path, relabelings: list[dict[str, Any]], pods: dict[str, 
     return [found[address] for address in pods]
 
 
-def test_the_rules_are_those_of_the_rule_file() -> None:
-    """Run deploy/kubernetes/rules.py after a change of them."""
-    for path, text in runpy.run_path(str(DEPLOY / "kubernetes" / "rules.py"))["texts"]().items():
-        assert path.read_text(encoding="utf-8") == text, f"{path}: run python deploy/kubernetes/rules.py"
-
-
 @BOTH_WAYS
-def test_prometheus_accepts_the_rules_as_they_are_rendered(
-    render: Renderer, tmp_path: Path, way: str, overlay: str
-) -> None:
-    """Helm has left the braces in them alone."""
+def test_prometheus_accepts_the_rendered_rules(render: Renderer, tmp_path: Path, way: str, overlay: str) -> None:
+    """Helm did not expand their templates."""
     promtool = real_server("promtool")
     document = one(render.documents(way, overlay), "PrometheusRule")
     rules = document["spec"]
-    made = runpy.run_path(str(DEPLOY / "kubernetes" / "rules.py"))
-    assert shared_rules(document) == yaml.safe_load(made["texts"]()[made["IN_CHART"]])
+    assert shared_rules(document) == yaml.safe_load(CHART.read_text(encoding="utf-8"))
     (tmp_path / "rules.yml").write_text(yaml.safe_dump(rules), encoding="utf-8")
     subprocess.run([promtool, "check", "rules", str(tmp_path / "rules.yml")], check=True, capture_output=True)

@@ -30,10 +30,8 @@ def test_the_operator_knows_every_field(render: Renderer, tools: Path, overlay: 
 
 
 @pytest.mark.parametrize(("field", "value"), [("sampelLimit", 3), ("sampleLimit", "many")])
-def test_a_field_that_is_misspelt_or_does_not_fit_is_found(
-    render: Renderer, tools: Path, field: str, value: Any
-) -> None:
-    """Otherwise the test above would say nothing."""
+def test_unknown_and_invalid_fields_are_found(render: Renderer, tools: Path, field: str, value: Any) -> None:
+    """The test above can fail."""
     monitor = one(render.documents("kustomize", "one"), "ServiceMonitor")
     monitor["spec"][field] = value
     assert _checked(tools, [monitor]).returncode != 0

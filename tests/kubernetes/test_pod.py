@@ -1,4 +1,4 @@
-"""The real daemon, given what a pod would be given: it starts, and answers what the probes ask."""
+"""The real daemon in the environment of a pod: it starts, and answers the probes."""
 
 import time
 from pathlib import Path
@@ -33,7 +33,7 @@ def _passes(process: Process, pod: PodFolders, kind: str) -> None:
 
 
 def _started(pod: PodFolders) -> list[str]:
-    """Return the container's arguments but for those that name a file or an address."""
+    """Return the arguments of the container without files and addresses."""
     command, *words = pod.container["args"]
     assert command == "run"
     return [word for word in words if not word.startswith(("--config.file", "--web.listen-address"))]
@@ -47,14 +47,14 @@ def test_the_configuration_passes_the_check(pod: PodFolders) -> None:
     assert main(["check-config", str(pod.write_configuration_for_here())]) == 0
 
 
-def test_the_container_listens_where_the_port_says_and_reads_what_is_mounted(pod: PodFolders) -> None:
+def test_the_container_listens_on_its_port_and_reads_mounted_files(pod: PodFolders) -> None:
     flags = arguments(pod.container["args"])
     assert flags["--web.listen-address"] == f":{pod.container['ports'][0]['containerPort']}"
     assert Path(pod.here(flags["--config.file"])).is_file()
     assert "--config.watch" in flags
 
 
-def test_one_replica_is_started_and_ready_and_reads_its_inbox(render: Renderer, tmp_path: Path) -> None:
+def test_one_replica_becomes_ready_and_reads_its_inbox(render: Renderer, tmp_path: Path) -> None:
     pod = PodFolders(render.documents("kustomize", "one"), tmp_path / "pod")
     with running(pod.write_configuration_for_here(), *_started(pod)) as process:
         for kind in ("startup", "liveness", "readiness"):
@@ -66,10 +66,10 @@ def test_one_replica_is_started_and_ready_and_reads_its_inbox(render: Renderer, 
 
 
 def test_a_replica_without_a_broker_lives_and_is_not_ready(render: Renderer, tmp_path: Path) -> None:
-    """Kubernetes must not restart it over and over: that mends no broker."""
+    """Kubernetes must not restart it: that does not repair a broker."""
     pod = PodFolders(render.documents("kustomize", "replicas"), tmp_path / "pod")
     file = pod.write_configuration_for_here()
-    # A name that nobody has, in place of one that a real network might.
+    # A name that does not resolve.
     file.write_text(file.read_text(encoding="utf-8").replace("kafka-bootstrap.kafka:9093", "localhost:1"))
     with running(file, *_started(pod)) as process:
         for kind in ("startup", "liveness"):
@@ -80,8 +80,8 @@ def test_a_replica_without_a_broker_lives_and_is_not_ready(render: Renderer, tmp
         assert process.stop() == 0
 
 
-def test_the_pods_may_do_no_more_than_the_restricted_standard_allows(render: Renderer) -> None:
-    """Kubernetes itself refuses them otherwise, since the namespace says so."""
+def test_the_pods_meet_the_restricted_standard(render: Renderer) -> None:
+    """The namespace enforces it."""
     documents = render.documents("kustomize", "replicas")
     labels = one(documents, "Namespace")["metadata"]["labels"]
     assert labels["pod-security.kubernetes.io/enforce"] == "restricted"

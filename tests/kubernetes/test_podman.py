@@ -1,4 +1,4 @@
-"""The tests' own podman: it leaves nothing behind, whatever becomes of a test."""
+"""The podman fixture cleans up after a test that fails."""
 
 import os
 import tempfile
@@ -10,9 +10,9 @@ from tests.kubernetes.podman import BASE, podman
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="NOT ROOT: no container is run")
-def test_a_test_that_fails_leaves_no_container_and_no_mount(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They would be there for as long as the machine runs."""
-    # Not pytest's folder: podman takes no path that is longer than 50 characters.
+def test_a_failed_test_leaves_no_container_and_no_mount(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They would stay until the machine reboots."""
+    # Not pytest's folder: podman rejects paths of more than 50 characters.
     with tempfile.TemporaryDirectory(prefix="p-") as folder:
         monkeypatch.setattr(tempfile, "tempdir", folder)
         with pytest.raises(RuntimeError, match="the test failed"), podman() as engine:  # noqa: PT012 - it must fail within

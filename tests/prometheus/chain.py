@@ -1,4 +1,4 @@
-"""The shipped configurations of Prometheus and Alertmanager at work, sixty times as fast and on loopback."""
+"""The shipped configurations of Prometheus and Alertmanager, sixty times as fast and on loopback."""
 
 import json
 import re
@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 
+from deploy.prometheus.build_rules import RULES
 from tests.conftest import ROOT
 from tests.prometheus.receiver import LIMIT_SECONDS
 from tests.prometheus.running import free_port, running
-from tests.rules.shipped_rules import GENERIC
 from tests.servers import real_server
 
 _SHORTER = {"s": "ms", "m": "s", "h": "m", "d": "h"}
@@ -22,13 +22,13 @@ _SHORTER = {"s": "ms", "m": "s", "h": "m", "d": "h"}
 
 
 class Chain:
-    """A Prometheus that can be asked."""
+    """A running Prometheus."""
 
     def __init__(self, url: str) -> None:
         self.url = url
 
     def ask(self, query: str) -> list[dict[str, Any]]:
-        """Return what a query finds now."""
+        """Return the result of a query."""
         address = f"{self.url}/api/v1/query?{urllib.parse.urlencode({'query': query})}"
         try:
             with urllib.request.urlopen(address, timeout=LIMIT_SECONDS) as answer:  # noqa: S310  an address of our own
@@ -37,16 +37,16 @@ class Chain:
             raise AssertionError(f"{query}: {error.read().decode()}") from error
 
     def value(self, query: str) -> float:
-        """Return the one number that a query finds; 0 when there is none."""
+        """Return the single value of a query; 0 without a result."""
         return sum(float(one["value"][1]) for one in self.ask(query))
 
     def firing(self) -> set[tuple[str, str]]:
-        """Return the alerts that fire now, with their segments."""
+        """Return the firing alerts, with their segments."""
         found = [one["metric"] for one in self.ask('ALERTS{alertstate="firing"}')]
         return {(one["alertname"], one.get("segment", "")) for one in found}
 
     def wait_until(self, query: str, least: float) -> None:
-        """Wait until a query finds at least so much."""
+        """Wait until a query reaches a value."""
         until = time.monotonic() + LIMIT_SECONDS
         while (found := self.value(query)) < least:
             assert time.monotonic() < until, f"{query}: expected {least} or more, found {found}"
@@ -54,16 +54,16 @@ class Chain:
 
 
 def fast_rules() -> str:
-    """Return the shipped rules with waits (`for`) of a sixtieth; nothing else is changed."""
-    return re.sub(r"^( +for: \d+)([mhd])$", lambda m: m[1] + _SHORTER[m[2]], GENERIC.read_text(), flags=re.MULTILINE)
+    """Return the shipped rules with `for` divided by sixty."""
+    return re.sub(r"^( +for: \d+)([mhd])$", lambda m: m[1] + _SHORTER[m[2]], RULES.read_text(), flags=re.MULTILINE)
 
 
 @contextmanager
 def alertmanager(folder: Path, hook: int) -> Iterator[int]:
-    """Run Alertmanager with the shipped file, but for receivers on loopback and a second in place of its waits."""
+    """Run Alertmanager with the shipped file, with receivers on loopback and waits of a second."""
     program, port = real_server("prometheus-alertmanager"), free_port()
     text = (ROOT / "deploy" / "alertmanager" / "alertmanager.yml").read_text()
-    # The path says who is told.
+    # The path is the name of the receiver.
     text, count = re.subn(r"(name: (.+)\n.+url: )\S+?\}", rf'\1"http://127.0.0.1:{hook}/\2"}}', text)
     assert count == text.count("- name: ")
     text = re.sub(r"group_wait: \w+", "group_wait: 0s", re.sub(r"group_interval: \w+", "group_interval: 1s", text))
@@ -78,7 +78,7 @@ def alertmanager(folder: Path, hook: int) -> Iterator[int]:
 
 @contextmanager
 def chain(folder: Path, exporter: int, hook: int) -> Iterator[Chain]:
-    """Run both servers with the shipped files; Prometheus with other ports and one second in place of thirty."""
+    """Run both servers with the shipped files, with other ports and intervals of one second."""
     program, own = real_server("prometheus"), free_port()
     with alertmanager(folder, hook) as manager:
         text = (ROOT / "deploy" / "prometheus" / "prometheus.yml").read_text()

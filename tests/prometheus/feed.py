@@ -1,4 +1,4 @@
-"""Model outputs that keep coming into a watched directory: those of the example's classifier, by site."""
+"""A steady feed of example outputs into a directory, by site."""
 
 import json
 import threading
@@ -10,17 +10,17 @@ from monitor.demo.example_data import write_example
 _PERIOD_SECONDS = 0.25
 _AT_ONCE = 25
 _SITES = {"A": 0, "B": 1000}
-"""With which of the outputs each begins: no record is that of both."""
+"""First output of each site: no record belongs to both."""
 
 
 class Feed:
-    """A gateway of two sites; the model may become poor at a site, and a site may fall silent."""
+    """A gateway of two sites; a site may become inaccurate or silent."""
 
     def __init__(self, folder: Path) -> None:
         self.files = write_example(folder / "example")
         self.inbox = folder / "inbox"
         self.inbox.mkdir()
-        self.poor: set[str] = set()
+        self.inaccurate: set[str] = set()
         self.silent: set[str] = set()
         self._good, self._poor = (_outputs(self.files[name]) for name in ("site_a", "site_b"))
         self._written = 0
@@ -28,12 +28,12 @@ class Feed:
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def start(self) -> None:
-        """Write enough for full windows, and then go on."""
+        """Fill the windows, and then continue."""
         self._write(600)
         self._thread.start()
 
     def stop(self) -> None:
-        """Write no more."""
+        """Stop writing."""
         self._ended.set()
         self._thread.join()
 
@@ -44,7 +44,7 @@ class Feed:
     def _write(self, count: int) -> None:
         with (self.inbox / "results.jsonl").open("a", encoding="utf-8") as file:
             for site, offset in _SITES.items():
-                outputs = self._poor if site in self.poor else self._good
+                outputs = self._poor if site in self.inaccurate else self._good
                 first = self._written + offset
                 for row in range(first, first + (0 if site in self.silent else count)):
                     file.write(json.dumps({"site": site, "probs": outputs[row % len(outputs)]}) + "\n")

@@ -1,4 +1,4 @@
-"""Takes in what Alertmanager tells people, on loopback; the path of a message says who is told."""
+"""Receives the notifications of Alertmanager on loopback; the path is the name of the receiver."""
 
 import json
 import threading
@@ -9,12 +9,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 LIMIT_SECONDS = 90.0
-"""How long a message may take on a machine that is busy with other tests."""
+"""Time limit of a notification on a busy machine."""
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """One alert of one message."""
+class Notification:
+    """One alert of a notification."""
 
     receiver: str
     status: str
@@ -28,10 +28,10 @@ class Told:
 
 
 class Receiver:
-    """A server that keeps every message, in order."""
+    """A server that records every notification, in order."""
 
     def __init__(self) -> None:
-        self.told: list[Told] = []
+        self.notifications: list[Notification] = []
         self._news = threading.Condition()
         take = self._take
 
@@ -42,30 +42,30 @@ class Receiver:
                 self.end_headers()
 
             def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002  the library's own name
-                """Say nothing."""
+                """Log nothing."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.port = self._server.server_address[1]
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
 
     def _take(self, receiver: str, message: dict[str, Any]) -> None:
-        found = [Told(receiver, one["status"], one["labels"], one["annotations"]) for one in message["alerts"]]
+        found = [Notification(receiver, one["status"], one["labels"], one["annotations"]) for one in message["alerts"]]
         with self._news:
-            self.told += found
+            self.notifications += found
             self._news.notify_all()
 
-    def wait_for(self, alert: str, segment: str, status: str, since: int = 0) -> Told:
-        """Wait for a message about an alert, a segment and a status; others may come before it."""
+    def wait_for(self, alert: str, segment: str, status: str, since: int = 0) -> Notification:
+        """Wait for a notification about an alert, a segment and a status."""
         wanted, until = (alert, segment, status), time.monotonic() + LIMIT_SECONDS
         with self._news:
-            while not (found := [one for one in self.told[since:] if one.short == wanted]):
+            while not (found := [one for one in self.notifications[since:] if one.short == wanted]):
                 left = until - time.monotonic()
-                seen = [one.short for one in self.told[since:]]
+                seen = [one.short for one in self.notifications[since:]]
                 assert left > 0, f"expected {wanted} within {LIMIT_SECONDS:.0f} seconds, found {seen}"
                 self._news.wait(left)
         return found[0]
 
     def close(self) -> None:
-        """Take in nothing more."""
+        """Stop."""
         self._server.shutdown()
         self._server.server_close()

@@ -12,7 +12,7 @@ LIMIT_SECONDS = 60.0
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on."""
+    """Return a free port."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return int(listener.getsockname()[1])
@@ -20,7 +20,7 @@ def free_port() -> int:
 
 @contextmanager
 def running(ready: str, log: Path, *command: object) -> Iterator[None]:
-    """Run a server until the end of the block, which begins when it is ready."""
+    """Run a server for the length of a block, from when it is ready."""
     with log.open("wb") as output:
         process = subprocess.Popen([str(word) for word in command], stdout=output, stderr=output, cwd=log.parent)
     try:
@@ -36,7 +36,7 @@ def running(ready: str, log: Path, *command: object) -> Iterator[None]:
 
 
 def answers(url: str) -> bool:
-    """Tell whether an address answers that all is well."""
+    """Return whether a URL answers with status 200."""
     try:
         with urllib.request.urlopen(url, timeout=1.0) as answer:  # noqa: S310  an address of our own
             return bool(answer.status == 200)

@@ -1,4 +1,4 @@
-"""The whole chain with the real Prometheus and Alertmanager: a page is scraped, a rule fires, a message arrives."""
+"""End to end with the real Prometheus and Alertmanager: a scrape, a rule that fires, a notification."""
 
 import re
 import threading
@@ -39,7 +39,7 @@ receivers:
 
 
 class _Exporter:
-    """Serves the pages of a sink, as the daemon would."""
+    """Serves the metrics page of a sink."""
 
     def __init__(self) -> None:
         self.sink = PrometheusSink()
@@ -60,13 +60,13 @@ class _Exporter:
                 self.wfile.write(page)
 
             def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002  the library's own name
-                """Say nothing."""
+                """Log nothing."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", self.port), Handler)
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
 
     def stop(self) -> None:
-        """Answer no more."""
+        """Stop."""
         if self._server is not None:
             self._server.shutdown()
             self._server.server_close()
@@ -74,7 +74,7 @@ class _Exporter:
 
 
 def test_e16_a_drop_fires_a_recovery_resolves_and_a_dead_exporter_is_noticed(tmp_path: Path) -> None:
-    """With the rules as they are written, but for their waits, which are a second or two."""
+    """With generated rules, and waits of a second or two."""
     prometheus, alertmanager = real_server("prometheus"), real_server("prometheus-alertmanager")
     exporter, receiver = _Exporter(), Receiver()
     ports = {"exporter": exporter.port, "hook": receiver.port, "alertmanager": free_port(), "prometheus": free_port()}

@@ -1,4 +1,4 @@
-"""The whole chain as it is shipped: the real daemon on a directory, Prometheus, Alertmanager, and who is told."""
+"""End to end with the shipped files: the real daemon on a directory, Prometheus, Alertmanager, notifications."""
 
 import re
 import shutil
@@ -39,7 +39,7 @@ EVALUATIONS = 'min(prometheus_rule_group_iterations_total{rule_group=~".*cpcmon.
 
 
 def _installed(folder: Path, calibrated: Path) -> Feed:
-    """Return a folder with a configuration, a reference, and outputs to come."""
+    """Return a folder with a configuration and a reference."""
     feed = Feed(folder)
     shutil.copy(calibrated / "density.ref", folder)
     (folder / "config.yaml").write_text(CONFIG)
@@ -52,15 +52,15 @@ def _well(cpcmon: Process) -> None:
         cpcmon.wait_for(f'cpcmon_estimate_valid{{model="density",segment="{window}"}}', 1.0)
 
 
-def _judged_for_a_while(prometheus: Chain) -> None:
-    """Wait until the rules were evaluated several times, on evaluations of the daemon."""
+def _evaluated_for_a_while(prometheus: Chain) -> None:
+    """Wait for several evaluations of the daemon and of the rules."""
     prometheus.wait_until('up{job="cpcmon"}', 1)
     prometheus.wait_until(EVALUATIONS, prometheus.value(EVALUATIONS) + 7)
     prometheus.wait_until('cpcmon_evaluations_total{model="density"}', 8)
 
 
 def _runbooks_can_be_followed(prometheus: Chain, cpcmon: Process) -> None:
-    """Every query is one that Prometheus answers, be it with nothing; every address of cpcmon that is asked is there."""
+    """Prometheus accepts every query of a runbook, and cpcmon has every URL."""
     for runbook in RUNBOOKS.values():
         for query in runbook.queries:
             prometheus.ask(query)
@@ -73,8 +73,8 @@ def _runbooks_can_be_followed(prometheus: Chain, cpcmon: Process) -> None:
     assert float(threshold["value"][1]) < 0.1
 
 
-def test_who_is_told_what_from_a_fall_of_accuracy_over_a_kill_to_the_recovery(tmp_path: Path, calibrated: Path) -> None:
-    """With the files that are shipped, for a configuration that they know nothing of."""
+def test_notifications_from_a_drop_over_a_kill_to_the_recovery(tmp_path: Path, calibrated: Path) -> None:
+    """With the shipped files, which do not know the configuration."""
     feed, receiver, port = _installed(tmp_path, calibrated), Receiver(), free_port()
     listen = ("--web.listen-address", f"127.0.0.1:{port}")
     with ExitStack() as stack:
@@ -85,14 +85,14 @@ def test_who_is_told_what_from_a_fall_of_accuracy_over_a_kill_to_the_recovery(tm
         _well(cpcmon)
         prometheus = stack.enter_context(chain(tmp_path, port, receiver.port))
         assert receiver.wait_for("CpcmonWatchdog", "", "firing").receiver == "dead-mans-switch"
-        _judged_for_a_while(prometheus)
-        # Until it scrapes for the first time, some seconds after its start, Prometheus knows of no cpcmon; in five
-        # minutes nobody would notice, in the five seconds of this test the rules may.
-        assert {told.short[0] for told in receiver.told if "instance" in told.labels} == set()
+        _evaluated_for_a_while(prometheus)
+        # Before the first scrape, some seconds after the start, Prometheus has no series of cpcmon: with `for`
+        # shortened from five minutes to five seconds, CpcmonDown may fire.
+        assert {one.short[0] for one in receiver.notifications if "instance" in one.labels} == set()
         assert prometheus.firing() == QUIET
 
-        # The model becomes poor at one site, and the other falls silent.
-        feed.poor.add("A")
+        # The model becomes inaccurate at one site, and the other site becomes silent.
+        feed.inaccurate.add("A")
         feed.silent.add("B")
         low = receiver.wait_for("CpcmonAccuracyLow", "all", "firing")
         assert low.receiver == "on-call"
@@ -100,35 +100,35 @@ def test_who_is_told_what_from_a_fall_of_accuracy_over_a_kill_to_the_recovery(tm
         assert low.labels.items() >= {**expected, "instance": f"127.0.0.1:{port}"}.items()
         assert low.annotations["summary"] == "The estimated accuracy of a model is too low."
         assert low.annotations["description"].startswith("density, all: estimated accuracy ")
-        assert ", by consensus. accuracy_low stayed under " in low.annotations["description"]
+        assert ", by consensus. The compared value stayed below " in low.annotations["description"]
         assert low.annotations["runbook_url"] == "docs/runbooks/accuracy.md"
         site = receiver.wait_for("CpcmonAccuracyLow", "site=A", "firing")
         assert (site.receiver, site.labels["alert"], site.labels["severity"]) == ("office-hours", "site_low", "warning")
         silent = receiver.wait_for("CpcmonSegmentSilent", "site=B", "firing")
         assert (silent.receiver, silent.labels["alert"]) == ("office-hours", "quiet")
-        assert "no record came for longer than is configured" in silent.annotations["description"]
+        assert "no records for longer than configured" in silent.annotations["description"]
 
         _runbooks_can_be_followed(prometheus, cpcmon)
 
-        # It is killed, and comes back.
-        before, known = prometheus.firing(), len(receiver.told)
+        # The daemon is killed, and restarts.
+        before, known = prometheus.firing(), len(receiver.notifications)
         cpcmon.kill()
         down = receiver.wait_for("CpcmonDown", "", "firing", since=known)
         assert (down.receiver, down.labels["severity"]) == ("on-call", "critical")
         again = stack.enter_context(running_cpcmon(tmp_path / "config.yaml", *listen))
         receiver.wait_for("CpcmonDown", "", "resolved", since=known)
-        _judged_for_a_while(prometheus)
+        _evaluated_for_a_while(prometheus)
         assert prometheus.firing() == before
-        meanwhile = {told.short for told in receiver.told[known:]}
+        meanwhile = {one.short for one in receiver.notifications[known:]}
         of_before = {(*alert, "firing") for alert in before}
         assert meanwhile - of_before == {("CpcmonDown", "", "firing"), ("CpcmonDown", "", "resolved")}
 
-        # All is well again.
-        feed.poor.clear()
+        # Everything recovers.
+        feed.inaccurate.clear()
         feed.silent.clear()
         assert receiver.wait_for("CpcmonAccuracyLow", "all", "resolved").receiver == "on-call"
         receiver.wait_for("CpcmonAccuracyLow", "site=A", "resolved")
         receiver.wait_for("CpcmonSegmentSilent", "site=B", "resolved")
-        _judged_for_a_while(prometheus)
+        _evaluated_for_a_while(prometheus)
         assert prometheus.firing() == QUIET
         assert one(again.metrics(), "cpcmon_alert_firing", alert="accuracy_low", segment="all") == 0.0

@@ -1,4 +1,4 @@
-"""Three real replicas in one consumer group, a real broker, and a real Prometheus that adds them together."""
+"""Three real replicas in a consumer group, a real broker, and a real Prometheus that merges their estimates."""
 
 import json
 import subprocess
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
 
 PARTITIONS = 8
 MINIMUM = 2000
-"""More than any share, less than all of them."""
+"""More than one replica has, fewer than all have."""
 MOVES_WITH_THE_WINDOW = {f"{name}{scaled}" for name in ("cpc_ac", "cpc_ac_anchored") for scaled in ("", "_ts")}
 HEARS_ONE_THAT_MOVES = {CONSENSUS}
 PATIENCE_SECONDS = 150.0
@@ -64,19 +64,19 @@ scrape_configs:
 
 
 class Asked:
-    """A Prometheus that answers queries."""
+    """A running Prometheus."""
 
     def __init__(self, port: int) -> None:
         self._url = f"http://127.0.0.1:{port}/api/v1/query"
 
     def by_estimator(self, query: str) -> dict[str, float]:
-        """Return what a query gives, by estimator."""
+        """Return the result of a query, by estimator."""
         with urllib.request.urlopen(f"{self._url}?{urllib.parse.urlencode({'query': query})}") as answer:  # noqa: S310
             found = json.load(answer)["data"]["result"]
         return {one["metric"].get("estimator", ""): float(one["value"][1]) for one in found}
 
     def merged_over(self, records: int) -> dict[str, float]:
-        """Wait until the merged estimate is over so many records, and has been for two looks; return it."""
+        """Wait until the merged estimate covers a number of records in two successive queries; return it."""
         deadline, before = time.monotonic() + PATIENCE_SECONDS, None
         while True:
             counted = self.by_estimator("cpcmon:estimate_records")
@@ -89,7 +89,7 @@ class Asked:
 
 
 def write(writer: Writer, vectors: Singles) -> None:
-    """Write records, many to the first partitions and few to the last, each its own sort: shares differ."""
+    """Write different records to each partition, many to the first and few to the last."""
     edges = (np.linspace(0.0, 1.0, PARTITIONS + 1) ** 1.5 * len(vectors)).astype(int)
     for partition in range(PARTITIONS):
         some = vectors[edges[partition] : edges[partition + 1]]
@@ -98,19 +98,19 @@ def write(writer: Writer, vectors: Singles) -> None:
 
 
 def equals_the_oracle(found: dict[str, float], reference: Reference, vectors: Singles) -> None:
-    """Compare what Prometheus says with what is worked out from all records at once, without totals or shares."""
+    """Compare the merged estimate with one computed from all records at once."""
     expected = reference.calibration.estimate(vectors).estimators
     assert found.keys() == expected.keys()
     for name, result in expected.items():
         assert isinstance(result, Estimate)
         if name not in MOVES_WITH_THE_WINDOW | HEARS_ONE_THAT_MOVES:
-            # Fixed-point totals keep confidences to 2**-31, and pages print all digits.
+            # Fixed-point totals have a resolution of 2**-31.
             assert found[name] == pytest.approx(result.accuracy, abs=1e-9), name
     assert found[CONSENSUS] == pytest.approx(consensus({voice: found[voice] for voice in VOICES}), rel=1e-12)
 
 
-def test_the_merged_estimate_is_that_of_all_records_whoever_holds_them(kafka: Topics, tmp_path: Path) -> None:
-    """No share reaches the minimum alone. One replica leaves, others rebuild its partitions from the log, more comes."""
+def test_the_merged_estimate_does_not_depend_on_the_assignment(kafka: Topics, tmp_path: Path) -> None:
+    """No replica reaches the minimum alone. One replica leaves, and others rebuild its partitions from the log."""
     prometheus = real_server("prometheus")
     vectors, labels = synthetic(600, 3, seed=1, sharpness=2.0)
     reference = Reference.calibrate(vectors, labels, model="density", version="", classes=CLASSES)

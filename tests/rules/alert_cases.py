@@ -1,6 +1,6 @@
-"""For every alert of the rule files: series with which it fires, and series with which all is well.
+"""For every alert of the rule files: series with which it fires, and series with which it does not.
 
-A shape says what a series is at a minute. Beside what a case says, the daemon is scraped and evaluated every minute.
+A shape gives the value of a series at a minute. Each case adds its series to those of a healthy daemon.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,33 +13,33 @@ TARGET = 'job="cpcmon",instance="a:9877"'
 
 
 def steady(value: float) -> Shape:
-    """Return the same at every minute."""
+    """Return a constant shape."""
     return lambda _minute: value
 
 
 def stepped(minute: int, before: float, after: float) -> Shape:
-    """Return a value that changes at a minute."""
+    """Return a shape that changes once."""
     return lambda now: before if now < minute else after
 
 
 def rising(step: float) -> Shape:
-    """Return what grows every minute."""
+    """Return a shape that grows every minute."""
     return lambda minute: step * minute
 
 
 def of(name: str, **labels: str) -> str:
-    """Return a series of the daemon that is scraped."""
+    """Return a series of the daemon."""
     own = [f'{label}="{value}"' for label, value in labels.items()]
     return f"{name}{{{','.join([TARGET, *own])}}}"
 
 
 def density(name: str, **labels: str) -> str:
-    """Return a series of the whole of the model that most cases are about."""
+    """Return a series of the model `density`, segment `all`."""
     return of(name, model="density", segment="all", **labels)
 
 
 def healthy(*, shared: bool) -> dict[str, Shape]:
-    """Return what a daemon shows of which there is nothing to say."""
+    """Return the series of a healthy daemon."""
     shown: dict[str, Shape] = {of("up"): steady(1)}
     for model in ("density", "triage"):
         shown[of("cpcmon_last_evaluation_timestamp_seconds", model=model)] = rising(60)
@@ -75,7 +75,7 @@ def _state(state: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One alert: what makes it fire, by when, and what is near it and no reason to."""
+    """One alert: series that make it fire by a minute, and similar series that do not."""
 
     alert: str
     minute: int
@@ -84,23 +84,25 @@ class Case:
     shared: bool = False
     """Whether replicas share the model."""
     absent: frozenset[str] = field(default_factory=frozenset)
-    """What a healthy daemon would show and this one does not."""
+    """Series of a healthy daemon that are missing."""
     every: int = 1
-    """Minutes between two scrapes, and two evaluations of the rules: a day of minutes would take promtool long."""
+    """Minutes between scrapes, and between evaluations of the rules."""
+    at_once: bool = False
+    """Whether it fires from the start. Others must not fire in the third minute."""
 
 
 def _gauge(alert: str, minute: int, series: str, poor: float, *, shared: bool = False) -> Case:
-    """Return a case of a series that says 0 or 1."""
+    """Return a case of a series that is 0 or 1."""
     return Case(alert, minute, {series: steady(poor)}, {series: steady(1 - poor)}, shared)
 
 
 def _counter(alert: str, minute: int, series: str) -> Case:
-    """Return a case of something that happened, and of nothing new for long."""
+    """Return a case of a counter that rises, and that does not."""
     return Case(alert, minute, {series: stepped(5, 0, 7)}, {series: steady(7)})
 
 
 def _merged(sums: float, records: float = 300) -> dict[str, Shape]:
-    """Return what one replica shows of its share."""
+    """Return the series of one replica."""
     return {
         density("cpcmon_window_records"): steady(records),
         density("cpcmon_window_fresh"): steady(1),
@@ -181,15 +183,24 @@ OF_CPCMON = (
     _gauge("CpcmonReloadFailed", 9, of("cpcmon_config_last_reload_successful"), 0),
     _gauge("CpcmonWebConfigFailed", 9, of("cpcmon_web_config_last_reload_successful"), 0),
     _gauge("CpcmonWebhookFailing", 20, of("cpcmon_webhook_waiting"), 1),
-    _counter("CpcmonWebhookFailing", 30, of("cpcmon_webhook_failures_total")),
+    *(
+        _counter("CpcmonWebhookFailing", 30, of(f"cpcmon_webhook_{one}_total"))
+        for one in ("failures", "dropped", "redirects")
+    ),
     _gauge("CpcmonTelemetryFailing", 9, of("cpcmon_telemetry_errors"), 1),
 )
-"""In the file for any configuration and in that of `reports.config()`."""
+"""In the shipped file, and in the rules of `reports.config()`."""
 
 OF_REPLICAS = (
     Case("CpcmonKafkaLagGrowing", 30, _lag(500), _lag(-500)),
     _counter("CpcmonKafkaRecordsLost", 9, of("cpcmon_kafka_records_lost_total", source="stream", reason="retention")),
     Case("CpcmonKafkaStalled", 40, _stuck(steady(900)), _stuck(rising(900))),
+    Case(
+        "CpcmonKafkaStalled",
+        30,
+        {of("cpcmon_kafka_stalls_total", source="stream"): rising(1)},
+        {of("cpcmon_kafka_stalls_total", source="stream"): steady(9)},
+    ),
     Case(
         "CpcmonKafkaNoPartitions",
         20,
@@ -204,21 +215,28 @@ OF_REPLICAS = (
     ),
     Case("CpcmonMergedInvalid", 40, _merged(60, records=70), _merged(270), shared=True),
 )
-"""In the file for any configuration and in that of `reports.shared_config()`."""
+"""In the shipped file, and in the rules of `reports.shared_config()`."""
 
 
 def _passed_on(name: str, alert: str, severity: str = "critical") -> Case:
     return Case(name, 9, {_firing(alert, severity): stepped(4, 0, 1)}, {_firing(alert, severity): stepped(4, 1, 0)})
 
 
-ONLY_GENERIC = (
+ONLY_SHIPPED = (
     _passed_on("CpcmonAccuracyLow", "accuracy_low"),
     _passed_on("CpcmonAccuracyLow", "accuracy_low", "warning"),
     _passed_on("CpcmonAccuracyHigh", "accuracy_high", "info"),
     _passed_on("CpcmonDisagreementHigh", "apart"),
     _passed_on("CpcmonSegmentSilent", "silent", "warning"),
     _passed_on("CpcmonInputRefused", "refused"),
-    Case("CpcmonSegmentSilent", 9, {_firing("silent"): steady(1)}, {_firing("accuracy_low"): steady(1)}, shared=True),
+    Case(
+        "CpcmonSegmentSilent",
+        9,
+        {_firing("silent"): steady(1)},
+        {_firing("accuracy_low"): steady(1)},
+        shared=True,
+        at_once=True,
+    ),
     Case("CpcmonMergedAccuracyLow", 40, _merged(225), _merged(246), shared=True),
 )
 
@@ -234,7 +252,13 @@ ONLY_GENERATED = (
         {_firing("newer"): steady(0)},
         {_firing("accuracy_low"): steady(0)},
     ),
+    Case(
+        "CpcmonRulesOutdated",
+        20,
+        {of("cpcmon_alert_firing", model="newer", segment="all", alert="silent", severity="warning"): steady(0)},
+        {},
+    ),
 )
 
 WATCHDOG = "CpcmonWatchdog"
-"""Always fires: every case shows it."""
+"""Always fires."""

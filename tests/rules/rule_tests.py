@@ -1,4 +1,4 @@
-"""Tests of rules as promtool runs them: series over time, and which alerts then fire."""
+"""Runs promtool on rules: series over time in, firing alerts out."""
 
 import json
 import re
@@ -16,40 +16,40 @@ _FIRING = 'count by (alertname) (ALERTS{alertstate="firing"})'
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """A rule file, in the hands of promtool."""
+    """A rule file, run by promtool."""
 
     promtool: Path
     folder: Path
     config: Config
     text: str = ""
-    """The rule file itself, where it is not that of the configuration."""
+    """The rule file; empty for that of the configuration."""
 
     def check(self) -> str:
-        """Let promtool look at the file, with everything that it advises; return what it says, nothing if all is well."""
+        """Return the findings of promtool's lint."""
         ran = self._run("check", "rules", "--lint=all", "--lint-fatal", self._written())
         return "" if ran.returncode == 0 else ran.stdout + ran.stderr
 
     def firing(self, series: Mapping[str, str], *minutes: float) -> list[Counter[str]]:
         """Return how often each alert fires at some minutes. Series have one value a minute, from minute 0 on."""
-        # The tool only compares, so it is asked for something that is wrong and says what it found.
+        # promtool only compares: expect something wrong, and read the actual values from its message.
         cases = [
             {"expr": _FIRING, "eval_time": f"{60 * minute:.0f}s", "exp_samples": [{"value": -1}]} for minute in minutes
         ]
-        said = self._tested(series, {"promql_expr_test": cases})
-        found = [line for line in said.splitlines() if line.strip().startswith("got:")]
-        assert len(found) == len(minutes), said
+        output = self._tested(series, {"promql_expr_test": cases})
+        found = [line for line in output.splitlines() if line.strip().startswith("got:")]
+        assert len(found) == len(minutes), output
         counted = [re.findall(r'\{alertname="(\w+)"\} (\S+?),? ?(?=\{|$)', line) for line in found]
         return [Counter({name: round(float(count)) for name, count in one}) for one in counted]
 
     def values(self, series: Mapping[str, str], minute: float, expr: str) -> dict[str, float]:
-        """Return what an expression gives at a minute, by its labels as they are written."""
+        """Return the values of an expression at a minute, by labels."""
         case = {"expr": expr, "eval_time": f"{60 * minute:.0f}s", "exp_samples": [{"labels": "wrong", "value": -1}]}
-        said = self._tested(series, {"promql_expr_test": [case]})
-        (found,) = (line for line in said.splitlines() if line.strip().startswith("got:"))
+        output = self._tested(series, {"promql_expr_test": [case]})
+        (found,) = (line for line in output.splitlines() if line.strip().startswith("got:"))
         return {labels: float(value) for labels, value in re.findall(r"(\{.*?\}) (\S+?)(?:, |$)", found)}
 
     def described(self, series: Mapping[str, str], minute: float, alert: str) -> str:
-        """Return what promtool says of an alert that fires: its labels and its annotations."""
+        """Return labels and annotations of a firing alert, in the output of promtool."""
         case = {"eval_time": f"{60 * minute:.0f}s", "alertname": alert, "exp_alerts": []}
         return self._tested(series, {"alert_rule_test": [case]})
 

@@ -1,4 +1,4 @@
-"""Runbooks as people on call use them: sections, queries to paste into Prometheus, commands to paste into a shell."""
+"""Runbooks: sections, Prometheus queries, shell commands."""
 
 import re
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class Runbook:
 
     @property
     def sections(self) -> dict[str, str]:
-        """Return what stands under each heading, in order."""
+        """The text of each section, in order."""
         parts = re.split(r"^## (.+)\n", self.path.read_text(), flags=re.MULTILINE)[1:]
         return dict(zip(parts[::2], (text.strip() for text in parts[1::2]), strict=True))
 
@@ -31,12 +31,12 @@ class Runbook:
 
     @property
     def commands(self) -> list[str]:
-        """Return what is for a shell."""
+        """Shell commands."""
         return [one for one in self._to_paste if _COMMAND.fullmatch(one)]
 
     @property
     def queries(self) -> list[str]:
-        """Return what is for Prometheus."""
+        """Prometheus queries."""
         return [one for one in self._to_paste if _SERIES.search(one) and not _COMMAND.fullmatch(one)]
 
 

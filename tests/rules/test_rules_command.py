@@ -1,4 +1,4 @@
-"""`cpcmon rules`, from a configuration file to a rule file that promtool takes."""
+"""`cpcmon rules`, from a configuration file to a rule file that promtool accepts."""
 
 import resource
 import subprocess
@@ -25,16 +25,16 @@ models:
 
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
-    """A configuration file whose reference and folders need not be there."""
+    """A configuration file; its reference and folders need not exist."""
     path = tmp_path / "config.yaml"
     path.write_text(CONFIG)
     return path
 
 
-def test_it_writes_rules_that_promtool_takes(
+def test_it_writes_rules_that_promtool_accepts(
     cpcmon: Callable[..., Ran], config: Path, promtool: Path, tmp_path: Path
 ) -> None:
-    """To a file, or to standard output the same."""
+    """To a file or to standard output."""
     output = tmp_path / "rules.yml"
     assert cpcmon("rules", "--config.file", config, "--output", output).code == 0
     assert cpcmon("rules", "--config.file", config).out == output.read_text()
@@ -46,7 +46,7 @@ def test_it_writes_rules_that_promtool_takes(
 
 
 def test_a_bad_configuration_writes_nothing(cpcmon: Callable[..., Ran], config: Path, tmp_path: Path) -> None:
-    """Exit code 2, and the rules from before stay."""
+    """Exit code 2, and the previous rules stay."""
     config.write_text(CONFIG.replace("below: 0.8", "below: 80"))
     output = tmp_path / "rules.yml"
     output.write_text("before")
@@ -57,21 +57,21 @@ def test_a_bad_configuration_writes_nothing(cpcmon: Callable[..., Ran], config: 
 
 
 def test_a_job_that_is_no_regular_expression_is_refused(cpcmon: Callable[..., Ran], config: Path) -> None:
-    """Prometheus would refuse the whole file."""
+    """Prometheus would reject the whole file."""
     ran = cpcmon("rules", "--config.file", config, "--job", "cpcmon(")
     assert ran.code == 2
     assert ran.err.startswith("cpcmon: --job: expected a regular expression, found 'cpcmon('")
 
 
-def test_a_folder_that_cannot_be_written_is_said(cpcmon: Callable[..., Ran], config: Path, tmp_path: Path) -> None:
-    """Exit code 2: another folder has to be named, and nothing was written."""
+def test_an_unwritable_folder_is_reported(cpcmon: Callable[..., Ran], config: Path, tmp_path: Path) -> None:
+    """Exit code 2."""
     ran = cpcmon("rules", "--config.file", config, "--output", tmp_path / "nowhere" / "rules.yml")
     assert ran.code == 2
     assert "nowhere" in ran.err
 
 
-def test_links_that_nobody_can_open_are_remarked_on(cpcmon: Callable[..., Ran], config: Path) -> None:
-    """The rules are written all the same: alerts without links are better than none."""
+def test_runbook_links_that_do_not_open_are_remarked_on(cpcmon: Callable[..., Ran], config: Path) -> None:
+    """The rules are written all the same."""
     ran = cpcmon("rules", "--config.file", config)
     assert ran.code == 0
     assert "runbooks: expected an address that people on call can open" in ran.err
@@ -82,8 +82,8 @@ def test_links_that_nobody_can_open_are_remarked_on(cpcmon: Callable[..., Ran], 
     assert 'runbook_url: "https://wiki.example/cpcmon/accuracy.md"' in linked.out
 
 
-def test_rules_that_cannot_be_written_to_their_end_leave_those_of_before(config: Path, tmp_path: Path) -> None:
-    """A full disk; here, a limit on the size of files. Prometheus does not start with half a rule file."""
+def test_a_failed_write_keeps_the_previous_rules(config: Path, tmp_path: Path) -> None:
+    """A full disk, here a limit on file size. Prometheus does not start with half a rule file."""
     output = tmp_path / "rules.yml"
     output.write_text("before")
     ran = subprocess.run(

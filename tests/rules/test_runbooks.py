@@ -1,4 +1,4 @@
-"""Every runbook has what somebody on call needs, and what it tells to paste can be pasted."""
+"""Queries, commands and links of the runbooks work."""
 
 import json
 import re
@@ -9,35 +9,35 @@ from pathlib import Path
 
 import pytest
 
+from deploy.prometheus.build_rules import RULES
 from monitor.rules.replicas import recording_rules
-from monitor.rules.rule_file import rule_file
+from monitor.rules.rule_file import DEFAULT_JOB, rule_file
 from tests.conftest import ROOT, Ran
 from tests.rules.runbooks import RUNBOOKS
-from tests.rules.shipped_rules import GENERIC
 from tests.servers import real_server
 from tests.sinks import reports
 from tests.sinks.golden import page
 from tests.sinks.pages import families
 
 ELSEWHERE = {"kafka-consumer-groups.sh"}
-"""Comes with Kafka, where brokers run; the tests have Kafka's jars, not its scripts."""
+"""Kafka's scripts: the tests have only its jars."""
 OF_PROMETHEUS = {"prometheus_notifications_errors_total", "alertmanager_notifications_failed_total"}
 
 
 @pytest.mark.parametrize("name", RUNBOOKS)
 def test_every_runbook_has_queries_to_paste(name: str) -> None:
-    """Of a series that is there: names change, and a page that nobody opens for months would not."""
+    """Of series that exist."""
     queries = RUNBOOKS[name].queries
     assert queries
     shown = {re.sub("_(sum|count|bucket)$", "", one) for one in families(page().encode())} | OF_PROMETHEUS
-    shown |= {rule.record for rule in recording_rules()}
+    shown |= {rule.record for rule in recording_rules(DEFAULT_JOB)}
     for query in queries:
         for series in re.findall(r"\b(?:cpcmon[_:]|process_|prometheus_|alertmanager_)\w+", query):
             assert series in shown or re.sub("_(sum|count|bucket)$", "", series) in shown, query
 
 
 def test_promtool_can_read_every_query(promtool: Path, tmp_path: Path) -> None:
-    """As the expressions of rules, which say where one is wrong."""
+    """As expressions of rules."""
     queries = [query for one in RUNBOOKS.values() for query in one.queries]
     assert _refused(promtool, tmp_path, queries) == ""
     assert "parse error" in _refused(promtool, tmp_path, [*queries, "cpcmon_ready =="])
@@ -62,8 +62,8 @@ def test_every_command_of_cpcmon_is_one_with_these_options(cpcmon: Callable[...,
             assert re.search(rf"(?<![\w-]){re.escape(option)}\b", helped.out), command
 
 
-def test_every_other_program_is_there() -> None:
-    """On Debian, where the installation page puts it."""
+def test_every_other_program_exists() -> None:
+    """On Debian."""
     programs = {command.split()[0] for one in RUNBOOKS.values() for command in one.commands} - ELSEWHERE - {"cpcmon"}
     assert {"systemctl", "journalctl", "curl"} <= programs
     for program in programs:
@@ -81,7 +81,7 @@ def test_every_command_of_amtool_is_one_with_these_options() -> None:
             assert option in helped.stdout + helped.stderr, command
 
 
-def test_every_unit_that_is_told_of_can_do_what_it_is_told() -> None:
+def test_every_systemctl_command_works() -> None:
     """`systemctl reload` of a unit without ExecReload fails."""
     unit = (ROOT / "deploy" / "systemd" / "cpcmon.service").read_text()
     for command in (command for one in RUNBOOKS.values() for command in one.commands if "systemctl" in command):
@@ -92,7 +92,7 @@ def test_every_unit_that_is_told_of_can_do_what_it_is_told() -> None:
 
 
 @pytest.mark.parametrize("name", RUNBOOKS)
-def test_every_link_of_a_runbook_leads_to_a_page(name: str) -> None:
+def test_every_link_of_a_runbook_exists(name: str) -> None:
     runbook = RUNBOOKS[name]
     for link in re.findall(r"\]\(([^)]+)\)", runbook.path.read_text()):
         assert (runbook.path.parent / link).exists(), link
@@ -101,12 +101,12 @@ def test_every_link_of_a_runbook_leads_to_a_page(name: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        pytest.param(GENERIC.read_text(), id="generic"),
+        pytest.param(RULES.read_text(), id="shipped"),
         pytest.param(rule_file(reports.config()), id="generated"),
         pytest.param(rule_file(reports.shared_config()), id="generated for replicas"),
     ],
 )
-def test_every_alert_links_to_a_runbook_that_there_is(text: str) -> None:
+def test_every_alert_links_to_an_existing_runbook(text: str) -> None:
     linked = re.findall(r'runbook_url: ".*/(\w+)\.md"', text)
     assert len(linked) == text.count("- alert: ")
     assert set(linked) <= set(RUNBOOKS)

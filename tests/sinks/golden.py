@@ -1,4 +1,4 @@
-"""The page that is kept beside the tests. After a change that is meant: `python -m tests.sinks.golden`."""
+"""The golden metrics page. After an intended change: `python -m tests.sinks.golden`."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ GOLDEN = Path(__file__).with_name("golden_metrics.txt")
 
 
 def page() -> str:
-    """Return the whole metrics page of a daemon made by hand, without what differs from machine to machine."""
+    """Return the metrics page of an example daemon, without values that depend on the machine."""
     sink = PrometheusSink()
     sink.publish(reports.density())
     sink.publish(reports.fresh())

@@ -1,10 +1,10 @@
-"""Reading a metrics page back."""
+"""Parses a metrics page."""
 
 from prometheus_client.parser import text_string_to_metric_families
 
 
 def samples(page: bytes) -> dict[str, float]:
-    """Return every series with its value; a series that is there twice is an error."""
+    """Return every series with its value; a duplicate is an error."""
     found: dict[str, float] = {}
     for family in text_string_to_metric_families(page.decode()):
         for sample in family.samples:
@@ -16,7 +16,7 @@ def samples(page: bytes) -> dict[str, float]:
 
 
 def families(page: bytes) -> dict[str, tuple[str, set[str]]]:
-    """Return the type and the labels of every family, by the name that Prometheus knows it by."""
+    """Return type and labels of every family, by its name in Prometheus."""
     found = {}
     for family in text_string_to_metric_families(page.decode()):
         name = f"{family.name}_total" if family.type == "counter" else family.name

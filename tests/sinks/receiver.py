@@ -1,4 +1,4 @@
-"""A real server on this machine that answers as it is told, and reports to send to it."""
+"""A local HTTP server with configurable responses, and example reports."""
 
 import json
 import queue
@@ -23,7 +23,7 @@ LONG_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class Got:
-    """A request as it came."""
+    """A received request."""
 
     method: str
     path: str
@@ -32,7 +32,7 @@ class Got:
 
     @property
     def json(self) -> dict[str, Any]:
-        """The body, which must be JSON."""
+        """The body as JSON."""
         decoded = json.loads(self.body)
         assert isinstance(decoded, dict)
         return decoded
@@ -42,7 +42,7 @@ Behaviour = Callable[[BaseHTTPRequestHandler], None]
 
 
 def status(code: int, **headers: str) -> Behaviour:
-    """Return a behaviour that answers with a status and nothing else."""
+    """Return a behaviour that answers with a status and no body."""
 
     def behave(handler: BaseHTTPRequestHandler) -> None:
         handler.send_response(code)
@@ -55,7 +55,7 @@ def status(code: int, **headers: str) -> Behaviour:
 
 
 class Receiver:
-    """A server that keeps what it got and behaves as told, the last behaviour for ever."""
+    """A server that records requests; it uses each behaviour once, and the last one from then on."""
 
     def __init__(self, *behaviours: Behaviour, tls: ssl.SSLContext | None = None) -> None:
         self.received: queue.Queue[Got] = queue.Queue()
@@ -79,7 +79,7 @@ class Receiver:
             stop = receiver.stopped
 
             def handle_error(self, *_: object) -> None:
-                """Clients that hang up are what is tested."""
+                """Ignore clients that hang up."""
 
         self._server = Server(("127.0.0.1", 0), Handler)
         if tls is not None:
@@ -88,7 +88,7 @@ class Receiver:
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
 
     def handle(self, handler: BaseHTTPRequestHandler) -> None:
-        """Keep a request, and answer it."""
+        """Record a request, and answer it."""
         body = handler.rfile.read(int(handler.headers.get("Content-Length", "0")))
         headers = {name.lower(): value for name, value in handler.headers.items()}
         self.received.put(Got(handler.command, handler.path, headers, body))
@@ -97,7 +97,7 @@ class Receiver:
         behave(handler)
 
     def url(self, path: str = "/hook", userinfo: str = "") -> str:
-        """Return its address."""
+        """Return its URL."""
         return f"http://{userinfo}127.0.0.1:{self.port}{path}"
 
     def get(self) -> Got:
@@ -110,7 +110,7 @@ class Receiver:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop, and let go whoever was kept waiting."""
+        """Stop, and release waiting handlers."""
         self.stopped.set()
         self._server.shutdown()
         self._thread.join()
@@ -118,15 +118,15 @@ class Receiver:
 
 
 def eventually(holds: Callable[[], bool]) -> None:
-    """Wait until something that another thread does has been done."""
+    """Wait for a condition."""
     end = time.monotonic() + LONG_SECONDS
     while not holds():
-        assert time.monotonic() < end, "it did not come about"
+        assert time.monotonic() < end, "timed out"
         time.sleep(0.005)
 
 
 def alert(name: str = "accuracy_low", phase: AlertPhase = AlertPhase.FIRING, value: float | None = 0.71) -> AlertStatus:
-    """Return an alert as a report shows it."""
+    """Return the status of an alert."""
     return AlertStatus(
         alert=name,
         kind=AlertType.ACCURACY,
@@ -141,7 +141,7 @@ def alert(name: str = "accuracy_low", phase: AlertPhase = AlertPhase.FIRING, val
 
 
 def segment(*alerts: AlertStatus, of: Segment = ALL, state: WindowState = WindowState.OK) -> SegmentReport:
-    """Return one window of a report."""
+    """Return the report of a window."""
     return SegmentReport(segment=of, records=5000, state=state, alerts=alerts)
 
 

@@ -1,4 +1,4 @@
-"""Reports, facts and configurations made by hand, with fixed times."""
+"""Example reports, facts and configurations, with fixed times."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +22,7 @@ REFERENCE = ReferenceFacts(
 
 
 def estimate(accuracy: float, records: int = 500) -> Estimate:
-    """Return an estimate with everything that one can have."""
+    """Return an estimate with all fields."""
     return Estimate(accuracy, records, Interval(accuracy - 0.03, accuracy + 0.03), PredictionSets(1.2, 0.01))
 
 
@@ -43,7 +43,7 @@ def window(
     accuracy: float = 0.9,
     alerts: tuple[AlertStatus, ...] = (),
 ) -> SegmentReport:
-    """Return what is reported of a window: everything when it is valid, only what must not be missing when it is not."""
+    """Return the report of a window: all fields if it is valid, else the required ones."""
     if state is not WindowState.OK:
         return SegmentReport(segment, 20, state, last_record_at=NOW - 7200.0, last_valid_at=NOW - 3600.0, alerts=alerts)
     results: dict[str, Result] = {"consensus": estimate(accuracy), "ac": Estimate(accuracy, 500)}
@@ -53,7 +53,7 @@ def window(
 
 
 def share(segment: Segment) -> SegmentReport:
-    """Return a window that only adds to those of other processes: DOC was clipped, and another had no interval."""
+    """Return a window without an estimate of its own: DOC was clipped, and one part has no interval."""
     parts = {
         "consensus": estimate(0.9, 20),
         "doc": Estimate(1.0, 20, Interval(0.95, 1.0), unclipped=1.25),
@@ -70,7 +70,7 @@ def report(*windows: SegmentReport, model: str = "density", at: float = NOW) -> 
 
 
 def density() -> ModelReport:
-    """Return a report that shows a window of each sort."""
+    """Return a report with a window of each kind."""
     broken: dict[str, Result] = {
         "consensus": NoEstimate(Why.ERROR, 500),
         "ac": estimate(0.88),
@@ -97,7 +97,7 @@ def fresh() -> ModelReport:
 
 
 def facts() -> DaemonFacts:
-    """Return facts of a daemon in the middle of its work."""
+    """Return facts of a running daemon."""
     return DaemonFacts(
         models=("density", "triage"),
         sources={
@@ -132,7 +132,7 @@ def facts() -> DaemonFacts:
 
 
 def shared_config() -> Config:
-    """Return the same configuration, with records that come from a topic and may be read by many replicas."""
+    """Return the same configuration with a Kafka source, so that replicas share the model."""
     stream = SourceConfig("stream", KafkaOptions(("kafka:9092",), "cpcmon", ("predictions",)), models=("density",))
     return replace(config(), sources=(stream,))
 
@@ -148,11 +148,11 @@ STREAM = KafkaFacts(
     restore_seconds=2.5,
     unassigned=2,
 )
-"""A member of a group with a partition that is rebuilt."""
+"""A member of a group that rebuilds a partition."""
 
 
 def config() -> Config:
-    """Return a configuration with an alert of each kind."""
+    """Return a configuration with an alert of each type."""
     density_alerts = (
         AlertRule("accuracy_low", below=0.8, severity=Severity.CRITICAL),
         AlertRule("accuracy_high", above=0.99, for_seconds=0.0),

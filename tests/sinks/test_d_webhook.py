@@ -1,4 +1,4 @@
-"""Which messages are posted, when, and that nothing waits for them. Against a real server."""
+"""Which messages are posted, when, and that nothing blocks on them. Against a real server."""
 
 import base64
 import logging
@@ -12,39 +12,39 @@ import pytest
 
 from monitor.config.config import Webhook
 from monitor.core.alerts import AlertPhase
-from monitor.errors import UsageError
-from monitor.sinks.webhook import Patience, WebhookCounters, WebhookSink
+from monitor.sinks.http_sender import HttpSender
+from monitor.sinks.message_queue import MessageCounters, MessageQueue, RetryPolicy
+from monitor.sinks.webhook import WebhookSink
 from tests.sinks.receiver import Receiver, alert, eventually, report, segment, status
 
 Open = Callable[..., WebhookSink]
 
 SITE = (("site", "A"),)
-QUICK = Patience(attempts=5, first_wait_seconds=0.01, most_wait_seconds=0.05)
+QUICK = RetryPolicy(attempts=5, first_wait_seconds=0.01, max_wait_seconds=0.05)
 FIRING = alert()
 OK = alert(phase=AlertPhase.OK, value=0.86)
 
 
 @pytest.fixture
 def to() -> Iterator[Open]:
-    """Open sinks that are closed in the end."""
+    """Open sinks that are closed at the end."""
     with ExitStack() as stack:
 
-        def opened(url: str, already: Any = (), *, timeout_seconds: float = 10.0, **options: Any) -> WebhookSink:
-            webhook = Webhook(url, timeout_seconds=timeout_seconds, allow_http=True)
-            sink = WebhookSink(webhook, already, **{"patience": QUICK} | options)
+        def opened(url: str, notified: Any = (), *, timeout_seconds: float = 10.0) -> WebhookSink:
+            sender = HttpSender(Webhook(url, timeout_seconds=timeout_seconds, allow_http=True))
+            sink = WebhookSink(MessageQueue("webhook", sender, QUICK), notified)
             stack.callback(sink.close)
             return sink
 
         yield opened
 
 
-def test_a_message_says_what_fires_where_since_when_and_by_how_much(to: Open) -> None:
-    """The whole body: its keys are public."""
+def test_a_message_has_every_documented_key(to: Open) -> None:
     with Receiver() as receiver:
         sink = to(receiver.url())
         sink.publish(report(segment(OK), segment(FIRING, of=SITE)))
         got = receiver.get()
-        eventually(lambda: sink.counters().sent == 1)
+        eventually(lambda: sink.queue.counters().sent == 1)
         assert receiver.received.empty()
     body = got.json
     assert len(body.pop("id")) == 32
@@ -67,8 +67,8 @@ def test_a_message_says_what_fires_where_since_when_and_by_how_much(to: Open) ->
     assert (got.method, got.headers["content-type"]) == ("POST", "application/json")
 
 
-def test_an_episode_is_two_messages_however_many_reports(to: Open) -> None:
-    """Pending is no news, recovering still fires, held changes nothing."""
+def test_an_alert_is_two_messages_for_any_number_of_reports(to: Open) -> None:
+    """Pending sends nothing, recovering still fires, held changes nothing."""
     phases = [
         AlertPhase.OK,
         AlertPhase.PENDING,
@@ -86,7 +86,7 @@ def test_an_episode_is_two_messages_however_many_reports(to: Open) -> None:
         bodies = [receiver.get().json for _ in range(2)]
         sink.publish(report(segment(replace(FIRING, since=FIRING.since + 7200))))
         bodies.append(receiver.get().json)
-        eventually(lambda: sink.counters().sent == 3)
+        eventually(lambda: sink.queue.counters().sent == 3)
         assert receiver.received.empty()
     assert [(body["status"], body["reason"]) for body in bodies] == [
         ("firing", "fired"),
@@ -96,16 +96,15 @@ def test_an_episode_is_two_messages_however_many_reports(to: Open) -> None:
     assert len({body["id"] for body in bodies}) == 3
 
 
-def test_models_segments_and_alerts_are_told_apart(to: Open) -> None:
-    """A report of one model says nothing of another."""
+def test_models_segments_and_alerts_are_separate(to: Open) -> None:
     with Receiver() as receiver:
         sink = to(receiver.url())
         sink.publish(report(segment(FIRING, alert("silent")), segment(FIRING, of=SITE)))
         sink.publish(report(segment(FIRING), model="other"))
         sink.publish(report(segment(OK), model="other"))
         bodies = [receiver.get().json for _ in range(5)]
-    told = {tuple(body[key] for key in ("model", "segment", "alert", "status")) for body in bodies}
-    assert told == {
+    sent = {tuple(body[key] for key in ("model", "segment", "alert", "status")) for body in bodies}
+    assert sent == {
         ("density", "all", "accuracy_low", "firing"),
         ("density", "all", "silent", "firing"),
         ("density", "site=A", "accuracy_low", "firing"),
@@ -115,8 +114,8 @@ def test_models_segments_and_alerts_are_told_apart(to: Open) -> None:
 
 
 @pytest.mark.parametrize("how", ["segment forgotten", "alert no longer configured", "model no longer configured"])
-def test_e17_what_is_no_longer_watched_is_resolved_as_gone(to: Open, how: str) -> None:
-    """Nobody waits for ever for the end of an alert, and nobody reads it as a recovery."""
+def test_e17_an_alert_that_is_no_longer_evaluated_is_resolved_as_gone(to: Open, how: str) -> None:
+    """The receiver does not wait for its end for ever, and does not take it for a recovery."""
     with Receiver() as receiver:
         sink = to(receiver.url())
         sink.publish(report(segment(OK), segment(FIRING, of=SITE)))
@@ -130,20 +129,19 @@ def test_e17_what_is_no_longer_watched_is_resolved_as_gone(to: Open, how: str) -
         body = receiver.get().json
         sink.publish(report(segment(OK)))
         sink.forget("density")
-        eventually(lambda: sink.counters().sent == 2)
+        eventually(lambda: sink.queue.counters().sent == 2)
         assert receiver.received.empty()
     assert (body["status"], body["reason"], body["segment"], body["value"]) == ("resolved", "gone", "site=A", None)
 
 
-def test_values_that_are_no_numbers_are_null(to: Open) -> None:
-    """JSON has no word for them."""
+def test_values_that_are_not_numbers_are_null(to: Open) -> None:
     with Receiver() as receiver:
         to(receiver.url()).publish(report(segment(alert(value=float("nan")))))
         assert receiver.get().json["value"] is None
 
 
-def test_text_of_records_stays_within_the_body(to: Open) -> None:
-    """A segment's name is what records say: it never reaches the path or a header."""
+def test_text_from_records_stays_within_the_body(to: Open) -> None:
+    """The name of a segment comes from records: it never reaches the path or a header."""
     odd = (("site", 'A"\r\nX-Injected: 1\u2028/../'),)
     with Receiver() as receiver:
         to(receiver.url()).publish(report(segment(FIRING, of=odd)))
@@ -154,23 +152,22 @@ def test_text_of_records_stays_within_the_body(to: Open) -> None:
     assert got.body.isascii()
 
 
-def test_e8_a_restart_tells_nothing_that_was_told_before(to: Open) -> None:
-    """Firing before and after: silence. What changed while it was down is told."""
-    already = [("density", "all", "accuracy_low"), ("density", "site=A", "accuracy_low")]
+def test_e8_a_restart_repeats_no_message(to: Open) -> None:
+    """A change during the downtime is sent."""
+    notified = [("density", "all", "accuracy_low"), ("density", "site=A", "accuracy_low")]
     with Receiver() as receiver:
-        sink = to(receiver.url(), already)
+        sink = to(receiver.url(), notified)
         sink.publish(report(segment(FIRING, alert("silent", AlertPhase.PENDING)), segment(FIRING, of=SITE)))
         sink.publish(report(segment(OK), model="other"))
         sink.publish(report(segment(FIRING, alert("silent", AlertPhase.PENDING)), segment(OK, of=SITE)))
         body = receiver.get().json
-        eventually(lambda: sink.counters().sent == 1)
+        eventually(lambda: sink.queue.counters().sent == 1)
         assert receiver.received.empty()
         assert sink.firing == {("density", "all", "accuracy_low")}
     assert (body["segment"], body["status"], body["reason"]) == ("site=A", "resolved", "recovered")
 
 
-def test_e8_a_sink_that_takes_the_place_of_another_is_told_what_that_one_knew(to: Open) -> None:
-    """A reload that changes the URL notifies nobody again."""
+def test_e8_a_reload_that_replaces_the_webhook_repeats_no_message(to: Open) -> None:
     with Receiver() as first, Receiver() as second:
         old = to(first.url())
         old.publish(report(segment(FIRING)))
@@ -182,7 +179,7 @@ def test_e8_a_sink_that_takes_the_place_of_another_is_told_what_that_one_knew(to
 
 
 def test_d3_user_and_password_are_sent_and_shown_nowhere(to: Open, caplog: pytest.LogCaptureFixture) -> None:
-    """Not in the log of failures, not in the configuration when it is printed."""
+    """Neither in the log nor in the printed configuration."""
     caplog.set_level(logging.DEBUG)
     encoded = base64.b64encode(b"nurse:s3cr3t").decode()
     with Receiver(status(500), status(500), status(404)) as receiver:
@@ -190,7 +187,7 @@ def test_d3_user_and_password_are_sent_and_shown_nowhere(to: Open, caplog: pytes
         sink = to(url)
         sink.publish(report(segment(FIRING)))
         got = receiver.get()
-        eventually(lambda: sink.counters().failed == 1)
+        eventually(lambda: sink.queue.counters().failed == 1)
     assert got.headers["authorization"] == f"Basic {encoded}"
     assert got.path == "/hook/t0ken?key=k3y"
     shown = "".join(str(record.__dict__) for record in caplog.records) + repr(Webhook(url)) + repr(sink)
@@ -201,53 +198,44 @@ def test_d3_user_and_password_are_sent_and_shown_nowhere(to: Open, caplog: pytes
 
 
 def test_d14_a_redirect_is_counted_and_not_followed(to: Open) -> None:
-    """Nor tried again."""
     with Receiver(status(307, Location="http://169.254.169.254/latest/meta-data/")) as receiver:
         sink = to(receiver.url())
         sink.publish(report(segment(FIRING)))
-        eventually(lambda: sink.counters().redirected == 1)
+        eventually(lambda: sink.queue.counters().redirected == 1)
         receiver.get()
         assert receiver.received.empty()
-    assert sink.counters() == WebhookCounters(redirected=1)
+    assert sink.queue.counters() == MessageCounters(redirected=1)
 
 
-def test_d14_an_address_that_is_refused_is_counted_as_failed(to: Open) -> None:
-    """At once."""
+def test_d14_a_forbidden_address_is_counted_as_failed(to: Open) -> None:
     sink = to("http://169.254.169.254/latest/meta-data/")
     sink.publish(report(segment(FIRING)))
-    eventually(lambda: sink.counters() == WebhookCounters(failed=1))
-
-
-def test_d14_plain_http_must_be_asked_for() -> None:
-    """Alerts go encrypted unless somebody insists."""
-    with pytest.raises(UsageError, match="expected https://, found http://"):
-        WebhookSink(Webhook("http://hook.example/"))
+    eventually(lambda: sink.queue.counters() == MessageCounters(failed=1))
 
 
 def test_d15_a_failing_receiver_gets_the_message_when_it_is_back(to: Open) -> None:
-    """In the order in which things happened."""
+    """In order."""
     with Receiver(status(500), status(503), status(429), status(204)) as receiver:
         sink = to(receiver.url())
         sink.publish(report(segment(FIRING)))
         sink.publish(report(segment(OK)))
         bodies = [receiver.get().json for _ in range(5)]
-        eventually(lambda: sink.counters().sent == 2)
+        eventually(lambda: sink.queue.counters().sent == 2)
     assert [body["status"] for body in bodies] == ["firing"] * 4 + ["resolved"]
     assert len({body["id"] for body in bodies}) == 2
-    assert sink.counters() == WebhookCounters(sent=2)
+    assert sink.queue.counters() == MessageCounters(sent=2)
 
 
-def test_d15_a_receiver_that_stays_broken_is_given_up(to: Open) -> None:
-    """After so many attempts; the message is counted as failed, and the next one is tried."""
+def test_d15_a_message_fails_after_the_last_attempt(to: Open) -> None:
     with Receiver(status(500)) as receiver:
         sink = to(receiver.url())
         sink.publish(report(segment(FIRING)))
-        eventually(lambda: sink.counters() == WebhookCounters(failed=1))
+        eventually(lambda: sink.queue.counters() == MessageCounters(failed=1))
         assert receiver.received.qsize() == QUICK.attempts
 
 
-def test_d15_publishing_never_waits_and_the_queue_is_bounded(to: Open) -> None:
-    """The receiver never answers, and a thousand alerts fire: each is queued at once and the oldest are dropped."""
+def test_d15_publishing_never_blocks_and_the_queue_is_bounded(to: Open) -> None:
+    """The receiver never answers, and a thousand alerts fire: the oldest messages are dropped."""
     ended = []
 
     def stall(handler: BaseHTTPRequestHandler) -> None:
@@ -259,22 +247,21 @@ def test_d15_publishing_never_waits_and_the_queue_is_bounded(to: Open) -> None:
         receiver.get()
         for number in range(1000):
             sink.publish(report(segment(FIRING, alert(f"alert_{number}"))))
-        # Each report but the first begins one alert and ends the one before it.
-        assert sink.waiting() == 256
-        assert sink.counters().dropped == 1 + 1999 - 256
-        assert ("density", "all", "alert_999") in sink.undelivered()
+        # Each report but the first starts one alert and ends the previous one.
+        assert sink.queue.counters().waiting == 256
+        assert sink.queue.counters().dropped == 1 + 1999 - 256
+        assert ("density", "all", "alert_999") in sink.queue.undelivered()
         sink.close()
-        assert ended == [], "neither publishing nor closing waited for the answer"
-    assert sink.counters() == WebhookCounters(dropped=2000)
+        assert ended == [], "publishing or closing waited for the answer"
+    assert sink.queue.counters() == MessageCounters(dropped=2000)
 
 
-def test_what_can_be_sent_at_the_stop_is_sent(to: Open) -> None:
-    """Closing waits for it a moment."""
+def test_close_sends_queued_messages(to: Open) -> None:
     with Receiver() as receiver:
         sink = to(receiver.url())
         for number in range(10):
             sink.publish(report(segment(FIRING), model=f"m{number}"))
         sink.close()
-        assert sink.counters().sent + sink.counters().dropped == 10
-        assert sink.counters().sent >= 1
-        assert sink.waiting() == 0
+        assert sink.queue.counters().sent + sink.queue.counters().dropped == 10
+        assert sink.queue.counters().sent >= 1
+        assert sink.queue.counters().waiting == 0

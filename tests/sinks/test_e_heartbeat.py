@@ -1,5 +1,6 @@
 """The heartbeat stops when evaluation stops, though the process lives."""
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
@@ -7,7 +8,9 @@ import pytest
 
 from monitor.config.config import Heartbeat
 from monitor.core.estimate import WindowState
-from monitor.sinks.heartbeat import HeartbeatCounters, HeartbeatSink, Pulse
+from monitor.sinks.heartbeat import HeartbeatSink
+from monitor.sinks.http_sender import HttpSender
+from monitor.sinks.message_queue import NO_RETRY, MessageQueue
 from tests.sinks.receiver import Receiver, eventually, report, segment, status
 
 Open = Callable[..., HeartbeatSink]
@@ -15,101 +18,92 @@ Open = Callable[..., HeartbeatSink]
 
 @pytest.fixture
 def to() -> Iterator[Open]:
-    """Open sinks that are closed in the end."""
+    """Open sinks that are closed at the end."""
     with ExitStack() as stack:
 
         def opened(url: str, every_seconds: float = 0.01) -> HeartbeatSink:
-            sink = HeartbeatSink(Heartbeat(url, every_seconds=every_seconds, allow_http=True))
+            sender = HttpSender(Heartbeat(url, allow_http=True))
+            sink = HeartbeatSink(MessageQueue("heartbeat", sender, NO_RETRY), every_seconds)
             stack.callback(sink.close)
             return sink
 
         yield opened
 
 
-def settled(sink: HeartbeatSink, count: int) -> None:
-    """Wait until so many beats have been judged."""
-    eventually(lambda: sink.counters().sent + sink.counters().failed == count)
+def finished(sink: HeartbeatSink) -> tuple[int, int]:
+    """Return how many heartbeats were sent, and how many failed."""
+    counters = sink.queue.counters()
+    return counters.sent, counters.failed + counters.redirected
 
 
-def test_e19_without_a_report_there_is_no_beat() -> None:
-    """Neither at the start nor ever after the last one."""
-    pulse = Pulse(60.0)
-    assert pulse.wait_seconds(0.0) is None
-    pulse.tell()
-    assert pulse.wait_seconds(0.0) == 0.0
-    pulse.beat(0.0)
-    for now in (60.0, 3600.0, 1e9):
-        assert pulse.wait_seconds(now) is None
+def test_e19_reports_cause_heartbeats_at_the_configured_interval(to: Open) -> None:
+    """The first at once; a report between two heartbeats causes the next one when it is due."""
+    with Receiver() as receiver:
+        sink = to(receiver.url(), every_seconds=0.3)
+        times = []
+        for _ in range(3):
+            sink.publish(report(segment()))
+            sink.publish(report(segment()))
+            receiver.get()
+            times.append(time.monotonic())
+        sink.close()
+        assert receiver.received.empty()
+    assert times[1] - times[0] > 0.2
+    assert times[2] - times[1] > 0.2
 
 
-def test_e19_beats_are_no_closer_than_asked_for() -> None:
-    """Reports each ten seconds, a beat each minute."""
-    pulse, beats = Pulse(60.0), []
-    for now in range(0, 300, 10):
-        pulse.tell()
-        if pulse.wait_seconds(now) == 0.0:
-            pulse.beat(now)
-            beats.append(now)
-    assert beats == [0, 60, 120, 180, 240]
-
-
-def test_e19_a_report_shortly_before_a_beat_is_due_makes_it_when_it_is() -> None:
-    """Evaluations that come a little early do not halve the rate."""
-    pulse = Pulse(60.0)
-    pulse.tell()
-    pulse.beat(0.0)
-    pulse.tell()
-    assert pulse.wait_seconds(59.5) == 0.5
-
-
-def test_e19_each_report_makes_a_beat_and_silence_makes_none(to: Open) -> None:
-    """Over the wire: as many requests as reports, and none after."""
+def test_e19_each_report_causes_a_heartbeat_and_silence_causes_none(to: Open) -> None:
     with Receiver() as receiver:
         sink = to(receiver.url("/ping?x=1"))
         for count in range(1, 4):
             sink.publish(report(segment()))
             got = receiver.get()
             assert (got.method, got.path, got.body) == ("GET", "/ping?x=1", b"")
-            settled(sink, count)
+            eventually(lambda count=count: finished(sink) == (count, 0))  # type: ignore[misc]
         sink.forget("density")
         sink.close()
         assert receiver.received.empty()
-    assert sink.counters() == HeartbeatCounters(sent=3)
 
 
-def test_e19_an_evaluation_that_failed_everywhere_is_no_success(to: Open) -> None:
-    """One window that could be judged is enough, and so is one that holds too few records: it was looked at."""
+def test_e19_an_evaluation_that_failed_in_every_window_causes_no_heartbeat(to: Open) -> None:
+    """One window that was evaluated is enough, also if it holds too few records."""
     with Receiver() as receiver:
         sink = to(receiver.url())
         sink.publish(report(segment(state=WindowState.ERROR), segment(of=(("site", "A"),), state=WindowState.ERROR)))
         sink.publish(report())
         sink.publish(report(segment(state=WindowState.ERROR), segment(of=(("site", "A"),), state=WindowState.WARMING)))
         receiver.get()
-        eventually(lambda: sink.counters().sent == 1)
+        eventually(lambda: finished(sink) == (1, 0))
         sink.close()
         assert receiver.received.empty()
 
 
-def test_e19_a_beat_that_fails_is_counted_and_not_repeated(to: Open) -> None:
-    """A late beat would vouch for an evaluation of the past."""
+def test_e19_a_failed_heartbeat_is_counted_and_not_retried(to: Open, caplog: pytest.LogCaptureFixture) -> None:
+    """A late heartbeat would report a past evaluation. The first failure is logged, and the recovery."""
+    caplog.set_level("INFO")
     with Receiver(status(500), status(302, Location="/elsewhere"), status(200)) as receiver:
         sink = to(receiver.url())
-        for count in range(1, 4):
+        for sent, failed in ((0, 1), (0, 2), (1, 2)):
             sink.publish(report(segment()))
             receiver.get()
-            settled(sink, count)
+            eventually(lambda wanted=(sent, failed): finished(sink) == wanted)  # type: ignore[misc]
         assert receiver.received.empty()
-    assert sink.counters() == HeartbeatCounters(sent=1, failed=2)
+        eventually(lambda: len(caplog.records) == 2)
+    assert [one.getMessage() for one in caplog.records] == [
+        "heartbeat: delivery failed",
+        "heartbeat: delivery works again",
+    ]
 
 
-def test_e19_a_receiver_that_never_answers_holds_up_nobody(to: Open) -> None:
-    """Publishing goes on, and so does closing."""
+def test_e19_a_receiver_that_never_answers_blocks_nothing(to: Open) -> None:
+    """Neither publishing nor closing; at most one heartbeat waits behind the one that is being sent."""
     with Receiver(lambda handler: handler.server.stop.wait(60) and None) as receiver:  # type: ignore[attr-defined]
         sink = to(receiver.url())
         sink.publish(report(segment()))
         receiver.get()
         for _ in range(1000):
             sink.publish(report(segment()))
+        assert sink.queue.counters().waiting <= 2
         sink.close()
-        assert sink.counters() == HeartbeatCounters()
+        assert finished(sink) == (0, 0)
         assert receiver.received.empty()

@@ -1,4 +1,4 @@
-"""Texts as label values."""
+"""Label values."""
 
 import pytest
 from hypothesis import given
@@ -17,8 +17,7 @@ from monitor.core.segments import ALL, Segment
         pytest.param((("site", "Zürich 1/2"),), "site=Zürich 1/2", id="letters of other languages"),
     ],
 )
-def test_an_ordinary_segment_is_called_as_people_call_it(segment: Segment, label: str) -> None:
-    """Fields and values, as the issue spells them."""
+def test_the_label_of_a_segment(segment: Segment, label: str) -> None:
     assert segment_label(segment) == label
 
 
@@ -32,14 +31,14 @@ def test_an_ordinary_segment_is_called_as_people_call_it(segment: Segment, label
         pytest.param((("site", "A\n"),), (("site", segment_label((("site", "A\n"),))[5:]),), id="imitates a digest"),
     ],
 )
-def test_segments_that_cleaning_would_make_one_stay_two(one: Segment, other: Segment) -> None:
-    """A series that is there twice would cost the whole page."""
+def test_segments_that_differ_in_special_characters_have_different_labels(one: Segment, other: Segment) -> None:
+    """A duplicate series would invalidate the whole page."""
     assert segment_label(one) != segment_label(other)
 
 
 @given(st.text(), st.text())
-def test_any_two_texts_become_two_short_printable_labels(one: str, other: str) -> None:
-    """Whatever a reference or a configuration calls things."""
+def test_different_texts_have_different_short_printable_labels(one: str, other: str) -> None:
+    """For any names in a reference or a configuration."""
     labels = label_value(one), label_value(other)
     assert (labels[0] == labels[1]) == (one == other)
     for label in labels:
@@ -47,6 +46,6 @@ def test_any_two_texts_become_two_short_printable_labels(one: str, other: str) -
         assert label.isprintable()
 
 
-def test_a_label_does_not_depend_on_what_else_is_there() -> None:
-    """Or a series would end, and another begin, when a segment comes or goes."""
+def test_a_label_does_not_depend_on_other_segments() -> None:
+    """A new segment must not rename the series of others."""
     assert label_value("A\nB") == label_value("A\nB") == "A_B~" + label_value("A\nB")[-8:]

@@ -1,9 +1,11 @@
-"""What `docs/notify.md` promises is so."""
+"""The message in `docs/notify.md`."""
 
 import json
 import re
 
 from monitor.config.config import Webhook
+from monitor.sinks.http_sender import HttpSender
+from monitor.sinks.message_queue import MessageQueue
 from monitor.sinks.webhook import WebhookSink
 from tests.conftest import ROOT
 from tests.sinks.receiver import Receiver, alert, report, segment
@@ -12,9 +14,9 @@ PAGE = (ROOT / "docs" / "notify.md").read_text(encoding="utf-8")
 
 
 def test_the_page_shows_a_message_as_it_is_sent() -> None:
-    """The example is what a receiver gets for it, and the table explains each of its keys."""
+    """The example is a real message, and the table has all its keys."""
     with Receiver() as receiver:
-        sink = WebhookSink(Webhook(receiver.url(), allow_http=True))
+        sink = WebhookSink(MessageQueue("webhook", HttpSender(Webhook(receiver.url(), allow_http=True))))
         sink.publish(report(segment(alert(), of=(("site", "A"),))))
         sent = receiver.get().json
         sink.close()

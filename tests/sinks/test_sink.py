@@ -16,7 +16,7 @@ from monitor.core.alerts import AlertPhase
 from monitor.core.estimate import Estimate, WindowState
 from monitor.core.report import ModelReport, SegmentReport
 from monitor.core.segments import ALL
-from monitor.sinks.prometheus_page import MOST_CLASSES, PrometheusSink
+from monitor.sinks.prometheus_page import MAX_CLASSES, PrometheusSink
 from monitor.sinks.report_families import FAMILIES
 from tests.sinks import reports
 from tests.sinks.pages import families, samples
@@ -38,7 +38,7 @@ def _page(*published: ModelReport) -> bytes:
 
 
 class _Parsed:
-    """A page read back, for the library to write anew."""
+    """A parsed page, for the library to write again."""
 
     def __init__(self, page: bytes) -> None:
         self._page = page
@@ -53,20 +53,19 @@ def _lines(page: bytes) -> list[tuple[str, str | float]]:
 
 
 def test_the_library_would_write_the_same_page() -> None:
-    """Read back and written anew by prometheus_client: the same lines in the same order."""
+    """prometheus_client parses it and writes the same lines in the same order."""
     page = _page(reports.density(), reports.fresh())
     assert _lines(page) == _lines(generate_latest(_Parsed(page)))
 
 
-def test_promtool_has_nothing_to_say(promtool: Path) -> None:
-    """Neither errors nor advice."""
+def test_promtool_finds_nothing(promtool: Path) -> None:
     page = _page(reports.density(), reports.fresh())
     checked = subprocess.run([promtool, "check", "metrics"], input=page, capture_output=True, check=False)
     assert (checked.returncode, checked.stdout + checked.stderr) == (0, b"")
 
 
 def test_d16_labels_with_quotes_newlines_and_backslashes_leave_a_page_that_parses(promtool: Path) -> None:
-    """Nor does one odd name hide another segment: the page would be refused whole for a series that is there twice."""
+    """No two segments share a series: a duplicate would invalidate the whole page."""
     values = [
         '"',
         "\\",
@@ -92,7 +91,6 @@ def test_d16_labels_with_quotes_newlines_and_backslashes_leave_a_page_that_parse
 
 
 def test_estimates_are_those_of_the_report() -> None:
-    """To the last digit."""
     found = samples(_page(reports.report(reports.window(accuracy=0.875))))
     of_all = "estimator=consensus,model=density,segment=all"
     assert found[f"cpcmon_estimated_accuracy_ratio{{{of_all}}}"] == 0.875
@@ -106,8 +104,8 @@ def test_estimates_are_those_of_the_report() -> None:
 
 
 @pytest.mark.parametrize("state", [state for state in WindowState if state not in {WindowState.OK, WindowState.ERROR}])
-def test_estimates_are_absent_when_nothing_can_be_said_and_status_series_are_not(state: WindowState) -> None:
-    """Even if the report should hold estimates: what is shown is decided here once more."""
+def test_a_window_without_an_estimate_has_only_status_series(state: WindowState) -> None:
+    """Even if the report holds estimates."""
     alert = reports.accuracy_low(AlertPhase.FIRING, held=True)
     found = samples(_page(reports.report(replace(reports.window(alerts=(alert,)), state=state))))
     assert not [series for series in found if series.startswith(ONLY_WHEN_VALID)]
@@ -119,7 +117,7 @@ def test_estimates_are_absent_when_nothing_can_be_said_and_status_series_are_not
 
 @pytest.mark.parametrize("state", list(WindowState))
 def test_exactly_one_state_is_1(state: WindowState) -> None:
-    """And all others are 0, not absent."""
+    """All others are 0, not absent."""
     found = samples(_page(reports.report(reports.window(state=state))))
     states = {series: value for series, value in found.items() if series.startswith("cpcmon_window_state")}
     assert len(states) == len(WindowState)
@@ -129,7 +127,7 @@ def test_exactly_one_state_is_1(state: WindowState) -> None:
 
 
 def test_e15_where_one_estimator_failed_the_others_are_shown() -> None:
-    """The window counts as invalid all the same."""
+    """The window is invalid all the same."""
     found = samples(_page(reports.density()))
     assert found["cpcmon_estimate_valid{model=density,segment=site=C}"] == 0
     assert "cpcmon_estimated_accuracy_ratio{estimator=consensus,model=density,segment=site=C}" not in found
@@ -138,16 +136,16 @@ def test_e15_where_one_estimator_failed_the_others_are_shown() -> None:
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
-def test_what_is_no_number_is_not_shown(number: float) -> None:
-    """NaN on a gauge never fires, and silences every average that it is part of."""
+def test_nan_and_infinity_are_not_exported(number: float) -> None:
+    """NaN never fires, and spreads to every average."""
     results = MappingProxyType({"consensus": Estimate(number, 500)})
     page = _page(reports.report(replace(reports.window(), results=results, disagreement=number, last_record_at=number)))
     assert not {"NaN", "nan", "inf"} & {line.split()[-1].lower() for line in page.decode().splitlines()}
     assert "cpcmon_estimated_accuracy_ratio" not in families(page)
 
 
-def test_e2_an_empty_window_is_shown_as_such() -> None:
-    """As 0 records and not valid, without any estimate."""
+def test_e2_an_empty_window_has_no_estimate() -> None:
+    """0 records, not valid, no estimate."""
     found = samples(_page(reports.report(SegmentReport(ALL, 0, WindowState.WARMING))))
     assert found["cpcmon_window_records{model=density,segment=all}"] == 0
     assert found["cpcmon_estimate_valid{model=density,segment=all}"] == 0
@@ -155,7 +153,6 @@ def test_e2_an_empty_window_is_shown_as_such() -> None:
 
 
 def test_two_alerts_of_one_severity_have_a_threshold_each() -> None:
-    """Which is why thresholds carry the alert's name."""
     alerts = (reports.accuracy_low(), replace(reports.accuracy_low(name="lower_still"), threshold=0.7))
     found = samples(_page(reports.report(reports.window(alerts=alerts))))
     rest = "estimator=consensus,model=density,segment=all,severity=critical"
@@ -163,9 +160,9 @@ def test_two_alerts_of_one_severity_have_a_threshold_each() -> None:
     assert found[f"cpcmon_accuracy_threshold_ratio{{alert=lower_still,{rest}}}"] == 0.7
 
 
-@pytest.mark.parametrize(("classes", "shown"), [(2, 2), (MOST_CLASSES, MOST_CLASSES), (MOST_CLASSES + 1, 0)])
-def test_shares_of_classes_are_shown_up_to_a_limit(classes: int, shown: int) -> None:
-    """All or none: some of them would look like all."""
+@pytest.mark.parametrize(("classes", "shown"), [(2, 2), (MAX_CLASSES, MAX_CLASSES), (MAX_CLASSES + 1, 0)])
+def test_shares_of_classes_are_exported_up_to_a_limit(classes: int, shown: int) -> None:
+    """All or none."""
     reference = replace(reports.REFERENCE, classes=tuple(map(str, range(classes))), predicted=(3,) * classes)
     one = replace(reports.window(), predicted=(5,) * classes)
     found = samples(_page(replace(reports.report(one), reference=reference)))
@@ -173,8 +170,8 @@ def test_shares_of_classes_are_shown_up_to_a_limit(classes: int, shown: int) -> 
         assert sum(series.startswith(family) for series in found) == shown
 
 
-def test_e17_what_is_no_longer_reported_is_no_longer_shown() -> None:
-    """Neither a segment that was forgotten nor a model that was."""
+def test_e17_removed_segments_and_models_lose_their_series() -> None:
+    """Neither a removed segment nor a removed model."""
     sink = PrometheusSink()
     sink.publish(reports.density())
     sink.publish(reports.fresh())
@@ -189,14 +186,13 @@ def test_e17_what_is_no_longer_reported_is_no_longer_shown() -> None:
 
 
 def test_a_scrape_without_a_new_report_computes_nothing() -> None:
-    """It is the same object."""
     sink = PrometheusSink()
     sink.publish(reports.density())
     assert sink.page() is sink.page()
 
 
 def test_the_last_page_outlives_the_sink() -> None:
-    """Prometheus may scrape once more while the daemon stops."""
+    """Prometheus may scrape while the daemon stops."""
     sink = PrometheusSink()
     sink.publish(reports.density())
     sink.close()
@@ -204,7 +200,7 @@ def test_the_last_page_outlives_the_sink() -> None:
 
 
 def test_a_scrape_never_mixes_two_evaluations() -> None:
-    """Each report says the same number in every window; a page that says two is made of two reports."""
+    """Each report has the same number in every window, so a page with two numbers mixes two reports."""
     sink = PrometheusSink()
     over = threading.Event()
     segments = [ALL, *((("site", str(number)),) for number in range(20))]
@@ -224,22 +220,24 @@ def test_a_scrape_never_mixes_two_evaluations() -> None:
     looks = 0
     while not over.is_set() or looks == 0:
         lines = sink.page().decode().splitlines()
-        told = {line.split()[-1] for line in lines if line.startswith(("cpcmon_window_rec", "cpcmon_last_evaluation"))}
-        assert len(told) == 1
+        values = {
+            line.split()[-1] for line in lines if line.startswith(("cpcmon_window_rec", "cpcmon_last_evaluation"))
+        }
+        assert len(values) == 1
         looks += 1
     thread.join()
 
 
 def test_every_family_occurs_in_some_report() -> None:
-    """With exactly the labels that it declares."""
+    """With the labels that it declares."""
     page = _page(reports.density(), reports.fresh())
     assert {name: labels for name, (_, labels) in families(page).items()} == {
         family.name: set(family.labels) for family in FAMILIES
     }
 
 
-def test_ten_thousand_series_are_written_once_for_all_scrapes() -> None:
-    """Scrapes copy nothing until the next report."""
+def test_series_are_written_once_for_all_scrapes() -> None:
+    """Scrapes copy nothing."""
     segments = [ALL, *((("site", str(number)),) for number in range(320))]
     large = reports.report(*(reports.window(segment, alerts=(reports.accuracy_low(),)) for segment in segments))
     sink = PrometheusSink()

@@ -1,4 +1,4 @@
-"""What the daemon says about itself."""
+"""The daemon's metrics about itself."""
 
 import logging
 import subprocess
@@ -22,14 +22,14 @@ from tests.sinks.pages import families, samples
 
 @pytest.fixture
 def telemetry() -> Telemetry:
-    """A daemon of two models that did nothing yet."""
+    """A daemon with two models, before the first event."""
     made = Telemetry(reports.facts)
     made.configured(("density", "triage"))
     return made
 
 
-def test_promtool_has_nothing_to_say(telemetry: Telemetry, promtool: Path) -> None:
-    """Of the whole page: reports and telemetry together."""
+def test_promtool_finds_nothing(telemetry: Telemetry, promtool: Path) -> None:
+    """In the whole page: reports and telemetry."""
     sink = PrometheusSink()
     sink.publish(reports.density())
     page = sink.page() + telemetry.page()
@@ -38,14 +38,14 @@ def test_promtool_has_nothing_to_say(telemetry: Telemetry, promtool: Path) -> No
 
 
 def test_reports_and_telemetry_share_no_family(telemetry: Telemetry) -> None:
-    """Two halves of one family would make the page invalid."""
+    """A split family would invalidate the page."""
     sink = PrometheusSink()
     sink.publish(reports.density())
     assert not families(sink.page()).keys() & families(telemetry.page()).keys()
 
 
-def test_everything_that_can_be_counted_is_0_before_it_happens() -> None:
-    """Or the first time would be no increase."""
+def test_counters_are_0_before_the_first_event() -> None:
+    """Otherwise `increase` would miss the first event."""
     nothing = replace(reports.facts(), counters={})
     telemetry = Telemetry(lambda: nothing)
     telemetry.configured(("density", "triage"))
@@ -68,8 +68,8 @@ def test_everything_that_can_be_counted_is_0_before_it_happens() -> None:
     assert found["cpcmon_state_damaged_chunks_total{}"] == found["cpcmon_resumed_total{}"] == 0
 
 
-def test_counters_of_the_pipeline_are_shown_as_they_are(telemetry: Telemetry) -> None:
-    """They go on over restarts; those of sources and models that are gone are left out."""
+def test_ingestion_counters_are_exported(telemetry: Telemetry) -> None:
+    """Without those of removed sources and models."""
     found = samples(telemetry.page())
     assert found["cpcmon_records_total{model=density,source=results}"] == 12_345
     assert found["cpcmon_records_rejected_total{reason=bad_sum,source=results}"] == 3
@@ -78,15 +78,15 @@ def test_counters_of_the_pipeline_are_shown_as_they_are(telemetry: Telemetry) ->
     assert not [series for series in found if "elsewhere" in series]
 
 
-def test_an_event_that_no_list_knows_is_shown_too() -> None:
-    """A source of another kind has events of its own."""
+def test_unknown_events_are_exported() -> None:
+    """A custom source has its own events."""
     facts = replace(reports.facts(), counters={("source_events_total", "results", "rebalanced"): 2})
     found = samples(Telemetry(lambda: facts).page())
     assert found["cpcmon_source_events_total{event=rebalanced,source=results}"] == 2
 
 
-def test_what_happens_is_counted(telemetry: Telemetry) -> None:
-    """A failed evaluation, or reload, counts among all and among those that failed."""
+def test_events_are_counted(telemetry: Telemetry) -> None:
+    """A failed evaluation or reload counts in both counters."""
     telemetry.evaluated("density", 0.3)
     telemetry.evaluation_failed("density")
     telemetry.estimator_failed("density", "cpc_acc", 4)
@@ -112,15 +112,15 @@ def test_what_happens_is_counted(telemetry: Telemetry) -> None:
     assert found["cpcmon_config_last_reload_success_timestamp_seconds{}"] == reports.NOW + 60.0
 
 
-def test_before_a_configuration_was_taken_over_nothing_says_that_one_failed() -> None:
-    """So that the alert on failed reloads is silent from the first scrape on."""
+def test_before_the_first_load_no_reload_has_failed() -> None:
+    """So that CpcmonReloadFailed does not fire."""
     found = samples(Telemetry(reports.facts).page())
     assert found["cpcmon_config_last_reload_successful{}"] == 1
     assert "cpcmon_config_last_reload_success_timestamp_seconds{}" not in found
 
 
-def test_before_the_state_was_read_no_counter_of_the_pipeline_is_shown() -> None:
-    """A 0 that becomes 12,345 at the next scrape would be 12,345 records in an instant, and an alert at every restart."""
+def test_before_the_state_is_read_no_ingestion_counter_is_exported() -> None:
+    """A jump from 0 to the stored value would look like new events."""
     facts = replace(reports.facts(), counters=None)
     found = families(Telemetry(lambda: facts).page())
     assert "cpcmon_records_total" not in found
@@ -128,8 +128,8 @@ def test_before_the_state_was_read_no_counter_of_the_pipeline_is_shown() -> None
     assert "cpcmon_ready" in found
 
 
-def test_a_model_that_is_gone_is_no_longer_shown_and_cannot_come_back() -> None:
-    """Not even by an evaluation that ends after the reload; one that stays goes on counting."""
+def test_a_removed_model_loses_its_series() -> None:
+    """Also if its evaluation ends after the reload. Other models keep their counts."""
     config = replace(reports.config(), models=reports.config().models[:1])
     facts = replace(reports.facts(), models=("density",), config=config)
     shown = Telemetry(lambda: facts)
@@ -144,8 +144,8 @@ def test_a_model_that_is_gone_is_no_longer_shown_and_cannot_come_back() -> None:
     assert found["cpcmon_evaluations_total{model=density}"] == 1
 
 
-def test_what_is_configured_is_told_to_rules_that_do_not_know_it(telemetry: Telemetry) -> None:
-    """Of which kind an alert is, how long the schedule waits, and whether others read records of the model."""
+def test_settings_that_the_shipped_rules_need_are_exported(telemetry: Telemetry) -> None:
+    """The kind of an alert, the gap of the schedule, and whether replicas share the model."""
     found = samples(telemetry.page())
     kinds = {
         "accuracy_low": "accuracy_low",
@@ -163,8 +163,7 @@ def test_what_is_configured_is_told_to_rules_that_do_not_know_it(telemetry: Tele
     assert samples(Telemetry(lambda: shared).page())["cpcmon_model_shared{model=density}"] == 1
 
 
-def test_nothing_unread_has_no_age(telemetry: Telemetry) -> None:
-    """0 would say 1970."""
+def test_without_unread_data_there_is_no_age(telemetry: Telemetry) -> None:
     found = samples(telemetry.page())
     assert found["cpcmon_source_oldest_unread_timestamp_seconds{source=results}"] == reports.NOW - 30.0
     assert "cpcmon_source_oldest_unread_timestamp_seconds{source=late}" not in found
@@ -172,15 +171,14 @@ def test_nothing_unread_has_no_age(telemetry: Telemetry) -> None:
     assert found["cpcmon_source_lag_bytes{source=results}"] == 4096
 
 
-def test_nothing_is_said_of_deliveries_that_are_not_configured() -> None:
-    """A counter that stays 0 would look like a webhook that never had to send."""
+def test_deliveries_that_are_not_configured_have_no_series() -> None:
+    """A 0 would look like a webhook without messages."""
     facts = replace(reports.facts(), webhook=None, heartbeat=None)
     found = families(Telemetry(lambda: facts).page())
     assert not [name for name in found if "webhook" in name or "heartbeat" in name]
 
 
-def test_a_part_that_fails_is_said_and_the_others_stay(caplog: pytest.LogCaptureFixture) -> None:
-    """The estimates come from elsewhere and are not touched at all."""
+def test_a_part_that_fails_is_counted_and_the_others_stay(caplog: pytest.LogCaptureFixture) -> None:
 
     def fails() -> DaemonFacts:
         raise RuntimeError("no facts")
@@ -196,8 +194,8 @@ def test_a_part_that_fails_is_said_and_the_others_stay(caplog: pytest.LogCapture
     assert [record.levelname for record in caplog.records] == ["ERROR"]
 
 
-def test_no_series_says_when_a_counter_was_made(telemetry: Telemetry) -> None:
-    """And the library's own registry, which others in the process may use, is left alone."""
+def test_there_are_no_created_series(telemetry: Telemetry) -> None:
+    """The default registry of the library is not changed."""
     telemetry.evaluated("density", 0.1)
     assert b"_created" not in telemetry.page()
     assert b"cpcmon" not in prometheus_client.generate_latest()
@@ -210,20 +208,19 @@ def _fresh_registry() -> prometheus_client.CollectorRegistry:
     return registry
 
 
-def test_the_events_of_one_sort_of_source_are_not_shown_of_another(telemetry: Telemetry) -> None:
-    """Fifty zeros of things that cannot happen would hide the others."""
+def test_a_source_has_the_events_of_its_type_only(telemetry: Telemetry) -> None:
     found = samples(telemetry.page())
     assert "cpcmon_source_events_total{event=rebalances,source=results}" not in found
     assert "cpcmon_source_events_total{event=files_truncated,source=stream}" not in found
 
 
-def test_without_a_consumer_group_nothing_is_said_of_one() -> None:
+def test_without_kafka_there_are_no_kafka_series() -> None:
     facts = replace(reports.facts(), sources={"results": SourceFacts(ready=True)})
     assert not [name for name in families(Telemetry(lambda: facts).page()) if "kafka" in name]
 
 
-def test_of_many_partitions_those_furthest_behind_are_shown_and_all_are_summed() -> None:
-    """A topic of ten thousand partitions must not make a page of twenty thousand series."""
+def test_partitions_with_the_largest_lag_are_exported_and_all_are_summed() -> None:
+    """It limits the size of the page."""
     lags = {f"predictions/{number}": PartitionLag(number, number / 10.0) for number in range(1000)}
     facts = replace(reports.facts(), sources={"stream": SourceFacts(ready=True, kafka=KafkaFacts(lags, 1000))})
     found = samples(Telemetry(lambda: facts).page())
@@ -236,14 +233,14 @@ def test_of_many_partitions_those_furthest_behind_are_shown_and_all_are_summed()
     assert found["cpcmon_kafka_lag_seconds{source=stream}"] == 99.9
 
 
-def test_every_sort_of_trouble_with_a_cluster_has_its_series(telemetry: Telemetry) -> None:
+def test_every_kind_of_kafka_failure_has_a_series(telemetry: Telemetry) -> None:
     found = samples(telemetry.page())
     shown = {kind: found[f"cpcmon_kafka_poll_errors_total{{source=stream,type={kind}}}"] for kind in FailureKind}
     assert shown == dict.fromkeys(FailureKind, 0.0) | {FailureKind.UNREACHABLE: 2.0}
 
 
-def test_before_the_state_was_read_no_loss_is_shown() -> None:
-    """A 0 that becomes 45 at the next scrape would be a loss that never happened."""
+def test_before_the_state_is_read_no_loss_is_exported() -> None:
+    """A jump from 0 to the stored value would look like a loss."""
     facts = replace(reports.facts(), counters=None)
     found = families(Telemetry(lambda: facts).page())
     assert "cpcmon_kafka_records_lost_total" not in found

@@ -1,4 +1,4 @@
-"""The whole dashboard, and its text."""
+"""The dashboard and its JSON."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -15,7 +15,7 @@ from deploy.grafana.dashboard.variables import firing_alerts, variables
 
 FILE = Path(__file__).resolve().parents[1] / "cpcmon.json"
 RUNBOOKS = "https://runbooks.example/cpcmon/"
-"""Stands for an address that people on call can open; docs/grafana.md says how to put in one's own."""
+"""A placeholder: docs/grafana.md says how to set your own address."""
 
 _SCHEMA_VERSION = 39
 _OPEN_ROWS = (overview, one_model, by_segment, why, daemon)
@@ -33,12 +33,12 @@ def text(runbooks: str = RUNBOOKS) -> str:
 def _dashboard(runbooks: str) -> dashboard.Dashboard:
     found = builders.Dashboard("cpcmon: accuracy without labels").uid("cpcmon").tags(["cpcmon", "machine-learning"])
     found.description(
-        "How accurate deployed classifiers are now, estimated without labels; why; and how cpcmon itself is."
+        "Accuracy of deployed classifiers, estimated without labels; likely causes; and the state of cpcmon itself."
     )
     found.readonly().timezone("browser").time("now-24h", "now").refresh("1m")
     found.tooltip(dashboard.DashboardCursorSync.CROSSHAIR)
     found.variables(variables(runbooks)).annotation(firing_alerts())
-    found.link(_link("Runbooks", "${runbooks}", "What every alert means and what to do"))
+    found.link(_link("Runbooks", "${runbooks}", "The meaning of each alert, and the steps to take"))
     for part in _OPEN_ROWS:
         found.with_row(builders.Row(part.TITLE))
         for one in part.row():
@@ -60,7 +60,7 @@ def _link(title: str, url: str, tooltip: str) -> builders.DashboardLink:
 
 
 def _number(panels: Sequence[dict[str, Any]]) -> None:
-    """Give every panel a number: by row and place, so that one more panel changes few of the addresses of others."""
+    """Number the panels by row and position, so that a new panel changes few of the other ids."""
     row = place = 0
     for panel in panels:
         row, place = (row + 1, 0) if panel["type"] == "row" else (row, place + 1)
@@ -70,7 +70,7 @@ def _number(panels: Sequence[dict[str, Any]]) -> None:
 
 
 def _leave_out(built: dict[str, Any]) -> None:
-    """Take away what the library always writes and the classic model does not have."""
+    """Remove fields that the library writes and the classic schema does not have."""
     inner = [one for panel in built["panels"] for one in panel.get("panels") or ()]
     linked = [built, *built["panels"], *inner]
     for one in (*built["annotations"]["list"], *(link for owner in linked for link in owner.get("links") or ())):

@@ -15,7 +15,7 @@ from deploy.grafana.dashboard.overview import STATE_NAMES
 TITLE = "By segment: $model"
 
 SHOWN = 10
-"""Segments in the heat map: one query each, since nothing else puts series into an order of their values."""
+"""Segments in the heat map. One query each: Grafana cannot sort series by value otherwise."""
 
 _ESTIMATE = "Estimated accuracy"
 _ABOVE = "Above its threshold"
@@ -28,7 +28,7 @@ def row() -> Iterator[Builder[dashboard.Panel]]:
 
 
 def _columns() -> dict[str, tuple[str, str]]:
-    """Return by reference the heading and the query of each column."""
+    """Return the heading and the query of each column, by reference id."""
     chosen = (q.MODEL, q.ESTIMATOR)
     of_job = "by (job, namespace, segment)"
     estimate = q.estimated("", *chosen)
@@ -50,9 +50,9 @@ def _table() -> table.Panel:
     found = p.panel(
         table.Panel(),
         "Segments, worst first",
-        "Every window of the model, the whole (all) among them, with the chosen estimator. Coloured by how far the estimate"
-        " is above the window's own threshold; empty where there is none. Windows of which nothing can be said have no"
-        " estimate and say why. Of several jobs with a model of this name, the worst; choose one above.",
+        "Every segment of the model, with the chosen estimator. Coloured by the distance of the estimate from the threshold;"
+        " empty without a threshold. A window without an estimate shows its state. For several jobs with a model of this"
+        " name, the worst; choose a job above.",
         *(p.column(ref, expression) for ref, (_, expression) in columns.items()),
         unit="none", span=12, height=11, runbook="accuracy",
     )  # fmt: skip
@@ -85,9 +85,9 @@ def _heat_map() -> statushistory.Panel:
     found = p.panel(
         statushistory.Panel(),
         f"The {SHOWN} worst segments over time, worst first",
-        "Estimated accuracy less the accuracy on the reference, of those segments whose estimate is lowest at the end of the"
-        " shown time. Green: as on the reference or better; red: 20 points below it or more. Segments of which nothing can"
-        " be said at the end are not among them: see the table.",
+        "Estimated accuracy minus the reference accuracy, for the segments with the lowest estimates at the end of the time"
+        " range. Green: as on the reference or better; red: 20 points below it or more. Segments without an estimate at the"
+        " end are left out: see the table.",
         *(p.over_time(f"worst{place:02}", q.worst(place), "{{segment}}") for place in range(1, SHOWN + 1)),
         unit=p.ACCURACY_UNIT, span=12, height=11, runbook="accuracy",
     )  # fmt: skip

@@ -29,8 +29,8 @@ def row() -> Iterator[Builder[dashboard.Panel]]:
     yield _records()
     yield p.panel(
         p.lines().min(0),
-        "Records refused, by reason",
-        "Records a second that were not taken in, and why (docs/records.md). Flat at 0 in health.",
+        "Records rejected, by reason",
+        "Rejected records per second, by reason (docs/records.md). Normally 0.",
         p.over_time("rejected", q.rate("cpcmon_records_rejected_total", "source, reason"), "{{source}}: {{reason}}"),
         unit="cps", span=12, runbook="degraded_input",
     )  # fmt: skip
@@ -42,12 +42,12 @@ def row() -> Iterator[Builder[dashboard.Panel]]:
 
 def _state() -> Builder[dashboard.Panel]:
     failed = q.series("cpcmon_config_last_reload_successful")
-    # Where all jobs are chosen, they are those of other programs too.
+    # With all jobs selected, `up` has those of other programs too.
     known = f"last_over_time({q.series('cpcmon_build_info')}[$__range])"
     found = p.panel(
         p.states_over_time(),
         "State of the daemon",
-        "Each daemon: ready, or the worst that is the matter with it.",
+        "Each daemon: ready, or its most serious problem.",
         p.over_time(
             "state",
             f"1 + ({q.series('up')} == 0 and on (job, instance) {known})"
@@ -66,8 +66,8 @@ def _state() -> Builder[dashboard.Panel]:
 def _records() -> timeseries.Panel:
     return p.panel(
         p.lines().min(0),
-        "Records taken in",
-        "Records a second that entered windows, by source and model.",
+        "Records ingested",
+        "Records per second that entered windows, by source and model.",
         p.over_time("records", q.rate("cpcmon_records_total", "source, model"), "{{source}}: {{model}}"),
         unit="cps", span=12, runbook="silent",
     )  # fmt: skip
@@ -76,8 +76,8 @@ def _records() -> timeseries.Panel:
 def _unread() -> timeseries.Panel:
     found = p.panel(
         p.lines().min(0),
-        "Unread",
-        "Bytes of watched directories that are unread, and files or partitions that hold something unread.",
+        "Backlog",
+        "Unread bytes in directories, and files or partitions with unread data.",
         p.over_time("bytes", f"max by (instance, source) ({q.series('cpcmon_source_lag_bytes')})", "{{source}}: bytes"),
         p.over_time("files", f"max by (instance, source) ({q.series('cpcmon_source_lag_files')})", "{{source}}: files"),
         unit="bytes", span=12, runbook="catching_up",
@@ -87,12 +87,12 @@ def _unread() -> timeseries.Panel:
 
 def _waiting() -> timeseries.Panel:
     oldest = q.series("cpcmon_source_oldest_unread_timestamp_seconds")
-    # Nothing is unread where the time is absent, so nothing waits; a source that cannot be read says so elsewhere.
+    # The time is absent when all is read. A source that cannot be read is shown elsewhere.
     nothing = f"0 * {q.series('cpcmon_source_ready')}"
     return p.panel(
         p.lines().min(0),
         "Lag",
-        "For how long the oldest unread record of each source has waited. 0 when nothing is unread.",
+        "Age of the oldest unread data of each source. 0 when all is read.",
         p.over_time(
             "lag", f"max by (source) ((time() - {oldest}) or on (job, instance, source) {nothing})", "{{source}}"
         ),
@@ -107,7 +107,7 @@ def _evaluation_time() -> bargauge.Panel:
     found = p.panel(
         bargauge.Panel(),
         "Evaluation time",
-        "How long evaluations of each model took within the shown time: 99 of 100 less than the upper value, and the mean.",
+        "Duration of the evaluations of each model in the time range: 99th percentile and mean.",
         p.now("most", f"histogram_quantile(0.99, sum by (model, le) ({of('bucket')}))", "{{model}}: 99 %"),
         p.now("mean", f"sum by (model) ({of('sum')}) / sum by (model) ({of('count')})", "{{model}}: mean"),
         unit="s", span=12, runbook="evaluation_stale",
@@ -122,8 +122,8 @@ def _evaluation_age() -> timeseries.Panel:
     return p.panel(
         p.lines().min(0),
         "Age of the last evaluation",
-        "Everything that is shown of a model is as old as this. It rises to the period of its schedule and falls to 0. Of several"
-        " daemons, the oldest.",
+        "The age of all series of a model. It rises to the period of the schedule and falls to 0. For several daemons, the"
+        " oldest.",
         p.over_time("age", f"time() - min by (model) ({last})", "{{model}}"),
         unit="s", span=12, runbook="evaluation_stale",
     )  # fmt: skip

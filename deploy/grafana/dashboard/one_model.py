@@ -21,8 +21,8 @@ def row() -> Iterator[Builder[dashboard.Panel]]:
     yield p.panel(
         p.ratios(),
         "All estimators",
-        "What each estimator says of the same window. They assume different things and are misled by different things"
-        " (docs/methods.md): where they part, no single number deserves trust.",
+        "The estimates of all estimators for the same window. Their assumptions differ (docs/methods.md): when they"
+        " disagree, do not trust a single number.",
         p.over_time("estimators", f"min by (estimator) {q.estimated('', *_CHOSEN)}", "{{estimator}}"),
         unit=p.ACCURACY_UNIT, span=12, height=9, runbook="disagreement",
     )  # fmt: skip
@@ -35,9 +35,9 @@ def _estimate() -> timeseries.Panel:
     found = p.panel(
         p.ratios(),
         "Estimated accuracy",
-        "The chosen estimator with its interval: where the accuracy lies if only chance separates the window from the"
-        " reference. Red and dashed: thresholds of alerts. Grey and dashed: the accuracy on the reference. A gap means that"
-        " nothing could be said, not that all was well. Of several jobs with a model of this name, the lowest; choose one above.",
+        "The chosen estimator with its interval, which covers sampling error only. Red and dashed: thresholds of alerts."
+        " Grey and dashed: the reference accuracy. A gap means that there was no estimate, not that all was well. For several"
+        " jobs with a model of this name, the lowest estimate; choose a job above.",
         p.over_time("lower", f"min by (model) {q.estimated('_lower', *chosen)}", _LOWER),
         p.over_time("upper", f"min by (model) {q.estimated('_upper', *chosen)}", "upper bound"),
         p.over_time("estimate", f"min by (estimator) {q.estimated('', *chosen)}", "{{estimator}}"),
@@ -61,13 +61,13 @@ def _disagreement() -> timeseries.Panel:
     found = p.panel(
         p.ratios(),
         "Disagreement of the estimators",
-        "Highest minus lowest of the voices of the consensus, and what it stays below if only chance is at work. Above that"
-        " line, something has changed that the estimators see differently.",
+        "Highest minus lowest estimate among the members of the consensus, and the largest disagreement that sampling error"
+        " explains. Above that line, the data has changed in a way that affects the estimators differently.",
         p.over_time("found", f"max by (model) ({merged} or on (job, namespace, model, segment) {own})", "disagreement"),
         p.over_time(
             "chance",
             f"max by (model) ({q.series('cpcmon_estimator_chance_disagreement_ratio', *_CHOSEN)})",
-            "below this by chance",
+            "explained by sampling error",
         ),
         unit=p.ACCURACY_UNIT, span=12, height=9, runbook="disagreement",
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Row 1, how the models are."""
+"""Row 1: all models."""
 
 from collections.abc import Iterator
 
@@ -18,7 +18,7 @@ STATE_NAMES = {
     place: (one.replace("_", " "), p.GREEN if one is WindowState.OK else p.RED if one is WindowState.ERROR else p.GREY)
     for place, one in enumerate(q.STATES, start=1)
 }
-"""What is shown for the values that `queries.state` gives."""
+"""Texts and colours of the values of `queries.state`."""
 
 
 def row() -> Iterator[Builder[dashboard.Panel]]:
@@ -32,9 +32,9 @@ def _models() -> stat.Panel:
     found = p.panel(
         stat.Panel(),
         "Estimated accuracy of each model",
-        "The whole of each model, now, by the chosen estimator, coloured by the model's own threshold. Red: even the upper"
-        " bound is below it. Orange: the estimate is below it, but its interval reaches above. Green: not below. Blue: the"
-        " model has no threshold. Grey: nothing can be said, and the name says why.",
+        "The latest estimate for all records of each model, by the chosen estimator, coloured by the model's threshold."
+        " Red: the upper bound is below it. Orange: the estimate is below it, but its interval reaches above. Green: not"
+        " below. Blue: the model has no threshold. Grey: no estimate, with the reason.",
         p.now("below", q.models("below"), "{{model}}: below threshold"),
         p.now("perhaps", q.models("perhaps below"), "{{model}}: perhaps below threshold"),
         p.now("fine", q.models("not below"), "{{model}}: ok"),
@@ -47,19 +47,19 @@ def _models() -> stat.Panel:
     found.color_scheme(builders.FieldColor().mode(dashboard.FieldColorModeId.FIXED).fixed_color(p.GREY))
     for ref, colour in {"below": p.RED, "perhaps": p.ORANGE, "fine": p.GREEN, "free": p.BLUE}.items():
         found.override_by_query(ref, [p.colour(colour)])
-    unknown = p.value_names({1: ("cannot be said", p.GREY)})
+    unknown = p.value_names({1: ("no estimate", p.GREY)})
     return found.override_by_query("unknown", [p.is_("mappings", [unknown])])
 
 
 def _firing() -> stat.Panel:
     found = p.panel(
         stat.Panel(),
-        "Alerts and silent windows",
-        "Over all models and segments: alerts that fire, those whose threshold is crossed but not yet for long enough,"
-        " those that cannot be judged now and stay as they are, and windows of which nothing can be said.",
-        p.now("firing", f"sum ({q.series('cpcmon_alert_firing')})", "fire"),
+        "Alerts and windows without an estimate",
+        "Over all models and segments: alerts that fire, alerts whose threshold is crossed but not yet for long enough,"
+        " alerts that cannot be evaluated now and keep their state, and windows without an estimate.",
+        p.now("firing", f"sum ({q.series('cpcmon_alert_firing')})", "firing"),
         p.now("pending", f"sum ({q.series('cpcmon_alert_pending')})", "pending"),
-        p.now("held", f"sum ({q.series('cpcmon_alert_held')})", "cannot be judged"),
+        p.now("held", f"sum ({q.series('cpcmon_alert_held')})", "held"),
         p.now("invalid", f"count ({q.series('cpcmon_estimate_valid')}) - sum ({q.series('cpcmon_estimate_valid')})", "windows without an estimate"),
         unit="none", span=8, height=7, runbook="accuracy",
     )  # fmt: skip
@@ -78,8 +78,8 @@ def _states() -> Builder[dashboard.Panel]:
     found = p.panel(
         p.states_over_time(),
         "State of each model",
-        "Whether anything can be said of the whole of each model, over time. Of a model that replicas share: the best of"
-        " their states; of jobs with a model of the same name, the last in the list of states.",
+        "The state of the segment all of each model over time. For a model that replicas share, the best of their states;"
+        " for several jobs with a model of this name, the last in the list of states.",
         p.over_time("state", q.state("model", q.ALL), "{{model}}"),
         unit="none", span=16, height=7, runbook="estimate_invalid",
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What every panel has, and how the kinds of panels that we use look."""
+"""Common parts of the panels."""
 
 from typing import Protocol, Self, TypeVar
 
@@ -17,7 +17,7 @@ ACCURACY_UNIT = "percentunit"
 
 
 class AnyPanel(Protocol):
-    """What all builders of panels have in common; the library has no type for it."""
+    """The common methods of panel builders; the library has no type for them."""
 
     def title(self, title: str) -> Self: ...  # noqa: D102
     def description(self, description: str) -> Self: ...  # noqa: D102
@@ -36,23 +36,23 @@ def panel(
     kind: P, title: str, description: str, *targets: prometheus.Dataquery, unit: str, span: int, height: int = 8,
     runbook: str = "",
 ) -> P:  # fmt: skip
-    """Return a panel with everything that each must have; a grid is 24 wide."""
+    """Return a panel with everything that each must have. The grid is 24 wide."""
     kind.title(title).description(description).datasource(SOURCE).unit(unit).span(span).height(height)
     if runbook:
         link = builders.DashboardLink("Runbook").type(dashboard.DashboardLinkType.LINK).icon("doc").target_blank(True)
-        kind.links([link.tooltip("What to look at and what to do").url(f"${{runbooks}}{runbook}.md")])
+        kind.links([link.tooltip("What to check and what to do").url(f"${{runbooks}}{runbook}.md")])
     for target in targets:
         kind.with_target(target)
     return kind
 
 
 def over_time(ref: str, expression: str, legend: str) -> prometheus.Dataquery:
-    """Return a query over the shown time."""
+    """Return a query over the time range."""
     return _query(ref, expression).range().legend_format(legend)
 
 
 def now(ref: str, expression: str, legend: str) -> prometheus.Dataquery:
-    """Return a query of the latest values: a value of before would look like one of now."""
+    """Return a query of the latest values."""
     return _query(ref, expression).instant().legend_format(legend)
 
 
@@ -66,7 +66,7 @@ def _query(ref: str, expression: str) -> prometheus.Dataquery:
 
 
 def lines() -> timeseries.Panel:
-    """Return lines over time, with gaps where nothing can be said."""
+    """Return lines over time, with gaps where there are no values."""
     legend = common_builders.VizLegendOptions().display_mode(common.LegendDisplayMode.LIST)
     legend = legend.placement(common.LegendPlacement.BOTTOM).show_legend(True)
     tooltip = common_builders.VizTooltipOptions().mode(common.TooltipDisplayMode.MULTI)
@@ -89,7 +89,7 @@ def states_over_time() -> statetimeline.Panel:
 
 
 def value_names(names: dict[int, tuple[str, str]]) -> dashboard.ValueMap:
-    """Return what to show for each value: a text and a colour."""
+    """Return the text and colour of each value."""
     return dashboard.ValueMap(
         {
             str(value): dashboard.ValueMappingResult(text=text, color=colour, index=place)
@@ -98,7 +98,7 @@ def value_names(names: dict[int, tuple[str, str]]) -> dashboard.ValueMap:
     )
 
 
-# Without it, a cell that is empty has the first colour of its thresholds: red.
+# Without it, an empty cell has the first colour of its thresholds: red.
 NOTHING = dashboard.SpecialValueMap(
     dashboard.DashboardSpecialValueMapOptions(
         match=dashboard.SpecialValueMatch.NULL, result=dashboard.ValueMappingResult(text="–", color="transparent")
@@ -107,7 +107,7 @@ NOTHING = dashboard.SpecialValueMap(
 
 
 def red_then(*steps: tuple[float, str]) -> builders.ThresholdsConfig:
-    """Return thresholds that begin red: what is not known to be good is not shown as good."""
+    """Return thresholds that start with red."""
     found = [dashboard.Threshold(value=None, color=RED)]
     found += [dashboard.Threshold(value=value, color=colour) for value, colour in steps]
     return builders.ThresholdsConfig().mode(dashboard.ThresholdsMode.ABSOLUTE).steps(found)

@@ -1,4 +1,4 @@
-"""Row 6, collapsed: Kafka and replicas. Empty without a source of type kafka, so it is opened by those who have one."""
+"""Row 6, collapsed: Kafka and replicas. Empty without a source of type kafka."""
 
 from collections.abc import Iterator
 
@@ -17,8 +17,7 @@ def row() -> Iterator[Builder[dashboard.Panel]]:
     yield p.panel(
         p.lines().min(0),
         "Partitions of each replica",
-        "How many partitions the group gave to each process, and how many to none. 0 for long: there are more processes than"
-        " partitions.",
+        "Partitions assigned to each process, and to none. A process that stays at 0 is one too many for the partitions.",
         p.over_time("partitions", q.series("cpcmon_kafka_assigned_partitions"), "{{instance}}: {{source}}"),
         p.over_time(
             "unassigned", f"max by (source) ({q.series('cpcmon_kafka_unassigned_partitions')})", "no process: {{source}}"
@@ -28,21 +27,21 @@ def row() -> Iterator[Builder[dashboard.Panel]]:
     yield p.panel(
         p.lines().min(0),
         "Lag in time",
-        "How far behind each replica is, in the partition that is furthest behind.",
+        "The largest lag of the partitions of each replica.",
         p.over_time("seconds", q.series("cpcmon_kafka_lag_seconds"), "{{instance}}: {{source}}"),
         unit="s", span=12, runbook="kafka_lag",
     )  # fmt: skip
     yield p.panel(
         p.lines().min(0),
         "Lag in messages",
-        "Unread offsets of each partition, at most so many messages; of many partitions, those that are furthest behind.",
+        "Unread offsets of each partition, an upper limit of the unread messages; of many partitions, those with the largest lag.",
         p.over_time("messages", q.series("cpcmon_kafka_partition_lag_records"), "{{topic}}/{{partition}}"),
         unit="none", span=12, runbook="kafka_lag",
     )  # fmt: skip
     yield p.panel(
         p.lines().min(0),
         "Rebalances, stalls and errors",
-        "How often the group shared its partitions anew, a partition stood still, and the cluster or the way to it failed.",
+        "Rebalances of the group, partitions without progress, and errors of the cluster or of the connection to it.",
         p.over_time("rebalances", q.risen("cpcmon_kafka_rebalances_total", "source"), "{{source}}: rebalances"),
         p.over_time("stalls", q.risen("cpcmon_kafka_stalls_total", "source"), "{{source}}: stalls"),
         p.over_time("errors", q.risen("cpcmon_kafka_poll_errors_total", "source, type"), "{{source}}: {{type}}"),
@@ -51,7 +50,7 @@ def row() -> Iterator[Builder[dashboard.Panel]]:
     yield p.panel(
         p.lines().min(0),
         "Messages lost",
-        "Messages that could never be read: deleted before it, or unreadable. Windows lack them.",
+        "Messages that were deleted before they were read, or were unreadable. Windows lack them.",
         p.over_time("lost", q.risen("cpcmon_kafka_records_lost_total", "source, reason"), "{{source}}: {{reason}}"),
         unit="none", span=12, runbook="kafka_records_lost",
     )  # fmt: skip
@@ -63,9 +62,9 @@ def _shares() -> Builder[dashboard.Panel]:
     merged = f"cpcmon:estimated_accuracy_ratio{{{','.join((q.JOB, *chosen))}}}"
     found = p.panel(
         p.ratios(),
-        "Each replica's share, and all together: $model, $segment",
-        "What each replica would say of the records that it holds, and what all of them say together. Only the latter is an"
-        " answer: a share may be small, or of one sort of patients.",
+        "Each replica, and all together: $model, $segment",
+        "The estimate of each replica for its own records, and that of all together. Rely on the latter only: the records of"
+        " one replica may be few, or of one group of patients.",
         p.over_time("share", f"clamp({total} / {count}, 0, 1)", "{{instance}}"),
         p.over_time("together", f"max by (model) ({merged})", "all together"),
         unit=p.ACCURACY_UNIT, span=12, runbook="accuracy",

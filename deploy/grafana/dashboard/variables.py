@@ -1,4 +1,4 @@
-"""What can be chosen above the panels, and the alerts that are drawn into them."""
+"""The variables above the panels, and the annotations."""
 
 from grafana_foundation_sdk.builders import dashboard as builders
 from grafana_foundation_sdk.cog.builder import Builder
@@ -9,7 +9,7 @@ from deploy.grafana.dashboard import queries as q
 
 
 def variables(runbooks: str) -> list[Builder[dashboard.VariableModel]]:
-    """Return them in the order in which they are shown."""
+    """Return the variables in order."""
     return [
         builders.DatasourceVariable("datasource").label("Data source").type("prometheus"),
         _targets("job", "Job", "cpcmon_build_info"),
@@ -22,14 +22,14 @@ def variables(runbooks: str) -> list[Builder[dashboard.VariableModel]]:
 
 
 def _targets(name: str, label: str, series: str) -> builders.QueryVariable:
-    """Return a choice of what is scraped, which is everything at first."""
+    """Return a choice of targets, initially all."""
     everything = dashboard.VariableOption(selected=True, text="All", value="$__all")
     found = _query(name, label, series).multi(True).include_all(True).all_value(".+")
     return found.current(everything)
 
 
 def _choice(name: str, label: str, series: str, first: str = "") -> builders.QueryVariable:
-    """Return a choice of exactly one."""
+    """Return a choice of one."""
     found = _query(name, label, series).multi(False).include_all(False)
     return found.current(dashboard.VariableOption(selected=True, text=first, value=first)) if first else found
 
@@ -37,14 +37,14 @@ def _choice(name: str, label: str, series: str, first: str = "") -> builders.Que
 def _query(name: str, label: str, series: str) -> builders.QueryVariable:
     wanted = f"label_values({series}, {name})"
     found = builders.QueryVariable(name).label(label).datasource(p.SOURCE).definition(wanted)
-    # On every change of the time range too, or segments that came since the page was opened cannot be chosen.
+    # Also on a change of the time range, or new segments could not be selected.
     found.refresh(dashboard.VariableRefresh.ON_TIME_RANGE_CHANGED).sort(dashboard.VariableSort.ALPHABETICAL_ASC)
     return found.query({"query": wanted, "refId": name})
 
 
 def firing_alerts() -> builders.AnnotationQuery:
-    """Return the alerts of the chosen model and of the daemon, as regions of time."""
-    # The watchdog always fires. An alert that a daemon is missing altogether has neither job nor model.
+    """Return the alerts of the selected model and of the daemon, as time regions."""
+    # The watchdog always fires. CpcmonDown of an unknown target has neither job nor model.
     matchers = 'alertname=~"Cpcmon.+",alertname!="CpcmonWatchdog",alertstate="firing",job=~"$job|",model=~"$model|"'
     found = builders.AnnotationQuery().name("Firing alerts").datasource(p.SOURCE).enable(True).icon_color(p.RED)
     found.expr(f"ALERTS{{{matchers}}}").step("60s")

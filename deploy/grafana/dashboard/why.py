@@ -1,4 +1,4 @@
-"""Row 4: why? What the outputs look like, beside the reference."""
+"""Row 4: the outputs, compared with the reference."""
 
 from collections.abc import Iterator
 
@@ -23,14 +23,14 @@ def row() -> Iterator[Builder[dashboard.Panel]]:
     yield p.panel(
         p.lines().min(0),
         "Size of prediction sets",
-        "Mean number of classes in a conformal prediction set. It grows when the model is less sure than on the reference.",
+        "Mean number of classes in a conformal prediction set. It grows when the model is less confident than on the reference.",
         p.over_time("size", q.over_replicas(_SIZE, _COUNT, "estimator"), "{{estimator}}"),
         unit="none", span=12, runbook="accuracy",
     )  # fmt: skip
     yield p.panel(
         p.ratios(),
         "Empty prediction sets",
-        "Share of records for which no class is likely enough. It grows when outputs look like none of the reference.",
+        "Share of records for which no class is likely enough. It grows when outputs differ from those on the reference.",
         p.over_time("empty", q.over_replicas(_EMPTY, _COUNT, "estimator"), "{{estimator}}"),
         unit=p.ACCURACY_UNIT, span=12, runbook="accuracy",
     )  # fmt: skip
@@ -46,8 +46,8 @@ def _classes() -> barchart.Panel:
     found = p.panel(
         barchart.Panel(),
         "Predicted classes, now and on the reference",
-        "How often each class is predicted. Another mix of patients changes it, and so does a model that has begun to answer"
-        " one class to everything. Not shown for models of more than 50 classes.",
+        "The share of each predicted class. It changes with the mix of patients, and when a model starts to predict one class"
+        " for everything. Not shown for models of more than 50 classes.",
         p.column("now", share),
         p.column("reference", f"max by (class) ({reference})"),
         unit=p.ACCURACY_UNIT, span=12, runbook="accuracy",
@@ -73,8 +73,8 @@ def _confidence() -> Builder[dashboard.Panel]:
     found = p.panel(
         p.ratios(),
         "Confidence",
-        "Mean of the largest probability, as the model gives it, and on the reference. Most estimators follow it; a model that"
-        " is sure and wrong looks well here.",
+        "Mean of the largest probability of each output, now and on the reference. Most estimators depend on it; a model that"
+        " is confident and wrong looks good here.",
         p.over_time("now", f"min by (model) {confidence}", "confidence"),
         p.over_time("reference", f"max by (model) ({reference})", "reference"),
         unit=p.ACCURACY_UNIT, span=12, runbook="accuracy",

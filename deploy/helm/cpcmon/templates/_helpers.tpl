@@ -17,7 +17,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 {{- end }}
 
-{{- /* The rules look for a job with cpcmon in its name, and the job is the name of the Service. */ -}}
+{{- /* The rules select jobs with cpcmon in their name, and the job is the name of the Service. */ -}}
 {{- define "cpcmon.name" -}}
 {{- if contains "cpcmon" .Release.Name -}}
 {{ .Release.Name | trunc 50 | trimSuffix "-" }}

@@ -1,4 +1,4 @@
-"""The rules that work for any configuration, before the real promtool."""
+"""The shipped rules, which work for any configuration, by the real promtool."""
 
 import re
 import subprocess
@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from deploy.prometheus.build_rules import RULES, build
 from tests.rules.rule_tests import Rules
-from tests.rules.shipped_rules import GENERIC, generic_text
 from tests.sinks import reports
 
 INFO = {"accuracy_low": "accuracy_low", "silent": "silent", "apart": "disagreement", "refused": "degraded_input"}
@@ -54,29 +54,29 @@ def _threshold(instance: str, severity: str = "critical") -> str:
 @pytest.fixture
 def rules(promtool: Path, tmp_path: Path) -> Rules:
     """The file as it is shipped."""
-    return Rules(promtool, tmp_path, reports.config(), GENERIC.read_text())
+    return Rules(promtool, tmp_path, reports.config(), RULES.read_text())
 
 
-def test_the_file_that_is_shipped_is_the_one_that_the_code_makes() -> None:
-    """`python -m tests.rules.shipped_rules` after a change that is meant."""
-    assert GENERIC.read_text() == generic_text()
+def test_the_shipped_files_are_up_to_date() -> None:
+    """The Prometheus file, the manifest and the chart. If not: `python -m deploy.prometheus.build_rules`."""
+    for path, text in build().items():
+        assert path.read_text(encoding="utf-8") == text, path
 
 
-def test_promtool_finds_nothing_to_advise(promtool: Path) -> None:
+def test_promtool_lint_finds_nothing(promtool: Path) -> None:
     ran = subprocess.run(
-        [promtool, "check", "rules", "--lint=all", "--lint-fatal", GENERIC], capture_output=True, text=True, check=False
+        [promtool, "check", "rules", "--lint=all", "--lint-fatal", RULES], capture_output=True, text=True, check=False
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
-def test_it_names_no_model_no_alert_and_no_threshold_of_a_configuration() -> None:
-    """Or it would not work for any."""
-    assert not re.search(r"model=~?\\\"|alert=~?\\\"", re.sub(r'alertname=\\"\w+\\"', "", GENERIC.read_text()))
+def test_no_rule_names_a_model_or_a_configured_alert() -> None:
+    assert not re.search(r"model=~?\\\"|alert=~?\\\"", re.sub(r'alertname=\\"\w+\\"', "", RULES.read_text()))
 
 
 @pytest.mark.parametrize("alert", FIRING)
-def test_two_daemons_fire_by_themselves(rules: Rules, alert: str) -> None:
-    """Nothing is matched twice: Prometheus would give up the whole rule, and nobody be told."""
+def test_daemons_fire_separately(rules: Rules, alert: str) -> None:
+    """A match with several series on both sides would fail the whole rule."""
     series = _daemon("a") | _daemon("b") | {_firing("a", FIRING[alert]): "1x60", _firing("b", FIRING[alert]): "0x60"}
     assert rules.firing(series, 10) == [{alert: 1, "CpcmonWatchdog": 1}]
     both = series | {_firing("b", FIRING[alert]): "1x60"}
@@ -87,31 +87,30 @@ def test_two_daemons_fire_by_themselves(rules: Rules, alert: str) -> None:
     ("shape", "fires"),
     [
         pytest.param("1x5 0x20", False, id="recovered"),
-        pytest.param("1x11 stale _x9", True, id="in the midst of a restart of five minutes"),
+        pytest.param("1x11 stale _x9", True, id="during a restart of five minutes"),
         pytest.param("0x11 stale _x9", False, id="a gap does not fire"),
         pytest.param("1x11 stale _x3 0x20", False, id="recovered after the restart"),
         pytest.param("1x2 stale _x30", True, id="thirteen minutes"),
         pytest.param("1x1 stale _x30", True, id="fourteen minutes"),
-        pytest.param("1 stale _x30", False, id="sixteen minutes: by then it is down"),
+        pytest.param("1 stale _x30", False, id="sixteen minutes"),
     ],
 )
 def test_a_gap_neither_fires_nor_resolves(rules: Rules, shape: str, fires: bool) -> None:  # noqa: FBT001
-    """At minute 16. What the daemon says resolves at once, what it does not say does not."""
-    # What the alert is comes and goes with what it says.
+    """At minute 16. A reported recovery resolves at once."""
+    # cpcmon_alert_info has the same gaps.
     known = {name: re.sub(r"\b0x", "1x", shape) if "info" in name else values for name, values in _daemon("a").items()}
     (found,) = rules.firing(known | {_firing("a"): shape}, 16)
     assert ("CpcmonAccuracyLow" in found) == fires
 
 
 @pytest.mark.parametrize("shape", ["0.7x10 NaN NaN NaN NaN NaN NaN NaN NaN NaN NaN NaN", "0.7x10 stale"])
-def test_an_estimate_that_is_no_number_or_gone_does_not_resolve(rules: Rules, shape: str) -> None:
-    """Nothing here looks at the estimate but the sentence."""
+def test_an_estimate_that_is_nan_or_absent_does_not_resolve(rules: Rules, shape: str) -> None:
+    """Only the description reads the estimate."""
     series = _daemon("a") | {_firing("a"): "1x60", _threshold("a"): "0.8x60", _accuracy(): shape}
     assert rules.firing(series, 18) == [{"CpcmonAccuracyLow": 1, "CpcmonWatchdog": 1}]
 
 
-def test_one_segment_that_is_no_number_does_not_silence_the_others(rules: Rules) -> None:
-    """As a sum or a mean over segments would, with NaN among them."""
+def test_nan_in_one_segment_does_not_affect_the_others(rules: Rules) -> None:
     series = _daemon("a") | {
         _firing("a", segment="site=A"): "1x60",
         _firing("a", segment="site=B"): "0x5 NaN NaN NaN NaN",
@@ -120,15 +119,15 @@ def test_one_segment_that_is_no_number_does_not_silence_the_others(rules: Rules)
 
 
 @pytest.mark.parametrize("severity", ["critical", "warning", "info"])
-def test_the_severity_is_the_one_that_is_configured(rules: Rules, severity: str) -> None:
-    said = rules.described(_daemon("a") | {_firing("a", severity=severity): "1x60"}, 10, "CpcmonAccuracyLow")
-    assert f'severity="{severity}"' in said
-    assert 'alert="accuracy_low"' in said
-    assert 'model="density"' in said
+def test_the_severity_is_the_configured_one(rules: Rules, severity: str) -> None:
+    output = rules.described(_daemon("a") | {_firing("a", severity=severity): "1x60"}, 10, "CpcmonAccuracyLow")
+    assert f'severity="{severity}"' in output
+    assert 'alert="accuracy_low"' in output
+    assert 'model="density"' in output
 
 
-def test_a_description_tells_the_estimate_of_the_estimator_that_the_alert_looks_at(rules: Rules) -> None:
-    """With its interval and the threshold, none of which stands in the file."""
+def test_a_description_has_the_estimate_that_the_alert_compares(rules: Rules) -> None:
+    """With its interval and threshold."""
     series = _daemon("a") | {
         _firing("a"): "1x60",
         _threshold("a"): "0.8x60",
@@ -137,21 +136,24 @@ def test_a_description_tells_the_estimate_of_the_estimator_that_the_alert_looks_
         _accuracy("lower_"): "0.71x60",
         _accuracy("upper_"): "0.77x60",
     }
-    said = rules.described(series, 10, "CpcmonAccuracyLow")
-    assert "density, all: estimated accuracy 74.2%, from 71% to 77%, by doc_ts. accuracy_low stayed under 80%" in said
-    assert 'summary="The estimated accuracy of a model is too low."' in said
-    assert 'runbook_url="docs/runbooks/accuracy.md"' in said
+    output = rules.described(series, 10, "CpcmonAccuracyLow")
+    assert (
+        "density, all: estimated accuracy 74.2%, interval 71% to 77%, by doc_ts. The compared value stayed below 80%"
+        in output
+    )
+    assert 'summary="The estimated accuracy of a model is too low."' in output
+    assert 'runbook_url="docs/runbooks/accuracy.md"' in output
 
 
 @pytest.mark.parametrize("alert", FIRING)
-def test_a_description_can_be_read_when_every_other_series_is_absent(rules: Rules, alert: str) -> None:
-    """Prometheus would send a message of its own on a template that fails."""
-    said = rules.described(_daemon("a") | {_firing("a", FIRING[alert]): "1x60"}, 10, alert)
-    assert re.search(r'description="density[^"{}<>]+\."', said), said
+def test_a_description_reads_well_without_other_series(rules: Rules, alert: str) -> None:
+    """A template that fails would become an error message."""
+    output = rules.described(_daemon("a") | {_firing("a", FIRING[alert]): "1x60"}, 10, alert)
+    assert re.search(r'description="density[^"{}<>]+\."', output), output
 
 
-def test_one_poor_value_before_a_stop_for_good_fires_nothing(rules: Rules) -> None:
-    """A replica that is taken away gives up its partitions first; what bridges failed scrapes must end before the wait."""
+def test_one_bad_value_before_a_shutdown_fires_nothing(rules: Rules) -> None:
+    """A replica that is removed first gives up its partitions. The bridging of failed scrapes must be shorter than `for`."""
     series = {f'cpcmon_{name}{{job="cpcmon",instance="b",source="x"}}': "1x9 0 stale _x60" for name in _GAUGES}
     assert rules.firing(_daemon("a") | series, *range(10, 45)) == [{"CpcmonWatchdog": 1}] * 35
     for expr, wait in re.findall(r"expr: (.*\[4m\].*)\n +for: (\d+)m", rules.text):
@@ -159,7 +161,7 @@ def test_one_poor_value_before_a_stop_for_good_fires_nothing(rules: Rules) -> No
 
 
 def _low_together(minutes: int = 60, gone: str = "", hold: int = 30) -> dict[str, str]:
-    """Return two replicas that say together, for so many minutes, that the accuracy is too low; the alert waits `hold` minutes."""
+    """Return two replicas whose merged estimate is too low for some minutes; the alert waits `hold` minutes."""
     series = _daemon("a", shared=1) | _daemon("b", shared=1) | {_firing("a"): "1x120", _firing("b"): "0x120"}
     for instance, sums in {"a": 150, "b": 270}.items():
         window = f'job="cpcmon",instance="{instance}",model="density",segment="all"'
@@ -177,22 +179,22 @@ def _low_together(minutes: int = 60, gone: str = "", hold: int = 30) -> dict[str
     return series
 
 
-def test_replicas_page_once_and_from_the_whole(rules: Rules) -> None:
-    """What one replica says of its share is not passed on; what all say together is."""
+def test_a_low_merged_estimate_fires_once(rules: Rules) -> None:
+    """The alerts of single replicas do not."""
     series = _low_together()
     assert rules.firing(series, 20, 40) == [{"CpcmonWatchdog": 1}, {"CpcmonMergedAccuracyLow": 1, "CpcmonWatchdog": 1}]
-    said = rules.described(series, 40, "CpcmonMergedAccuracyLow")
+    output = rules.described(series, 40, "CpcmonMergedAccuracyLow")
     assert (
-        "all replicas together: estimated accuracy 72% by doc_ts (accuracy_low compares the upper), under its threshold for 30m 0s"
-        in said
+        "all replicas: estimated accuracy 72% by doc_ts (accuracy_low compares the upper), below its threshold for 30m 0s"
+        in output
     )
     well = series | {name: "299x60" for name in series if "upper_sum" in name}
     assert rules.firing(well, 40) == [{"CpcmonWatchdog": 1}]
 
 
 @pytest.mark.parametrize("hold", [0, 2, 30, 45])
-def test_what_replicas_say_together_fires_after_the_configured_time(rules: Rules, hold: int) -> None:
-    """Prometheus knows no `for` of its own for each alert, so the daemon exports it.
+def test_a_low_merged_estimate_fires_after_the_configured_time(rules: Rules, hold: int) -> None:
+    """`for` of a rule holds for all alerts, so the daemon exports it for each.
 
     In the first minute the sums may not be recorded yet: promtool evaluates groups in any order.
     """
@@ -201,7 +203,7 @@ def test_what_replicas_say_together_fires_after_the_configured_time(rules: Rules
     assert found == ([0, 1] if hold else [1])
 
 
-def test_two_alerts_of_one_model_wait_as_long_as_each_is_configured(rules: Rules) -> None:
+def test_two_alerts_of_one_model_wait_as_configured(rules: Rules) -> None:
     series = _low_together(hold=30)
     for name, values in _low_together(hold=5).items():
         if 'alert="accuracy_low"' in name:
@@ -210,29 +212,29 @@ def test_two_alerts_of_one_model_wait_as_long_as_each_is_configured(rules: Rules
     assert [one["CpcmonMergedAccuracyLow"] for one in found] == [0, 1, 1, 2]
 
 
-def test_an_estimate_that_recovered_meanwhile_waits_anew(rules: Rules) -> None:
+def test_a_recovery_restarts_the_wait(rules: Rules) -> None:
     series = _low_together(hold=10)
     series |= {name: "156x8 299x2 156x110" for name in series if "upper_sum" in name and '"a"' in name}
     found = rules.firing(series, 9, 11, 19, 23)
     assert [one["CpcmonMergedAccuracyLow"] for one in found] == [0, 0, 0, 1]
 
 
-def test_one_poor_value_before_silence_does_not_fire(rules: Rules) -> None:
-    """What bridges failed scrapes for a quarter of an hour must not outlast a short `for`."""
+def test_one_low_value_before_silence_does_not_fire(rules: Rules) -> None:
+    """Values bridged for a quarter of an hour must not satisfy a short `for`."""
     series = _low_together(1, gone=" 0x110", hold=2)
     assert {one["CpcmonMergedAccuracyLow"] for one in rules.firing(series, *range(25))} == {0}
 
 
 @pytest.mark.slow
-def test_what_replicas_can_no_longer_say_together_is_not_called_recovered(rules: Rules) -> None:
-    """At night the windows grow old: the accuracy is unknown, and nobody is told that it is well."""
+def test_an_absent_merged_estimate_is_no_recovery(rules: Rules) -> None:
+    """As at night, when windows become stale."""
     series = _low_together(40, gone=" 0x80")
     for found in rules.firing(series, 45, 60, 90, 110):
         assert found["CpcmonMergedAccuracyLow"] == 1
-    said = rules.described(series, 90, "CpcmonMergedAccuracyLow")
-    assert "estimated accuracy unknown at the moment by doc_ts" in said
+    output = rules.described(series, 90, "CpcmonMergedAccuracyLow")
+    assert "estimated accuracy currently unknown by doc_ts" in output
     assert rules.firing(_low_together(10, gone=" 0x80"), 60)[0]["CpcmonMergedAccuracyLow"] == 0
-    # Back, and well.
+    # It is back, and above the threshold.
     back = series | {name: "1x40 0x30 1x50" for name in series if "window_fresh" in name}
     back |= {name: "0.8x60 0.6x60" for name in series if "threshold_ratio" in name}
     before, after = rules.firing(back, 60, 75)
@@ -241,13 +243,13 @@ def test_what_replicas_can_no_longer_say_together_is_not_called_recovered(rules:
 
 @pytest.mark.slow
 def test_replicas_that_are_all_down_have_not_recovered(rules: Rules) -> None:
-    """Nobody inhibits it: what all say together has no instance."""
+    """Merged alerts have no `instance`, so inhibition misses them."""
     known = _low_together()
     series = {name: "1x40 0x80" if name.startswith("up") else re.sub("x.*", "x40 stale", known[name]) for name in known}
     for found in rules.firing(series, 45, 60, 110):
         assert found["CpcmonMergedAccuracyLow"] == 1
     one_is_back = series | {name: "1x40 0x40 1x40" for name in series if name.startswith("up") and '"a"' in name}
-    # It has a while to say something, and is believed at once.
+    # The bridge ends later; a new estimate counts at once.
     assert [one["CpcmonMergedAccuracyLow"] for one in rules.firing(one_is_back, 75, 90, 100)] == [1, 1, 0]
     well = {name: "300x40 stale _x43 300x40" for name in one_is_back if "_sum" in name and '"a"' in name}
     rest = {name: values + " _x43 1x40" for name, values in one_is_back.items() if "window_fresh" in name}
@@ -258,7 +260,7 @@ def test_replicas_that_are_all_down_have_not_recovered(rules: Rules) -> None:
     assert rules.firing(never, 60)[0]["CpcmonMergedAccuracyLow"] == 0
 
 
-def test_one_replica_that_hears_something_is_proof_that_records_come(rules: Rules) -> None:
+def test_silent_fires_when_all_replicas_are_silent(rules: Rules) -> None:
     series = _daemon("a", shared=1) | _daemon("b", shared=1)
     series |= {_firing("a", "silent"): "1x60", _firing("b", "silent"): "0x20 1x40"}
     before, after = rules.firing(series, 10, 30)

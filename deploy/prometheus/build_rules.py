@@ -1,0 +1,266 @@
+"""Build the shipped rule files: `python -m deploy.prometheus.build_rules`.
+
+The shipped rules work for any configuration: `cpcmon rules` writes kinds, thresholds and severities into its rules, these
+read them from series. Matches use all labels of the target, so that daemons are kept apart, and the set operators `and`
+and `unless`, which allow many series on either side.
+"""  # noqa: INP001 - a script, no package
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import yaml
+
+from monitor.core.alerts import HIGH, LOW, AlertType, On
+from monitor.rules import descriptions as texts
+from monitor.rules.builtin_rules import (
+    DAEMON,
+    KAFKA,
+    WATCHDOG,
+    degraded_rule,
+    down_rule,
+    failing_rule,
+    invalid_rule,
+    merged_invalid_rule,
+    stale_rule,
+    warming_rule,
+)
+from monitor.rules.descriptions import ALL_REPLICAS, ONE_DAEMON, PERCENT, if_query, if_series
+from monitor.rules.replicas import ALL_DOWN, COMPARED, ESTIMATE_RECORDS, MODEL, WINDOW, recording_rules
+from monitor.rules.rule import PrometheusRule, RecordingRule, bridged, group_text, recent
+from monitor.rules.rule_file import DEFAULT_JOB
+
+_DEPLOY = Path(__file__).resolve().parents[1]
+RULES = _DEPLOY / "prometheus" / "cpcmon.rules.yml"
+MANIFEST = _DEPLOY / "kubernetes" / "base" / "prometheusrule.yaml"
+CHART = _DEPLOY / "helm" / "cpcmon" / "files" / "rules.yaml"
+
+_HEAD = """\
+# cpcmon's rules for any configuration. Alerts have the severity that the configuration of the daemon gives them.
+# Load either this file or the output of `cpcmon rules` for your configuration, never both: docs/prometheus.md compares
+# them. Set runbook_url to the address of your runbooks.
+# Built by `python -m deploy.prometheus.build_rules`. Do not edit.
+"""
+_COPY_HEAD = "# Built by `python -m deploy.prometheus.build_rules`. Do not edit.\n"
+_MANIFEST_HEAD = """\
+apiVersion: monitoring.coreos.com/v1
+kind: PrometheusRule
+metadata:
+  name: cpcmon
+spec:
+"""
+
+_FIRING = bridged("cpcmon_alert_firing")
+_SHARED = f"{bridged('cpcmon_model_shared')} == 1"
+_NOT_SHARED = f"unless ignoring (segment, alert, severity) {_SHARED}"
+_MERGED_LOW = "CpcmonMergedAccuracyLow"
+_ESTIMATE = f"{WINDOW}, estimator, on"
+_ALERT = f"{_ESTIMATE}, alert"
+_VALUE = "cpcmon:alert_compared_ratio"
+_LIMIT = "cpcmon:alert_threshold_ratio"
+_SINCE = "cpcmon:alert_low_since_timestamp_seconds"
+
+
+def build() -> dict[Path, str]:
+    """Return the content of each shipped file."""
+    groups: dict[str, Sequence[PrometheusRule | RecordingRule]] = {
+        "cpcmon": [down_rule(DEFAULT_JOB), *_without_estimate(), *DAEMON, *KAFKA, WATCHDOG],
+        "cpcmon replicas": recording_rules(DEFAULT_JOB),
+        "cpcmon models": [*_configured(), *_merged_low(), _stale(), _failing(), _degraded()],
+    }
+    rules = "groups:\n" + "".join(group_text(name, group, "docs/runbooks/") for name, group in groups.items())
+    copy = yaml.safe_dump(yaml.safe_load(rules), sort_keys=False, allow_unicode=True, width=1 << 20)
+    indented = "".join(f"  {line}" if line.strip() else line for line in copy.splitlines(keepends=True))
+    return {RULES: _HEAD + rules, MANIFEST: _COPY_HEAD + _MANIFEST_HEAD + indented, CHART: _COPY_HEAD + copy}
+
+
+def _info(kind: str, on: On | None = None) -> str:
+    """Return the series of the alerts of a kind."""
+    matchers = [f'kind="{kind}"', *([] if on is None else [f'on="{on}"'])]
+    return bridged(f"cpcmon_alert_info{{{','.join(matchers)}}}")
+
+
+def _of_kind(kind: str) -> str:
+    return f"and ignoring (segment, severity, kind, on) {_info(kind)}"
+
+
+def _configured() -> list[PrometheusRule]:
+    """Return the daemon's alerts by kind. A replica of a shared model has only a part of its records."""
+    silent = _of_kind(AlertType.SILENT)
+    # One replica with records shows that they arrive.
+    all_silent = (
+        f"min by ({WINDOW}, alert, severity) ({_FIRING} {silent} and ignoring (segment, alert, severity) {_SHARED})"
+    )
+    where = "{{ $labels.model }}, {{ $labels.segment }}: "
+    state = texts.SINCE + texts.HELD
+    summaries, actions = texts.SUMMARIES, texts.ACTIONS
+    return [
+        PrometheusRule(
+            "CpcmonAccuracyLow",
+            f"{_FIRING} == 1 {_of_kind(LOW)} {_NOT_SHARED}",
+            None,
+            summaries[AlertType.ACCURACY],
+            f"{where}{_accuracy('below')}{state} {actions[AlertType.ACCURACY]}",
+            "accuracy.md",
+        ),
+        PrometheusRule(
+            "CpcmonAccuracyHigh",
+            f"{_FIRING} == 1 {_of_kind(HIGH)} {_NOT_SHARED}",
+            None,
+            texts.SUMMARY_HIGH,
+            f"{where}{_accuracy('above')}{state} {texts.ACTION_HIGH}",
+            "accuracy_high.md",
+        ),
+        PrometheusRule(
+            "CpcmonDisagreementHigh",
+            f"{_FIRING} == 1 {_of_kind(AlertType.DISAGREEMENT)} {_NOT_SHARED}",
+            None,
+            summaries[AlertType.DISAGREEMENT],
+            f"{where}{texts.disagreement(ONE_DAEMON)}{state} {actions[AlertType.DISAGREEMENT]}",
+            "disagreement.md",
+        ),
+        PrometheusRule(
+            "CpcmonSegmentSilent",
+            f"({_FIRING} == 1 {silent} {_NOT_SHARED}) or {all_silent} == 1",
+            None,
+            summaries[AlertType.SILENT],
+            f"{where}no records for longer than configured.{texts.latest_record(ONE_DAEMON)}{texts.SINCE}"
+            f" {actions[AlertType.SILENT]}",
+            "silent.md",
+        ),
+        PrometheusRule(
+            "CpcmonInputRefused",
+            f"{_FIRING} == 1 {_of_kind(AlertType.DEGRADED_INPUT)}",
+            None,
+            summaries[AlertType.DEGRADED_INPUT],
+            f"{{{{ $labels.model }}}}: {texts.degraded_input(ONE_DAEMON)} {actions[AlertType.DEGRADED_INPUT]}",
+            "degraded_input.md",
+        ),
+    ]
+
+
+def _accuracy(side: str) -> str:
+    """Return the text about an estimate and its threshold, of the estimator that the alert compares."""
+    window, alert = ONE_DAEMON.window, (*ONE_DAEMON.window, "alert")
+    of_window, of_alert = (",".join(f"{name}=%q" for name in names) for names in (window, alert))
+    threshold = "cpcmon_accuracy_threshold_ratio"
+
+    def compared(series: str, text: str, otherwise: str = "") -> str:
+        query = f"{series}{{{of_window}}} and on (estimator) {threshold}{{{of_alert}}}"
+        return if_query(query, text, (*window, *alert), otherwise)
+
+    value = compared(ONE_DAEMON.ratio, f" {PERCENT}", texts.UNKNOWN)
+    lower = compared(ONE_DAEMON.lower, f", interval {PERCENT}")
+    upper = compared(ONE_DAEMON.upper, f" to {PERCENT}")
+    estimator = if_series(threshold, ", by {{ . | first | label `estimator` }}", alert)
+    limit = if_series(threshold, f" {PERCENT}", alert, otherwise=" its threshold")
+    return (
+        f"estimated accuracy{value}{lower}{upper}{estimator}. The compared value stayed {side}{limit} for as long as"
+        " {{ $labels.alert }} requires."
+    )
+
+
+def _merged_low() -> list[RecordingRule | PrometheusRule]:
+    """Return the alert on the merged estimate of all replicas, and the recording rules that it needs.
+
+    `for` of a rule holds for all its series, but each alert has its own. So one rule records since when a merged estimate
+    has been too low, and the alert compares that with the duration that the daemon exports. The recorded series ends, with
+    a stale marker, at the first evaluation at which the estimate is not too low: then the wait starts again.
+    """
+    low = f"{_VALUE} < on ({_ESTIMATE}) group_right () {_LIMIT}"
+    firing = f'ALERTS{{alertname="{_MERGED_LOW}",alertstate="firing"}}'
+    hold = f"max by ({MODEL}, alert) ({bridged('cpcmon_alert_for_seconds')})"
+    waiting = f"time() - {_SINCE} < on ({MODEL}, alert) group_left () {hold}"
+    # A bridged value confirms nothing: the alert starts to fire only while the merged estimate is present.
+    starts = f"({low}) and on ({WINDOW}) {ESTIMATE_RECORDS} unless on ({_ALERT}) ({waiting})"
+    continues = f"({low}) and on ({_ALERT}) {firing}"
+    # An absent merged estimate, as at night or with all replicas down, is no recovery: a firing alert keeps its state,
+    # which the series ALERTS holds.
+    down = f"max by ({_ALERT}, severity) ({firing}) and on (job, namespace) {ALL_DOWN}"
+    held = f"({_LIMIT} and on ({_ALERT}) {firing} or {down}) unless on ({_ESTIMATE}) {_VALUE}"
+    # $value is the compared bound, and only while there is an estimate.
+    value = if_series(
+        ALL_REPLICAS.ratio,
+        " {{ $value | humanizePercentage }}",
+        (*ALL_REPLICAS.window, "estimator"),
+        otherwise=texts.UNKNOWN,
+    )
+    wait = if_series(
+        "cpcmon_alert_for_seconds",
+        " for {{ . | first | value | humanizeDuration }}",
+        (*ALL_REPLICAS.target, "model", "alert"),
+    )
+    return [
+        RecordingRule(
+            _VALUE,
+            " or ".join(
+                _labelled(on, f"max by ({WINDOW}, estimator) ({bridged(series)})") for on, series in COMPARED.items()
+            ),
+        ),
+        RecordingRule(_LIMIT, " or ".join(_labelled(on, _limit(on)) for on in COMPARED)),
+        RecordingRule(_SINCE, f"{_SINCE} and ({low}) or ({low}) * 0 + time()"),
+        PrometheusRule(
+            _MERGED_LOW,
+            f"{starts} or {continues} or ({held})",
+            None,
+            "The estimated accuracy of a model that replicas share is too low.",
+            f"{{{{ $labels.model }}}}, {{{{ $labels.segment }}}}, all replicas: estimated accuracy{value}"
+            f" by {{{{ $labels.estimator }}}} ({{{{ $labels.alert }}}} compares the {{{{ $labels.on }}}}), below its"
+            f" threshold{wait}. {texts.ACTIONS[AlertType.ACCURACY]}",
+            "accuracy.md",
+        ),
+    ]
+
+
+def _labelled(on: On, series: str) -> str:
+    return f'label_replace({series}, "on", "{on}", "", "")'
+
+
+def _limit(on: On) -> str:
+    thresholds = (
+        f"{bridged('cpcmon_accuracy_threshold_ratio')} and ignoring (segment, severity, estimator, kind, on) {_info(LOW, on)}"
+        f" and ignoring (segment, severity, estimator, alert) {_SHARED}"
+    )
+    return f"max by ({WINDOW}, estimator, alert, severity) ({thresholds})"
+
+
+def _without_estimate() -> list[PrometheusRule]:
+    return [
+        invalid_rule(unless=f" unless ignoring (segment) {_SHARED}"),
+        warming_rule(unless=f" unless ignoring (segment, state) {_SHARED}"),
+        merged_invalid_rule(only=f" and on ({MODEL}) {_SHARED}"),
+    ]
+
+
+def _stale() -> PrometheusRule:
+    evaluated = recent("cpcmon_last_evaluation_timestamp_seconds")
+    return stale_rule(
+        f"time() - {evaluated} > clamp_min(2 * {recent('cpcmon_evaluation_gap_seconds')}, 300)"
+        # The counter is exported from the start, also for a model that was never evaluated.
+        f" or ({recent('cpcmon_evaluations_total')} unless {evaluated})",
+        "two of its periods",
+    )
+
+
+def _failing() -> PrometheusRule:
+    failures = (
+        "increase(cpcmon_evaluation_failures_total[%s]) > 0",
+        "sum without (estimator) (increase(cpcmon_estimator_failures_total[%s])) > 0",
+    )
+    found = []
+    for failed in failures:
+        found.append(failed % "15m")
+        # The evaluation interval is not known here: half of the evaluations in three hours, or in two days.
+        found += [f"({failed % span}) >= increase(cpcmon_evaluations_total[{span}]) / 2" for span in ("3h", "2d")]
+    return failing_rule(" or ".join(found))
+
+
+def _degraded() -> PrometheusRule:
+    # Unless the model has an alert of its own for it.
+    return degraded_rule(
+        f"{recent('cpcmon_input_degraded')} == 1 unless ignoring (alert, kind, on) {_info(AlertType.DEGRADED_INPUT)}"
+    )
+
+
+if __name__ == "__main__":
+    for path, text in build().items():
+        path.write_text(text, encoding="utf-8")

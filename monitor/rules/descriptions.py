@@ -1,0 +1,147 @@
+"""Descriptions of the configured alerts: Prometheus templates that read well when series are absent."""
+
+from dataclasses import dataclass
+
+from monitor.core.alerts import AlertRule, AlertType, On, is_high
+from monitor.core.label_values import quoted
+from monitor.rules import replicas
+from monitor.rules.rule import duration
+
+_COMPARED = {On.VALUE: "The estimate", On.LOWER: "Its lower bound", On.UPPER: "Its upper bound"}
+SUMMARIES = {
+    AlertType.ACCURACY: "The estimated accuracy of a model is too low.",
+    AlertType.DISAGREEMENT: "The estimators of a model disagree.",
+    AlertType.SILENT: "A model receives no records.",
+    AlertType.DEGRADED_INPUT: "Many records of a model are rejected or look wrong.",
+}
+SUMMARY_HIGH = "The estimated accuracy of a model is suspiciously high."
+ACTIONS = {
+    AlertType.ACCURACY: "Notify the owner of the model, and have recent cases of this segment labelled.",
+    AlertType.DISAGREEMENT: "Have recent cases of this segment labelled.",
+    AlertType.SILENT: "Check whether the model is in use. If it is, check each step between the model and cpcmon.",
+    AlertType.DEGRADED_INPUT: "Check the program that writes the records; the page of cpcmon shows likely causes.",
+}
+"""The first step, for someone who cannot open the runbook."""
+ACTION_HIGH = "Check raw outputs at their source before anyone relies on the estimate."
+
+PERCENT = "{{ . | first | value | humanizePercentage }}"
+TIME = "{{ . | first | value | humanizeTimestamp }}"
+UNKNOWN = " currently unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class DescriptionSeries:
+    """The series that a description reads its numbers from."""
+
+    target: tuple[str, ...]
+    """Labels of the target: one daemon, or the replicas of one job."""
+    ratio: str
+    lower: str
+    upper: str
+    disagreement: str
+    merged: bool
+
+    @property
+    def window(self) -> tuple[str, ...]:
+        """Labels of a window."""
+        return (*self.target, "model", "segment")
+
+
+ONE_DAEMON = DescriptionSeries(
+    ("instance",),
+    "cpcmon_estimated_accuracy_ratio",
+    "cpcmon_estimated_accuracy_lower_ratio",
+    "cpcmon_estimated_accuracy_upper_ratio",
+    "cpcmon_estimator_disagreement_ratio",
+    merged=False,
+)
+ALL_REPLICAS = DescriptionSeries(
+    ("job", "namespace"), replicas.RATIO, replicas.LOWER, replicas.UPPER, replicas.DISAGREEMENT, merged=True
+)
+
+
+def if_series(
+    series: str, text: str, labels: tuple[str, ...], *, condition: str = "", matcher: str = "", otherwise: str = ""
+) -> str:
+    """Return a template for a text about a series with the labels of the alert, empty if there is no such series."""
+    matchers = ",".join([*(f"{name}=%q" for name in labels), *([matcher] if matcher else [])])
+    return if_query(f"{series}{{{matchers}}}{condition}", text, labels, otherwise)
+
+
+def if_query(query: str, text: str, labels: tuple[str, ...], otherwise: str = "") -> str:
+    """Return a template for a text about the result of a query; `%q` in the query stands for each label in turn."""
+    found = f"query (printf `{query}` {' '.join(f'$labels.{name}' for name in labels)})"
+    return f"{{{{ with {found} }}}}{text}{f'{{{{ else }}}}{otherwise}' if otherwise else ''}{{{{ end }}}}"
+
+
+_ALERT = (*ONE_DAEMON.window, "alert")
+SINCE = if_series("cpcmon_alert_since_timestamp_seconds", f" Firing since {TIME}.", _ALERT)
+HELD = if_series("cpcmon_alert_held", " It cannot be evaluated now and keeps its state.", _ALERT, condition=" == 1")
+
+
+def description(rule: AlertRule, series: DescriptionSeries) -> str:
+    """Return the description of a configured alert: where, what, since when, and the first step."""
+    where = "{{ $labels.model }}, {{ $labels.segment }}" + (", all replicas" if series.merged else "")
+    since = "" if series.merged else SINCE + HELD
+    return f"{where}: {_problem(rule, series)}{since} {ACTION_HIGH if is_high(rule) else ACTIONS[rule.kind]}"
+
+
+def _problem(rule: AlertRule, series: DescriptionSeries) -> str:
+    match rule.kind:
+        case AlertType.ACCURACY:
+            return _accuracy(rule, series)
+        case AlertType.DISAGREEMENT:
+            chance = if_series(
+                "cpcmon_estimator_chance_disagreement_ratio",
+                f", where chance alone stays below {PERCENT}",
+                series.window,
+            )
+            limit = chance if rule.above is None else f", where {_percent(rule.above)} is allowed"
+            return disagreement(series, limit)
+        case AlertType.SILENT:
+            return f"no records for {duration(rule.after_seconds)}.{latest_record(series)}"
+        case AlertType.DEGRADED_INPUT:
+            return degraded_input(series)
+
+
+def disagreement(series: DescriptionSeries, limit: str = "") -> str:
+    """Return the text about a disagreement."""
+    found = if_series(series.disagreement, f" by {PERCENT}", series.window)
+    return f"the estimators disagree{found}{limit}. Do not trust any estimate until the cause is known."
+
+
+def latest_record(series: DescriptionSeries) -> str:
+    """Return the text about the time of the latest record."""
+    return if_series("cpcmon_last_record_timestamp_seconds", f" The latest record is from {TIME}.", series.window)
+
+
+def degraded_input(series: DescriptionSeries) -> str:
+    """Return the text about rejected and odd records."""
+    share = if_series("cpcmon_input_rejected_ratio", f" (rejected: {PERCENT})", (*series.target, "model"))
+    return f"too many recent records are rejected or look wrong{share}. No accuracy is reported."
+
+
+def _accuracy(rule: AlertRule, series: DescriptionSeries) -> str:
+    estimator = f"estimator={quoted(rule.estimator)}"
+    value = if_series(series.ratio, f" {PERCENT}", series.window, matcher=estimator, otherwise=UNKNOWN)
+    lower = if_series(series.lower, f", interval {PERCENT}", series.window, matcher=estimator)
+    upper = if_series(series.upper, f" to {PERCENT}", series.window, matcher=estimator)
+    wait = f" for {duration(rule.for_seconds)}" if rule.for_seconds else ""
+    new = "" if series.merged else " and over enough new records"
+    return (
+        f"estimated accuracy{value}{lower}{upper}, by {rule.estimator}."
+        f" {_COMPARED[rule.on]} stayed {_limit(rule, series)}{wait}{new}."
+    )
+
+
+def _limit(rule: AlertRule, series: DescriptionSeries) -> str:
+    if rule.drop is None:
+        side, ratio = ("above", rule.above) if rule.below is None else ("below", rule.below)
+        return f"{side} {_percent(ratio)}"
+    # The number, where it is known: readers do not know the reference accuracy by heart.
+    number = if_series("cpcmon_accuracy_threshold_ratio", f" {PERCENT},", (*series.window, "alert"))
+    return f"below{number} the reference accuracy minus {100.0 * rule.drop:g} points,"
+
+
+def _percent(ratio: float | None) -> str:
+    return "its limit" if ratio is None else f"{100.0 * ratio:g}%"
