@@ -182,7 +182,7 @@ def test_skip_bad_goes_on_and_says_how_many(cpcmon: Command, tmp_path: Path) -> 
     [
         pytest.param(
             ["--output", "nowhere/m.ref"],
-            "--output nowhere/m.ref: expected a file in a directory that exists",
+            "--output nowhere/m.ref: expected a file in an existing directory",
             id="no folder",
         ),
         pytest.param(["--output", "data.jsonl"], "found the input itself", id="output is the input"),

@@ -120,9 +120,13 @@ def test_the_plot_is_drawn(example: Example, cpcmon: Command, tmp_path: Path, su
         pytest.param(
             ["--target", "a.jsonl", "b.jsonl", "--source", "a.jsonl", "b.jsonl", "c.jsonl"], "--source", id="pairs"
         ),
-        pytest.param(["--paper", "--empty-sets", "zero"], "--paper: expected no other choice", id="paper and a choice"),
         pytest.param(
-            ["--plot", "nowhere/p.svg"], "--plot nowhere/p.svg: expected a file in a directory", id="no folder"
+            ["--paper", "--empty-sets", "zero"], "--paper: expected no other variant", id="paper and a choice"
+        ),
+        pytest.param(
+            ["--plot", "nowhere/p.svg"],
+            "--plot nowhere/p.svg: expected a file in an existing directory",
+            id="no folder",
         ),
         pytest.param(["--target-labels", "a.npy", "b.npy"], "--target-labels: expected 1 files", id="labels too many"),
         pytest.param(["--target", "absent.jsonl"], "absent.jsonl", id="no such file"),

@@ -63,7 +63,7 @@ def test_without_a_command_the_help_is_printed_with_a_hint(cpcmon: Callable[...,
     """On standard error, as every mistake, with every command and the exit codes."""
     ran = cpcmon()
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err.endswith("cpcmon: expected a command, found none; to see it at work: cpcmon demo\n")
+    assert ran.err.endswith("cpcmon: expected a command, found none; try cpcmon demo\n")
     assert all(re.search(rf"^    {name}\b", ran.err, re.MULTILINE) for name in COMMANDS)
     assert re.findall(r"^  (\d+)  ", ran.err, re.MULTILINE) == ["0", "1", "2", "3", "130"]
 
@@ -78,7 +78,7 @@ def test_without_a_command_the_help_is_printed_with_a_hint(cpcmon: Callable[...,
             ["estimate", "--reference", "a", "--input", "b", "--widnow=5"],
             "expected an option of this command, found '--widnow'; did you mean --window?",
         ),
-        (["state", "a", "b"], "cpcmon state: expected no more words, found 'b'"),
+        (["state", "a", "b"], "cpcmon state: expected no more arguments, found 'b'"),
         (["state", "a", "--rejected", "few"], "--rejected: expected a whole number, found 'few'"),
         (["state", "a", "--rejected"], "--rejected: expected one value after it, found none"),
         (["completion", "csh"], "shell: expected one of bash, zsh, fish, found 'csh'"),

@@ -33,18 +33,18 @@ def test_a_path_that_the_shell_left_as_it_is_leads_home(
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        ("state folder", 2, "folder: expected the folder of `cpcmon watch --state`, or of storage.path in a"),
+        ("state folder", 2, "folder: expected the directory of `cpcmon watch --state`"),
         (
             "watch {site_b} --reference {reference} --state s",
             2,
-            "expected a directory to follow, found a file; for one",
+            "expected a directory, found a file; use `cpcmon estimate`",
         ),
         (
             "rules --config.file config.yaml --output none/r.yml",
             2,
-            "--output none/r.yml: expected a file in a directory",
+            "--output none/r.yml: expected a file in an existing directory",
         ),
-        ("rules --config.file config.yaml --output config.yaml", 2, "expected another file than the input"),
+        ("rules --config.file config.yaml --output config.yaml", 2, "expected a file other than the input"),
         (
             "calibrate --input {validation} --model m --level 95 --output m.ref",
             2,
@@ -91,7 +91,7 @@ def test_a_mistake_is_told_in_a_sentence_and_nothing_is_written(
     assert ran.code == code, ran.err
     assert said in ran.err
     assert "Errno" not in ran.err
-    assert len(ran.err.splitlines()) == 1 + ("--help` shows how it is typed" in ran.err)
+    assert len(ran.err.splitlines()) == 1 + ("See `cpcmon" in ran.err)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["config.yaml", "folder"]
 
 

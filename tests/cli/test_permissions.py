@@ -61,14 +61,14 @@ def place(calibrated: Path) -> Iterator[Path]:
         ("watch inbox --reference density.ref --state theirs", "theirs: expected a folder that belongs to this user"),
         (
             "calibrate --input validation.jsonl --model m --output m.ref",
-            "--output m.ref: expected a directory that may",
+            "--output m.ref: expected a writable directory",
         ),
         ("calibrate --input validation.jsonl --model m --output /tmp/m.ref", "expected a readable file, found Perm"),
-        ("rules --config.file config.yaml --output theirs/r.yml", "expected a directory that may be written to, found"),
+        ("rules --config.file config.yaml --output theirs/r.yml", "expected a writable directory, found"),
     ],
 )
 def test_a_place_of_somebody_else_is_said_in_a_sentence(words: str, said: str, place: Path) -> None:
-    """Not as a number of an error, nor as a mistake in cpcmon; nothing is written."""
+    """Not as a number of an error, nor as a internal error; nothing is written."""
     before = sorted(place.rglob("*"))
     rights = ["--bounding-set", "-all", "--inh-caps", "-all", "--ambient-caps", "-all"]
     ran = subprocess.run(
@@ -78,5 +78,5 @@ def test_a_place_of_somebody_else_is_said_in_a_sentence(words: str, said: str, p
     assert ran.returncode == 2, ran.stderr
     assert said in ran.stderr.splitlines()[-1]
     assert "Errno" not in ran.stderr
-    assert "mistake in cpcmon" not in ran.stderr
+    assert "internal error" not in ran.stderr
     assert sorted(place.rglob("*")) == before

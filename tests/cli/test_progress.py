@@ -95,7 +95,7 @@ sys.exit(main())
         ("evaluate --source validation.csv --target labelled.csv --class-columns prob_*", "evaluating pair 1 of 1"),
         ("check-config config.yaml", "opening the references of 1 models"),
         ("state state", "reading the windows"),
-        ("watch {many} --reference density.ref --state {fresh} --once", "reading what is there ["),
+        ("watch {many} --reference density.ref --state {fresh} --once", "reading files ["),
     ],
 )
 def test_every_long_command_says_on_a_terminal_what_it_does_and_leaves_nothing_there(

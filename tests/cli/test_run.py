@@ -31,7 +31,7 @@ def test_mistakes_in_the_configuration_are_events_like_others(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("text", "code", "said"),
     [
-        pytest.param("http_server_config: {http2: false}\n", 0, "web.yml: fine", id="good"),
+        pytest.param("http_server_config: {http2: false}\n", 0, "web.yml: valid", id="good"),
         pytest.param(
             "http_server_config: {http2: true}\n", 2, "web.yml:1: http_server_config.http2: expected", id="bad"
         ),

@@ -43,7 +43,7 @@ def test_once_reads_what_is_there_and_says_it(place: Path, cpcmon: Callable[...,
     assert first.endswith("; 1 rejected so far")
     assert [one.split()[2] for one in sites] == ["site=A:", "site=B:"]
     assert "bytes a record" in ran.err
-    assert f"rejected 1 records: 1 bad_json; where they stand is in {place}/state/rejected.jsonl" in ran.err
+    assert f"rejected 1 records: 1 bad_json; see {place}/state/rejected.jsonl" in ran.err
 
 
 def test_of_records_that_are_nearly_all_duplicates_it_says_that_they_are_too_few(
@@ -53,7 +53,7 @@ def test_of_records_that_are_nearly_all_duplicates_it_says_that_they_are_too_few
     (place / "inbox" / "ZZPATIENT.jsonl").write_bytes(b"".join(line(n, id=f"study-{n % 5}") for n in range(600)))
     inbox = ("watch", place / "inbox", "--reference", place / "density.ref", "--once", "--state")
     ran = cpcmon(*inbox, place / "state")
-    assert "density all: 5 records, cannot say (too_few_records: an estimate needs 200); 595 rejected" in ran.out
+    assert "density all: 5 records, no estimate (too_few_records: an estimate needs 200); 595 rejected" in ran.out
     answer = json.loads(cpcmon(*inbox, place / "another", "--json").out)
     assert (answer["records"], answer["accuracy"], answer["reason"]) == (5, None, "too_few_records")
     assert (answer["minimum_records"], answer["rejected"]) == (200, 595)
@@ -64,8 +64,8 @@ def test_records_of_another_version_and_of_too_many_segments_are_said(place: Pat
     other = b"".join(line(n, version="1.0") for n in range(5)) + b"".join(line(n, site=f"s{n}") for n in range(250))
     (place / "inbox" / "other.jsonl").write_bytes(other)
     ran = cpcmon(*words(place, "--once", "--segment-by", "site"))
-    assert "kept out 5 records of another version than the reference's" in ran.err
-    assert "52 records count in the whole only: there are too many segments" in ran.err
+    assert "left out 5 records of another version" in ran.err
+    assert "52 records count in `all` only" in ran.err
 
 
 def test_a_second_time_nothing_is_counted_again(place: Path, cpcmon: Callable[..., Ran]) -> None:
@@ -96,16 +96,16 @@ def test_an_absent_directory_is_waited_for_and_said(place: Path, cpcmon: Callabl
     (place / "inbox").rename(place / "elsewhere")
     ran = cpcmon(*words(place, "--once"))
     assert ran.code == 2
-    assert "cannot say (no records)" in ran.out
+    assert "no estimate (no records)" in ran.out
     assert "waits for its directory" in ran.err
-    assert "with --once there is nothing to wait for" in ran.err
+    assert "--once does not wait" in ran.err
 
 
 def test_when_all_records_are_refused_it_says_so(place: Path, cpcmon: Callable[..., Ran]) -> None:
     """An empty window and silence would be taken for a quiet day."""
     (place / "inbox" / "ZZPATIENT.jsonl").write_bytes(b"".join(line(n, model="other") for n in range(200)))
     ran = cpcmon(*words(place, "--once"))
-    assert "cannot say (no records); 200 rejected so far; input degraded: many records are rejected" in ran.out
+    assert "no estimate (no records); 200 rejected so far; input degraded: many records are rejected" in ran.out
     assert "200 unknown_model" in ran.err
 
 
@@ -118,7 +118,7 @@ def test_a_state_within_the_inbox_is_refused(
         "watch", place / "inbox", "--reference", place / "density.ref", "--state", place / where, *more, "--once"
     )
     assert ran.code == 2
-    assert "expected a folder outside the one that is watched" in ran.err
+    assert "expected a directory outside the watched one" in ran.err
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_a_state_within_the_inbox_is_refused(
     [
         pytest.param(["--records", "0"], "--records, --age: expected 1 to", id="window"),
         pytest.param(
-            ["--records", "100", "--minimum-records", "101"], "--records: expected 101 records or more", id="minimum"
+            ["--records", "100", "--minimum-records", "101"], "--records: expected at least 101 records", id="minimum"
         ),
         pytest.param(
             ["--age", "long"], "--age: expected a duration such as 90s, 30m, 12h or 7d, found 'long'", id="age"
@@ -151,7 +151,7 @@ def test_two_references_of_one_model_are_refused(place: Path, cpcmon: Callable[.
     """Nobody could say which of them judges."""
     ran = cpcmon(*words(place, "--reference", place / "density.ref"))
     assert ran.code == 2
-    assert "expected one for each model, found two for 'density'" in ran.err
+    assert "expected one per model, found two for 'density'" in ran.err
 
 
 def test_state_shows_what_there_is_and_names_files_only_with_the_inbox(place: Path, cpcmon: Callable[..., Ran]) -> None:
@@ -214,7 +214,7 @@ def test_state_of_no_folder_is_an_error(tmp_path: Path, cpcmon: Callable[..., Ra
     """And makes none."""
     ran = cpcmon("state", tmp_path / "none")
     assert ran.code == 1
-    assert "expected a state folder, found none" in ran.err
+    assert "expected a state directory, found none" in ran.err
     assert not (tmp_path / "none").exists()
 
 
