@@ -5,7 +5,7 @@ import logging
 import sys
 
 from monitor.cli.parser import as_path
-from monitor.daemon.logs import LEVELS, catch_strays, set_up
+from monitor.daemon.logs import LEVELS, log_unhandled, set_up
 from monitor.errors import CpcmonError
 
 log = logging.getLogger("cpcmon")
@@ -76,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
             print(f"{options.web_config}: valid")
         return 0
     set_up(options.level, options.format, sys.stderr)
-    catch_strays()
+    log_unhandled()
     logging.captureWarnings(capture=True)
     try:
         Daemon(RunOptions(options.config, options.address, options.web_config, options.lifecycle, options.watch)).run()
