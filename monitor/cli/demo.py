@@ -112,7 +112,7 @@ def run(options: argparse.Namespace) -> int:
     _check(options)
     # Imported late: slow, and not needed by other commands.
     from monitor.demo.demo_folder import Folder  # noqa: PLC0415
-    from monitor.demo.play import Wishes, play  # noqa: PLC0415
+    from monitor.demo.play import DemoOptions, play  # noqa: PLC0415
 
     folder = Folder(options.directory)
     place = shlex.quote(str(options.directory))
@@ -124,10 +124,10 @@ def run(options: argparse.Namespace) -> int:
                 _say(f"Making a reference from {place}/validation_labelled.jsonl; later runs reuse it.")
                 with progress_bar("replaying the reference") as progress:
                     reference = folder.make_reference(progress)
-            wishes = Wishes(
+            demo = DemoOptions(
                 options.directory, _address(options.address), options.kafka, options.seconds, speed=options.speed
             )
-            play(wishes, reference.calibration.accuracy, _say, coloured=sys.stdout is not None and sys.stdout.isatty())
+            play(demo, reference.calibration.accuracy, _say, coloured=sys.stdout is not None and sys.stdout.isatty())
         except KeyboardInterrupt:
             pass
         _say(
