@@ -1,71 +1,69 @@
-"""Every exception cpcmon raises on purpose.
+"""The exceptions of cpcmon. Messages have three parts: where, what was expected, what was found.
 
-CpcmonError                 anything a caller may want to catch as ours
-├── ConfigError             a configuration that cannot be used
-├── InvalidInput            records that break the rules of `monitor.records`
-├── InvalidReference        a reference that cannot be made, read or trusted
-├── ServerError             the web server cannot serve
-├── StateError              the state folder
-│   ├── StateInUse          another process holds it
-│   ├── StateRefused        it must not be used as it is, and was left untouched
-│   ├── StatePaused         it cannot be written for the moment: the disk is full or read-only
-│   └── StateLost           it failed in a way that only a new start can clear
-└── UsageError              a command or call whose words do not fit together
-
-Messages have three parts: where, what was expected, what was found.
+CpcmonError
+├── ConfigError             invalid configuration
+├── InvalidInput            invalid records
+├── InvalidReference        a reference that cannot be made or loaded
+├── ServerError             the web server cannot start
+├── StateError              the state directory
+│   ├── StateInUse          locked by another process
+│   ├── StateRefused        cannot be used, left unchanged
+│   ├── StatePaused         cannot be written now: the disk is full or read-only
+│   └── StateLost           failed; a restart is needed
+└── UsageError              invalid options or arguments
 """
 
 
 class CpcmonError(Exception):
-    """Anything that cpcmon raises on purpose."""
+    """Base class of all exceptions of cpcmon."""
 
     exit_code = 2
-    """What a command that it ends returns. Public: 1 failed while running, 2 to be mended by whoever started it, 3 in use."""
+    """Exit code of the command. Public: 1 failed while running, 2 invalid input, 3 state in use."""
 
 
 class InvalidInput(CpcmonError):
-    """Records that cannot be used; the message lists the first offences."""
+    """Invalid records; the message lists the first problems."""
 
 
 class InvalidReference(CpcmonError):
-    """A reference that cannot be made from its data, or a reference file that cannot be trusted."""
+    """A reference that cannot be made, or a damaged or invalid reference file."""
 
 
 class UsageError(CpcmonError):
-    """A command or call whose words do not fit together."""
+    """Invalid options or arguments."""
 
 
 class ServerError(CpcmonError):
-    """The web server cannot serve: its address is in use, or not of this machine. Exit code 1."""
+    """The web server cannot start: its address is in use or not local."""
 
     exit_code = 1
 
 
 class StateError(CpcmonError):
-    """Something about the state folder."""
+    """A problem of the state directory."""
 
 
 class StateInUse(StateError):
-    """Another process holds the state; exit code 3."""
+    """Another process holds the state."""
 
     exit_code = 3
 
 
 class StateRefused(StateError):
-    """State that must not be used as it is: made by a newer cpcmon, or on a network filesystem. It is left untouched."""
+    """Made by a newer version, or on a network filesystem. It is left unchanged."""
 
 
 class StatePaused(StateError):
-    """State that cannot be written for the moment. Nothing was changed: try again later."""
+    """The state cannot be written now. Nothing was changed: try again later."""
 
     exit_code = 1
 
 
 class StateLost(StateError):
-    """State that failed in a way that cannot be trusted any more: stop, and let a new start verify it."""
+    """The state failed: stop, and let a restart verify it."""
 
     exit_code = 1
 
 
 class ConfigError(CpcmonError):
-    """A configuration that cannot be used; the message lists every mistake. Exit code 2."""
+    """An invalid configuration; the message lists every problem."""
