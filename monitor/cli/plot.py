@@ -63,11 +63,6 @@ def draw(evaluations: Sequence[Evaluation], names: Sequence[str], path: Path, *,
     `titles` has one text per evaluation.
     """
     check(path)
-    if not names or not evaluations or len(titles) != len(evaluations):
-        found = f"{len(names)} estimators, {len(evaluations)} pairs, {len(titles)} titles"
-        raise UsageError(
-            f"plot: expected at least one estimator and one pair, and a title for each pair, found {found}"
-        )
     titles = [_printable(title) for title in titles]
     suffix = path.suffix.lower()
     content = _render(evaluations, names, titles, "png" if suffix == ".png" else "svg")
