@@ -1,69 +1,71 @@
-"""The exceptions of cpcmon. Messages have three parts: where, what was expected, what was found.
+"""Every exception cpcmon raises on purpose.
 
-CpcmonError
-├── ConfigError             invalid configuration
-├── InvalidInput            invalid records
-├── InvalidReference        a reference that cannot be made or loaded
-├── ServerError             the web server cannot start
-├── StateError              the state directory
-│   ├── StateInUse          locked by another process
-│   ├── StateRefused        cannot be used, left unchanged
-│   ├── StatePaused         cannot be written now: the disk is full or read-only
-│   └── StateLost           failed; a restart is needed
-└── UsageError              invalid options or arguments
+CpcmonError                 anything a caller may want to catch as ours
+├── ConfigError             a configuration that cannot be used
+├── InvalidInput            records that break the rules of `monitor.records`
+├── InvalidReference        a reference that cannot be made, read or trusted
+├── ServerError             the web server cannot serve
+├── StateError              the state folder
+│   ├── StateInUse          another process holds it
+│   ├── StateRefused        it must not be used as it is, and was left untouched
+│   ├── StatePaused         it cannot be written for the moment: the disk is full or read-only
+│   └── StateLost           it failed in a way that only a new start can clear
+└── UsageError              a command or call whose words do not fit together
+
+Messages have three parts: where, what was expected, what was found.
 """
 
 
 class CpcmonError(Exception):
-    """Base class of all exceptions of cpcmon."""
+    """Anything that cpcmon raises on purpose."""
 
     exit_code = 2
-    """Exit code of the command. Public: 1 failed while running, 2 invalid input, 3 state in use."""
+    """What a command that it ends returns. Public: 1 failed while running, 2 to be mended by whoever started it, 3 in use."""
 
 
 class InvalidInput(CpcmonError):
-    """Invalid records; the message lists the first problems."""
+    """Records that cannot be used; the message lists the first offences."""
 
 
 class InvalidReference(CpcmonError):
-    """A reference that cannot be made, or a damaged or invalid reference file."""
+    """A reference that cannot be made from its data, or a reference file that cannot be trusted."""
 
 
 class UsageError(CpcmonError):
-    """Invalid options or arguments."""
+    """A command or call whose words do not fit together."""
 
 
 class ServerError(CpcmonError):
-    """The web server cannot start: its address is in use or not local."""
+    """The web server cannot serve: its address is in use, or not of this machine. Exit code 1."""
 
     exit_code = 1
 
 
 class StateError(CpcmonError):
-    """A problem of the state directory."""
+    """Something about the state folder."""
 
 
 class StateInUse(StateError):
-    """Another process holds the state."""
+    """Another process holds the state; exit code 3."""
 
     exit_code = 3
 
 
 class StateRefused(StateError):
-    """Made by a newer version, or on a network filesystem. It is left unchanged."""
+    """State that must not be used as it is: made by a newer cpcmon, or on a network filesystem. It is left untouched."""
 
 
 class StatePaused(StateError):
-    """The state cannot be written now. Nothing was changed: try again later."""
+    """State that cannot be written for the moment. Nothing was changed: try again later."""
 
     exit_code = 1
 
 
 class StateLost(StateError):
-    """The state failed: stop, and let a restart verify it."""
+    """State that failed in a way that cannot be trusted any more: stop, and let a new start verify it."""
 
     exit_code = 1
 
 
 class ConfigError(CpcmonError):
-    """An invalid configuration; the message lists every problem."""
+    """A configuration that cannot be used; the message lists every mistake. Exit code 2."""
