@@ -41,11 +41,6 @@ class Parts:
     evaluators: Mapping[str, Evaluator]
 
 
-def formats(source: SourceConfig, models: Sequence[ModelOptions]) -> list[ModelFormat]:
-    """Return the record formats that a source may deliver."""
-    return [model.format for model in models if not source.models or model.name in source.models]
-
-
 def build(
     config: Config,
     references: References,
@@ -61,12 +56,17 @@ def build(
     """
     loaded = [(model, references[model.name]) for model in config.models]
     models = [model_options(model, reference) for model, reference in loaded if reference is not None]
-    fingerprint = _fingerprint(models)
-    sources = [
-        _source(source, expected, state, fingerprint, room_for(source, config, loaded), wording)
-        for source in config.sources
-        if (expected := formats(source, models))
-    ]
+    sources: list[Source] = []
+    for source in config.sources:
+        expected = [model.format for model in models if not source.models or model.name in source.models]
+        if not expected:
+            continue
+        match source.options:
+            case KafkaOptions() as kafka:
+                room = room_for(source, config, loaded)
+                sources.append(_kafka_source(source, kafka, expected, state, _fingerprint(models), room))
+            case DirectoryOptions() as directory:
+                sources.append(_directory_source(source, directory, expected, state, wording))
     ingestion = Ingestion(state, [ModelState(model) for model in models], sources, config.ingest, history)
     for name, value in unwritten.items():
         ingestion.keep(name, value)
@@ -89,25 +89,31 @@ def _fingerprint(models: Sequence[ModelOptions]) -> str:
     return blake2b(repr(sorted(settings, key=lambda one: one[0])).encode(), digest_size=8).hexdigest()
 
 
-def _source(
+def _kafka_source(
     config: SourceConfig,
+    options: KafkaOptions,
     expected: list[ModelFormat],
     state: State,
     fingerprint: str,
     room: int | None,
-    wording: Wording,
 ) -> Source:
-    fields, raw = config.fields, config.store_raw
-    match config.options:
-        case KafkaOptions() as kafka:
-            from monitor.sources.kafka.kafka_source import KafkaSource  # noqa: PLC0415 - slow to import
+    from monitor.sources.kafka.kafka_source import KafkaSource  # noqa: PLC0415 - slow to import
 
-            most = kafka.max_message_bytes
-            messages = MessageDecoder(expected, fields, hash_key=state.key, keep_raw=raw, max_message_bytes=most)
-            return KafkaSource(config.name, kafka, messages, fingerprint=fingerprint, room=room)
-        case DirectoryOptions() as directory:
-            decoder = StreamDecoder(expected, fields, hash_key=state.key, keep_raw=raw, wording=wording)
-            # The state directory is never read as input, not even through a link or a mount.
-            options = replace(directory, never=(identity_of(state.path),))
-            guard = CrashGuard(state.path / f"in_flight.{config.name}")
-            return DirectorySource(config.name, options, decoder, key=state.key, guard=guard)
+    decoder = MessageDecoder(
+        expected,
+        config.fields,
+        hash_key=state.key,
+        keep_raw=config.store_raw,
+        max_message_bytes=options.max_message_bytes,
+    )
+    return KafkaSource(config.name, options, decoder, fingerprint=fingerprint, room=room)
+
+
+def _directory_source(
+    config: SourceConfig, directory: DirectoryOptions, expected: list[ModelFormat], state: State, wording: Wording
+) -> Source:
+    decoder = StreamDecoder(expected, config.fields, hash_key=state.key, keep_raw=config.store_raw, wording=wording)
+    # The state directory is never read as input, not even through a link or a mount.
+    options = replace(directory, never=(identity_of(state.path),))
+    guard = CrashGuard(state.path / f"in_flight.{config.name}")
+    return DirectorySource(config.name, options, decoder, key=state.key, guard=guard)
