@@ -92,7 +92,7 @@ def read_batch(
         good = len(decoded.batch.probabilities)
         skipped = f"skipped {bad.total:,} bad of {bad.total + good:,} records: {bad.by_reason()}"
         if not good:
-            raise InvalidInput(f"{path}: expected good records beside the bad ones, found none; {skipped}")
+            raise InvalidInput(f"{path}: expected at least one good record, found none; {skipped}")
         print(f"{path}: {skipped}", file=sys.stderr)
     return decoded.batch
 
