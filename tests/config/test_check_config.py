@@ -67,7 +67,7 @@ def test_it_tells_what_a_configuration_means(cpcmon: Callable[..., Ran], write: 
     ]
     assert lines[14:18] == [
         "model later: no reference: there are no estimates, and its records are rejected",
-        '  evaluated at "*/5 * * * *" (UTC), from 200 records on',
+        '  evaluated at "*/5 * * * *" (UTC), with at least 200 records',
         "  no alerts",
         f"source results: directory {file.parent / 'inbox'}",
     ]
