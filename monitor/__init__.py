@@ -1,4 +1,4 @@
-"""cpcmon tells how accurate a deployed classifier is now, without labels.
+"""cpcmon estimates the accuracy of a deployed classifier without labels.
 
 >>> from monitor import Reference, estimate                                  # doctest: +SKIP
 >>> reference = Reference.load("density.ref")                                # doctest: +SKIP
@@ -42,7 +42,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> object:
-    """Import a public name when it is first used: every command imports this package, and few need numpy (PEP 562)."""
+    """Import a public name on first use (PEP 562), since few commands need numpy."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module  # noqa: PLC0415 - this file imports nothing

@@ -1,4 +1,4 @@
-"""The commands. One file each; `main` finds the one that is asked for and turns our errors into exit codes.
+"""The commands, one file each. `main` runs one and turns exceptions into exit codes.
 
 Exit codes are public: 0 done, 1 failed while running, 2 bad input, reference or usage (nothing was written), 3 state in
 use by another process.
@@ -17,27 +17,27 @@ from monitor.errors import CpcmonError
 
 _COMMANDS = {
     "calibrate": ("calibrate", "make a reference from a labelled set"),
-    "estimate": ("estimate_command", "estimate the accuracy in unlabelled outputs"),
-    "evaluate": ("evaluate", "how wrong is each estimator, where labels are known"),
-    "run": ("run", "the daemon: watch, evaluate, serve /metrics, judge alerts"),
-    "check-config": ("check_config", "check a configuration, and say what it will cost"),
+    "estimate": ("estimate_command", "estimate the accuracy from unlabelled outputs"),
+    "evaluate": ("evaluate", "measure the error of each estimator on labelled data"),
+    "run": ("run", "run the daemon: ingest, evaluate, serve /metrics, alert"),
+    "check-config": ("check_config", "check a configuration and show its memory use"),
     "rules": ("rules", "write the Prometheus rule file for a configuration"),
-    "watch": ("watch", "follow a directory of outputs and estimate as they come"),
-    "state": ("state", "show what a state folder holds"),
-    "demo": ("demo", "see it at work: a model at three hospitals, and a scanner that is replaced"),
-    "completion": ("completion", "print a script that completes commands and options in a shell"),
+    "watch": ("watch", "follow a directory and print estimates as records arrive"),
+    "state": ("state", "show the content of a state directory"),
+    "demo": ("demo", "run a live demo: a model at three hospitals, and a scanner that is replaced"),
+    "completion": ("completion", "print a shell completion script"),
     "help": ("help_command", "show the help of a command"),
 }
-"""Each command with its module, which is imported only when the command is used, and what the help says of it."""
+"""Command: its module, imported on use, and its help."""
 
 _EPILOG = """\
-Start with `cpcmon demo`; `cpcmon COMMAND --help` shows every option of a command, with an example.
+Start with `cpcmon demo`. `cpcmon COMMAND --help` shows the options of a command, with examples.
 
 exit codes:
   0    done
   1    failed while running: a disk, a permission, an address in use
   2    bad usage, input, reference or configuration; nothing was written
-  3    the state folder is in use by another process
+  3    the state directory is in use by another process
   130  interrupted by Ctrl-C
 
 from a labelled set to an estimate:
@@ -47,16 +47,14 @@ from a labelled set to an estimate:
 
 
 def make_parser(used: Iterable[str] = tuple(_COMMANDS)) -> Parser:
-    """Return the parser of the command line; it knows all commands, but only the options of those that are used."""
+    """Return the parser with all commands, and the options of the commands in `used`."""
     parser = Parser(
         prog="cpcmon",
-        description="How accurate is a deployed classifier now, without labels? From the probabilities that it puts out,"
-        " and a reference made once from a labelled set, cpcmon estimates its accuracy with an interval.",
+        description="Estimate the accuracy of a deployed classifier without labels, with an interval, from its output"
+        " probabilities and a reference made once from a labelled set.",
         epilog=_EPILOG,
     )
-    parser.add_argument(
-        "--version", action="version", version=f"cpcmon {version('cpcmon')}", help="say which one it is"
-    )
+    parser.add_argument("--version", action="version", version=f"cpcmon {version('cpcmon')}", help="show the version")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command", parser_class=Parser)
     for name, (module, help_) in _COMMANDS.items():
         command = commands.add_parser(name, help=help_)
@@ -68,31 +66,31 @@ def make_parser(used: Iterable[str] = tuple(_COMMANDS)) -> Parser:
 def main(arguments: list[str] | None = None) -> int:
     """Run a command and return its exit code."""
     words = sys.argv[1:] if arguments is None else arguments
-    # The first word that is no option: cpcmon itself has no option that takes a value.
+    # No global option takes a value, so the first word without a dash is the command.
     parser = make_parser([word for word in words if not word.startswith("-")][:1])
     chosen, unknown = parser.parse_known_args(words)
     if unknown:
         asked = commands_of(parser).get(chosen.command, parser)
-        (asked if isinstance(asked, Parser) else parser).refuse_unknown(unknown)
+        (asked if isinstance(asked, Parser) else parser).reject_unknown(unknown)
     if chosen.command is None:
         parser.print_help(sys.stderr)
-        print("\ncpcmon: expected a command, found none; to see it at work: cpcmon demo", file=sys.stderr)
+        print("\ncpcmon: expected a command, found none; try cpcmon demo", file=sys.stderr)
         return 2
     try:
         with _interruptible():
             code = int(chosen.run(chosen))
-            if sys.stdout is not None:  # closed by the caller: cpcmon … >&-
+            if sys.stdout is not None:  # cpcmon … >&-
                 sys.stdout.flush()
     except CpcmonError as error:
         print(f"cpcmon: {error}", file=sys.stderr)
         return error.exit_code
     except BrokenPipeError:
-        # The reader of our output has seen enough (`cpcmon … | head`); leave nothing for Python to flush at exit.
+        # As in `cpcmon … | head`. Redirect, so that Python does not fail to flush at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
-        told = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
-        print(f"cpcmon: {told}", file=sys.stderr)
+        message = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
+        print(f"cpcmon: {message}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("cpcmon: interrupted", file=sys.stderr)
@@ -102,7 +100,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Raise KeyboardInterrupt on SIGINT, so that a command can clean up; before and after, SIGINT just ends the process."""
+    """Raise KeyboardInterrupt on SIGINT while a command runs, so that it can clean up."""
     if signal.getsignal(signal.SIGINT) is not signal.SIG_DFL:
         yield
         return

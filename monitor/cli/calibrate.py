@@ -1,4 +1,4 @@
-"""`cpcmon calibrate`: a labelled set becomes a reference file."""
+"""`cpcmon calibrate`: make a reference file from a labelled set."""
 
 import argparse
 
@@ -14,10 +14,10 @@ _MOST_CLASSES_SHOWN = 20
 
 
 def register(parser: argparse.ArgumentParser) -> None:
-    """Add what the command takes."""
+    """Add the command's arguments."""
     parser.description = (
-        "Turn a labelled validation set into a reference file, which estimates are made against, and print what is"
-        " worth knowing about it: accuracy with its interval, calibration, classes, and warnings."
+        "Make a reference file from a labelled validation set, and print its accuracy with an interval, its"
+        " calibration, its classes and warnings."
     )
     parser.epilog = """\
 examples:
@@ -32,7 +32,7 @@ examples:
         "--model-version",
         default="",
         metavar="TEXT",
-        help="version of the model; records of another one are then kept out (default: any)",
+        help="version of the model; records of other versions are then left out (default: any)",
     )
     parser.add_argument("--output", type=as_path, required=True, metavar="FILE", help="the reference file to write")
     parser.add_argument(
@@ -47,7 +47,7 @@ examples:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Calibrate, write, and tell."""
+    """Calibrate, write the reference, and print its summary."""
     check_output("--output", options.output, options.input)
     if not options.model.strip():
         raise UsageError("--model: expected a name, found none")
@@ -74,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def describe(reference: Reference) -> list[str]:
-    """Return what a person wants to know of a reference, as lines."""
+    """Return the summary of a reference as lines."""
     numbers, summary = reference.calibration, reference.summary
     interval = share_interval(numbers.right, numbers.records, numbers.intervals.level)
     lines = [

@@ -1,4 +1,4 @@
-"""`cpcmon check-config`: tells whether a configuration can be used, and what it will cost."""
+"""`cpcmon check-config`: validate a configuration and show its memory use and alert thresholds."""
 
 import argparse
 import sys
@@ -20,28 +20,28 @@ from monitor.state.store import State
 
 _time = Duration(0.0, 0.0).show
 _WIDEST = 72
-"""A setting that is longer moves its own line only."""
+"""Column width; longer settings shift their own line only."""
 
 
 def register(parser: argparse.ArgumentParser) -> None:
-    """Add what the command takes."""
+    """Add the command's arguments."""
     parser.description = (
-        "Read a configuration as the daemon would, open its references, see that storage.path can be written, and say"
-        " what its windows will cost and at which numbers its alerts fire. Exit code 0 when it can be used, 2 with every"
-        " mistake when not. Check as the user that runs the daemon."
+        "Read a configuration as the daemon does, open its references, check that storage.path is writable, and show the"
+        " memory use of its windows and the thresholds of its alerts. Exits with 0 if it is valid, or with 2 and every"
+        " problem. Run it as the daemon's user."
     )
     parser.epilog = "examples:\n  cpcmon check-config config.yaml\n  cpcmon check-config --show config.yaml"
     parser.add_argument(
         "--show",
         action="store_true",
-        help="first list every setting that is in force, with its line or as a default; secrets are hidden",
+        help="first list every setting with its line or as a default; secrets are hidden",
     )
     parser.add_argument("file", type=as_path, metavar="FILE", help="the configuration")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Check, and tell."""
+    """Check the configuration and print a summary."""
     try:
         config = read_config(options.file, cron_problem)
         with working(f"opening the references of {len(config.models)} models"):
@@ -54,41 +54,40 @@ def run(options: argparse.Namespace) -> int:
         for line in _listed(config):
             print(line)
     for model, reference in loaded:
-        for line in _about_model(model, reference):
+        for line in _model_lines(model, reference):
             print(line)
     remarks = list(config.remarks)
     for source in config.sources:
-        print(_about_source(source))
+        print(_source_line(source))
         if isinstance(source.options, KafkaOptions):
-            print(f"  {_about_partitions(source, config, loaded)}")
-            remarks.extend(_doubts_on_totals(source, config, loaded))
+            print(f"  {_partition_line(source, config, loaded)}")
+            remarks.extend(_partition_remarks(source, config, loaded))
     for remark in dict.fromkeys(remarks):
         print(f"remark: {remark}")
     cost, limit, once = forecast(loaded), config.limits.window_bytes, _once(config)
-    print(f"all windows{once}: {cost.windows / 1e6:.1f} MB at most, of {limit / 1e6:.1f} MB that they may take")
-    print(f"all ids that are known again{once}: {cost.ids / 1e6:.1f} MB at most, beside the windows")
+    print(f"all windows{once}: {cost.windows / 1e6:.1f} MB at most, limit {limit / 1e6:.1f} MB")
+    print(f"all remembered ids{once}: {cost.ids / 1e6:.1f} MB at most, in addition")
     print(
-        f"the process{once}: about {cost.process / 1e6:,.0f} MB when all windows are full, {cost.later / 1e6:,.0f} MB when the ids"
-        f" are too; {cost.evaluation / 1e6:,.0f} MB of it to evaluate and show the windows, {cost.program / 1e6:,.0f} MB for"
-        " the program"
+        f"the process{once}: about {cost.process / 1e6:,.0f} MB with full windows, {cost.later / 1e6:,.0f} MB with all ids too;"
+        f" of it {cost.evaluation / 1e6:,.0f} MB for evaluation and pages, {cost.program / 1e6:,.0f} MB for the program"
     )
-    print(f"{options.file}: {_counts(config)}, no mistakes")
+    print(f"{options.file}: valid ({_counts(config)})")
     return 0
 
 
 def _listed(config: Config) -> Iterator[str]:
-    """Yield every setting that is in force and where the file says so, the places below one another."""
+    """Yield every effective setting with its line, in aligned columns."""
     texts = [f"{one.path}: {one.value}" for one in config.settings]
     width = min(max(map(len, texts), default=0), _WIDEST)
     for text, one in zip(texts, config.settings, strict=True):
         yield f"{text:{width}}  {'default' if one.line is None else f'line {one.line}'}"
 
 
-def _about_model(model: ModelConfig, reference: Reference | None) -> list[str]:
-    """Return what there is to know of a model, one thing a line."""
+def _model_lines(model: ModelConfig, reference: Reference | None) -> list[str]:
+    """Return the description of a model as lines."""
     when = f'at "{model.evaluate.line}" (UTC)' if isinstance(model.evaluate, Cron) else _every(model.evaluate.seconds)
     if reference is None:
-        lines = [f"model {model.name}: no reference yet: nothing can be said of it, and its records are refused"]
+        lines = [f"model {model.name}: no reference: there are no estimates, and its records are rejected"]
         accuracy = None
     else:
         accuracy = reference.calibration.accuracy
@@ -99,24 +98,28 @@ def _about_model(model: ModelConfig, reference: Reference | None) -> list[str]:
     if model.segmentation.split_by:
         fields = "; ".join(" and ".join(names) for names in model.segmentation.split_by)
         lines.append(f"  at most {model.segmentation.most_segments:,} segments, by {fields}")
-    lines.append(f"  evaluated {when}, from {model.minimum_records:,} records on")
+    lines.append(f"  evaluated {when}, with at least {model.minimum_records:,} records")
     lines.extend(f"  alert {rule.name} ({rule.severity}): {describe(rule, accuracy)}" for rule in model.alerts)
     if not model.alerts:
         lines.append("  no alerts")
     if reference is not None:
-        lines.extend(f"  warning: {_doubt(rule, accuracy)}" for rule in model.alerts if _doubt(rule, accuracy))
+        lines.extend(
+            f"  warning: {_threshold_warning(rule, accuracy)}"
+            for rule in model.alerts
+            if _threshold_warning(rule, accuracy)
+        )
         lines.extend(f"  warning: {sentence}" for sentence in reference.summary.warnings().values())
     return lines
 
 
 def describe(rule: AlertRule, accuracy: float | None) -> str:
-    """Say when an alert fires, its threshold as a number wherever the reference tells it."""
+    """Describe when an alert fires; `accuracy` is that of the reference."""
     hold = f", for {_time(rule.for_seconds)}" if rule.for_seconds else ""
     where = "" if rule.segments == ("*",) else f", in {', '.join(rule.segments)}"
     if rule.kind is AlertType.SILENT:
         return f"no record for {_time(rule.after_seconds)}{hold}{where}"
     if rule.kind is AlertType.DEGRADED_INPUT:
-        return f"too many records are refused or look odd{hold}{where}"
+        return f"too many records are rejected or suspicious{hold}{where}"
     if rule.kind is AlertType.DISAGREEMENT:
         limit = f"{CHANCE_MARGIN} times what chance alone gives" if rule.above is None else f"{rule.above:.3f}"
         return f"disagreement over {limit}{hold}{where}"
@@ -132,63 +135,64 @@ def describe(rule: AlertRule, accuracy: float | None) -> str:
     return f"{rule.on} of {rule.estimator} {threshold}{hold}{where}"
 
 
-def _doubt(rule: AlertRule, accuracy: float | None) -> str | None:
-    """Say that an alert would fire on data like the reference itself."""
+def _threshold_warning(rule: AlertRule, accuracy: float | None) -> str | None:
+    """Return a warning if the alert would fire on the reference itself."""
     if accuracy is None or rule.kind is not AlertType.ACCURACY:
         return None
     if rule.below is not None and rule.below > accuracy:
-        return f"alert {rule.name}: the reference itself, with {accuracy:.3f}, is under {rule.below:.3f}"
+        return f"alert {rule.name}: the accuracy of the reference, {accuracy:.3f}, is under {rule.below:.3f}"
     if rule.above is not None and rule.above < accuracy:
-        return f"alert {rule.name}: the reference itself, with {accuracy:.3f}, is over {rule.above:.3f}"
+        return f"alert {rule.name}: the accuracy of the reference, {accuracy:.3f}, is over {rule.above:.3f}"
     return None
 
 
-def _about_source(source: SourceConfig) -> str:
-    """Say where records come from, and whether it is there: a directory may be mounted later, brokers are not called."""
+def _source_line(source: SourceConfig) -> str:
+    """Describe a source; brokers are not contacted."""
     if isinstance(source.options, KafkaOptions):
         return f"source {source.name}: kafka {source.options.address}, {_topics(source.options)}"
     path = source.options.path
     try:
-        there = "" if path.is_dir() else ": not there now; it will be waited for"
+        there = "" if path.is_dir() else ": does not exist; cpcmon will wait for it"
     except OSError as error:
-        # Who checks may see less than the daemon does.
-        there = f": cannot be looked at from here ({error.strerror}); it will be waited for"
+        there = f": cannot be read ({error.strerror}); cpcmon will wait for it"
     return f"source {source.name}: directory {path}{there}"
 
 
 def _topics(options: KafkaOptions) -> str:
-    topics = f"topics like {options.pattern}" if options.pattern is not None else f"topics {', '.join(options.topics)}"
+    topics = (
+        f"topics matching {options.pattern}" if options.pattern is not None else f"topics {', '.join(options.topics)}"
+    )
     return f"{topics}, as group {options.group}"
 
 
-def _about_partitions(source: SourceConfig, config: Config, loaded: Loaded) -> str:
-    """Say what one partition costs, since nobody knows here how many there will be."""
+def _partition_line(source: SourceConfig, config: Config, loaded: Loaded) -> str:
+    """Describe the memory use of one partition; their number is not known here."""
     windows, ids = partition_cost(source, loaded)
     room = room_for(source, config, loaded)
     if room is None:
-        return "no windows yet: none of its models has a reference"
+        return "no windows: none of its models has a reference"
     return (
-        f"each partition that this process holds: {windows / 1e6:.1f} MB of windows and {ids / 1e6:.1f} MB of ids at most;"
+        f"per partition assigned to this process: {windows / 1e6:.1f} MB of windows and {ids / 1e6:.1f} MB of ids at most;"
         f" limits.window_bytes has room for {room:,}"
     )
 
 
-def _doubts_on_totals(source: SourceConfig, config: Config, loaded: Loaded) -> Iterator[str]:
-    """Yield remarks on numbers of records that were probably meant for all partitions together."""
+def _partition_remarks(source: SourceConfig, config: Config, loaded: Loaded) -> Iterator[str]:
+    """Yield remarks on record limits that were probably meant for all partitions together."""
     room = room_for(source, config, loaded)
     if room is None or room >= FEW_PARTITIONS:
         return
     for place, (model, _) in enumerate(loaded):
         if model.bounds.records is not None and source.feeds(model.name):
             yield (
-                f"models[{place}].window.records: the latest {model.bounds.records:,} of each partition are held, and"
-                f" {config.limits.window_bytes >> 20:,} MiB have room for {room:,} partitions of source {source.name}:"
-                " if it is meant for all of them together, divide it by their number"
+                f"models[{place}].window.records: this is the limit per partition, and {config.limits.window_bytes >> 20:,} MiB have"
+                f" room for {room:,} partitions of source {source.name}: if it is meant for all partitions together,"
+                " divide it by their number"
             )
 
 
 def _once(config: Config) -> str:
-    """Say for how many partitions a total holds, where there are any."""
+    """Return a note for totals where there are Kafka partitions."""
     kafka = any(isinstance(source.options, KafkaOptions) for source in config.sources)
     return " (counting one partition)" if kafka else ""
 

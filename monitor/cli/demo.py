@@ -1,4 +1,4 @@
-"""`cpcmon demo`: the live story; with `--tour` the commands on a generated example."""
+"""`cpcmon demo`: the live demo; with `--tour`, the offline commands on generated data."""
 
 import argparse
 import contextlib
@@ -21,7 +21,7 @@ from monitor.state.state_folder import no_folder
 
 
 def tour(directory: Path) -> int:
-    """Write the example and run each command, showing it first."""
+    """Write the example data, then print and run each command."""
     try:
         write_example(directory)
     except (FileExistsError, NotADirectoryError, PermissionError) as error:
@@ -41,19 +41,19 @@ def tour(directory: Path) -> int:
             ),
         ),
         (
-            "How accurate is the model at its own site? No labels are used.",
+            "Estimate the accuracy at its own site, without labels:",
             f"estimate --reference {place}/density.ref --input {place}/site_a.jsonl",
         ),
         (
-            "And at the new site, for each 500 records:",
+            "And at the new site, per 500 records:",
             f"estimate --reference {place}/density.ref --input {place}/site_b.jsonl --window 500",
         ),
         (
-            "Follow a folder into which results of both sites are dropped. What was read survives a kill.",
+            "Follow a directory that receives the results of both sites. The state survives a kill.",
             f"watch {place}/inbox --reference {place}/density.ref --state {place}/state --segment-by site --once",
         ),
         (
-            "The example knows its labels, so see how far off each estimator was:",
+            "The example has labels, so compare each estimator with the truth:",
             (
                 f"evaluate --source {place}/validation_labelled.jsonl --target {place}/site_b_labelled.jsonl"
                 f" --classes {','.join(CLASSES)}" + (f" --plot {place}/site_b.html" if plots else "")
@@ -65,11 +65,11 @@ def tour(directory: Path) -> int:
         if code := main(shlex.split(command)):
             return code
     if plots:
-        print(f"\nOpen {place}/site_b.html in a browser to see the last table drawn.")
+        print(f"\nOpen {place}/site_b.html in a browser to see the last table as a plot.")
     else:
-        print("\nThe last table can be drawn too, where matplotlib is there: pip install 'cpcmon[plot]'")
+        print("\nTo plot the last table, install matplotlib: pip install 'cpcmon[plot]'")
     print(
-        "For the daemon, with a page to look at:\n"
+        "To run the daemon with its web pages:\n"
         f"$ cpcmon run --config.file {place}/tour.yaml\nand open http://127.0.0.1:9877/"
     )
     return 0
@@ -80,35 +80,39 @@ _ANY_PORT = "127.0.0.1:0"
 
 
 def register(parser: argparse.ArgumentParser) -> None:
-    """Add what the command takes."""
+    """Add the command's arguments."""
     parser.description = (
-        "Start a daemon on a story: a breast-density model at three hospitals, until a scanner is replaced and"
-        " its images change. Everything is in one folder, and Ctrl-C ends it."
+        "Run a daemon on simulated data: a breast-density model at three hospitals, where one scanner is replaced and"
+        " its images change. Writes to one directory only. Stop with Ctrl-C."
     )
     parser.epilog = "examples:\n  cpcmon demo\n  cpcmon demo --directory /tmp/example --seconds 300\n  cpcmon demo --kafka localhost:9092\n  cpcmon demo --tour"
-    parser.add_argument("--directory", type=as_path, default=Path(".demo"), help="where to write (default: .demo)")
-    parser.add_argument("--tour", action="store_true", help="show the offline commands on an example, without a daemon")
+    parser.add_argument("--directory", type=as_path, default=Path(".demo"), help="output directory (default: .demo)")
     parser.add_argument(
-        "--kafka", metavar="HOST:PORT", help="feed the topic cpcmon-demo of this broker, not a directory"
+        "--tour", action="store_true", help="run the offline commands on example data, without a daemon"
     )
-    parser.add_argument("--seconds", type=float, metavar="N", help="end after so many seconds (default: at Ctrl-C)")
+    parser.add_argument(
+        "--kafka",
+        metavar="HOST:PORT",
+        help="send records to the topic cpcmon-demo of this broker instead of a directory",
+    )
+    parser.add_argument("--seconds", type=float, metavar="N", help="stop after N seconds (default: at Ctrl-C)")
     parser.add_argument(
         "--web.listen-address", dest="address", metavar="HOST:PORT",
-        help=f"where to serve (default: {DEFAULT_ADDRESS}, or another port where that is taken)",
+        help=f"address to listen on (default: {DEFAULT_ADDRESS}, or another port if that is in use)",
     )  # fmt: skip
-    # For tests: the story in less time, with as many more records a second.
+    # For tests: play the story faster, with as many more records per second.
     parser.add_argument("--speed", type=float, default=1.0, help=argparse.SUPPRESS)
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Play until told to stop."""
+    """Run the demo until stopped."""
     if options.tour:
         return tour(options.directory)
     _check(options)
-    # Only here, because other commands need none of it and it is slow to import.
+    # Imported late: slow, and not needed by other commands.
     from monitor.demo.demo_folder import Folder  # noqa: PLC0415
-    from monitor.demo.play import Wishes, play  # noqa: PLC0415
+    from monitor.demo.play import DemoOptions, play  # noqa: PLC0415
 
     folder = Folder(options.directory)
     place = shlex.quote(str(options.directory))
@@ -117,18 +121,18 @@ def run(options: argparse.Namespace) -> int:
             folder.empty()
             reference = folder.known_reference()
             if reference is None:
-                _say(f"Making a reference of {place}/validation_labelled.jsonl; the next time it is there.")
+                _say(f"Making a reference from {place}/validation_labelled.jsonl; later runs reuse it.")
                 with progress_bar("replaying the reference") as progress:
                     reference = folder.make_reference(progress)
-            wishes = Wishes(
+            demo = DemoOptions(
                 options.directory, _address(options.address), options.kafka, options.seconds, speed=options.speed
             )
-            play(wishes, reference.calibration.accuracy, _say, coloured=sys.stdout is not None and sys.stdout.isatty())
+            play(demo, reference.calibration.accuracy, _say, coloured=sys.stdout is not None and sys.stdout.isatty())
         except KeyboardInterrupt:
             pass
         _say(
-            f"The demo has ended, and nothing of it runs on. All that it wrote is in {place}/: files of an example, a reference,"
-            " a configuration, the daemon's state and log; delete it when you like.\n"
+            f"The demo has stopped. Its files are in {place}/: example data, a reference, a configuration, the daemon's"
+            " state and log. Delete them when you like.\n"
             "Next: cpcmon demo --tour, or your own model: cpcmon calibrate --help"
         )
     return 0
@@ -143,12 +147,12 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _say(text: str) -> None:
-    """Tell at once, also where the output is a pipe."""
+    """Print without buffering, also to a pipe."""
     print(text, flush=True)
 
 
 def _address(wanted: str | None) -> str:
-    """Return where to serve: as told, or where one expects it, or on any port that is free."""
+    """Return the given address, or the default one if it is free, or any free port."""
     if wanted is not None:
         return wanted
     host, _, port = DEFAULT_ADDRESS.rpartition(":")
@@ -157,25 +161,25 @@ def _address(wanted: str | None) -> str:
         try:
             trial.bind((host, int(port)))
         except OSError:
-            _say(f"{DEFAULT_ADDRESS} is taken by another program, so the page gets another port.")
+            _say(f"{DEFAULT_ADDRESS} is in use, so the demo listens on another port.")
             return _ANY_PORT
     return DEFAULT_ADDRESS
 
 
 @contextlib.contextmanager
 def _interruptible() -> Iterator[None]:
-    """Let the first signal that asks for an end interrupt what is done, and no other disturb the end."""
-    asking = [signal.SIGINT, signal.SIGTERM]
+    """Raise KeyboardInterrupt on the first stop signal and ignore later ones."""
+    stop_signals = [signal.SIGINT, signal.SIGTERM]
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
-        # Where it is ignored, as under nohup, somebody wants the demo to outlive the terminal.
-        asking.append(signal.SIGHUP)
+        # Ignored under nohup: the demo outlives the terminal.
+        stop_signals.append(signal.SIGHUP)
 
     def interrupt(*_: object) -> None:
-        for number in asking:
+        for number in stop_signals:
             signal.signal(number, signal.SIG_IGN)
         raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, interrupt) for number in asking}
+    before = {number: signal.signal(number, interrupt) for number in stop_signals}
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""`cpcmon estimate`: unlabelled outputs and a reference become estimates with intervals."""
+"""`cpcmon estimate`: estimate the accuracy from unlabelled outputs and a reference."""
 
 import argparse
 import csv
@@ -21,42 +21,47 @@ from monitor.reference.reference import Reference
 
 
 def register(parser: argparse.ArgumentParser) -> None:
-    """Add what the command takes."""
+    """Add the command's arguments."""
     parser.description = (
-        "Estimate the accuracy in a file of unlabelled outputs, by every estimator, with intervals, and print it as"
-        " a table, JSON or CSV. `consensus` is the number to look at; an estimator that cannot say gives its reason."
+        "Estimate the accuracy from a file of unlabelled outputs with every estimator, and print the estimates with"
+        " intervals as a table, JSON or CSV. `consensus` is the main number. Where there is no estimate, the reason is"
+        " printed."
     )
     parser.epilog = """\
 examples:
   cpcmon estimate --reference density.ref --input site_b.jsonl
   cpcmon estimate --reference density.ref --input site_b.jsonl --window 1000 --output csv
 """
-    parser.add_argument("--reference", type=as_path, required=True, metavar="FILE", help="made by `cpcmon calibrate`")
+    parser.add_argument(
+        "--reference", type=as_path, required=True, metavar="FILE", help="reference made by `cpcmon calibrate`"
+    )
     parser.add_argument("--input", type=as_path, required=True, metavar="OUTPUTS", help="unlabelled outputs")
     parser.add_argument(
-        "--window", type=int, metavar="N", help="estimate for each N successive records (default: all in one)"
+        "--window", type=int, metavar="N", help="one estimate per N successive records (default: one for all)"
     )
     add_minimum_option(parser)
-    parser.add_argument("--output", choices=["table", "json", "csv"], default="table", help="form (default: table)")
+    parser.add_argument(
+        "--output", choices=["table", "json", "csv"], default="table", help="output format (default: table)"
+    )
     add_variant_options(parser)
     add_input_options(parser, labels=False)
     parser.set_defaults(run=run)
 
 
 def add_variant_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that choose other forms of an estimator."""
-    group = parser.add_argument_group("forms of the estimators")
-    group.add_argument("--doc-absolute", action="store_true", help="DOC as the paper prints it; cannot see a drop")
+    """Add the options that select variants of estimators."""
+    group = parser.add_argument_group("estimator variants")
+    group.add_argument("--doc-absolute", action="store_true", help="DOC as printed in the paper; cannot detect a drop")
     group.add_argument(
         "--empty-sets",
         choices=[policy.value for policy in EmptySets],
         default=EmptySets.TOP.value,
-        help="what an empty conformal set counts for in cpc_acc and cpc_ac (default: top, its confidence)",
+        help="value of an empty conformal set in cpc_acc and cpc_ac (default: top, the top confidence)",
     )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Read, estimate, print."""
+    """Read, estimate and print."""
     if options.window is not None and options.window < 1:
         raise UsageError(f"--window: expected a number of records above 0, found {options.window}")
     check_minimum(options, "--window", options.window)
@@ -84,7 +89,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def as_object(window: WindowEstimate, level: float, minimum: int) -> dict[str, Any]:
-    """Return the documented JSON shape of one window."""
+    """Return one window as JSON."""
     return {
         "records": window.records,
         "minimum_records": minimum,
@@ -127,11 +132,11 @@ def as_csv(windows: Sequence[WindowEstimate]) -> str:
 
 
 def as_table(reference: Reference, window: WindowEstimate, minimum: int) -> list[str]:
-    """Return all estimators of one window, for reading."""
+    """Return all estimators of one window as a text table."""
     numbers = reference.calibration
     level = f"{100 * numbers.intervals.level:g}% interval"
     heading = (
-        f"{window.records:,} records, judged against {reference.title}:"
+        f"{window.records:,} records, reference {reference.title}:"
         f" {numbers.records:,} labelled records, accuracy {numbers.accuracy:.3f}"
     )
     if window.records < minimum:
@@ -145,7 +150,7 @@ def as_table(reference: Reference, window: WindowEstimate, minimum: int) -> list
         unusual = window.disagreement > window.chance_disagreement
         lines.append(
             f"disagreement {window.disagreement:.3f}; chance alone stays below {window.chance_disagreement:.3f}"
-            + (": the estimators tell different stories, so get labels for this window" if unusual else "")
+            + (": the estimators disagree, so get labels for this window" if unusual else "")
         )
     lines += ["", f"{'conformal sets':<22} {'size':>6}  {'empty':<15} {'scaled':>6}  {'empty':<15}".rstrip()]
     for member in ESTIMATORS:
@@ -155,16 +160,16 @@ def as_table(reference: Reference, window: WindowEstimate, minimum: int) -> list
     return [
         *lines,
         "",
-        "Intervals are about chance, not about shift: they say where the accuracy lies if this window is like the reference.",
-        "No estimator sees confident mistakes. Where value and interval disagree, the estimator is biased on its own reference.",
+        "Intervals cover sampling error, not shift: they hold if this window is distributed like the reference.",
+        "No estimator detects confident mistakes. A value outside its interval means that the estimator is biased on the reference.",
     ]
 
 
 def as_series(reference: Reference, windows: Sequence[WindowEstimate]) -> list[str]:
-    """Return the consensus of each window, drawn beside its number."""
+    """Return the consensus of each window as a text table with a drawing."""
     numbers, width = reference.calibration, 40
     lines = [
-        f"consensus for each window; reference accuracy {numbers.accuracy:.3f} ({reference.title})",
+        f"consensus per window; reference accuracy {numbers.accuracy:.3f} ({reference.title})",
         "",
         (
             f"{'window':>6} {'records':>8} {'value':>6}  {f'{100 * numbers.intervals.level:g}% interval':<15} {'disagr.':>7}  "

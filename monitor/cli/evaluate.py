@@ -1,4 +1,4 @@
-"""`cpcmon evaluate`: the paper's Table 1 for the user's own labelled data."""
+"""`cpcmon evaluate`: the paper's Table 1 on the user's own labelled data."""
 
 import argparse
 import csv
@@ -25,10 +25,10 @@ _COLUMNS = ("without scaling", "with scaling")
 
 
 def register(parser: argparse.ArgumentParser) -> None:
-    """Add what the command takes."""
+    """Add the command's arguments."""
     parser.description = (
-        "Estimate a labelled target as if its labels were unknown, and show each estimator's absolute error"
-        " in points. Several pairs (five training runs, say) give mean ± standard deviation."
+        "Estimate the accuracy on a labelled target without its labels, and show each estimator's absolute error in"
+        " points. Several pairs, such as five training runs, give mean ± standard deviation."
     )
     parser.epilog = """\
 examples:
@@ -43,13 +43,13 @@ examples:
         nargs="+",
         required=True,
         metavar="LABELLED",
-        help="labelled sets to estimate, one each",
+        help="labelled sets to estimate",
     )
-    add("--source-labels", type=as_path, nargs="+", metavar="FILE.npy", help="their true classes, for NPY sources")
-    add("--target-labels", type=as_path, nargs="+", metavar="FILE.npy", help="their true classes, for NPY targets")
-    add("--paper", action="store_true", help="the paper's six estimators in its printed forms (absolute DOC, skip)")
-    add("--output", choices=list(_FORMS), default="table", help="form of the table (default: table)")
-    add("--plot", type=as_path, metavar="FILE", help="draw estimates against realised accuracy, as .svg, .png or .html")
+    add("--source-labels", type=as_path, nargs="+", metavar="FILE.npy", help="true classes of NPY sources")
+    add("--target-labels", type=as_path, nargs="+", metavar="FILE.npy", help="true classes of NPY targets")
+    add("--paper", action="store_true", help="the paper's six estimators as printed (absolute DOC, skip)")
+    add("--output", choices=list(_FORMS), default="table", help="output format (default: table)")
+    add("--plot", type=as_path, metavar="FILE", help="plot estimates against realised accuracy: .svg, .png or .html")
     add_variant_options(parser)
     add_input_options(parser, labels=True)
     parser.set_defaults(run=run)
@@ -70,7 +70,7 @@ def run(options: argparse.Namespace) -> int:
         )
     )
     if options.paper and (options.doc_absolute or options.empty_sets != EmptySets.TOP):
-        raise UsageError("--paper: expected no other choice of forms beside it, found --doc-absolute or --empty-sets")
+        raise UsageError("--paper: expected no other variant option, found --doc-absolute or --empty-sets")
     if options.plot:
         check(options.plot)
         check_output("--plot", options.plot, *sources, *targets)
@@ -110,17 +110,17 @@ class Cell:
 
     @property
     def known(self) -> list[float]:
-        """The errors of the pairs for which there was an estimate."""
+        """The errors of pairs with an estimate."""
         return [error for error in self.errors if error is not None]
 
     @property
     def mean(self) -> float | None:
-        """Mean error, if every pair has one: a mean over the easy pairs alone would flatter."""
+        """Mean error; None unless every pair has an estimate, since the missing ones are the hard ones."""
         return statistics.fmean(self.known) if self.known and len(self.known) == len(self.errors) else None
 
     @property
     def deviation(self) -> float | None:
-        """Sample standard deviation, from two pairs on."""
+        """Sample standard deviation of at least two pairs."""
         return statistics.stdev(self.known) if self.mean is not None and len(self.known) > 1 else None
 
     def text(self, mark: Callable[[str], str]) -> str:
@@ -133,7 +133,7 @@ class Cell:
 
 
 Rows = dict[str, tuple[Cell | None, Cell | None]]
-"""For each estimator its error without and with scaling; the consensus stands in the second column only."""
+"""For each estimator its error without and with scaling; the consensus has the second only."""
 
 
 def rows(evaluations: Sequence[Evaluation], names: Sequence[str]) -> Rows:

@@ -1,4 +1,4 @@
-"""`cpcmon help COMMAND`: the same as `cpcmon COMMAND --help`, for those who ask in this order."""
+"""`cpcmon help COMMAND`: the same as `cpcmon COMMAND --help`."""
 
 import argparse
 
@@ -8,15 +8,15 @@ from monitor.errors import UsageError
 
 
 def register(parser: argparse.ArgumentParser) -> None:
-    """Add what the command takes."""
-    parser.description = "Print the help of a command, or that of cpcmon as a whole."
+    """Add the command's arguments."""
+    parser.description = "Print the help of a command, or of cpcmon."
     parser.epilog = "example: cpcmon help estimate"
-    parser.add_argument("about", nargs="?", metavar="COMMAND", help="the command; without one, all are listed")
+    parser.add_argument("about", nargs="?", metavar="COMMAND", help="the command (default: list all)")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print it."""
+    """Print the help."""
     parser = make_parser()
     known = commands_of(parser)
     if options.about is not None and options.about not in known:

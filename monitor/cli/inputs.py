@@ -1,4 +1,4 @@
-"""Options of the offline commands that describe an input file, and output files that are written whole or not at all."""
+"""Input and output files of the offline commands: shared options, reading, atomic writing."""
 
 import argparse
 import os
@@ -17,51 +17,51 @@ FORMATS = "JSONL, CSV with a header, NPZ, NPY; Parquet and Arrow with the extra 
 
 
 def add_input_options(parser: argparse.ArgumentParser, *, labels: bool) -> None:
-    """Add the options that say how to read a file."""
-    group = parser.add_argument_group("how to read the input", f"Formats: {FORMATS}, chosen by the file's ending.")
+    """Add the options for reading a file."""
+    group = parser.add_argument_group("input format", f"Formats: {FORMATS}, chosen by the file name's extension.")
     group.add_argument(
         "--kind",
         choices=[kind.value for kind in OutputKind],
         default=OutputKind.PROBS.value,
-        help="what the numbers are; declared, never guessed (default: probs)",
+        help="type of the model output (default: probs)",
     )
     group.add_argument(
-        "--vector-field", metavar="NAME", help="field that holds the vector (default: named by the kind)"
+        "--vector-field", metavar="NAME", help="field of the vector (default: probs, logits or score, by --kind)"
     )
     group.add_argument(
         "--class-columns",
         metavar="NAMES",
-        help="one column a class instead: 'prob_*', or column names in class order, separated by commas",
+        help="one column per class instead: 'prob_*', or comma-separated column names in class order",
     )
     if labels:
-        group.add_argument("--label-field", metavar="NAME", default="label", help="field that holds the true class")
+        group.add_argument("--label-field", metavar="NAME", default="label", help="field of the true class")
         group.add_argument(
             "--classes",
             metavar="NAMES",
-            help="class names in the vector's order, separated by commas (default: numbers)",
+            help="comma-separated class names in vector order (default: numbers)",
         )
-    group.add_argument("--skip-bad", action="store_true", help="go on without bad records, and say how many there were")
+    group.add_argument("--skip-bad", action="store_true", help="skip bad records and report their number")
 
 
 def add_minimum_option(group: argparse._ActionsContainer) -> None:
-    """Add the option that says from how many records on there is an estimate."""
+    """Add --minimum-records."""
     group.add_argument(
         "--minimum-records",
         type=int,
         default=MINIMUM_RECORDS,
         metavar="N",
-        help=f"no estimate from fewer records (default: {MINIMUM_RECORDS})",
+        help=f"records needed for an estimate (default: {MINIMUM_RECORDS})",
     )
 
 
 def check_minimum(options: argparse.Namespace, option: str, window: int | None) -> None:
-    """Refuse a minimum below 1, and a window that can never hold the minimum."""
+    """Reject a minimum below 1, and a window smaller than the minimum."""
     least = options.minimum_records
     if least < 1:
         raise UsageError(f"--minimum-records: expected a number of records above 0, found {least}")
     if window is not None and window < least:
         raise UsageError(
-            f"{option}: expected {least:,} records or more, which an estimate needs, found {window:,};"
+            f"{option}: expected at least {least:,} records, the minimum for an estimate, found {window:,};"
             " --minimum-records lowers it"
         )
 
@@ -69,7 +69,7 @@ def check_minimum(options: argparse.Namespace, option: str, window: int | None) 
 def read_batch(
     options: argparse.Namespace, path: Path, classes: tuple[str, ...] | None = None, labels: Path | None = None
 ) -> Batch:
-    """Read a file as the options say; refuse it for bad records unless they are to be skipped."""
+    """Read a file with the given options; raise InvalidInput on bad records, unless --skip-bad is given."""
     with_labels = hasattr(options, "label_field")
     named = getattr(options, "classes", None)
     layout = Layout(
@@ -87,26 +87,26 @@ def read_batch(
         print(f"{path}: {hint}", file=sys.stderr)
     bad = decoded.rejections
     if bad.total and not options.skip_bad:
-        raise InvalidInput(f"{path}: {bad}\nnothing was written; --skip-bad goes on without the bad records")
+        raise InvalidInput(f"{path}: {bad}\nnothing was written; --skip-bad skips bad records")
     if bad.total:
         good = len(decoded.batch.probabilities)
-        told = f"skipped {bad.total:,} bad of {bad.total + good:,} records: {bad.by_reason()}"
+        skipped = f"skipped {bad.total:,} bad of {bad.total + good:,} records: {bad.by_reason()}"
         if not good:
-            raise InvalidInput(f"{path}: expected good records beside the bad ones, found none; {told}")
-        print(f"{path}: {told}", file=sys.stderr)
+            raise InvalidInput(f"{path}: expected at least one good record, found none; {skipped}")
+        print(f"{path}: {skipped}", file=sys.stderr)
     return decoded.batch
 
 
 def check_output(option: str, path: Path, *inputs: Path) -> None:
-    """Refuse, before any work is done, an output that cannot be written or would destroy an input."""
+    """Reject, before any work, an output that cannot be written or would overwrite an input."""
     where = f"{option} {path}"
     if path.is_dir() or not path.parent.is_dir():
         found = "a directory" if path.is_dir() else "no such directory"
-        raise UsageError(f"{where}: expected a file in a directory that exists, found {found}")
+        raise UsageError(f"{where}: expected a file in an existing directory, found {found}")
     if not os.access(path.parent, os.W_OK):
-        raise UsageError(f"{where}: expected a directory that may be written to, found one that may not")
+        raise UsageError(f"{where}: expected a writable directory, found a read-only one")
     if any(path.exists() and other.exists() and path.samefile(other) for other in inputs):
-        raise UsageError(f"{where}: expected another file than the input, found the input itself")
+        raise UsageError(f"{where}: expected a file other than the input, found the input itself")
 
 
 def _names(text: str | None) -> tuple[str, ...] | None:
@@ -114,12 +114,12 @@ def _names(text: str | None) -> tuple[str, ...] | None:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file. When it cannot be written to its end, as on a full disk, what was there before stays."""
+    """Write a file atomically: on a full disk, the previous content stays."""
     if path.exists() and not path.is_file():
-        path.write_bytes(content)  # such as /dev/stdout, which nothing could take the place of
+        path.write_bytes(content)  # such as /dev/stdout
         return
     target = path.resolve()  # a link stays a link
-    # A folder of its own, so that nobody who looks for such files finds half of one.
+    # In a private directory, so that nobody who scans for files finds a partial one.
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".cpcmon-") as private:
         whole = Path(private, target.name)
         whole.write_bytes(content)

@@ -1,8 +1,4 @@
-"""The parser that the commands share: help that keeps examples as they are typed, and mistakes in one sentence.
-
-argparse fills an epilog like prose and shows a default only where the text says so; both are put right here once, so
-that a command says only what it does. Exit code 2 for bad usage is argparse's own and public.
-"""
+"""The argument parser of all commands: help that keeps examples intact and shows defaults, and one-line errors."""
 
 import argparse
 import difflib
@@ -19,22 +15,22 @@ _EXAMPLE = re.compile(r"^\s*(?:example:\s*)?cpcmon\s", re.MULTILINE)
 
 
 class Help(argparse.HelpFormatter):
-    """Fills prose, keeps indented lines, and ends the help of an option with its default."""
+    """Wraps prose, keeps indented lines, and appends the default to an option's help."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        """Keep lines that start with spaces: they are examples and tables."""
+        """Wrap prose; keep indented lines, which are examples and tables."""
         filled = []
         for kept, lines in _runs(text.splitlines()):
             filled += lines if kept else [super()._fill_text(" ".join(lines), width, indent)]
         return "\n".join(filled)
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
-        """Return the help of an option with its default, unless it says it or has none worth saying."""
+        """Return the help of an argument with its default."""
         return described(action)
 
 
 def described(action: argparse.Action) -> str:
-    """Return what the help says of an option or a word, with `%` signs still doubled."""
+    """Return the help of an argument, with its default unless the text has it; `%` signs are still doubled."""
     text = action.help or ""
     silent = action.default is None or action.default is argparse.SUPPRESS or action.default in (False, [], "")
     if silent or "default:" in text or not action.option_strings or action.nargs == 0:
@@ -43,58 +39,58 @@ def described(action: argparse.Action) -> str:
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse's own, which says a mistake in one sentence and where to read on, instead of a screen of usage."""
+    """An ArgumentParser that prints a one-line error instead of the usage."""
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:  # noqa: ANN401  argparse's own
         settings.setdefault("formatter_class", Help)
         super().__init__(*arguments, **settings)
 
     def error(self, message: str) -> NoReturn:
-        """Say what is wrong, and end with 2."""
-        print(f"{self.prog}: {_reworded(message)}\n`{self.prog} --help` shows how it is typed.", file=sys.stderr)
+        """Print the error and exit with 2."""
+        print(f"{self.prog}: {_reworded(message)}\nSee `{self.prog} --help`.", file=sys.stderr)
         raise SystemExit(2)
 
-    def refuse_unknown(self, words: list[str]) -> NoReturn:
-        """Say that there is no such option or word, and which one was probably meant."""
+    def reject_unknown(self, words: list[str]) -> NoReturn:
+        """Report an unknown option or argument, with the closest match."""
         word = words[0].partition("=")[0]
         if not word.startswith("-"):
-            self.error(f"expected no more words, found {' '.join(words)!r}")
+            self.error(f"expected no more arguments, found {' '.join(words)!r}")
         known = [flag for action in self._actions for flag in action.option_strings]
         self.error(f"expected an option of this command, found {word!r}{_meant(word, known)}")
 
 
 def as_path(text: str) -> Path:
-    """Return a path of the command line, with what the shell left to fill in, as in `--state=~/state`."""
+    """Return a path with `~` and variables expanded, as in `--state=~/state`."""
     written = Path(text)
     try:
-        # The shell has had its say: a dollar in the name of a file that is there is a dollar.
+        # A file whose name contains a dollar sign is taken literally.
         return written if os.path.lexists(written) else Path(expanded(text))
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"expected a path, found {text!r}: {error}") from error
 
 
 def commands_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
-    """Return the parsers of the commands by their names, in the order of the help."""
-    for action in parser._actions:  # noqa: SLF001  argparse has no other door to what it was told
+    """Return the parsers of the commands by name, in the order of the help."""
+    for action in parser._actions:  # noqa: SLF001 - argparse has no public access
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
             return dict(action.choices)
     return {}
 
 
 def actions_of(parser: argparse.ArgumentParser) -> list[argparse.Action]:
-    """Return the options and words of one command, in the order of the help."""
+    """Return the arguments of a command, in the order of the help."""
     hidden = (argparse._SubParsersAction, argparse._HelpAction)  # noqa: SLF001
     return [one for one in parser._actions if not isinstance(one, hidden) and one.help is not argparse.SUPPRESS]  # noqa: SLF001
 
 
 def examples_of(parser: argparse.ArgumentParser) -> list[str]:
-    """Return the examples in the help of one command, as they are typed."""
+    """Return the example commands in a command's help."""
     lines = (parser.epilog or "").splitlines()
     return [line.strip().removeprefix("example:").strip() for line in lines if _EXAMPLE.match(line)]
 
 
 def _runs(lines: list[str]) -> Iterator[tuple[bool, list[str]]]:
-    """Yield lines that are kept as they are, and others together."""
+    """Yield runs of lines: (True, a line to keep) or (False, lines to wrap together)."""
     prose: list[str] = []
     for line in lines:
         if line.strip() and not line.startswith(" "):
@@ -109,7 +105,7 @@ def _runs(lines: list[str]) -> Iterator[tuple[bool, list[str]]]:
 
 
 def _reworded(message: str) -> str:
-    """Return argparse's message in the form of all others: where, what was expected, what was found."""
+    """Return argparse's message in our form: where, expected, found."""
     if missing := re.fullmatch(r"the following arguments are required: (.+)", message):
         return f"expected {missing[1]}, found none"
     if wrong := re.fullmatch(r"argument (.+?): invalid choice: '(.*)' \(choose from (.+)\)", message):

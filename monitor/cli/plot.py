@@ -1,7 +1,7 @@
-"""The plot of estimates against realised accuracy: SVG, PNG, or an HTML page with its numbers.
+"""Plots estimates against realised accuracy as SVG, PNG, or HTML with tables.
 
-One pair of sets is drawn as a row for each estimator, several as a panel for each estimator. matplotlib is the extra
-[plot] and is imported only when something is drawn.
+One pair of sets has a row per estimator, several have a panel per estimator. matplotlib is the extra [plot], imported on
+use.
 """
 
 import io
@@ -32,9 +32,9 @@ _MARKS: dict[str, dict[str, Any]] = {
     "only": {"label": "one form only", "marker": "D", "s": 34, "color": _INK, "linewidths": 0},
 }
 _STYLE: Any = {
-    "font.sans-serif": ["DejaVu Sans"],  # comes with matplotlib, so the same everywhere
+    "font.sans-serif": ["DejaVu Sans"],  # part of matplotlib
     "font.size": 9.0,
-    "text.parse_math": False,  # a dollar in a file name is a dollar
+    "text.parse_math": False,  # a file name may contain a dollar sign
     "svg.fonttype": "none",
     "svg.hashsalt": "cpcmon",
     "axes.spines.top": False,
@@ -44,13 +44,13 @@ _STYLE: Any = {
     "xtick.color": _QUIET,
     "ytick.color": _QUIET,
 }
-_WIDTH, _LINE = 9.0, 0.15  # inches, as all sizes in this file: the picture's width, a line of text
+_WIDTH, _LINE = 9.0, 0.15  # all sizes in inches: width of the plot, height of a line
 _LINE_CHARACTERS, _MOST_LINES = 100, 60
 _NEAR = 0.02  # the band around the realised accuracy
 
 
 def check(path: Path) -> None:
-    """Raise UsageError if nothing can be drawn to this path; worth asking before a long evaluation."""
+    """Raise UsageError if the path cannot be plotted to; call it before a long evaluation."""
     if path.suffix.lower() not in _SUFFIXES:
         raise UsageError(f"plot: expected a file ending in {', '.join(_SUFFIXES)}, found {str(path)!r}")
     if find_spec("matplotlib") is None:
@@ -58,16 +58,11 @@ def check(path: Path) -> None:
 
 
 def draw(evaluations: Sequence[Evaluation], names: Sequence[str], path: Path, *, titles: Sequence[str]) -> None:
-    """Draw the estimators called `names`, in that order, to a file whose ending chooses the form.
+    """Plot the estimators `names` to a file; its extension selects the format.
 
-    `titles` has a text for each evaluation, such as its file names; it may hold anything.
+    `titles` has one text per evaluation.
     """
     check(path)
-    if not names or not evaluations or len(titles) != len(evaluations):
-        found = f"{len(names)} estimators, {len(evaluations)} pairs, {len(titles)} titles"
-        raise UsageError(
-            f"plot: expected at least one estimator and one pair, and a title for each pair, found {found}"
-        )
     titles = [_printable(title) for title in titles]
     suffix = path.suffix.lower()
     content = _render(evaluations, names, titles, "png" if suffix == ".png" else "svg")
@@ -77,12 +72,12 @@ def draw(evaluations: Sequence[Evaluation], names: Sequence[str], path: Path, *,
 
 
 def _printable(text: str) -> str:
-    """Replace what XML cannot hold or a page should not: control characters, lone surrogates, changes of direction."""
+    """Replace control characters, lone surrogates and bidirectional controls."""
     return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
 
 
 def _known(evaluations: Sequence[Evaluation], form: str) -> list[tuple[float, float]]:
-    """Return realised accuracy and estimate, where there is an estimate."""
+    """Return pairs of realised and estimated accuracy."""
     answers = ((evaluation.target_accuracy, evaluation.estimates.get(form)) for evaluation in evaluations)
     return [(realised, value) for realised, value in answers if value is not None]
 
@@ -91,7 +86,7 @@ def _render(evaluations: Sequence[Evaluation], names: Sequence[str], titles: Seq
     import matplotlib as mpl  # noqa: PLC0415  an optional extra
     from matplotlib.figure import Figure  # noqa: PLC0415
 
-    # The user's own style must not change the picture, nor ours outlive it. A title may need glyphs no font has.
+    # Independent of the user's style. A title may need missing glyphs.
     with mpl.rc_context(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing", category=UserWarning)
         mpl.rcdefaults()
@@ -101,15 +96,15 @@ def _render(evaluations: Sequence[Evaluation], names: Sequence[str], titles: Seq
             _rows(figure, evaluations[0], names, titles[0])
         else:
             _panels(figure, evaluations, names, titles)
-        # No date and no version: the same numbers give the same bytes.
-        unsaid = dict.fromkeys(["Software"] if kind == "png" else ["Date", "Creator", "Format", "Type"])
+        # No date and no version: the output is reproducible.
+        omitted = dict.fromkeys(["Software"] if kind == "png" else ["Date", "Creator", "Format", "Type"])
         file = io.BytesIO()
-        figure.savefig(file, format=kind, metadata={"Title": HEADING} | unsaid)
+        figure.savefig(file, format=kind, metadata={"Title": HEADING} | omitted)
     return file.getvalue()
 
 
 def _limits(evaluations: Sequence[Evaluation], names: Sequence[str], *also: float) -> tuple[float, float]:
-    """Return an axis within 0–1 that holds all that is drawn, with room around it."""
+    """Return axis limits within 0–1 that contain all values, with a margin."""
     drawn = [form for name in names for form in forms(evaluations, name).values()]
     values = [*also, *(evaluation.target_accuracy for evaluation in evaluations)]
     values += [value for form in drawn for _, value in _known(evaluations, form)]
@@ -119,7 +114,7 @@ def _limits(evaluations: Sequence[Evaluation], names: Sequence[str], *also: floa
 
 
 def _frame(figure: "Figure", height: float, lines: Sequence[str], key: Sequence[Any], key_at: float) -> None:
-    """Set the height, write the heading at the top, and say what the markers mean `key_at` above the lower edge."""
+    """Set the height, draw the heading, and draw the legend `key_at` above the bottom."""
     figure.set_size_inches(_WIDTH, height)
     figure.text(0.2 / _WIDTH, 1 - 0.2 / height, HEADING, fontsize=12, fontweight="bold", va="top")
     figure.text(0.2 / _WIDTH, 1 - 0.5 / height, "\n".join(lines), color=_QUIET, va="top")
@@ -133,7 +128,7 @@ def _key(axes: "Axes", evaluations: Sequence[Evaluation], names: Sequence[str]) 
 
 
 def _rows(figure: "Figure", evaluation: Evaluation, names: Sequence[str], title: str) -> None:
-    """Draw a row for each estimator, and the accuracies of source and target as lines across."""
+    """Draw one row per estimator, and the accuracies of source and target as vertical lines."""
     realised, source = evaluation.target_accuracy, evaluation.source_accuracy
     lines = textwrap.wrap(title, _LINE_CHARACTERS)
     left, right, bottom, top = 1.8, 1.5, 0.95, 0.85 + _LINE * len(lines)
@@ -148,7 +143,7 @@ def _rows(figure: "Figure", evaluation: Evaluation, names: Sequence[str], title:
     band = axes.axvspan(realised - _NEAR, realised + _NEAR, color=_BAND, linewidth=0, label="within 2 points")
     axes.axvline(source, color=_QUIET, linewidth=1.2, linestyle=(0, (4, 3)))
     axes.axvline(realised, color=_INK, linewidth=1.4)
-    # The labels point away from each other, so they cannot meet however close the lines are.
+    # The labels point away from each other, so they never overlap.
     sides = ("right", "left") if realised < source else ("left", "right")
     for text, at, colour, side in (("realised", realised, _INK, sides[0]), ("source", source, _QUIET, sides[1])):
         apart = (high - low) / (250 if side == "left" else -250)
@@ -172,7 +167,7 @@ def _row(axes: "Axes", row: int, evaluation: Evaluation, name: str) -> None:
 
 
 def _panels(figure: "Figure", evaluations: Sequence[Evaluation], names: Sequence[str], titles: Sequence[str]) -> None:
-    """Draw a panel for each estimator, and list the pairs by realised accuracy, which tells their points apart."""
+    """Draw one panel per estimator, and list the pairs by realised accuracy."""
     pairs = ["Pairs by realised accuracy"]
     for realised, title in sorted(zip([one.target_accuracy for one in evaluations], titles, strict=True)):
         pairs += textwrap.wrap(f"{realised:.3f}  {title}", _LINE_CHARACTERS)
@@ -194,7 +189,7 @@ def _panels(figure: "Figure", evaluations: Sequence[Evaluation], names: Sequence
     figure.text(middle[0], (bottom - 0.42) / height, "realised accuracy", ha="center")
     figure.text(0.25 / _WIDTH, middle[1], "estimated accuracy", va="center", rotation=90)
     figure.text(0.2 / _WIDTH, (_LINE * len(pairs) + 0.15) / height, "\n".join(pairs), color=_QUIET, va="top")
-    subtitle = f"{len(evaluations)} pairs; under each name, how far its estimates are off on average, in points"
+    subtitle = f"{len(evaluations)} pairs; under each name its mean absolute error in points"
     _frame(figure, height, [subtitle], [*_key(axes, evaluations, names), *guides], bottom - 0.85)
 
 
@@ -206,12 +201,12 @@ def _panel(axes: "Axes", evaluations: Sequence[Evaluation], name: str) -> list[A
     for kind, form in forms(evaluations, name).items():
         known, mark = _known(evaluations, form), _MARKS[kind] | {"s": _MARKS[kind]["s"] * 0.55}
         axes.scatter([realised for realised, _ in known], [v for _, v in known], clip_on=False, zorder=3, **mark)
-        # Only if every pair has an estimate: a mean over the easy pairs alone would flatter.
-        whole = len(known) == len(evaluations)
-        mean = f"{100 * fmean(abs(value - realised) for realised, value in known):.1f}" if whole else "–"
+        # Only if every pair has an estimate: the missing pairs are the hard ones.
+        complete = len(known) == len(evaluations)
+        mean = f"{100 * fmean(abs(value - realised) for realised, value in known):.1f}" if complete else "–"
         off.append(mean if kind == "only" else f"{kind} {mean}")
     axes.set_title(name, fontsize=9, loc="left", pad=16)
-    # In points, as the title's pad is: panels differ in size, and a share of a large one would reach the title.
+    # In points like the title's padding, since panels differ in size.
     above: Any = {"xytext": (0, 5), "textcoords": "offset points", "xycoords": "axes fraction"}
     axes.annotate(", ".join(off), (0, 1), fontsize=8, color=_QUIET, **above)
     return [equal, near]
@@ -226,13 +221,13 @@ th:first-child{text-align:left}tbody th{font-weight:normal}"""
 
 
 def forms(evaluations: Sequence[Evaluation], name: str) -> dict[str, str]:
-    """Return the names of an estimator's forms: raw and scaled, or its only one."""
+    """Return the forms of an estimator: raw and scaled, or the only one."""
     both = any(f"{name}_ts" in evaluation.estimates for evaluation in evaluations)
     return {"raw": name, "scaled": f"{name}_ts"} if both else {"only": name}
 
 
 def page(svg: str, evaluations: Sequence[Evaluation], names: Sequence[str], titles: Sequence[str]) -> str:
-    """Return a page that needs nothing else: the picture, and the same numbers as tables."""
+    """Return a self-contained page with the plot and tables of its numbers."""
     picture = svg[svg.index("<svg ") :].replace("<svg ", f'<svg role="img" aria-label="{HEADING}" ', 1)
     tables = "".join(_table(*pair, names) for pair in zip(evaluations, titles, strict=True))
     return f"""<!DOCTYPE html>
@@ -256,7 +251,7 @@ def _table(evaluation: Evaluation, title: str, names: Sequence[str]) -> str:
         for form in forms([evaluation], name).values():
             value = evaluation.estimates.get(form)
             cells += ["no estimate", ""] if value is None else [f"{value:.3f}", f"{100 * (value - realised):+z.1f}"]
-        # An only form stands beside the scaled ones, as in the table of `cpcmon evaluate`.
+        # A single form goes into the scaled column, as in the table of `cpcmon evaluate`.
         cells = [f"{realised:.3f}", *[""] * (4 - len(cells)), *cells]
         rows.append(f'<tr><th scope="row">{escape(name)}</th><td>{"</td><td>".join(cells)}</td></tr>\n')
     return (

@@ -14,7 +14,7 @@ _WIDTH = 40
 
 @contextmanager
 def progress_bar(what: str) -> Iterator[Progress]:
-    """Give a function to call with the share of the work that is done; wipe the bar at the end."""
+    """Yield a function to call with the share of work done; clear the bar at the end."""
     started = time.monotonic()
     shown = False
 
@@ -42,10 +42,7 @@ def progress_bar(what: str) -> Iterator[Progress]:
 
 @contextmanager
 def working(what: str) -> Iterator[None]:
-    """Show how long something takes of which nobody knows how much is left; wipe it at the end.
-
-    By a thread: the work itself has no moment to say anything.
-    """
+    """Show the elapsed time from a thread, for work without known progress; clear it at the end."""
     if sys.stderr is None or not sys.stderr.isatty():
         yield
         return

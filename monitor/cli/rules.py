@@ -13,21 +13,21 @@ from monitor.rules.rule_file import DEFAULT_JOB, rule_file
 
 
 def register(parser: argparse.ArgumentParser) -> None:
-    """Add what the command takes."""
+    """Add the command's arguments."""
     parser.description = (
-        "Write the rule file with which Prometheus passes on exactly the alerts of a configuration, and"
-        " notices when cpcmon itself is down, stuck or cannot say. Write it anew whenever models or alerts change."
+        "Write the Prometheus rule file for the alerts of a configuration, with alerts for cpcmon itself: down, stuck,"
+        " or without estimates. Run it again when models or alerts change."
     )
     parser.epilog = "example: cpcmon rules --config.file config.yaml --output cpcmon.rules.yml"
     parser.add_argument(
         "--config.file", dest="config", type=as_path, required=True, metavar="FILE", help="the configuration"
     )
-    parser.add_argument("--output", type=as_path, metavar="FILE", help="where to write it (default: standard output)")
+    parser.add_argument("--output", type=as_path, metavar="FILE", help="output file (default: standard output)")
     parser.add_argument(
         "--job",
         default=DEFAULT_JOB,
         metavar="REGEX",
-        help=f"the job under which Prometheus scrapes this cpcmon (default: {DEFAULT_JOB})",
+        help=f"the Prometheus scrape job of cpcmon (default: {DEFAULT_JOB})",
     )
     parser.set_defaults(run=run)
 
@@ -42,16 +42,15 @@ def run(options: argparse.Namespace) -> int:
         check_output("--output", options.output, options.config)
     config = read_config(options.config, cron_problem=cron_problem)
     if not config.runbooks.startswith(("https://", "http://")):
-        # The rules work, so it is no mistake; but who is woken by one would have a link that opens nothing.
         print(
-            f"{options.config}: runbooks: expected an address that people on call can open, such as"
-            f" https://wiki.example/cpcmon/, found {config.runbooks!r}: links in messages will not open",
+            f"{options.config}: runbooks: expected a URL such as https://wiki.example/cpcmon/,"
+            f" found {config.runbooks!r}: runbook links in notifications will not open",
             file=sys.stderr,
         )
     text = rule_file(config, options.job)
     if options.output is None:
         sys.stdout.write(text)
     else:
-        # Prometheus does not start with half a rule file.
+        # Prometheus does not start with a partial rule file.
         write_whole(options.output, text.encode())
     return 0

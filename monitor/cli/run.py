@@ -5,7 +5,7 @@ import logging
 import sys
 
 from monitor.cli.parser import as_path
-from monitor.daemon.logs import LEVELS, catch_strays, set_up
+from monitor.daemon.logs import LEVELS, log_unhandled, set_up
 from monitor.errors import CpcmonError
 
 log = logging.getLogger("cpcmon")
@@ -14,11 +14,10 @@ DEFAULT_ADDRESS = "127.0.0.1:9877"
 
 
 def register(parser: argparse.ArgumentParser) -> None:
-    """Add what the command takes."""
+    """Add the command's arguments."""
     parser.description = (
-        "Read the sources, keep windows, evaluate on schedule, serve /metrics and judge alerts, until told to stop."
-        " SIGHUP reloads the configuration, SIGTERM or Ctrl-C stops. Events go to standard error; a page to look at is on the"
-        " address."
+        "Run the daemon: read the sources, evaluate windows and alerts on schedule, and serve /metrics and web pages."
+        " SIGHUP reloads the configuration, SIGTERM or Ctrl-C stops. Logs go to standard error."
     )
     parser.epilog = """\
 examples:
@@ -30,46 +29,40 @@ examples:
         "--config.check",
         dest="check",
         action="store_true",
-        help="only check the configuration, and the web configuration if one is named",
+        help="check the configuration, and the web configuration if given, then exit",
     )
     parser.add_argument(
         "--config.watch",
         dest="watch",
         action="store_true",
-        help="reload by itself when the configuration, or a reference that it names, has changed on disk",
+        help="reload when the configuration or one of its references changes on disk",
     )
     web = parser.add_argument_group("web")
     web.add_argument(
         "--web.listen-address", dest="address", default=DEFAULT_ADDRESS, metavar="HOST:PORT",
-        help=f"where to serve (default: {DEFAULT_ADDRESS})",
+        help=f"address to listen on (default: {DEFAULT_ADDRESS})",
     )  # fmt: skip
     web.add_argument(
         "--web.config.file", dest="web_config", type=as_path, metavar="FILE",
-        help="TLS, client certificates and passwords, in the format of the exporter toolkit",
+        help="TLS, client certificates and passwords, in the exporter toolkit's format",
     )  # fmt: skip
-    web.add_argument(
-        "--web.enable-lifecycle", dest="lifecycle", action="store_true", help="allow a reload by POST /-/reload"
-    )
+    web.add_argument("--web.enable-lifecycle", dest="lifecycle", action="store_true", help="enable POST /-/reload")
     logs = parser.add_argument_group("logs")
-    logs.add_argument(
-        "--log.level", dest="level", choices=list(LEVELS), default="info", help="the least that is logged"
-    )
-    logs.add_argument(
-        "--log.format", dest="format", choices=["logfmt", "json"], default="logfmt", help="how an event is written"
-    )
+    logs.add_argument("--log.level", dest="level", choices=list(LEVELS), default="info", help="lowest level to log")
+    logs.add_argument("--log.format", dest="format", choices=["logfmt", "json"], default="logfmt", help="log format")
     parser.set_defaults(run=run)
 
 
 def add_config_file(parser: argparse.ArgumentParser) -> None:
-    """Add the option that names the configuration."""
+    """Add --config.file."""
     parser.add_argument(
         "--config.file", dest="config", type=as_path, required=True, metavar="FILE", help="the configuration"
     )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run until told to stop."""
-    # Only here: `cpcmon completion`, `help` and `demo` need the options alone, and Kafka's client is slow to import.
+    """Run until stopped."""
+    # Imported late: `completion`, `help` and `demo` need the options only, and Kafka's client is slow to import.
     from monitor.daemon.daemon import Daemon, RunOptions, read  # noqa: PLC0415
     from monitor.state.store import State  # noqa: PLC0415
     from monitor.web.server.web_settings import WebSettings  # noqa: PLC0415
@@ -77,22 +70,22 @@ def run(options: argparse.Namespace) -> int:
     if options.check:
         config, _ = read(options.config)
         State.check(config.storage.path, allow_network=config.storage.allow_network)
-        print(f"{options.config}: fine")
+        print(f"{options.config}: valid")
         if options.web_config is not None:
             WebSettings(options.web_config)
-            print(f"{options.web_config}: fine")
+            print(f"{options.web_config}: valid")
         return 0
     set_up(options.level, options.format, sys.stderr)
-    catch_strays()
+    log_unhandled()
     logging.captureWarnings(capture=True)
     try:
         Daemon(RunOptions(options.config, options.address, options.web_config, options.lifecycle, options.watch)).run()
     except CpcmonError as error:
-        # One event for each mistake of a configuration: whoever reads the log has one a line.
+        # One line per problem of a configuration.
         for sentence in str(error).splitlines():
-            log.error("%s", sentence)  # noqa: TRY400 - it was raised on purpose, and says all there is to say
+            log.error("%s", sentence)  # noqa: TRY400 - raised on purpose: no traceback
         return error.exit_code
     except Exception as error:
-        log.exception("ended by a mistake in cpcmon: %s", type(error).__name__)
+        log.exception("internal error: %s", type(error).__name__)
         return 1
     return 0

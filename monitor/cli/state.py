@@ -1,4 +1,4 @@
-"""`cpcmon state`: what a state folder holds, for people; works while nothing else uses it."""
+"""`cpcmon state`: show the content of a state directory that no other process uses."""
 
 import argparse
 import os
@@ -24,10 +24,10 @@ _FILE = re.compile(r"file#[0-9a-f]{8}")
 
 
 def register(parser: argparse.ArgumentParser) -> None:
-    """Add what the command takes."""
+    """Add the command's arguments."""
     parser.description = (
-        "Show the windows, counters, events and refused records that a state folder holds."
-        " While cpcmon runs on it, read the file rejected.jsonl in it instead."
+        "Show the windows, counters, events and rejected records of a state directory."
+        " While cpcmon uses it, read its rejected.jsonl instead."
     )
     parser.epilog = """\
 examples:
@@ -35,24 +35,28 @@ examples:
   cpcmon state state --inbox inbox --rejected 50
   cpcmon state state --inbox inbox --files
 """
-    parser.add_argument("folder", type=as_path, help="the state folder")
-    parser.add_argument("--rejected", type=int, default=10, metavar="N", help="refused records to show (default: 10)")
-    parser.add_argument("--inbox", type=as_path, metavar="DIR", help="the watched directory: name the files in it")
+    parser.add_argument("folder", type=as_path, help="the state directory")
+    parser.add_argument("--rejected", type=int, default=10, metavar="N", help="rejected records to show (default: 10)")
     parser.add_argument(
-        "--files", action="store_true", help="only list what messages call the files of --inbox; also while cpcmon runs"
+        "--inbox", type=as_path, metavar="DIR", help="the watched directory; shows file names instead of hashes"
+    )
+    parser.add_argument(
+        "--files",
+        action="store_true",
+        help="only list the files of --inbox with the names used in messages; works while cpcmon runs",
     )
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Open, show, close."""
+    """Print the content."""
     if not options.folder.is_dir():
-        raise FileNotFoundError(f"{options.folder}: expected a state folder, found none")
+        raise FileNotFoundError(f"{options.folder}: expected a state directory, found none")
     if options.files:
         return _list_files(options)
     if not any((options.folder / name).exists() for name in (NAME, *BACKUPS)):
         raise UsageError(
-            f"{options.folder}: expected the folder of `cpcmon watch --state`, or of storage.path in a configuration,"
+            f"{options.folder}: expected the directory of `cpcmon watch --state` or of storage.path,"
             f" found one without {NAME}"
         )
     with working(f"opening {options.folder}"):
@@ -104,7 +108,7 @@ def _show_rejected(state: State, most: int, names: dict[str, str]) -> None:
         return
     reasons = Counter(str(pointer.reason) for *_, pointer in rejected)
     print(
-        f"\nthe latest {len(rejected):,} refused records: {', '.join(f'{n:,} {why}' for why, n in reasons.most_common())}"
+        f"\nlatest {len(rejected):,} rejected records: {', '.join(f'{n:,} {why}' for why, n in reasons.most_common())}"
     )
     for at, source, origin, pointer in rejected[-most:] if most > 0 else []:
         where = names.get(origin, origin)
@@ -112,17 +116,17 @@ def _show_rejected(state: State, most: int, names: dict[str, str]) -> None:
 
 
 def _place(origin: str, pointer: Pointer) -> str:
-    """Say where a record stands: in a file, or in a message of a partition."""
+    """Return the position of a record in a file or in a Kafka message."""
     shape = "" if pointer.shape is None else f" [{pointer.shape}]"
     if not _FILE.fullmatch(origin):
-        # Without separators: other tools take the offset as it is.
+        # The offset has no thousands separators, so that it can be pasted into other tools.
         return f"offset {pointer.offset}, record {pointer.number:,} of a message of {pointer.length:,} bytes{shape}"
     bytes_ = "" if pointer.offset is None else f" (byte {pointer.offset:,}, {pointer.length:,} long)"
     return f"line or row {pointer.number:,}{bytes_}{shape}"
 
 
 def _names(inbox: Path, key: bytes) -> dict[str, str]:
-    """Return the files of a directory by what messages call them: only whoever has the key can tell."""
+    """Return the files of a directory by the keyed hash used in messages."""
     return {
         file_display_name(file_key(file.relative_to(inbox), key)): _shown(file)
         for file in inbox.rglob("*")
@@ -131,7 +135,7 @@ def _names(inbox: Path, key: bytes) -> dict[str, str]:
 
 
 def _shown(file: Path) -> str:
-    """Return a name as a terminal may show it: whoever drops files chooses their names."""
+    """Return a file name that is safe to print: producers choose the names."""
     text = os.fsencode(file).decode("utf-8", "backslashreplace")
     return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
 

@@ -1,1 +1,1 @@
-"""Builds the parts, runs, reloads and stops them; status, watchdog, systemd, logging, clock."""
+"""The daemon: build, run, reload, stop; status, watchdog, logging, clock."""

@@ -1,6 +1,6 @@
-"""The two clocks: the wall's, which people set, and a steady one, which goes on through suspensions.
+"""The wall clock, which may be set, and the steady clock, which counts through suspensions.
 
-Records and reports are stamped by the wall clock, as far as it is trusted. Everything that waits goes by the steady one.
+Records and reports get wall-clock time, as far as it is trusted. All waiting uses the steady clock.
 """
 
 import threading
@@ -9,10 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 _JUMP_SECONDS = 60.0
-"""What is less, a time server may have slewed."""
+"""A time server may slew less than this."""
 _SUSPENDED_SECONDS = 10.0
 CONFIRMED_SECONDS = 600.0
-"""How long the wall clock must keep a new time before that is trusted."""
+"""How long the wall clock must keep a new time before it is trusted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,15 +22,15 @@ class Moment:
     now: float
     """Unix time, as far as it is trusted."""
     running: float
-    """Seconds since the machine started, suspensions included; never set by anybody."""
+    """Steady clock: seconds since boot, suspensions included."""
     awake: float
     """The same without suspensions."""
     ahead: float = 0.0
-    """By how much the wall clock is ahead of `now`, or behind; 0 when it is trusted."""
+    """Seconds by which the wall clock is ahead of `now`; 0 when it is trusted."""
 
     @property
     def wall(self) -> float:
-        """What the wall clock says."""
+        """The time of the wall clock."""
         return self.now + self.ahead
 
 
@@ -40,11 +40,11 @@ def moment() -> Moment:
 
 
 class Clock:
-    """The clocks of this machine, with a wall clock that nobody can set for a moment. May be asked by any thread.
+    """The clocks of this machine, with protection against short jumps of the wall clock. Thread-safe.
 
-    A wall clock that is years ahead for some seconds would make every record too old for a window. So after a jump, time
-    goes on from before by the steady clock, until the wall clock is back or has kept its new time for ten minutes.
-    The first time that it says is trusted: nothing tells whether it is right.
+    A wall clock that is years ahead for some seconds would make every record too old for its window. So after a jump,
+    `now` follows the steady clock, until the wall clock is back or has kept its new time for ten minutes. The first
+    reading is trusted.
     """
 
     def __init__(self, read: Callable[[], Moment] = moment) -> None:
@@ -52,9 +52,9 @@ class Clock:
         self._lock = threading.Lock()
         first = read()
         self._trusted = first.now - first.running
-        """The wall clock less the steady one."""
-        self._doubted: tuple[float, float] | None = None
-        """The same, and when it was first seen on the steady clock."""
+        """Wall clock minus steady clock."""
+        self._untrusted: tuple[float, float] | None = None
+        """The same after a jump, and when it was first seen on the steady clock."""
 
     def __call__(self) -> Moment:
         """Read the clocks."""
@@ -62,36 +62,36 @@ class Clock:
             seen = self._read()
             found = seen.now - seen.running
             if abs(found - self._trusted) <= _JUMP_SECONDS:
-                self._trusted, self._doubted = found, None
-            elif self._doubted is None or abs(found - self._doubted[0]) > _JUMP_SECONDS:
-                self._doubted = found, seen.running
-            elif seen.running - self._doubted[1] >= CONFIRMED_SECONDS:
-                self._trusted, self._doubted = found, None
+                self._trusted, self._untrusted = found, None
+            elif self._untrusted is None or abs(found - self._untrusted[0]) > _JUMP_SECONDS:
+                self._untrusted = found, seen.running
+            elif seen.running - self._untrusted[1] >= CONFIRMED_SECONDS:
+                self._trusted, self._untrusted = found, None
             return Moment(seen.running + self._trusted, seen.running, seen.awake, found - self._trusted)
 
 
 @dataclass(frozen=True, slots=True)
-class Surprise:
-    """What happened between two looks at the clocks."""
+class ClockChange:
+    """Changes between two readings of the clocks."""
 
     set_seconds: float = 0.0
-    """By how much the wall clock was set forward, or back; 0 when it was not."""
+    """Seconds by which the wall clock was set; 0 if it was not."""
     jumped_seconds: float = 0.0
-    """By how much the time that is trusted went forward or back thereby, at once or later; 0 when it did not."""
+    """Seconds by which the trusted time jumped; 0 if it did not."""
     suspended: bool = False
-    """Whether the machine slept."""
+    """Whether the machine was suspended."""
 
     @property
     def any(self) -> bool:
-        """Whether anything happened."""
+        """Whether anything changed."""
         return self.suspended or self.set_seconds != 0.0 or self.jumped_seconds != 0.0
 
 
-def surprise(before: Moment, after: Moment) -> Surprise:
-    """Compare two looks at the clocks. What a time server slews is no surprise."""
+def clock_change(before: Moment, after: Moment) -> ClockChange:
+    """Compare two readings of the clocks; slewing is ignored."""
     passed = after.running - before.running
     slept = passed - (after.awake - before.awake)
-    return Surprise(
+    return ClockChange(
         _jump(after.wall - before.wall - passed), _jump(after.now - before.now - passed), slept > _SUSPENDED_SECONDS
     )
 

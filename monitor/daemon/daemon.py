@@ -1,4 +1,4 @@
-"""The daemon: builds the parts, starts them, stops them in order, reloads. The only file that knows them all."""
+"""The daemon: builds the parts, runs them, reloads and stops. The only module that knows them all."""
 
 import logging
 import os
@@ -6,7 +6,7 @@ import queue
 import signal
 from collections.abc import Sequence
 from concurrent.futures import Future
-from concurrent.futures import TimeoutError as TookTooLong
+from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -32,13 +32,14 @@ from monitor.web.server.web_server import WebServer
 
 log = logging.getLogger("cpcmon")
 
-_LOOK_SECONDS = 1.0
+_CHECK_SECONDS = 1.0
 _RELOAD_SECONDS = 300.0
+_STOPPING = "reload: expected a running daemon, found it stopping"
 
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """What the command line says."""
+    """The options of `cpcmon run`."""
 
     config_file: Path
     listen_address: str
@@ -48,82 +49,80 @@ class RunOptions:
 
 
 class _Stop:
-    """Asks the daemon's thread to end."""
+    """Stop the daemon."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Failed:
-    """Tells the daemon's thread that it cannot go on."""
+    """Stop the daemon with an error."""
 
     error: BaseException
 
 
-Wish = _Stop | _Failed | Future[str | None]
-"""What the daemon's thread is asked to do; a future asks for a reload, and gets what was wrong."""
+Reload = Future[str | None]
+"""Reload the configuration; the result is the problem, or None."""
+Command = _Stop | _Failed | Reload
+"""A command to the daemon's thread."""
 
 
 def read(path: Path, watch: ConfigWatch | None = None) -> tuple[Config, References]:
-    """Read a configuration and open its references; raises ConfigError with every mistake."""
+    """Read a configuration and load its references; raises ConfigError with every problem."""
     config = read_config(path, cron_problem=cron_problem)
     if watch is not None:
-        # Before they are opened, and even if they cannot be: one that is still being copied is taken once it is there.
+        # Before loading: a reference that cannot be loaded because it is still being copied is watched, too.
         watch.watch_references(model.reference for model in config.models)
     return config, {model.name: reference for model, reference in load_models(config)}
 
 
-def _told(state: State, assembly: Parts) -> list[Told]:
-    """Return the alerts of which people were told before the start."""
-    kept = state.values().get(TOLD)
-    if kept is not None:
-        return told_from_bytes(kept)
-    return [one for judge in assembly.evaluators.values() for one in judge.told]
+def _notified(state: State, parts: Parts) -> list[Told]:
+    """Return the alerts that were notified before the start."""
+    stored = state.values().get(TOLD)
+    if stored is not None:
+        return told_from_bytes(stored)
+    return [alert for evaluator in parts.evaluators.values() for alert in evaluator.told]
 
 
-_STOPPING = "reload: expected cpcmon to go on, found it stopping"
-
-
-def _answer(reloads: Sequence[Future[str | None]], problem: str | None) -> None:
-    """Tell what was wrong to those who asked for a reload and were not told yet."""
-    for wish in reloads:
-        if not wish.done():
-            wish.set_result(problem)
+def _answer(reloads: Sequence[Reload], problem: str | None) -> None:
+    for reload in reloads:
+        if not reload.done():
+            reload.set_result(problem)
 
 
 class Daemon:
-    """One run of cpcmon. Everything here happens on the thread that calls `run`, but for what the web server asks."""
+    """One run of cpcmon. Runs on the thread that calls `run`, except for the callbacks of the web server."""
 
     def __init__(self, options: RunOptions) -> None:
         self._options = options
-        self._wishes: queue.SimpleQueue[Wish] = queue.SimpleQueue()
-        # First of all: to whom does not listen, the signal is the end, and systemd takes that end for a wanted one.
-        signal.signal(signal.SIGHUP, lambda *_: self._wishes.put(Future()))
-        # Before it is read: what changes in between is then noticed.
+        self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
+        # First: without a handler, SIGHUP kills the process, and systemd takes that for a clean exit.
+        signal.signal(signal.SIGHUP, lambda *_: self._commands.put(Future()))
+        # Before reading, so that a change in between is noticed.
         self._watch = ConfigWatch(options.config_file)
         config, self._references = read(options.config_file, self._watch)
-        self._standing = DaemonStatus(config, references=self._references)
+        self._status = DaemonStatus(config, references=self._references)
         self._notifier = Notifier.from_environment()
         self._telemetry = Telemetry(self._facts)
-        self._said = ""
+        self._last_status_line = ""
         self._unwritten: dict[str, bytes | None] = {}
-        """What the last work wanted to be kept, while the disk was full: the next one goes on from it."""
+        """Values that the previous runner could not write to a full disk."""
         self._server = WebServer(
             options.listen_address,
             self._pages(),
             options.web_config_file,
-            hosts=lambda: self._standing.config.web_hosts,
+            hosts=lambda: self._status.config.web_hosts,
         )
 
     def run(self) -> None:
-        """Work until told to stop. Raises what ended it, when that was not a wish."""
-        storage = self._standing.config.storage
+        """Run until stopped; raises the error that ended the run."""
+        storage = self._status.config.storage
         state = State.open(storage.path, allow_network=storage.allow_network)
         try:
-            # Before the windows are rebuilt, which may take a while: whoever asks is told so.
+            # Serve while windows are restored, which may take a while.
             self._server.start()
             try:
-                self._standing.state = state
-                self._standing.history.restore(state.history())
-                self._stop_when_told()
+                self._status.state = state
+                self._status.history.restore(state.history())
+                self._handle_stop_signals()
                 self._serve(state)
             finally:
                 self._server.stop()
@@ -131,150 +130,150 @@ class Daemon:
             state.close()
 
     def _serve(self, state: State) -> None:
-        standing = self._standing
+        status = self._status
         try:
-            self._begin(state, standing.config, self._references)
-            self._telemetry.reloaded(self._standing.clock().now)
-            standing.busy = None
+            self._begin(state, status.config, self._references)
+            self._telemetry.reloaded(status.clock().now)
+            status.busy = None
             self._notifier.ready()
             log.info("cpcmon %s is ready on %s", version("cpcmon"), self._server.url)
-            self._wait(state)
+            self._loop(state)
         finally:
-            standing.busy = "stopping"
+            status.busy = "stopping"
             self._notifier.stopping()
             try:
                 self._end()
             finally:
-                self._refuse_wishes()
-                standing.outward.close()
+                _answer([command for command in self._next_commands(0.0) if isinstance(command, Future)], _STOPPING)
+                status.sinks.close()
             log.info("cpcmon has stopped")
 
-    def _wait(self, state: State) -> None:
-        """Do what is asked for, and look at the clocks in between."""
+    def _loop(self, state: State) -> None:
+        """Execute commands and check clocks and health in between."""
         watchdog = self._notifier.watchdog_seconds
-        look = _LOOK_SECONDS if watchdog is None else min(_LOOK_SECONDS, watchdog / 3)
+        seconds = _CHECK_SECONDS if watchdog is None else min(_CHECK_SECONDS, watchdog / 3)
         while True:
-            wishes = self._wished(look)
-            reloads = [wish for wish in wishes if isinstance(wish, Future)]
+            commands = self._next_commands(seconds)
+            reloads = [command for command in commands if isinstance(command, Future)]
             try:
-                for wish in wishes:
-                    if isinstance(wish, _Failed):
-                        raise wish.error
-                # Before any reload: whoever asks to stop must not wait for a thousand of them.
-                if any(isinstance(wish, _Stop) for wish in wishes):
-                    log.info("asked to stop")
+                for command in commands:
+                    if isinstance(command, _Failed):
+                        raise command.error
+                # Before any reload, so that a stop does not wait for queued reloads.
+                if any(isinstance(command, _Stop) for command in commands):
+                    log.info("stopping on request")
                     return
-                if reloads or self._changed():
-                    # One for all: they ask for the file as it is now.
+                if reloads or self._config_changed():
                     _answer(reloads, self._reload(state))
             finally:
                 _answer(reloads, _STOPPING)
-            self._look()
+            self._check()
 
-    def _wished(self, seconds: float) -> list[Wish]:
-        """Return all that is asked for by now; wait so long for something to be."""
-        wishes: list[Wish] = []
+    def _next_commands(self, seconds: float) -> list[Command]:
+        """Return all queued commands; wait up to `seconds` for the first."""
+        commands: list[Command] = []
         try:
-            wishes.append(self._wishes.get(timeout=seconds))
+            commands.append(self._commands.get(timeout=seconds))
             while True:
-                wishes.append(self._wishes.get_nowait())
+                commands.append(self._commands.get_nowait())
         except queue.Empty:
-            return wishes
+            return commands
 
-    def _changed(self) -> bool:
-        if not self._options.watch_config or not self._watch.changed(self._standing.clock().awake):
+    def _config_changed(self) -> bool:
+        if not self._options.watch_config or not self._watch.changed(self._status.clock().awake):
             return False
-        log.info("the configuration file, or a reference that it names, has changed")
+        log.info("the configuration file or one of its references has changed")
         return True
 
-    def _look(self) -> None:
-        if self._standing.work is not None:
-            self._standing.work.look_at_the_clocks()
-        if not self._standing.unhealthy():
+    def _check(self) -> None:
+        if self._status.runner is not None:
+            self._status.runner.check_clocks()
+        if not self._status.unhealthy():
             self._notifier.watchdog()
-        sentence = self._standing.sentence()
-        if sentence != self._said:
-            self._said = sentence
-            self._notifier.status(sentence)
+        line = self._status.line()
+        if line != self._last_status_line:
+            self._last_status_line = line
+            self._notifier.status(line)
 
     # Configurations
 
     def _begin(self, state: State, config: Config, references: References) -> None:
-        """Put a configuration to work."""
-        standing = self._standing
-        assembly = build(config, references, state, self._unwritten, standing.history)
+        """Build and start the parts of a configuration."""
+        status = self._status
+        parts = build(config, references, state, self._unwritten, status.history)
         for remark in config.remarks:
             log.warning("%s", remark)
         self._telemetry.configured(list(references))
-        standing.outward.configured(config, _told(state, assembly))
-        for name, model in assembly.ingestion.models.items():
+        status.sinks.configured(config, _notified(state, parts))
+        for name, model in parts.ingestion.models.items():
             log.info("%s: %s", name, model.windows.memory())
-        work = Runner(
-            assembly,
+        runner = Runner(
+            parts,
             self._telemetry,
-            standing.progress,
-            publish=lambda report: self._publish(report, assembly.ingestion),
+            status.watchdog,
+            publish=lambda report: self._publish(report, parts.ingestion),
             retract=self._retract,
-            failed=lambda error: self._wishes.put(_Failed(error)),
-            shown=standing.outward.reports(),
-            clock=standing.clock,
+            failed=lambda error: self._commands.put(_Failed(error)),
+            shown=status.sinks.reports(),
+            clock=status.clock,
         )
-        # Known before it is started: should that fail half way, it is still stopped in order.
-        standing.work = work
-        work.start()
-        standing.config, standing.references, self._references = config, references, references
-        # Not before it works: a configuration that is taken back must not have cost a model its history.
-        standing.history.configured(references)
+        # Before starting, so that a runner that fails to start is stopped properly.
+        status.runner = runner
+        runner.start()
+        status.config, status.references, self._references = config, references, references
+        # After starting, so that a configuration that is rolled back does not cost a model its history.
+        status.history.configured(references)
 
     def _publish(self, report: ModelReport, ingestion: Ingestion) -> None:
-        self._standing.outward.publish(report)
-        self._standing.history.note(report, report.at)
-        self._keep_told(ingestion)
+        self._status.sinks.publish(report)
+        self._status.history.note(report, report.at)
+        self._keep_notified(ingestion)
 
     def _retract(self, report: ModelReport) -> None:
-        self._standing.outward.retract(report)
-        # Its numbers end here, and not where the line would be drawn to by the next ones.
-        self._standing.history.note(report, self._standing.clock().now)
+        self._status.sinks.retract(report)
+        # A point in the history ends the line of the chart here.
+        self._status.history.note(report, self._status.clock().now)
 
-    def _keep_told(self, ingestion: Ingestion) -> None:
-        """Write down what the webhook has delivered: a message that waits when we are killed is sent after the start."""
-        told = self._standing.outward.notified()
-        ingestion.store_value(TOLD, None if told is None else told_as_bytes(told))
+    def _keep_notified(self, ingestion: Ingestion) -> None:
+        """Store which alerts the webhook has delivered, so that the others are sent after a crash."""
+        notified = self._status.sinks.notified()
+        ingestion.store_value(TOLD, None if notified is None else told_as_bytes(notified))
 
     def _end(self) -> None:
-        """Let what is at work finish, and write it down."""
-        if self._standing.work is not None:
-            self._keep_told(self._standing.work.ingestion)
-            self._standing.work.stop()
-            self._unwritten = self._standing.work.ingestion.pending_values()
-            self._standing.work = None
+        """Stop the runner and store its state."""
+        runner = self._status.runner
+        if runner is not None:
+            self._keep_notified(runner.ingestion)
+            runner.stop()
+            self._unwritten = runner.ingestion.pending_values()
+            self._status.runner = None
 
     def _reload(self, state: State) -> str | None:
-        """Take over the configuration file as it is now; return what is wrong with it, and go on as before."""
+        """Reload the configuration; on a problem, return it and keep the previous configuration."""
         self._notifier.reloading()
         self._watch.mark_read()
-        problem = self._take_over(state)
-        self._standing.busy = None
+        problem = self._replace_config(state)
+        self._status.busy = None
         self._notifier.ready()
         if problem is None:
-            self._telemetry.reloaded(self._standing.clock().now)
-            log.info("the configuration was taken over")
+            self._telemetry.reloaded(self._status.clock().now)
+            log.info("configuration reloaded")
         else:
             self._telemetry.reload_failed()
             log.error("reload failed, keeping the previous configuration: %s", problem)
         return problem
 
-    def _take_over(self, state: State) -> str | None:
-        standing = self._standing
+    def _replace_config(self, state: State) -> str | None:
+        status = self._status
         try:
             config, references = read(self._options.config_file, self._watch)
         except CpcmonError as error:
             return str(error)
-        if config.storage != standing.config.storage:
-            here, there = str(standing.config.storage.path), str(config.storage.path)
+        if config.storage != status.config.storage:
+            here, there = str(status.config.storage.path), str(config.storage.path)
             return f"storage: expected {here!r} as at the start, found {there!r}: restart cpcmon to move it"
-        before = standing.config, self._references
-        standing.busy = "reloading"
+        previous = status.config, self._references
+        status.busy = "reloading"
         self._end()
         try:
             self._begin(state, config, references)
@@ -282,49 +281,43 @@ class Daemon:
             raise
         except CpcmonError as error:
             self._end()
-            self._begin(state, *before)
+            self._begin(state, *previous)
             return str(error)
         return None
 
-    # What the web server asks, on its own threads
+    # Callbacks of the web server, on its threads
 
     def _pages(self) -> Pages:
-        standing = self._standing
+        status = self._status
         return standard_pages(
-            standing.site(),
-            metrics=lambda: standing.outward.metrics() + self._telemetry.page(),
-            reload=self._ask_for_reload if self._options.enable_lifecycle else None,
-            status=standing.document,
+            status.site(),
+            metrics=lambda: status.sinks.metrics() + self._telemetry.page(),
+            reload=self._request_reload if self._options.enable_lifecycle else None,
+            status=status.document,
         )
 
     def _facts(self) -> DaemonFacts:
         counts = self._server.counts()
         closed = {str(why): count for why, count in counts.closed.items()}
-        return self._standing.facts(HttpFacts(counts.open, counts.requests, closed, self._server.web_config_ok))
+        return self._status.facts(HttpFacts(counts.open, counts.requests, closed, self._server.web_config_ok))
 
-    def _ask_for_reload(self) -> str | None:
-        wish: Future[str | None] = Future()
-        self._wishes.put(wish)
+    def _request_reload(self) -> str | None:
+        reload: Reload = Future()
+        self._commands.put(reload)
         try:
-            return wish.result(timeout=_RELOAD_SECONDS)
-        except TookTooLong:
-            return f"reload: expected an end within {_RELOAD_SECONDS:.0f} seconds, found it still under way"
+            return reload.result(timeout=_RELOAD_SECONDS)
+        except FutureTimeout:
+            return f"reload: expected it to finish within {_RELOAD_SECONDS:.0f} seconds, found it still running"
 
-    def _refuse_wishes(self) -> None:
-        """Answer those who still wait for a reload."""
-        _answer([wish for wish in self._wished(0.0) if isinstance(wish, Future)], _STOPPING)
-
-    # Signals
-
-    def _stop_when_told(self) -> None:
-        asked = False
+    def _handle_stop_signals(self) -> None:
+        requested = False
 
         def stop(*_: object) -> None:
-            nonlocal asked
-            if asked:
-                os._exit(1)  # asked twice: at once. What is committed is safe, whatever the instant
-            asked = True
-            self._wishes.put(_Stop())
+            nonlocal requested
+            if requested:
+                os._exit(1)  # the second signal exits at once; committed data is safe
+            requested = True
+            self._commands.put(_Stop())
 
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, stop)

@@ -1,4 +1,4 @@
-"""How the daemon stands: what its pages and its metrics are told. Asked on the web server's threads."""
+"""The status of the daemon for pages, metrics and systemd. Read on the web server's threads."""
 
 import math
 from collections.abc import Mapping
@@ -9,11 +9,10 @@ from typing import Any
 from monitor.config.config import Config, Every
 from monitor.daemon.build import References
 from monitor.daemon.clock import CONFIRMED_SECONDS, Clock
-from monitor.daemon.realised_file import RealisedFiles, RealisedProblem
+from monitor.daemon.realised_file import RealisedContent, RealisedFiles
 from monitor.daemon.runner import Runner
 from monitor.daemon.watchdog import Watchdog
 from monitor.records.record_batch import Pointer
-from monitor.reference.reference import Reference
 from monitor.sinks.heartbeat import HeartbeatSink
 from monitor.sinks.manager import SinkManager
 from monitor.sinks.webhook import WebhookSink
@@ -28,59 +27,56 @@ from monitor.web.site import RejectPointer, Rejects, Site, SourceView
 
 @dataclass(slots=True)
 class DaemonStatus:
-    """What the daemon's own thread sets, one value at a time, and others read."""
+    """Set by the daemon's thread, one attribute at a time, and read by others."""
 
     config: Config
     clock: Clock = field(default_factory=Clock)
-    """The only one: it knows since when the wall clock is doubted, and outlives reloads."""
-    outward: SinkManager = field(default_factory=SinkManager)
-    progress: Watchdog = field(default_factory=Watchdog)
+    """One for the whole process: it remembers clock jumps across reloads."""
+    sinks: SinkManager = field(default_factory=SinkManager)
+    watchdog: Watchdog = field(default_factory=Watchdog)
     busy: str | None = "starting"
-    """What keeps it from being ready: starting, reloading, stopping."""
+    """Why it is not ready: starting, reloading or stopping."""
     history: History = field(default_factory=History)
-    work: Runner | None = None
+    runner: Runner | None = None
     state: State | None = None
     references: References = field(default_factory=dict)
-    """Those of the configuration, by model; None where it names none."""
+    """By model; None for a model without one."""
     realised: RealisedFiles = field(default_factory=RealisedFiles)
 
     def unhealthy(self) -> list[str]:
-        """Say what only a restart can mend."""
-        return self.progress.problems(self.clock().running)
+        """Return the problems that need a restart."""
+        return self.watchdog.problems(self.clock().running)
 
     def not_ready(self) -> list[str]:
-        """Say why it is not ready; nothing when it is."""
-        work = self.work
-        if self.busy is not None or work is None:
+        """Return the reasons why it is not ready."""
+        runner = self.runner
+        if self.busy is not None or runner is None:
             return [self.busy or "starting"]
-        problems = [f"{name} has not been evaluated yet" for name in work.unevaluated()]
-        problems += [f"{name} {waits}" for name, waits in work.ingestion.waiting_for().items() if waits is not None]
-        if work.ingestion.paused is not None:
-            problems.append(work.ingestion.paused)
+        problems = [f"{name} has not been evaluated yet" for name in runner.unevaluated()]
+        problems += [f"{name} {waits}" for name, waits in runner.ingestion.waiting_for().items() if waits is not None]
+        if runner.ingestion.paused is not None:
+            problems.append(runner.ingestion.paused)
         return problems
 
     def notices(self) -> list[str]:
-        """Say what somebody should look at, though cpcmon goes on and is ready."""
+        """Return warnings that do not affect readiness."""
         ahead = self.clock().ahead
         if not ahead:
             return []
         which, minutes = "ahead of" if ahead > 0.0 else "behind", CONFIRMED_SECONDS / 60.0
-        sentence = (
-            f"clock jumped: this machine's clock is {abs(ahead):,.0f} seconds {which} the time that cpcmon goes on with;"
-            f" set it right, or cpcmon uses it once it has kept this time for {minutes:.0f} minutes"
-        )
-        return [sentence]
+        message = f"clock jumped: the system clock is {abs(ahead):,.0f} seconds {which} the time that cpcmon uses"
+        return [f"{message}; correct it, or cpcmon follows it after {minutes:.0f} minutes"]
 
-    def sentence(self) -> str:
-        """Say in one line how things are."""
-        reports = self.outward.reports().values()
+    def line(self) -> str:
+        """Return the status as one line."""
+        reports = self.sinks.reports().values()
         firing = sum(alert.firing for report in reports for segment in report.segments for alert in segment.alerts)
         windows = sum(len(report.segments) for report in reports)
         problems = [*self.unhealthy(), *self.not_ready(), *self.notices()]
         return "; ".join(problems) or f"{windows} windows of {len(reports)} models, {firing} alerts firing"
 
     def document(self) -> bytes:
-        """Return the last reports as JSON, with how the daemon itself is."""
+        """Return the last reports and the status of the daemon as JSON."""
         problems = self.not_ready()
         facts = {
             "cpcmon": version("cpcmon"),
@@ -89,12 +85,12 @@ class DaemonStatus:
             "problems": [*self.unhealthy(), *problems, *self.notices()],
             "sources": [source_document(source) for source in self.sources()],
         }
-        return status_document(self.outward.reports(), facts)
+        return status_document(self.sinks.reports(), facts)
 
     def site(self) -> Site:
-        """Return what the pages may ask for."""
+        """Return the data for the pages."""
         return Site(
-            reports=self.outward.reports,
+            reports=self.sinks.reports,
             healthy=self.unhealthy,
             ready=self.not_ready,
             notices=self.notices,
@@ -107,7 +103,7 @@ class DaemonStatus:
             realised=lambda model: self._realised(model).accuracies,
             realised_remark=lambda model: self._realised(model).remark,
             settings=lambda: self.config.settings,
-            reference=self._reference,
+            reference=lambda model: self.references.get(model),  # noqa: PLW0108 - replaced on reload
             history=self.history.series,
             sources=self.sources,
             rejects=self.rejects,
@@ -115,21 +111,18 @@ class DaemonStatus:
         )
 
     def _unevaluated(self) -> list[str]:
-        work = self.work
-        return [] if self.busy is not None or work is None else work.unevaluated()
+        runner = self.runner
+        return [] if self.busy is not None or runner is None else runner.unevaluated()
 
-    def _reference(self, model: str) -> Reference | None:
-        return self.references.get(model)
-
-    def _realised(self, model: str) -> RealisedProblem:
+    def _realised(self, model: str) -> RealisedContent:
         return self.realised.read(next((one.realised for one in self.config.models if one.name == model), None))
 
     def sources(self) -> list[SourceView]:
-        """Return how each source is; none while nothing is at work."""
-        work = self.work
-        if work is None:
+        """Return the status of each source."""
+        runner = self.runner
+        if runner is None:
             return []
-        ingestion = work.ingestion
+        ingestion = runner.ingestion
         lags, counters = ingestion.lags(), ingestion.counters
         return [
             SourceView(
@@ -145,20 +138,20 @@ class DaemonStatus:
         ]
 
     def rejects(self) -> Rejects:
-        """Return what was refused; nothing while nothing is at work."""
-        work = self.work
-        if work is None:
+        """Return the rejected records."""
+        runner = self.runner
+        if runner is None:
             return Rejects()
-        counters = work.ingestion.counters.items()
+        counters = runner.ingestion.counters.items()
         counts = {(key[1], key[2]): count for key, count in counters if key[0] == "records_rejected_total" and count}
-        return Rejects(counts, [_reject_pointer(*one) for one in work.ingestion.rejected_records()])
+        return Rejects(counts, [_reject_pointer(*one) for one in runner.ingestion.rejected_records()])
 
     def facts(self, http: HttpFacts) -> DaemonFacts:
-        """Return what the metrics page says of the daemon itself."""
-        models, work, state = tuple(model.name for model in self.config.models), self.work, self.state
-        if work is None or state is None:
+        """Return the values of the daemon's own metrics."""
+        models, runner, state = tuple(model.name for model in self.config.models), self.runner, self.state
+        if runner is None or state is None:
             return DaemonFacts(models, {}, None, digest=self.config.digest, http=http, config=self.config)
-        ingestion, at = work.ingestion, self.clock()
+        ingestion, at = runner.ingestion, self.clock()
         now = at.now
         lags, age = ingestion.lags(), state.backup_age(now)
         return DaemonFacts(
@@ -176,14 +169,14 @@ class DaemonStatus:
             last_commit_at=ingestion.last_commit_at,
             digest=self.config.digest,
             http=http,
-            webhook=_delivery_facts(self.outward.webhook),
-            heartbeat=_delivery_facts(self.outward.heartbeat),
+            webhook=_delivery_facts(self.sinks.webhook),
+            heartbeat=_delivery_facts(self.sinks.heartbeat),
             config=self.config,
         )
 
 
 def source_document(source: SourceView) -> dict[str, Any]:
-    """Return a source as `/api/v1/status` says it."""
+    """Return a source for `/api/v1/status`."""
     return {
         "source": source.name,
         "type": source.kind,

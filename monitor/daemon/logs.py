@@ -1,7 +1,7 @@
-"""The log: one line for each event, as logfmt or JSON, whatever the texts in it hold.
+"""Logging: one line per event, as logfmt or JSON.
 
-Names of files come from others and may hold newlines or bytes that are no text. Nothing in a value can end the line,
-imitate another event, or make writing it fail.
+File names may contain newlines or undecodable bytes. No value can end the line, forge another event, or make logging
+fail.
 """
 
 import json
@@ -21,7 +21,7 @@ from monitor.errors import UsageError
 
 
 class LogFormat(StrEnum):
-    """How a line looks."""
+    """The log formats."""
 
     LOGFMT = "logfmt"
     JSON = "json"
@@ -34,10 +34,10 @@ LEVELS: Mapping[str, int] = {
     "warning": logging.WARNING,
     "error": logging.ERROR,
 }
-"""What may be asked for. Both spellings of a warning, because Prometheus has the short one."""
+"""Both spellings of a warning, because Prometheus has the short one."""
 
 _MOST = 8192
-"""Characters of one value: the journal of systemd cuts lines at 48 KiB, and a cut line is two."""
+"""Characters of one value: journald splits lines at 48 KiB."""
 _RESERVED = {"ts", "level", "msg", "logger", "error", "traceback"}
 _BARE = re.compile(r"[A-Za-z0-9_.,:;/+@%#*()\[\]<>|~^!?$&-]+")
 _SHORT = {"\n": r"\n", "\r": r"\r", "\t": r"\t", '"': r"\"", "\\": r"\\"}
@@ -47,10 +47,10 @@ log = logging.getLogger("cpcmon")
 
 def set_up(
     level: str,
-    format: LogFormat | str = LogFormat.LOGFMT,  # noqa: A002 - named as the flag is
+    format: LogFormat | str = LogFormat.LOGFMT,  # noqa: A002 - named like the flag
     stream: TextIO | None = None,
 ) -> None:
-    """Send every event from now on to a stream (standard error unless told), in place of where it went before."""
+    """Log to a stream, standard error by default; replaces an earlier call."""
     if level not in LEVELS:
         raise UsageError(f"log.level: expected {', '.join(LEVELS)}, found {level!r}")
     if format not in set(LogFormat):
@@ -61,42 +61,40 @@ def set_up(
     for old in [one for one in root.handlers if isinstance(one, _Handler)]:
         root.removeHandler(old)
     root.addHandler(handler)
-    # Libraries are heard only when something is wrong; APScheduler tells of each job otherwise.
+    # Libraries log warnings only; APScheduler would log each job.
     root.setLevel(logging.WARNING)
     logging.getLogger("apscheduler").setLevel(logging.WARNING)
     log.setLevel(LEVELS[level])
 
 
-def catch_strays() -> None:
-    """Log what nobody caught, here or on another thread, as one line too: Python would print it over many."""
-    sys.excepthook = _stray
-    threading.excepthook = _stray_on_a_thread
+def log_unhandled() -> None:
+    """Log unhandled exceptions of all threads as one line each."""
+    sys.excepthook = _unhandled
+    threading.excepthook = _unhandled_in_thread
 
 
-def _stray(kind: type[BaseException], error: BaseException, where: TracebackType | None) -> None:
-    log.error("an error that nobody expected", exc_info=(kind, error, where))
+def _unhandled(kind: type[BaseException], error: BaseException, where: TracebackType | None) -> None:
+    log.error("unhandled exception", exc_info=(kind, error, where))
 
 
-def _stray_on_a_thread(stray: threading.ExceptHookArgs) -> None:
-    # A thread may end by SystemExit: that is no error.
-    if stray.exc_value is not None and not isinstance(stray.exc_value, SystemExit):
-        _stray(stray.exc_type, stray.exc_value, stray.exc_traceback)
+def _unhandled_in_thread(hook: threading.ExceptHookArgs) -> None:
+    if hook.exc_value is not None and not isinstance(hook.exc_value, SystemExit):
+        _unhandled(hook.exc_type, hook.exc_value, hook.exc_traceback)
 
 
 class _Handler(logging.StreamHandler[TextIO]):
-    """Writes lines, and is told apart from the handlers of others."""
+    """Writes lines; a type of its own, so that `set_up` can replace it."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write one event; a stream that is gone or full is nobody's error."""
+        """Write one event; errors of the stream are ignored."""
         stream: TextIO | None = self.stream
         if stream is None:
-            # There was no standard error from the start: cpcmon … 2>&-
-            return
+            return  # cpcmon … 2>&-
         try:
             line = self.format(record) + self.terminator
             try:
                 self.stream.write(line)
-            except UnicodeEncodeError:  # a stream that knows fewer characters than we do
+            except UnicodeEncodeError:  # a stream with another encoding
                 self.stream.write(line.encode("ascii", "backslashreplace").decode("ascii"))
             self.flush()
         except (OSError, ValueError):
@@ -104,7 +102,7 @@ class _Handler(logging.StreamHandler[TextIO]):
 
 
 class LineFormatter(logging.Formatter):
-    """One event as one line."""
+    """Formats one event as one line."""
 
     def __init__(self, format_: LogFormat, *, tracebacks: bool) -> None:
         super().__init__()
@@ -112,7 +110,7 @@ class LineFormatter(logging.Formatter):
         self._tracebacks = tracebacks
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line, without its end."""
+        """Return the line without a newline."""
         pairs: dict[str, object] = {
             "ts": _stamp(record.created),
             "level": record.levelname.lower(),
@@ -128,7 +126,7 @@ class LineFormatter(logging.Formatter):
             error = record.exc_info[1]
             pairs["error"] = f"{type(error).__name__}: {_text(error)}"
             if self._tracebacks:
-                # The end tells what happened, so the end is what is kept.
+                # Keep the end: it holds the error.
                 pairs["traceback"] = "".join(traceback.format_exception(error))[-_MOST:]
         return self._write({key: _plain(value) for key, value in pairs.items()})
 
@@ -141,19 +139,19 @@ def _stamp(at: float) -> str:
 def _message(record: logging.LogRecord) -> str:
     try:
         return record.getMessage()
-    except Exception:  # noqa: BLE001 - words and values that do not fit together are still an event
+    except Exception:  # noqa: BLE001 - arguments that do not fit the format
         return f"{_text(record.msg)} {_text(record.args)}"
 
 
 def _text(value: object) -> str:
     try:
         return str(value)
-    except Exception:  # noqa: BLE001 - whatever it is, it cannot say
+    except Exception:  # noqa: BLE001 - a broken __str__
         return f"<{type(value).__name__}>"
 
 
-def _plain(value: object) -> Any:  # noqa: ANN401 - any value that JSON has
-    """Return a value that both formats can hold: texts without halves of characters, and not too long."""
+def _plain(value: object) -> Any:  # noqa: ANN401 - any JSON value
+    """Return a JSON value: no lone surrogates, and not too long."""
     if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, float) and math.isfinite(value):
@@ -165,7 +163,7 @@ def _plain(value: object) -> Any:  # noqa: ANN401 - any value that JSON has
 
 
 def _undecoded(match: re.Match[str]) -> str:
-    r"""Return a byte that was no text as \xff, which is how Python wrote it when it read the name."""
+    r"""Return an undecodable byte as \xff; Python has decoded it to a lone surrogate."""
     code = ord(match.group())
     return f"\\x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else f"\\u{code:04x}"
 

@@ -1,7 +1,6 @@
-"""Accuracies that others found out later, read from a file of JSON lines that they append to or replace.
+"""Reads realised accuracies from a JSON Lines file that others append to or replace.
 
-Only pages ask for them: nothing that takes records in, estimates or alerts reads this file, so whatever stands in its
-place can at worst leave a page without them. `docs/realised.md` describes the format.
+Used by pages only, never by estimates or alerts. `docs/realised.md` describes the format.
 """
 
 import math
@@ -16,20 +15,20 @@ from monitor.core.report import Realised
 from monitor.settings.setting_files import open_file
 
 MOST_BYTES = 1 << 20
-"""Of the end of a file; what stands before is of the past."""
+"""Only the end of a larger file is read."""
 MOST_KEPT = 4_000
-"""Of one model, the latest ones: more than anybody can see on a chart."""
+"""The latest ones of a model: more than a chart can show."""
 LONGEST_SEGMENT = 512
 _LATEST = 253_402_300_799.0
-"""The end of the year 9999: what comes after cannot be written as a date."""
+"""The end of the year 9999, the last date."""
 _MOST_RECORDS = 10**15
 _MOST_FILES = 100
 _PATIENCE_SECONDS = 1.0
-"""How long one reader waits for another. A share that went away may hold up whoever opens a file on it for ever."""
+"""How long one reader waits for another: opening a file on a dead network share may hang."""
 
 
 class _Line(msgspec.Struct):
-    """A line, as far as its form goes; keys beside these are passed over."""
+    """A line; other keys are ignored."""
 
     at: float
     segment: str
@@ -38,86 +37,86 @@ class _Line(msgspec.Struct):
 
 
 @dataclass(frozen=True, slots=True)
-class RealisedProblem:
-    """What a file says."""
+class RealisedContent:
+    """The content of a file."""
 
     accuracies: tuple[Realised, ...] = ()
     """Oldest first."""
     remark: str | None = None
-    """What is wrong with the file, in a sentence that repeats nothing of it; None when all is well."""
+    """A problem of the file; quotes nothing from it."""
 
 
 class RealisedFile:
-    """One file, read again only when it has changed. May be asked on several threads at once."""
+    """One file, read again only when it has changed. Thread-safe."""
 
     def __init__(self, path: Path, lock: "threading.Lock | None" = None) -> None:
         self._path = path
         self._lock = lock or threading.Lock()
-        self._seen: tuple[int, ...] | None = None
-        self._told: RealisedProblem | None = None
+        self._stat: tuple[int, ...] | None = None
+        self._content: RealisedContent | None = None
 
-    def read(self) -> RealisedProblem:
-        """Return what the file says now. One that is not there says nothing, and may come later."""
+    def read(self) -> RealisedContent:
+        """Return the current content; empty while the file does not exist."""
         if not self._lock.acquire(timeout=_PATIENCE_SECONDS):
-            return self._told or RealisedProblem(remark="realised: expected a file, found one that takes long to open")
+            return self._content or RealisedContent(remark="realised: expected a file, found one that is slow to open")
         try:
             return self._read()
         finally:
             self._lock.release()
 
-    def _read(self) -> RealisedProblem:
+    def _read(self) -> RealisedContent:
         try:
-            self._told = self._look()
+            self._content = self._load()
         except FileNotFoundError:
-            self._seen, self._told = None, RealisedProblem()
+            self._stat, self._content = None, RealisedContent()
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or "a path that cannot be read"
-            self._seen, self._told = None, RealisedProblem(remark=f"realised: expected a file, found {why}")
-        return self._told
+            self._stat, self._content = None, RealisedContent(remark=f"realised: expected a file, found {why}")
+        return self._content
 
-    def _look(self) -> RealisedProblem:
-        # Opened at every look, so that a right to read that was taken away is noticed, and so is what is no file.
+    def _load(self) -> RealisedContent:
+        # Opened every time, so that revoked permissions are noticed.
         with open_file(self._path) as file:
             found = os.fstat(file.fileno())
-            seen = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
-            if seen == self._seen and self._told is not None:
-                return self._told
+            stat = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+            if stat == self._stat and self._content is not None:
+                return self._content
             start = max(0, found.st_size - MOST_BYTES)
             file.seek(start)
             raw = file.read(MOST_BYTES)
-        # Before it is read it was of this size: what is written meanwhile makes another one, and is read at the next look.
-        told = _told(raw, is_whole=start == 0)
-        self._seen = seen
-        return told
+        # The stat was taken before reading, so a write in between causes another read.
+        content = _parse(raw, is_whole=start == 0)
+        self._stat = stat
+        return content
 
 
 class RealisedFiles:
-    """The files of all models, by their paths."""
+    """The files of all models, by path."""
 
     def __init__(self) -> None:
         self._files: dict[Path, RealisedFile] = {}
         self._lock = threading.Lock()
         self._reading = threading.Lock()
-        """One for all: files that lie on the same share must not take a thread each."""
+        """One for all files, so that a dead network share blocks one thread only."""
 
-    def read(self, path: Path | None) -> RealisedProblem:
-        """Return what a file says now; nothing without a path."""
+    def read(self, path: Path | None) -> RealisedContent:
+        """Return the current content of a file; empty without a path."""
         if path is None:
-            return RealisedProblem()
+            return RealisedContent()
         with self._lock:
             if path not in self._files and len(self._files) >= _MOST_FILES:
-                # Left over from configurations of before: those that are still asked for are read again.
+                # Files of earlier configurations.
                 self._files.clear()
             file = self._files.setdefault(path, RealisedFile(path, self._reading))
         return file.read()
 
 
-def _told(raw: bytes, *, is_whole: bool) -> RealisedProblem:
+def _parse(raw: bytes, *, is_whole: bool) -> RealisedContent:
     lines = raw.split(b"\n")
     if not is_whole:
-        # It begins somewhere in the middle.
+        # The first line is incomplete.
         del lines[:1]
-    # By time and segment: who corrects a line writes it again.
+    # A later line with the same time and segment replaces the earlier one.
     found: dict[tuple[float, str], Realised] = {}
     bad = 0
     for place, line in enumerate(lines):
@@ -128,13 +127,13 @@ def _told(raw: bytes, *, is_whole: bool) -> RealisedProblem:
             found.pop((one.at, one.segment), None)
             found[one.at, one.segment] = one
         elif place < len(lines) - 1:
-            # What no newline ends may still be being written.
+            # A last line without newline may still be being written.
             bad += 1
     latest = sorted(found.values(), key=lambda one: one.at)[-MOST_KEPT:]
     remark = None
     if bad:
-        remark = f"realised: {bad:,} {'line' if bad == 1 else 'lines'} could not be understood"
-    return RealisedProblem(tuple(latest), remark)
+        remark = f"realised: {bad:,} invalid {'line' if bad == 1 else 'lines'}"
+    return RealisedContent(tuple(latest), remark)
 
 
 def _realised(line: bytes) -> Realised | None:

@@ -1,5 +1,5 @@
-"""The live demo: a made-up but real classifier at made-up hospitals, watched by a real daemon.
+"""The live demo: a small classifier on simulated data, monitored by a real daemon.
 
-`story.py` says what happens, who is examined and what was right; `demo_folder.py` writes `.demo/` and feeds records; `play.py`
-runs the daemon by `supervisor.py` and narrates.
+`story.py` simulates hospitals and exams; `demo_folder.py` writes `.demo/` and sends records; `play.py` runs the daemon
+under `supervisor.py` and narrates.
 """

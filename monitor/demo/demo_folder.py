@@ -1,7 +1,4 @@
-"""The folder `.demo/`: example files, reference, configuration; and how records reach the daemon.
-
-Windows, alerts and unread files of the run before are removed at the start: nobody should see yesterday's alert today.
-"""
+"""The folder `.demo/` with example data, reference and configuration, and the feeds that send records to the daemon."""
 
 import fcntl
 import hashlib
@@ -11,7 +8,6 @@ import shutil
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Protocol
@@ -30,45 +26,45 @@ TOPIC = "cpcmon-demo"
 
 
 class Feed(Protocol):
-    """Takes records to where the daemon reads them."""
+    """Sends records to the daemon."""
 
     def send(self, records: Sequence[dict[str, Any]]) -> None:
-        """Send some records."""
+        """Send records."""
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Release all resources."""
 
 
 class DirectoryFeed:
-    """Drops a file at a time, each complete when it gets its name. The daemon deletes what it has read."""
+    """Writes one complete file per call. The daemon deletes files that were read."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._number = 0
 
     def send(self, records: Sequence[dict[str, Any]]) -> None:
-        """Write elsewhere, then rename: a reader sees all of the records or none."""
+        """Write a temporary file and rename it."""
         self._number += 1
         temporary = self._folder / f".{self._number:08d}.jsonl.tmp"
         temporary.write_text("".join(json.dumps(one) + "\n" for one in records), encoding="utf-8")
         temporary.rename(self._folder / f"{self._number:08d}.jsonl")
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing."""
 
 
 class KafkaFeed:
-    """Sends a message a record."""
+    """Sends one Kafka message per record."""
 
     def __init__(self, broker: str) -> None:
         self._topic = TopicFeed(broker, TOPIC)
 
     def send(self, records: Sequence[dict[str, Any]]) -> None:
-        """Send them."""
+        """Send records."""
         self._topic.send([json.dumps(one).encode() for one in records])
 
     def close(self) -> None:
-        """Send what is left."""
+        """Flush and close the producer."""
         self._topic.close()
 
 
@@ -78,89 +74,56 @@ _OURS = (
     "# cpcmon run --config.file tour.yaml;",
     "# cpcmon run --config.file config.yaml;",
 )
-"""How configurations of demos begin; the last one is of before there was a story."""
+"""First lines of configurations written by a demo; the last one by earlier versions."""
 _EXAMPLE = ("density.ref", "validation*.jsonl", "site_[ab]*.jsonl", "inbox/results.jsonl")
-"""Files of the example, which a tour leaves too, beside its configuration."""
+"""Files of the example data, also written by the tour."""
 
 WINDOW = 1000
 MINIMUM = 200
 _HOLD_SECONDS = 15.0
-_LOOK_SECONDS = 2.0
+_EVALUATE_SECONDS = 2.0
 _PATIENCE_SECONDS = 5.0
-"""How long a daemon whose demo was killed may take to notice."""
+"""How long a daemon may take to stop after its demo was killed."""
 
 
-@dataclass(frozen=True, slots=True)
 class Folder:
-    """The paths."""
+    """The files of the demo."""
 
-    path: Path
-
-    @property
-    def config(self) -> Path:
-        """The daemon's configuration."""
-        return self.path / "config.yaml"
-
-    @property
-    def reference(self) -> Path:
-        """What the estimates compare with."""
-        return self.path / "density.ref"
-
-    @property
-    def validation(self) -> Path:
-        """What the reference is made of."""
-        return self.path / "validation_labelled.jsonl"
-
-    @property
-    def arriving(self) -> Path:
-        """The directory that the daemon watches."""
-        return self.path / "arriving"
-
-    @property
-    def state(self) -> Path:
-        """The daemon's windows and alerts."""
-        return self.path / "state-live"
-
-    @property
-    def realised(self) -> Path:
-        """What turned out right."""
-        return self.path / "realised.jsonl"
-
-    @property
-    def log(self) -> Path:
-        """What the daemon says."""
-        return self.path / "cpcmon.log"
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.config = path / "config.yaml"
+        self.reference = path / "density.ref"
+        self.validation = path / "validation_labelled.jsonl"
+        self.arriving = path / "arriving"
+        self.state = path / "state-live"
+        self.realised = path / "realised.jsonl"
+        self.log = path / "cpcmon.log"
+        self._fingerprint_file = path / ".density.ref.of"
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Keep other demos out of the folder; raises StateInUse where one is at work."""
+        """Lock the folder; raises StateInUse if another demo uses it."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-        except (FileExistsError, NotADirectoryError, PermissionError) as error:
-            raise UsageError(
-                f"--directory {self.path}: expected a folder, found {no_folder(self.path, error)}"
-            ) from error
-        self._check_ours()
-        try:
+            self._check_ours()
             lock = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except PermissionError as error:
-            raise UsageError(
-                f"--directory {self.path}: expected a folder, found {no_folder(self.path, error)}"
-            ) from error
+        except (FileExistsError, NotADirectoryError, PermissionError) as error:
+            found = no_folder(self.path, error)
+            raise UsageError(f"--directory {self.path}: expected a folder, found {found}") from error
         try:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise StateInUse(
-                    f"--directory {self.path}: expected a folder that no other demo uses, found one at work there:"
-                    " stop it with Ctrl-C, or give this one a --directory of its own"
+                    f"--directory {self.path}: expected a folder that no other demo uses, found one running there:"
+                    " stop it with Ctrl-C, or choose another --directory"
                 ) from None
             yield
         finally:
             os.close(lock)
 
     def _check_ours(self) -> None:
-        """Refuse a folder of somebody else: what stands in our places there would be lost."""
+        """Reject a folder with files that the demo did not write and would overwrite."""
         if (self.path / _LOCK).exists():
             return
         taken = [path for path in (self.arriving, self.state, self.realised, self.log) if path.exists()]
@@ -171,12 +134,12 @@ class Folder:
             taken += [path for pattern in _EXAMPLE for path in sorted(self.path.glob(pattern))]
         if taken:
             raise UsageError(
-                f"--directory {self.path}: expected an empty folder, or one of a demo,"
-                f" found {taken[0].name} of somebody else: choose another"
+                f"--directory {self.path}: expected an empty folder or one of a demo,"
+                f" found {taken[0].name}, which no demo wrote: choose another"
             )
 
     def empty(self) -> None:
-        """Remove what the run before left; raises StateInUse while a daemon still works on it."""
+        """Remove state, alerts and files of the previous run; raises StateInUse while a daemon uses them."""
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while self.state.exists():
             try:
@@ -193,22 +156,22 @@ class Folder:
             path.unlink(missing_ok=True)
 
     def known_reference(self) -> Reference | None:
-        """Write the example, and return its reference if one was made of the same data by the same cpcmon."""
+        """Write the example data; return the reference if it was made from the same data by this version."""
         write_example(self.path)
         with suppress(OSError, CpcmonError):
-            if self._note.read_text(encoding="utf-8") == self._made_of():
+            if self._fingerprint_file.read_text(encoding="utf-8") == self._fingerprint():
                 found = Reference.load(self.reference)
-                # Somebody may have put another one there, or one of an earlier cpcmon, of which pages show less.
+                # Not replaced by another one, nor made by an earlier version without reliability.
                 return found if found.title == f"{MODEL} {VERSION}" and found.summary.reliability else None
         return None
 
     def make_reference(self, progress: Progress) -> Reference:
-        """Make the reference of the example's validation set; takes some seconds."""
+        """Make the reference from the validation set; takes some seconds."""
         rows = [json.loads(line) for line in self.validation.read_text(encoding="utf-8").splitlines()]
         batch = accept_array(
             [row["probs"] for row in rows], Layout(classes=CLASSES), [CLASSES.index(row["label"]) for row in rows]
         )
-        assert batch.labels is not None  # noqa: S101  labels were given, so they came back
+        assert batch.labels is not None  # noqa: S101 - labels were given
         reference = Reference.from_accepted(
             batch.probabilities,
             batch.labels,
@@ -218,38 +181,34 @@ class Folder:
             progress=progress,
         )
         reference.save(self.reference)
-        self._note.write_text(self._made_of(), encoding="utf-8")
+        self._fingerprint_file.write_text(self._fingerprint(), encoding="utf-8")
         return reference
 
-    @property
-    def _note(self) -> Path:
-        return self.path / ".density.ref.of"
-
-    def _made_of(self) -> str:
+    def _fingerprint(self) -> str:
         return f"{hashlib.sha256(self.validation.read_bytes()).hexdigest()} cpcmon {version('cpcmon')}\n"
 
     def configure(self, broker: str | None, group: str, speed: float) -> None:
-        """Write the daemon's configuration."""
+        """Write the configuration of the daemon."""
         source = _DIRECTORY if broker is None else _KAFKA.format(broker=json.dumps(broker), group=group, topic=TOPIC)
         text = _CONFIG.format(
             source=source,
             window=WINDOW,
             minimum=MINIMUM,
-            every=f"{max(1.0, _LOOK_SECONDS / speed):g}",
+            every=f"{max(1.0, _EVALUATE_SECONDS / speed):g}",
             hold=f"{_HOLD_SECONDS / speed:g}",
         )
         self.config.write_text(text, encoding="utf-8")
 
 
 _DIRECTORY = """\
-  # What was read is deleted after a while: the demo is not to fill the disk.
+  # Files that were read are deleted, so that the demo does not fill the disk.
   - {name: results, type: directory, path: arriving, poll: 0.5s, on_finish: delete, finish_after: 30s, forget_after: 10m}"""
 
 _KAFKA = """\
   - {{name: results, type: kafka, brokers: [{broker}], group: {group}, topics: [{topic}]}}"""
 
 _CONFIG = """\
-# Written by `cpcmon demo`, anew each time. Every setting is explained in config.example.yaml.
+# Written by `cpcmon demo` at each start. config.example.yaml explains every setting.
 storage: {{path: state-live}}
 sources:
 {source}
@@ -257,12 +216,12 @@ models:
   - name: density
     version: "2.1"
     reference: density.ref
-    # What turned out right, which real life tells later or never. Pages show it; no estimate uses it.
+    # Realised accuracies. Pages show them; estimates do not use them.
     realised: realised.jsonl
     window: {{records: {window}, age: 7d}}
     minimum_records: {minimum}
     segment_by: [[hospital], [hospital, scanner]]
-    # The windows here are seconds long, so they are looked at often. Real ones hold days: see docs/alerts.md.
+    # The windows span seconds, so they are evaluated often. Real ones span days: see docs/alerts.md.
     evaluate: {{every: {every}s}}
     alerts:
       - {{name: accuracy_low, drop: 0.05, for: {hold}s, severity: critical}}

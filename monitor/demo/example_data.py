@@ -1,8 +1,7 @@
-"""A generated example: a small real classifier of four classes, at the site it was made for and at a shifted one.
+"""Generated example data: outputs of a classifier with four classes at its own site and at a shifted site.
 
-Breast density in the four usual grades, seen through six measurements. The classifier is linear discriminant analysis,
-fitted on generated training data; its outputs are what it says, not numbers made up to look like it. The new site has
-another scanner (less contrast: the grades' patterns are fainter) and an older population (other shares of the classes).
+Breast density in four grades, from six measurements. The classifier is linear discriminant analysis, fitted to generated
+training data. The new site has another scanner with less contrast, and an older population with other prevalences.
 """
 
 import json
@@ -18,13 +17,13 @@ Integers = NDArray[np.int64]
 CLASSES = ("fatty", "scattered", "heterogeneous", "dense")
 _MEASUREMENTS = 6
 PREVALENCE: Floats = np.array([0.10, 0.40, 0.40, 0.10])
-"""The shares of the grades where the model was made."""
+"""The prevalence of the grades at the model's own site."""
 _FIRST = 1_790_000_000
-"""When the first of the records in the folder was made, in Unix seconds."""
+"""Time of the first record, in Unix seconds."""
 _OLDER: Floats = np.array([0.22, 0.48, 0.24, 0.06])
 
 _CONFIG = """\
-# cpcmon run --config.file tour.yaml; every setting is in config.example.yaml.
+# cpcmon run --config.file tour.yaml; config.example.yaml explains every setting.
 storage: {path: tour-state}
 sources:
   - {name: results, type: directory, path: inbox}
@@ -39,11 +38,10 @@ models:
       - {name: accuracy_low, drop: 0.05, for: 30m, severity: critical}
       - {name: silent, after: 2h, severity: warning}
 """
-"""The daemon's configuration for the folder that is watched."""
 
 
 class Patients:
-    """Draws patients: a grade, and measurements whose pattern tells it."""
+    """Draws patients: a grade, and measurements that depend on it."""
 
     def __init__(self, random: np.random.Generator) -> None:
         self._random = random
@@ -52,9 +50,9 @@ class Patients:
         self._patterns = 2.6 * patterns / np.linalg.norm(patterns, axis=1, keepdims=True)
 
     def others(self, random: np.random.Generator) -> "Patients":
-        """Return other patients of the same kind: grades look as they do here."""
+        """Return another generator with the same patterns."""
         found = copy(self)
-        found._random = random  # noqa: SLF001 - our own
+        found._random = random  # noqa: SLF001
         return found
 
     def draw(self, count: int, prevalence: Floats, contrast: float) -> tuple[Floats, Integers]:
@@ -75,21 +73,21 @@ class Discriminant:
         self._offsets = np.log(shares) - 0.5 * np.einsum("gm,mg->g", means, self._weights)
 
     def probabilities(self, measured: Floats) -> Floats:
-        """Return what the model says."""
-        from scipy.special import softmax  # noqa: PLC0415 - slow to import, and only the demo needs it
+        """Return the outputs of the model."""
+        from scipy.special import softmax  # noqa: PLC0415 - slow to import
 
         return np.asarray(softmax(measured @ self._weights + self._offsets, axis=1))
 
 
 def trained() -> tuple[Patients, Discriminant]:
-    """Return patients and a classifier that was fitted to some of them; always the same."""
+    """Return patients and a classifier fitted to some of them, with a fixed seed."""
     patients = Patients(np.random.default_rng(7))
     # A small training set makes the classifier overconfident, as real ones are.
     return patients, Discriminant(*patients.draw(120, PREVALENCE, contrast=1.0))
 
 
 def write_example(directory: Path) -> dict[str, Path]:
-    """Write the example's files and return them by what they are."""
+    """Write the example data and return the files by name."""
     directory.mkdir(parents=True, exist_ok=True)
     patients, model = trained()
     sites = (
@@ -100,11 +98,11 @@ def write_example(directory: Path) -> dict[str, Path]:
     files = {}
     for name, count, prevalence, contrast in sites:
         measured, grades = patients.draw(count, prevalence, contrast)
-        said = model.probabilities(measured)
+        outputs = model.probabilities(measured)
         files[name] = directory / f"{name}.jsonl"
         files[f"{name}_labelled"] = directory / f"{name}_labelled.jsonl"
-        _write(files[name], said, None)
-        _write(files[f"{name}_labelled"], said, grades)
+        _write(files[name], outputs, None)
+        _write(files[f"{name}_labelled"], outputs, grades)
     files["inbox"] = directory / "inbox"
     _write_inbox(files["inbox"], [patients.draw(1500, PREVALENCE, 1.0), patients.draw(1500, _OLDER, 0.7)], model)
     files["config"] = directory / "tour.yaml"
@@ -113,20 +111,20 @@ def write_example(directory: Path) -> dict[str, Path]:
 
 
 def _write_inbox(folder: Path, sites: list[tuple[Floats, Integers]], model: Discriminant) -> None:
-    """Write what a gateway leaves in a folder: records of both sites as they came, and one that was cut off."""
+    """Write the records of both sites to a file, and one incomplete record."""
     folder.mkdir(exist_ok=True)
-    said = [model.probabilities(measured).tolist() for measured, _ in sites]
+    outputs = [model.probabilities(measured).tolist() for measured, _ in sites]
     with (folder / "results.jsonl").open("w", encoding="utf-8") as file:
-        for row, vectors in enumerate(zip(*said, strict=True)):
+        for row, vectors in enumerate(zip(*outputs, strict=True)):
             for site, vector in zip("AB", vectors, strict=True):
                 record = {"id": f"exam-{site}{row}", "time": _FIRST + 60 * row, "site": site, "probs": vector}
                 file.write(json.dumps(record) + "\n")
         file.write('{"id": "exam-A1500", "site": "A", "probs": [0.1, 0.\n')
 
 
-def _write(path: Path, said: Floats, grades: Integers | None) -> None:
+def _write(path: Path, outputs: Floats, grades: Integers | None) -> None:
     with path.open("w", encoding="utf-8") as file:
-        for row, vector in enumerate(said):
+        for row, vector in enumerate(outputs):
             record: dict[str, object] = {"probs": vector.tolist()}
             if grades is not None:
                 record["label"] = CLASSES[grades[row]]

@@ -1,4 +1,4 @@
-"""Plays the story: feeds the supervised daemon, keeps the truth aside, narrates."""
+"""Plays the story: sends records to a supervised daemon, writes realised accuracies, narrates."""
 
 import json
 import re
@@ -22,13 +22,13 @@ _TIMEOUT_SECONDS = 5.0
 _BOLD, _RED, _GREEN = "1", "31", "32"
 
 Segments = dict[str, dict[str, Any]]
-"""Of the daemon's status, by name."""
+"""Segments of `/api/v1/status`, by name."""
 
 
 def read_segments(url: str) -> Segments | None:
-    """Ask the daemon how the windows are; None when it does not answer, or has nothing to say yet."""
+    """Read the segments from the daemon; None if it does not answer."""
     try:
-        # Straight to our own daemon, whatever proxy this machine has for the world outside.
+        # Without a proxy.
         with build_opener(ProxyHandler({})).open(f"{url}api/v1/status", timeout=_TIMEOUT_SECONDS) as answer:
             document = json.load(answer)
     except (OSError, ValueError, HTTPException):
@@ -36,14 +36,14 @@ def read_segments(url: str) -> Segments | None:
     return {one["segment"]: one for model in document["models"] if model["model"] == MODEL for one in model["segments"]}
 
 
-def told_of(segments: Segments) -> bool:
-    """Tell whether there is an estimate for the scanner of the story."""
+def _has_estimate(segments: Segments) -> bool:
+    """Return whether there is an estimate for the replaced scanner."""
     return _estimated(segments.get(SHIFTED)) is not None
 
 
 @dataclass(slots=True)
-class Account:
-    """Tells. Colours only where a terminal shows them."""
+class Narration:
+    """Prints what happens, in colour on a terminal."""
 
     say: Callable[[str], None]
     reference: float
@@ -51,11 +51,11 @@ class Account:
     _firing: set[tuple[str, str]] = field(default_factory=set)
 
     def event(self, seconds: float, sentence: str) -> None:
-        """Tell what happens in the story."""
+        """Print an event of the story."""
         self.say(f"{_clock(seconds)}  {self._in(_BOLD, sentence)}")
 
     def alerts(self, seconds: float, segments: Segments) -> None:
-        """Tell which alerts began and ended since the last look."""
+        """Print the alerts that began or ended since the last call."""
         firing = {
             (name, alert["alert"]) for name, one in segments.items() for alert in one["alerts"] if alert["firing"]
         }
@@ -66,10 +66,10 @@ class Account:
         self._firing = firing
 
     def numbers(self, seconds: float, segments: Segments, realised: dict[str, Realised | None]) -> None:
-        """Tell how accurate the model is, at the scanner of the story and everywhere."""
-        places = ((f"{REPLACED.room} at {REPLACED.hospital}", SHIFTED), ("all scanners", "all"))
-        told = "; ".join(f"{called} {_pair(segments.get(name), realised.get(name))}" for called, name in places)
-        self.say(f"{_clock(seconds)}  {told}; reference {self.reference:.3f}")
+        """Print the accuracy at the replaced scanner and overall."""
+        windows = ((f"{REPLACED.room} at {REPLACED.hospital}", SHIFTED), ("all scanners", "all"))
+        pairs = "; ".join(f"{title} {_pair(segments.get(name), realised.get(name))}" for title, name in windows)
+        self.say(f"{_clock(seconds)}  {pairs}; reference {self.reference:.3f}")
 
     def _in(self, colour: str, text: str) -> str:
         return f"\033[{colour}m{text}\033[0m" if self.coloured else text
@@ -100,15 +100,15 @@ _READY = re.compile(r"is ready on (http://[^\s\"]+)")
 
 
 class DaemonProcess:
-    """One daemon. Used by one thread."""
+    """A daemon in a child process."""
 
     def __init__(self, config: Path, log: Path, address: str) -> None:
         self._log = log
-        # -P: a folder `monitor` where the demo is run is not taken for ours.
+        # -P: do not import a package `monitor` of the current directory.
         command = [sys.executable, "-P", "-m", "monitor.demo.supervisor", "run"]
         with log.open("wb") as out:
-            # In a session of its own: Ctrl-C is for the demo, which then stops the daemon, once.
-            self._process = subprocess.Popen(  # noqa: S603 - ourselves
+            # In its own session, so that Ctrl-C reaches the demo only.
+            self._process = subprocess.Popen(  # noqa: S603
                 [*command, "--config.file", str(config), "--web.listen-address", address],
                 stdin=subprocess.PIPE,
                 stdout=out,
@@ -117,7 +117,7 @@ class DaemonProcess:
             )
 
     def url(self) -> str:
-        """Wait until the daemon is ready, and return where its page is; raises ServerError when it is not."""
+        """Wait until the daemon is ready and return its URL; raises ServerError if it does not start."""
         deadline = time.monotonic() + _START_SECONDS
         while time.monotonic() < deadline:
             found = _READY.search(self._log.read_text(encoding="utf-8", errors="replace"))
@@ -134,7 +134,7 @@ class DaemonProcess:
             raise self._ended(f"it ended with {code}")
 
     def stop(self) -> None:
-        """Let go of it, wait until it has written down what it knows, and make sure that it is gone."""
+        """Stop the daemon; kill it if it does not stop in time."""
         if self._process.stdin is not None:
             self._process.stdin.close()
         try:
@@ -145,45 +145,45 @@ class DaemonProcess:
 
     def _ended(self, found: str) -> ServerError:
         lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LAST_LINES:]
-        told = "".join(f"\n  {line}" for line in lines) or " nothing"
-        return ServerError(f"the daemon: expected it at work, found {found}; the end of {self._log} says:{told}")
+        tail = "".join(f"\n  {line}" for line in lines) or " nothing"
+        return ServerError(f"the daemon: expected it running, found {found}; end of {self._log}:{tail}")
 
 
 _TICK_SECONDS = 0.5
-_LOOK_SECONDS = 2.0
+_STATUS_SECONDS = 2.0
 _TRUTH_SECONDS = 5.0
 _NUMBERS_SECONDS = 10.0
 _MOST_SECONDS = 5.0
-"""What is made up for at once after the demo was held up."""
+"""Upper bound for records sent at once after a delay."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
-    """What the command line says."""
+class DemoOptions:
+    """The options of `cpcmon demo`."""
 
     directory: Path
     address: str
     broker: str | None = None
     seconds: float | None = None
     rate: float = 300.0
-    """Records a second."""
+    """Records per second."""
     speed: float = 1.0
-    """How many of the story's seconds pass in one."""
+    """Seconds of the story per second."""
     seed: int = 1
 
 
-def play(wishes: Wishes, reference: float, say: Callable[[str], None], *, coloured: bool) -> None:
-    """Play the story over and over until interrupted, or for so long. Raises ServerError when the daemon ends."""
-    folder = Folder(wishes.directory)
+def play(options: DemoOptions, reference: float, say: Callable[[str], None], *, coloured: bool) -> None:
+    """Repeat the story until interrupted or for `options.seconds`. Raises ServerError if the daemon ends."""
+    folder = Folder(options.directory)
     run = secrets.token_hex(4)
-    folder.configure(wishes.broker, f"cpcmon-demo-{run}", wishes.speed)
-    feed: Feed = DirectoryFeed(folder.arriving) if wishes.broker is None else KafkaFeed(wishes.broker)
+    folder.configure(options.broker, f"cpcmon-demo-{run}", options.speed)
+    feed: Feed = DirectoryFeed(folder.arriving) if options.broker is None else KafkaFeed(options.broker)
     try:
-        daemon = DaemonProcess(folder.config, folder.log, wishes.address)
+        daemon = DaemonProcess(folder.config, folder.log, options.address)
         try:
             url = daemon.url()
-            say(f"Open {url} in a browser, or {url}metrics. Ctrl-C ends it.")
-            _Playing(wishes, folder, feed, daemon, url, run).go(Account(say, reference, coloured))
+            say(f"Open {url} in a browser, or {url}metrics. Press Ctrl-C to stop.")
+            _Playing(options, folder, feed, daemon, url, run).go(Narration(say, reference, coloured))
         finally:
             daemon.stop()
     finally:
@@ -191,7 +191,7 @@ def play(wishes: Wishes, reference: float, say: Callable[[str], None], *, colour
 
 
 class _Due:
-    """Says when something is to be done again."""
+    """A periodic timer."""
 
     def __init__(self, every: float) -> None:
         self._every = every
@@ -207,44 +207,50 @@ class _Due:
 class _Playing:
     """One run of the story."""
 
-    def __init__(self, wishes: Wishes, folder: Folder, feed: Feed, daemon: DaemonProcess, url: str, run: str) -> None:
-        self._wishes = wishes
+    def __init__(
+        self, options: DemoOptions, folder: Folder, feed: Feed, daemon: DaemonProcess, url: str, run: str
+    ) -> None:
+        self._options = options
         self._folder = folder
         self._feed = feed
         self._daemon = daemon
         self._url = url
         self._run = run
-        self._exams = Exams(wishes.seed)
+        self._exams = Exams(options.seed)
         self._truth = Truth(WINDOW, MINIMUM)
         self._sent = 0
 
-    def go(self, account: Account) -> None:
+    def go(self, narration: Narration) -> None:
         """Play until the time is up."""
-        look, truth, numbers = _Due(_LOOK_SECONDS / self._wishes.speed), _Due(_TRUTH_SECONDS), _Due(_NUMBERS_SECONDS)
-        began, told, fed = time.monotonic(), -1.0, 0.0
+        status, truth, numbers = (
+            _Due(_STATUS_SECONDS / self._options.speed),
+            _Due(_TRUTH_SECONDS),
+            _Due(_NUMBERS_SECONDS),
+        )
+        began, narrated, fed = time.monotonic(), -1.0, 0.0
         while True:
             self._daemon.check()
             passed = time.monotonic() - began
-            if self._wishes.seconds is not None and passed >= self._wishes.seconds:
+            if self._options.seconds is not None and passed >= self._options.seconds:
                 return
-            at = passed * self._wishes.speed
-            for event in events(told, at):
+            at = passed * self._options.speed
+            for event in events(narrated, at):
                 again = event.at > 0.0 and event.at % LENGTH == 0.0
-                account.event(event.at, f"Once more. {event.sentence}" if again else event.sentence)
-            told = at
+                narration.event(event.at, f"The story repeats. {event.sentence}" if again else event.sentence)
+            narrated = at
             self._send(min(passed - fed, _MOST_SECONDS), at)
             fed = passed
             if truth.now(passed):
                 self._truth.write(self._folder.realised, time.time())
-            if look.now(passed) and (segments := read_segments(self._url)) is not None:
-                account.alerts(at, segments)
-                if told_of(segments) and numbers.now(passed):
+            if status.now(passed) and (segments := read_segments(self._url)) is not None:
+                narration.alerts(at, segments)
+                if _has_estimate(segments) and numbers.now(passed):
                     now = time.time()
-                    account.numbers(at, segments, {name: self._truth.now(name, now) for name in (SHIFTED, "all")})
+                    narration.numbers(at, segments, {name: self._truth.now(name, now) for name in (SHIFTED, "all")})
             time.sleep(max(0.0, _TICK_SECONDS - (time.monotonic() - began - passed)))
 
     def _send(self, seconds: float, at: float) -> None:
-        count = round(seconds * self._wishes.rate * self._wishes.speed)
+        count = round(seconds * self._options.rate * self._options.speed)
         if count == 0:
             return
         examined = self._exams.next(count, at)

@@ -1,6 +1,6 @@
-"""Runs cpcmon as long as somebody holds the other end of its standard input: `python -m monitor.demo.supervisor run …`.
+"""Runs cpcmon until its standard input is closed: `python -m monitor.demo.supervisor run …`.
 
-The demo may be killed in a way that it cannot notice; then its end of the pipe closes, and the daemon stops in order.
+So the daemon stops when the demo is killed.
 """
 
 import os
@@ -11,15 +11,15 @@ import threading
 import time
 
 PATIENCE_SECONDS = 30.0
-"""How long the daemon may take to stop: longer than the demo waits, which then kills it, unless it was killed itself."""
+"""How long the daemon may take to stop; longer than the demo waits before it kills the daemon."""
 
 
-def hold() -> None:
-    """End this process, in order if it can, once nobody holds it any more."""
-    threading.Thread(target=_stop_when_let_go, name="supervisor", daemon=True).start()
+def stop_at_end_of_input() -> None:
+    """Stop this process when its standard input is closed."""
+    threading.Thread(target=_wait_and_stop, name="supervisor", daemon=True).start()
 
 
-def _stop_when_let_go() -> None:
+def _wait_and_stop() -> None:
     while os.read(0, 4096):
         pass
     os.kill(os.getpid(), signal.SIGTERM)
@@ -28,6 +28,6 @@ def _stop_when_let_go() -> None:
 
 
 if __name__ == "__main__":
-    hold()
+    stop_at_end_of_input()
     sys.argv[0] = "cpcmon"
     runpy.run_module("monitor", run_name="__main__")

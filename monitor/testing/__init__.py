@@ -1,4 +1,4 @@
-"""For those who test against cpcmon: the oracle, and contract checks for estimators and sources."""
+"""Public test helpers: the oracle, and contract checks for estimators and sources."""
 
 from monitor.testing.oracle import Oracle, check_estimator, oracle_temperature
 from monitor.testing.source_checks import check_source

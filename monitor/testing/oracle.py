@@ -1,6 +1,6 @@
-"""For those who test against cpcmon: a slow oracle of every number, and checks that any estimator must pass.
+"""A slow oracle for every estimate, and the contract checks of estimators.
 
-The oracle follows the definitions one record at a time, in plain Python, and shares no code with what it checks.
+The oracle follows the definitions record by record in plain Python and shares no code with the estimators.
 """
 
 import math
@@ -21,7 +21,7 @@ Vector = Sequence[float]
 
 @dataclass(frozen=True)
 class Oracle:
-    """Every estimate by its definition. `temperature` may be given, since its last digit can move a record."""
+    """Every estimate by its definition. The temperature is given, since its last digit can move a record."""
 
     reference: Sequence[Vector]
     labels: Sequence[int]
@@ -32,7 +32,7 @@ class Oracle:
         found: dict[str, float] = {}
         for suffix, temperature in (("", None), ("_ts", self.temperature)):
             found |= self._stream([_scaled(p, temperature) for p in self.reference], window, temperature, suffix)
-        voices = [
+        members = [
             "atc_mc_ts",
             "atc_ne_ts",
             "doc_ts",
@@ -40,9 +40,9 @@ class Oracle:
             "cpc_ac_anchored_ts",
             "calibrated_confidence",
         ]
-        heard = sorted(found[voice] for voice in voices)
-        # The lower quartile of six values lies a quarter of the way from the second to the third.
-        return found | {"consensus": heard[1] + 0.25 * (heard[2] - heard[1]), "disagreement": heard[5] - heard[0]}
+        ranked = sorted(found[member] for member in members)
+        # The lower quartile of six values is a quarter of the way from the second to the third.
+        return found | {"consensus": ranked[1] + 0.25 * (ranked[2] - ranked[1]), "disagreement": ranked[5] - ranked[0]}
 
     def _stream(
         self, reference: list[list[float]], window: Sequence[Vector], temperature: float | None, suffix: str
@@ -118,12 +118,12 @@ def _thresholded(reference: list[float], window: list[float], right: int) -> flo
 def _conformal(window: Sequence[Vector], threshold: float) -> dict[str, float]:
     sets = [[p for p in vector if _single(p) >= threshold] for vector in window]
     inside = [_mean(chosen) for chosen in sets if chosen]
-    unsure = [max(vector) for vector, chosen in zip(window, sets, strict=True) if not chosen]
+    empty = [max(vector) for vector, chosen in zip(window, sets, strict=True) if not chosen]
     found = {
-        "": (math.fsum(inside) + math.fsum(unsure)) / len(sets),
+        "": (math.fsum(inside) + math.fsum(empty)) / len(sets),
         "[zero]": math.fsum(inside) / len(sets),
         ".set_size": _mean(len(chosen) for chosen in sets),
-        ".empty_share": len(unsure) / len(sets),
+        ".empty_share": len(empty) / len(sets),
     }
     return found | ({"[skip]": _mean(inside)} if inside else {})
 
@@ -181,7 +181,7 @@ def oracle_temperature(reference: Sequence[Vector], labels: Sequence[int]) -> fl
 
 
 def check_estimator(member: Member, probabilities: Singles, labels: Integers) -> None:
-    """Raise AssertionError unless the member behaves as every estimator must, in all its forms, on this reference."""
+    """Raise AssertionError unless a member, in all its forms, meets the contract of estimators."""
     reference = label_outputs(probabilities, labels)
     for form in member.forms():
         calibrated = member.family.calibrate(reference, scaled=form.scaled)
@@ -192,36 +192,36 @@ def check_estimator(member: Member, probabilities: Singles, labels: Integers) ->
             window.flags.writeable = False
             result = _ask(ready, window, reference.temperature)
             again = _ask(ready, window, reference.temperature)
-            _require(result == again, f"{form.full_name}: twice the same call, twice the same answer")
-            _require(result.records == size, f"{form.full_name}: says how many records it saw")
+            _require(result == again, f"{form.full_name}: the same call must return the same answer")
+            _require(result.records == size, f"{form.full_name}: must return the number of records")
             if size == 0:
-                _require(isinstance(result, NoEstimate), f"{form.full_name}: nothing can be said of no record")
+                _require(isinstance(result, NoEstimate), f"{form.full_name}: must return NoEstimate without records")
                 continue
             _require(
                 isinstance(result, NoEstimate) or 0.0 <= result.accuracy <= 1.0,
-                f"{form.full_name}: an answer lies within 0 and 1, found {result}",
+                f"{form.full_name}: the estimate must be between 0 and 1, found {result}",
             )
             turned = _ask(ready, np.ascontiguousarray(window[::-1]), reference.temperature)
-            _require(_alike(result, turned), f"{form.full_name}: the order of records does not matter")
+            _require(_alike(result, turned), f"{form.full_name}: the order of records must not matter")
         if member.family.returns_reference_accuracy and form.variant is None:
             own = _ask(ready, probabilities, reference.temperature)
             _require(
                 isinstance(own, Estimate) and abs(own.accuracy - reference.accuracy) < 1e-12,
-                f"{form.full_name}: the reference returns its own accuracy {reference.accuracy}, found {own}",
+                f"{form.full_name}: must return the accuracy of the reference on the reference itself, {reference.accuracy}, found {own}",
             )
 
 
 def _check_contributions(ready: CalibratedEstimator, probabilities: Singles, temperature: float) -> None:
-    """Hold a member to what running totals need of it."""
+    """Check the contributions that running totals need."""
     if isinstance(ready.estimator, Conformal):
         return
     scores = outputs(probabilities, temperature).scores(scaled=ready.form.scaled)
     rows = ready.estimator.contributions(scores, 0.2)
     name = ready.form.full_name
-    _require(rows.shape[1:] == (len(probabilities),), f"{name}: a number for each record in each row")
-    _require(rows.min() >= 0.0 and rows.max() <= 1.0, f"{name}: contributions lie within 0 and 1")
+    _require(rows.shape[1:] == (len(probabilities),), f"{name}: must have one number per record in each row")
+    _require(rows.min() >= 0.0 and rows.max() <= 1.0, f"{name}: contributions must be between 0 and 1")
     moved = ready.estimator.contributions(scores, 0.9)
-    _require(np.array_equal(rows, moved), f"{name}: contributions do not move with the window's confidence")
+    _require(np.array_equal(rows, moved), f"{name}: contributions must not depend on the confidence of the window")
 
 
 def _ask(ready: CalibratedEstimator, window: Singles, temperature: float) -> Estimate | NoEstimate:

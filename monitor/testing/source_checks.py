@@ -1,7 +1,4 @@
-"""For those who write a source: checks that any source must pass, against the contract in `sources/base.py`.
-
-They play the part of the pipeline: poll, commit, acknowledge, roll back, crash, and come back with what was committed.
-"""
+"""The contract checks of sources: poll, commit, acknowledge, roll back, crash and restore; see `sources/base.py`."""
 
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -10,22 +7,22 @@ from contextlib import closing
 from monitor.sources.base import Delivery, Source
 
 _QUIET_POLLS = 2
-"""After all that was wanted has come, so many polls must bring no record more."""
+"""Polls that must deliver nothing after all records were delivered."""
 
 
 class _Run:
-    """One process that reads, and the disk that outlives it."""
+    """A process that reads the source, and the disk that outlives it."""
 
     def __init__(self, source: Source, disk: dict[bytes, bytes], never_told: str, patience_seconds: float) -> None:
         self.source = source
         self.disk = disk
-        self._never_told = never_told
+        self._private_text = never_told
         self._patience_seconds = patience_seconds
         self._owned: frozenset[str] = frozenset()
         source.restore(dict(disk))
 
     def take(self, wanted: int, claim: str) -> list[Delivery]:
-        """Poll until so many records have come, and see that no more do."""
+        """Poll until `wanted` records were delivered, and check that no more are."""
         taken: list[Delivery] = []
         deadline = time.monotonic() + self._patience_seconds
         while _records(taken) < wanted and time.monotonic() < deadline:
@@ -37,7 +34,7 @@ class _Run:
         return taken
 
     def commit(self, taken: Sequence[Delivery]) -> None:
-        """Write down where the source stands, and tell it that no window holds anything older."""
+        """Store the checkpoints and acknowledge."""
         for one in taken:
             for key, value in one.checkpoints.items():
                 if value is None:
@@ -50,45 +47,47 @@ class _Run:
         deliveries = list(self.source.poll(time.time()))
         for one in deliveries:
             self._owned = self._owned if one.owned is None else one.owned
-            said = " ".join((one.origin, *one.events, *one.warnings, *one.counted))
-            _require(self._never_told not in said, "neither a file's name nor a record is told to the log")
-            _require(not _records([one]) or one.checkpoints, "records come with the position that makes them read")
-            kept = b" ".join(part for pair in one.checkpoints.items() for part in pair if part is not None)
-            _require(self._never_told.encode() not in kept, "positions hold no name: they lie on disk for long")
+            messages = " ".join((one.origin, *one.events, *one.warnings, *one.counted))
+            _require(self._private_text not in messages, "file names and records must not be logged")
+            _require(not _records([one]) or one.checkpoints, "records must come with a checkpoint")
+            stored = b" ".join(part for pair in one.checkpoints.items() for part in pair if part is not None)
+            _require(self._private_text.encode() not in stored, "checkpoints must not contain names")
         return deliveries
 
 
 def check_source(
     make: Callable[[], Source], put: Callable[[int], None], *, never_told: str, patience_seconds: float = 30.0
 ) -> None:
-    """Raise AssertionError unless a source behaves as every source must.
+    """Raise AssertionError unless a source meets the contract of sources.
 
-    `make` returns a new source on the same input, as a new process would have it. `put` adds so many good records to that
-    input. `never_told` is a text in the name or the ids of the input that must not leave it.
+    `make` returns a new source on the same input, as a new process would. `put` adds valid records to that input.
+    `never_told` is a text in file names or ids of the input that must not be logged or stored.
     """
     disk: dict[bytes, bytes] = {}
     put(3)
     source = make()
     with closing(source):
         run = _Run(source, disk, never_told, patience_seconds)
-        run.take(3, "what is there is delivered")
-        _require(source.ready() is None, "a source that was read is ready")
+        run.take(3, "existing records must be delivered")
+        _require(source.ready() is None, "a source that was read must be ready")
         source.roll_back()
-        again = run.take(3, "what could not be committed is delivered again")
+        again = run.take(3, "records must be delivered again after a rollback")
         run.commit(again)
-        run.take(0, "what was committed is not delivered again")
+        run.take(0, "committed records must not be delivered again")
         lag = source.lag()
-        _require(lag.bytes == 0 and lag.oldest_unread is None, f"nothing is unread when all was read, found {lag}")
+        _require(
+            lag.bytes == 0 and lag.oldest_unread is None, f"the lag must be zero when everything was read, found {lag}"
+        )
         put(2)
-        run.take(2, "what is added is delivered")
-        # Not committed: as if the process had been killed here.
+        run.take(2, "new records must be delivered")
+        # Not committed, as after a crash.
     source = make()
     with closing(source):
         run = _Run(source, disk, never_told, patience_seconds)
-        run.commit(run.take(2, "after a crash it reads on from what was committed: none lost, none twice"))
+        run.commit(run.take(2, "after a crash, reading must continue at the last commit"))
     source = make()
     with closing(source):
-        _Run(source, disk, never_told, patience_seconds).take(0, "after a stop nothing is read again")
+        _Run(source, disk, never_told, patience_seconds).take(0, "after a restart, nothing must be read again")
 
 
 def _records(deliveries: Iterable[Delivery]) -> int:

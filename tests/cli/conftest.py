@@ -1,4 +1,4 @@
-"""A generated example and its reference, made once for all tests of the commands."""
+"""The example data and its reference."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,7 @@ NAMES = ",".join(CLASSES)
 
 @dataclass(frozen=True)
 class Example:
-    """Where the example's files are."""
+    """The files of the example."""
 
     validation: Path
     site_a: Path

@@ -1,4 +1,4 @@
-"""A folder in which every example of the help, and of the pages, can be typed: the files have the names used there."""
+"""A directory in which every example of the help and the docs runs."""
 
 import csv
 import json
@@ -12,7 +12,7 @@ NAMES = {"validation.jsonl": "validation_labelled", "labelled.jsonl": "site_b_la
 
 
 def prepare(folder: Path) -> None:
-    """Write the example, its files under the names that the help uses, and what commands before would have made."""
+    """Write the example data under the names used in the help, with a reference and a state."""
     files = write_example(folder)
     for name, of in NAMES.items():
         shutil.copy(files[of], folder / name)
@@ -27,7 +27,7 @@ def prepare(folder: Path) -> None:
 
 
 def _as_columns(lines: Path, table: Path) -> None:
-    """Write labelled records as a table with one column a class."""
+    """Write labelled records as CSV with one column per class."""
     with table.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["label", *(f"prob_{name}" for name in CLASSES)])
@@ -37,7 +37,7 @@ def _as_columns(lines: Path, table: Path) -> None:
 
 
 def ended(words: list[str]) -> list[str] | None:
-    """Return the words of a command so that it ends by itself; None where it would need a server or a terminal."""
+    """Return a variant of a command that ends by itself; None if there is none."""
     if words[0] == "watch" and "--once" not in words:
         return [*words, "--once"]
     if words[0] == "run":

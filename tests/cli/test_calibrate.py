@@ -1,4 +1,4 @@
-"""`cpcmon calibrate`: the file it writes and the words it prints."""
+"""`cpcmon calibrate`: the reference, its summary and its warnings."""
 
 import itertools
 import json
@@ -29,8 +29,7 @@ def jsonl(path: Path, probabilities: np.ndarray, labels: np.ndarray | None = Non
 
 
 @pytest.mark.slow
-def test_it_prints_what_a_person_wants_to_know(example: Example, cpcmon: Command, tmp_path: Path) -> None:
-    """Records, classes, accuracy with interval, class table, T, calibration error before and after, fingerprint."""
+def test_the_summary(example: Example, cpcmon: Command, tmp_path: Path) -> None:
     words = ("--input", example.validation, "--model", "density", "--model-version", "2.1", "--classes", NAMES)
     ran = cpcmon("calibrate", *words, "--output", tmp_path / "d.ref")
     assert (ran.code, ran.err) == (0, "")
@@ -46,16 +45,16 @@ def test_it_prints_what_a_person_wants_to_know(example: Example, cpcmon: Command
     assert "warning" not in ran.out
 
 
-def test_the_class_table_counts_right(example: Example) -> None:
-    """Records, right and predicted by class, against a plain count."""
+def test_the_class_table(example: Example) -> None:
+    """Against a plain count."""
     records = [json.loads(line) for line in example.validation.read_text().splitlines()]
     names = NAMES.split(",")
-    said = [names[int(np.argmax(record["probs"]))] for record in records]
+    predicted = [names[int(np.argmax(record["probs"]))] for record in records]
     summary = Reference.load(example.reference).summary
     for index, name in enumerate(names):
         assert summary.class_records[index] == sum(record["label"] == name for record in records)
-        assert summary.class_predicted[index] == said.count(name)
-        right = sum(s == name == record["label"] for s, record in zip(said, records, strict=True))
+        assert summary.class_predicted[index] == predicted.count(name)
+        right = sum(s == name == record["label"] for s, record in zip(predicted, records, strict=True))
         assert summary.class_right[index] == right
 
 
@@ -73,7 +72,7 @@ def test_calibration_error_equals_a_plain_count() -> None:
 
 
 def warned(probabilities: np.ndarray, labels: np.ndarray) -> set[Concern]:
-    """Return what a reference is warned of."""
+    """Return the warnings of a reference."""
     return set(summarise(label_outputs(probabilities.astype(np.float32), labels)).warnings())
 
 
@@ -82,14 +81,14 @@ def test_a_good_reference_has_no_warning() -> None:
     assert warned(*synthetic(600, 3, seed=1)) == set()
 
 
-def test_few_records_are_warned_of() -> None:
+def test_few_records_cause_a_warning() -> None:
     """499 are fewer than 500; 500 are not."""
     probabilities, labels = synthetic(500, 3, seed=1)
     assert warned(probabilities[:499], labels[:499]) == {Concern.FEW_RECORDS}
     assert warned(probabilities, labels) == set()
 
 
-def test_a_rare_class_is_warned_of() -> None:
+def test_a_rare_class_causes_a_warning() -> None:
     """Nine records of a class are too few."""
     probabilities, labels = synthetic(600, 3, seed=1)
     rare = np.flatnonzero(labels == 2)[9:]
@@ -97,13 +96,13 @@ def test_a_rare_class_is_warned_of() -> None:
     assert Concern.RARE_CLASS in warned(probabilities[keep], labels[keep])
 
 
-def test_tied_scores_are_warned_of() -> None:
+def test_tied_scores_cause_a_warning() -> None:
     """Vote shares of seven readers tie nearly all records."""
     votes = np.random.default_rng(1).multinomial(7, [0.6, 0.4], size=600) / 7
     assert Concern.TIED_SCORES in warned(votes, votes.argmax(axis=1))
 
 
-def test_zeros_under_the_floor_are_warned_of() -> None:
+def test_zeros_under_the_floor_cause_a_warning() -> None:
     """More than 1% of records with a probability of zero."""
     probabilities, labels = synthetic(600, 3, seed=1)
     for count, expected in ((6, False), (7, True)):
@@ -112,18 +111,18 @@ def test_zeros_under_the_floor_are_warned_of() -> None:
         assert (Concern.ZEROS_UNDER_FLOOR in warned(zeros, labels)) is expected
 
 
-def test_an_accuracy_below_the_largest_class_is_warned_of() -> None:
+def test_an_accuracy_below_the_largest_class_causes_a_warning() -> None:
     """As when the classes are in the wrong order."""
     probabilities, labels = synthetic(600, 2, seed=1)
     assert Concern.BELOW_LARGEST_CLASS in warned(probabilities[:, ::-1], labels)
 
 
-def test_any_two_classes_that_are_exchanged_in_a_good_model_are_warned_of() -> None:
-    """Though the accuracy stays above the largest class's share; with all in their places nothing is said."""
+def test_two_exchanged_classes_cause_a_warning() -> None:
+    """Even if the accuracy stays above the share of the largest class."""
     random = np.random.default_rng(1)
     labels = random.integers(6, size=2000)
-    said = np.where(random.random(2000) < 0.8, labels, random.integers(6, size=2000))
-    probabilities = random.dirichlet(np.ones(6), 2000) * 0.4 + 0.6 * np.eye(6)[said]
+    predicted = np.where(random.random(2000) < 0.8, labels, random.integers(6, size=2000))
+    probabilities = random.dirichlet(np.ones(6), 2000) * 0.4 + 0.6 * np.eye(6)[predicted]
     assert Concern.CLASSES_MIXED_UP not in warned(probabilities, labels)
     for one, other in itertools.combinations(range(6), 2):
         order = list(range(6))
@@ -134,22 +133,20 @@ def test_any_two_classes_that_are_exchanged_in_a_good_model_are_warned_of() -> N
 
 
 @pytest.mark.parametrize("records", [1, 2, 39])
-def test_few_records_are_not_taken_for_classes_that_are_mixed_up(records: int) -> None:
-    """All of them wrong, but by chance that would not be rare."""
+def test_few_records_cause_no_warning_about_class_order(records: int) -> None:
     probabilities = np.tile([[0.6, 0.4], [0.4, 0.6]], (records, 1))[:records]
     assert Concern.CLASSES_MIXED_UP not in warned(probabilities, probabilities.argmin(axis=1))
 
 
-def test_warnings_reach_the_screen(cpcmon: Command, tmp_path: Path) -> None:
-    """A small set is calibrated, with a warning."""
+def test_warnings_are_printed(cpcmon: Command, tmp_path: Path) -> None:
     data = jsonl(tmp_path / "small.jsonl", *synthetic(60, 3, seed=1))
     ran = cpcmon("calibrate", "--input", data, "--model", "m", "--output", tmp_path / "m.ref")
     assert ran.code == 0
     assert "warning: 60 records: with fewer than 500, intervals are wide" in ran.out
 
 
-def test_bad_records_stop_it_and_nothing_is_written(cpcmon: Command, tmp_path: Path) -> None:
-    """File, line, expected, found; the first five; a count of the rest; exit 2."""
+def test_bad_records_are_an_error(cpcmon: Command, tmp_path: Path) -> None:
+    """With the first five and the number of others; nothing is written."""
     probabilities, labels = synthetic(40, 3, seed=1)
     wrong = probabilities.copy()
     wrong[3:10] *= 2
@@ -165,8 +162,7 @@ def test_bad_records_stop_it_and_nothing_is_written(cpcmon: Command, tmp_path: P
     assert "Traceback" not in ran.err
 
 
-def test_skip_bad_goes_on_and_says_how_many(cpcmon: Command, tmp_path: Path) -> None:
-    """The reference holds the good records only."""
+def test_skip_bad_skips_and_counts_bad_records(cpcmon: Command, tmp_path: Path) -> None:
     probabilities, labels = synthetic(40, 3, seed=1)
     wrong = probabilities.copy()
     wrong[3:10] *= 2
@@ -182,7 +178,7 @@ def test_skip_bad_goes_on_and_says_how_many(cpcmon: Command, tmp_path: Path) -> 
     [
         pytest.param(
             ["--output", "nowhere/m.ref"],
-            "--output nowhere/m.ref: expected a file in a directory that exists",
+            "--output nowhere/m.ref: expected a file in an existing directory",
             id="no folder",
         ),
         pytest.param(["--output", "data.jsonl"], "found the input itself", id="output is the input"),
@@ -195,10 +191,10 @@ def test_skip_bad_goes_on_and_says_how_many(cpcmon: Command, tmp_path: Path) -> 
         pytest.param(["--output", "m.ref", "--input", "absent.jsonl"], "absent.jsonl", id="no such file"),
     ],
 )
-def test_mistakes_are_told_without_a_traceback(
+def test_invalid_options_exit_with_2(
     cpcmon: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], message: str
 ) -> None:
-    """Exit 2, one sentence, no reference."""
+    """Without a reference."""
     monkeypatch.chdir(tmp_path)
     jsonl(tmp_path / "data.jsonl", *synthetic(30, 3, seed=1))
     before = (tmp_path / "data.jsonl").read_bytes()
@@ -209,8 +205,7 @@ def test_mistakes_are_told_without_a_traceback(
     assert (tmp_path / "data.jsonl").read_bytes() == before
 
 
-def test_labels_beside_an_npy_file(cpcmon: Command, tmp_path: Path) -> None:
-    """A plain array has no place for labels."""
+def test_labels_of_an_npy_file(cpcmon: Command, tmp_path: Path) -> None:
     probabilities, labels = synthetic(40, 3, seed=1)
     np.save(tmp_path / "p.npy", probabilities)
     np.save(tmp_path / "y.npy", labels)
@@ -220,8 +215,7 @@ def test_labels_beside_an_npy_file(cpcmon: Command, tmp_path: Path) -> None:
     assert Reference.load(tmp_path / "m.ref").calibration.right == int((probabilities.argmax(axis=1) == labels).sum())
 
 
-def test_named_labels_without_class_names_get_the_right_advice(cpcmon: Command, tmp_path: Path) -> None:
-    """Not to skip all records, but to name the classes."""
+def test_named_labels_need_class_names(cpcmon: Command, tmp_path: Path) -> None:
     (tmp_path / "named.jsonl").write_text('{"probs": [0.7, 0.3], "label": "benign"}\n' * 30)
     ran = cpcmon("calibrate", "--input", tmp_path / "named.jsonl", "--model", "m", "--output", tmp_path / "m.ref")
     assert ran.code == 2
@@ -229,15 +223,15 @@ def test_named_labels_without_class_names_get_the_right_advice(cpcmon: Command, 
 
 
 def counted_from_one(path: Path, classes: int = 4, records: int = 400) -> tuple[Path, np.ndarray, np.ndarray]:
-    """Write labelled records whose labels count from 1, and return what they are."""
+    """Write labelled records with labels from 1, and return them."""
     probabilities, labels = synthetic(records, classes, seed=1, sharpness=2.6)
     return jsonl(path, probabilities, labels + 1), probabilities, labels
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("skip", [["--skip-bad"], []], ids=["bad records skipped", "none skipped"])
-def test_labels_that_count_from_one_are_refused(cpcmon: Command, tmp_path: Path, skip: list[str]) -> None:
-    """They would be taken for the class after theirs. The message's way out gives the reference that is meant."""
+def test_labels_that_count_from_one_are_rejected(cpcmon: Command, tmp_path: Path, skip: list[str]) -> None:
+    """The message suggests --classes, which gives the right reference."""
     data, probabilities, labels = counted_from_one(tmp_path / "data.jsonl")
     words = ("calibrate", "--input", data, "--model", "m", "--output", tmp_path / "m.ref")
     ran = cpcmon(*words, *skip)
@@ -250,8 +244,7 @@ def test_labels_that_count_from_one_are_refused(cpcmon: Command, tmp_path: Path,
     assert Reference.load(tmp_path / "m.ref").calibration.right == np.sum(probabilities.argmax(axis=1) == labels)
 
 
-def test_evaluate_refuses_labels_that_count_from_one(cpcmon: Command, tmp_path: Path) -> None:
-    """In the target as in the source."""
+def test_evaluate_rejects_labels_that_count_from_one(cpcmon: Command, tmp_path: Path) -> None:
     data, probabilities, labels = counted_from_one(tmp_path / "data.jsonl")
     right = jsonl(tmp_path / "right.jsonl", probabilities, labels)
     ran = cpcmon("evaluate", "--source", right, "--target", data, "--classes", "a,b,c,d", "--skip-bad")
@@ -262,8 +255,7 @@ def test_evaluate_refuses_labels_that_count_from_one(cpcmon: Command, tmp_path: 
     )
 
 
-def test_skip_bad_goes_on_where_the_first_class_is_merely_absent(cpcmon: Command, tmp_path: Path) -> None:
-    """Even if a label is one past the last: the others fit the outputs as they are."""
+def test_skip_bad_accepts_a_set_without_the_first_class(cpcmon: Command, tmp_path: Path) -> None:
     probabilities, labels = synthetic(400, 4, seed=1, sharpness=2.6)
     present = labels > 0
     labels = labels[present]
@@ -273,17 +265,16 @@ def test_skip_bad_goes_on_where_the_first_class_is_merely_absent(cpcmon: Command
     assert (ran.code, "skipped 1 bad" in ran.err) == (0, True)
 
 
-def test_skipping_everything_is_an_error(cpcmon: Command, tmp_path: Path) -> None:
-    """A reference or an estimate of nothing helps nobody."""
+def test_a_file_of_bad_records_only_is_an_error(cpcmon: Command, tmp_path: Path) -> None:
     (tmp_path / "bad.jsonl").write_text('{"probs": [0.7, 0.7], "label": 0}\n' * 3)
     words = ("--input", tmp_path / "bad.jsonl", "--model", "m", "--output", tmp_path / "m.ref", "--skip-bad")
     ran = cpcmon("calibrate", *words)
     assert ran.code == 2
-    assert "expected good records beside the bad ones, found none; skipped 3 bad of 3" in ran.err
+    assert "skipped 3 bad of 3" in ran.err
 
 
-def test_a_temperature_at_the_end_of_its_range_is_warned_of() -> None:
-    """Every prediction right: no temperature is cold enough."""
+def test_a_temperature_at_its_bound_causes_a_warning() -> None:
+    """Every prediction is right."""
     probabilities, _ = synthetic(600, 3, seed=1)
     assert Concern.TEMPERATURE_AT_BOUND in warned(probabilities, probabilities.argmax(axis=1))
 

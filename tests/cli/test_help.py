@@ -1,4 +1,4 @@
-"""The help as a newcomer reads it: complete, and every example in it works."""
+"""The help is complete, and its examples run."""
 
 import re
 import shlex
@@ -18,7 +18,7 @@ EXAMPLES = [example for one in (PARSER, *COMMANDS.values()) for example in examp
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_says_what_it_does_and_shows_an_example_of_itself(name: str, cpcmon: Callable[..., Ran]) -> None:
+def test_every_command_has_a_description_and_an_example(name: str, cpcmon: Callable[..., Ran]) -> None:
     """And `cpcmon help NAME` prints the same as `cpcmon NAME --help`."""
     command = COMMANDS[name]
     assert (command.description or "").endswith(".")
@@ -28,12 +28,11 @@ def test_every_command_says_what_it_does_and_shows_an_example_of_itself(name: st
     assert shown.code == 0
     assert cpcmon("help", name) == shown
     for example in examples_of(command):
-        assert example in " ".join(shown.out.split()), "an example that is broken over lines cannot be copied"
+        assert example in " ".join(shown.out.split()), "an example must not be wrapped"
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_option_is_explained_with_its_default(name: str) -> None:
-    """In the help as it is printed, so that a formatter that forgets is noticed."""
+def test_every_option_has_a_help_with_its_default(name: str) -> None:
     printed = " ".join(COMMANDS[name].format_help().split())
     for action in actions_of(COMMANDS[name]):
         assert action.help, f"{action.dest}: no help"
@@ -47,7 +46,7 @@ def test_every_option_is_explained_with_its_default(name: str) -> None:
 def test_every_example_of_the_help_runs(
     example: str, example_folder: Path, cpcmon: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The daemon is only asked to check its configuration; the demo, which would go on, is only parsed."""
+    """`run` only checks its configuration; the demo is only parsed."""
     monkeypatch.chdir(example_folder)
     program, *words = shlex.split(example)
     assert program == "cpcmon"
@@ -59,17 +58,17 @@ def test_every_example_of_the_help_runs(
         assert ran.out or (example_folder / words[-1]).stat().st_size
 
 
-def test_without_a_command_the_help_is_printed_with_a_hint(cpcmon: Callable[..., Ran]) -> None:
-    """On standard error, as every mistake, with every command and the exit codes."""
+def test_without_a_command_the_help_is_printed(cpcmon: Callable[..., Ran]) -> None:
+    """On standard error, with every command and the exit codes."""
     ran = cpcmon()
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err.endswith("cpcmon: expected a command, found none; to see it at work: cpcmon demo\n")
+    assert ran.err.endswith("cpcmon: expected a command, found none; try cpcmon demo\n")
     assert all(re.search(rf"^    {name}\b", ran.err, re.MULTILINE) for name in COMMANDS)
     assert re.findall(r"^  (\d+)  ", ran.err, re.MULTILINE) == ["0", "1", "2", "3", "130"]
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["estimat"], "found 'estimat'; did you mean estimate?"),
         (["help", "estimat"], "found 'estimat'"),
@@ -78,18 +77,16 @@ def test_without_a_command_the_help_is_printed_with_a_hint(cpcmon: Callable[...,
             ["estimate", "--reference", "a", "--input", "b", "--widnow=5"],
             "expected an option of this command, found '--widnow'; did you mean --window?",
         ),
-        (["state", "a", "b"], "cpcmon state: expected no more words, found 'b'"),
+        (["state", "a", "b"], "cpcmon state: expected no more arguments, found 'b'"),
         (["state", "a", "--rejected", "few"], "--rejected: expected a whole number, found 'few'"),
         (["state", "a", "--rejected"], "--rejected: expected one value after it, found none"),
         (["completion", "csh"], "shell: expected one of bash, zsh, fish, found 'csh'"),
         (["rules", "--config.fiel", "c"], "expected --config.file, found none"),
     ],
 )
-def test_a_slip_of_the_fingers_is_one_sentence_and_where_to_read_on(
-    words: list[str], said: str, cpcmon: Callable[..., Ran]
-) -> None:
-    """What was expected, what was found, and what was probably meant; no screen of usage."""
+def test_a_usage_error_is_one_line_with_a_hint(words: list[str], message: str, cpcmon: Callable[..., Ran]) -> None:
+    """With the closest match."""
     ran = cpcmon(*words)
     assert ran.code == 2
-    assert said in ran.err
+    assert message in ran.err
     assert len(ran.err.splitlines()) <= 2

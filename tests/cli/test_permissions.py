@@ -1,6 +1,6 @@
-"""Commands in places that belong to somebody else: one sentence, and what to do.
+"""Commands in directories of another user: a one-line error.
 
-As root without any right over the files of others: where the interpreter is only root's, another user could not start it.
+As root without capabilities, since another user may not be able to run the interpreter.
 """
 
 import os
@@ -19,13 +19,13 @@ from tests.servers import needs_root, real_server
 pytestmark = pytest.mark.slow
 
 CONFIG = "storage: {path: theirs}\nsources: [{name: a, type: directory, path: theirs}]\nmodels: [{name: density}]\n"
-SOMEBODY = 65534
+OTHER_USER = 65534
 
 
 @pytest.fixture
 def place(calibrated: Path) -> Iterator[Path]:
-    """A folder of somebody else, that all may look into and nobody else may write to; one file is theirs alone."""
-    needs_root("give files to somebody else")
+    """A read-only directory of another user, with a file that only that user can read."""
+    needs_root("change the owner of files")
     folder = Path(tempfile.mkdtemp(prefix="cpcmon-permissions-"))
     try:
         (folder / "theirs").mkdir()
@@ -35,7 +35,7 @@ def place(calibrated: Path) -> Iterator[Path]:
         shutil.copy(calibrated / "validation.jsonl", folder)
         for one in (folder, *folder.iterdir()):
             one.chmod(0o755 if one.is_dir() else 0o644)
-            os.chown(one, SOMEBODY, SOMEBODY)
+            os.chown(one, OTHER_USER, OTHER_USER)
         (folder / "validation.jsonl").chmod(0o600)
         yield folder
     finally:
@@ -43,7 +43,7 @@ def place(calibrated: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (
             "demo --directory new",
@@ -61,14 +61,14 @@ def place(calibrated: Path) -> Iterator[Path]:
         ("watch inbox --reference density.ref --state theirs", "theirs: expected a folder owned by this user"),
         (
             "calibrate --input validation.jsonl --model m --output m.ref",
-            "--output m.ref: expected a directory that may",
+            "--output m.ref: expected a writable directory",
         ),
         ("calibrate --input validation.jsonl --model m --output /tmp/m.ref", "expected a readable file, found Perm"),
-        ("rules --config.file config.yaml --output theirs/r.yml", "expected a directory that may be written to, found"),
+        ("rules --config.file config.yaml --output theirs/r.yml", "expected a writable directory, found"),
     ],
 )
-def test_a_place_of_somebody_else_is_said_in_a_sentence(words: str, said: str, place: Path) -> None:
-    """Not as a number of an error, nor as a mistake in cpcmon; nothing is written."""
+def test_a_directory_of_another_user_is_an_error(words: str, message: str, place: Path) -> None:
+    """And nothing is written."""
     before = sorted(place.rglob("*"))
     rights = ["--bounding-set", "-all", "--inh-caps", "-all", "--ambient-caps", "-all"]
     ran = subprocess.run(
@@ -76,7 +76,7 @@ def test_a_place_of_somebody_else_is_said_in_a_sentence(words: str, said: str, p
         cwd=place, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert ran.returncode == 2, ran.stderr
-    assert said in ran.stderr.splitlines()[-1]
+    assert message in ran.stderr.splitlines()[-1]
     assert "Errno" not in ran.stderr
-    assert "mistake in cpcmon" not in ran.stderr
+    assert "internal error" not in ran.stderr
     assert sorted(place.rglob("*")) == before

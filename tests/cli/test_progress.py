@@ -1,4 +1,4 @@
-"""The progress bar: on a terminal, for long work, and gone afterwards."""
+"""The progress bar."""
 
 import io
 import os
@@ -17,7 +17,7 @@ from monitor.cli import progress_bar as progress
 
 @contextmanager
 def terminal() -> Iterator[list[str]]:
-    """Put stderr on a real pseudo-terminal; what it showed is in the list once the terminal is closed."""
+    """Redirect stderr to a pseudo-terminal; the list gets its output at the end."""
     ours, theirs = pty.openpty()
     shown = list[str]()
     with os.fdopen(theirs, "w") as file, redirect_stderr(file):
@@ -26,16 +26,15 @@ def terminal() -> Iterator[list[str]]:
 
 
 def read_all(ours: int) -> bytes:
-    """Return all that a terminal shows until its other end is closed; one read returns as much as has arrived."""
+    """Return the output of a terminal until it is closed."""
     shown = b""
-    with os.fdopen(ours, "rb", buffering=0) as file, suppress(OSError):  # whose other end is gone
+    with os.fdopen(ours, "rb", buffering=0) as file, suppress(OSError):
         while part := file.read(65536):
             shown += part
     return shown
 
 
-def test_long_work_on_a_terminal_shows_a_bar_that_is_wiped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the share done and the time left."""
+def test_a_terminal_shows_a_bar_and_clears_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "_PATIENCE_SECONDS", 0.0)
     with terminal() as shown, progress.progress_bar("replaying") as show:
         show(0.5)
@@ -43,16 +42,14 @@ def test_long_work_on_a_terminal_shows_a_bar_that_is_wiped(monkeypatch: pytest.M
     assert shown[0].endswith("\r\033[K")
 
 
-def test_short_work_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some seconds pass before a bar appears."""
+def test_short_work_shows_no_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "_PATIENCE_SECONDS", 3600.0)
     with terminal() as shown, progress.progress_bar("replaying") as show:
         show(0.5)
     assert shown == [""]
 
 
-def test_a_pipe_sees_no_bar(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Logs stay clean."""
+def test_a_pipe_gets_no_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "_PATIENCE_SECONDS", 0.0)
     written = io.StringIO()
     monkeypatch.setattr(sys, "stderr", written)
@@ -61,22 +58,22 @@ def test_a_pipe_sees_no_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     assert written.getvalue() == ""
 
 
-# Patience is over at once, and work begins when the thread that tells has spoken: on a busy machine it would be too late.
-# A directory is read a file a stroke, so that there is a second one.
+# The bar is shown at once, and work begins when its thread has printed. Files are read one per tick, so that there are
+# several ticks.
 SCRIPT = """
 import functools, sys, threading
 from monitor.cli import main, progress_bar as progress, watch
-start, spoken = threading.Thread.start, threading.Event()
-def start_and_listen(thread):
-    spoken.clear()
+start, printed = threading.Thread.start, threading.Event()
+def start_and_wait(thread):
+    printed.clear()
     start(thread)
-    if thread.name == "working" and not spoken.wait(60.0):
-        sys.exit("the thread that tells did not speak")
-def speak(*words, **options):
+    if thread.name == "working" and not printed.wait(60.0):
+        sys.exit("the thread did not print")
+def print_and_set(*words, **options):
     print(*words, **options)
-    spoken.set()
-threading.Thread.start = start_and_listen
-progress.print = speak
+    printed.set()
+threading.Thread.start = start_and_wait
+progress.print = print_and_set
 progress._PATIENCE_SECONDS = 0.0
 watch.DirectoryOptions = functools.partial(watch.DirectoryOptions, bytes_per_file=1 << 14, bytes_per_tick=1 << 14)
 sys.exit(main())
@@ -85,7 +82,7 @@ sys.exit(main())
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "expected"),
     [
         (
             "calibrate --input validation.csv --class-columns prob_* --model m --output m.ref",
@@ -95,13 +92,13 @@ sys.exit(main())
         ("evaluate --source validation.csv --target labelled.csv --class-columns prob_*", "evaluating pair 1 of 1"),
         ("check-config config.yaml", "opening the references of 1 models"),
         ("state state", "reading the windows"),
-        ("watch {many} --reference density.ref --state {fresh} --once", "reading what is there ["),
+        ("watch {many} --reference density.ref --state {fresh} --once", "reading files ["),
     ],
 )
-def test_every_long_command_says_on_a_terminal_what_it_does_and_leaves_nothing_there(
-    words: str, said: str, example_folder: Path, tmp_path: Path
+def test_long_commands_show_progress_on_a_terminal(
+    words: str, expected: str, example_folder: Path, tmp_path: Path
 ) -> None:
-    """The real command, its standard error on a terminal; results go to a pipe and hold nothing of it."""
+    """On standard error only, and cleared at the end."""
     for number in range(4):
         (tmp_path / "many").mkdir(exist_ok=True)
         shutil.copy(example_folder / "inbox" / "results.jsonl", tmp_path / "many" / f"{number}.jsonl")
@@ -115,13 +112,13 @@ def test_every_long_command_says_on_a_terminal_what_it_does_and_leaves_nothing_t
         assert ran.stdout is not None
         printed = ran.stdout.read()
     assert ran.returncode == 0, shown
-    assert [part for part in said.split(" … ") if part not in shown.decode()] == []
+    assert [part for part in expected.split(" … ") if part not in shown.decode()] == []
     assert b"\r\033[K" in shown
     assert b"\033" not in printed
 
 
-def test_long_work_goes_on_where_nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`cpcmon calibrate … 2>&-`: Python then has no stderr at all."""
+def test_a_closed_stderr_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in `cpcmon calibrate … 2>&-`."""
     monkeypatch.setattr(progress, "_PATIENCE_SECONDS", 0.0)
     monkeypatch.setattr(sys, "stderr", None)
     with progress.progress_bar("replaying") as show:

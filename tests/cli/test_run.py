@@ -1,4 +1,4 @@
-"""`cpcmon run` before it runs: what it refuses, and how it says so."""
+"""`cpcmon run` with invalid configurations."""
 
 import json
 import subprocess
@@ -16,8 +16,8 @@ def run(*words: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
 
 
-def test_mistakes_in_the_configuration_are_events_like_others(tmp_path: Path) -> None:
-    """One line each, in the format that was asked for: what collects the log understands every one."""
+def test_configuration_problems_are_logged_one_per_line(tmp_path: Path) -> None:
+    """In the selected format."""
     file = tmp_path / "config.yaml"
     file.write_text("colour: red\nmodels: []\n")
     ran = run("--config.file", file, "--log.format", "json", "--log.level", "warn")
@@ -29,18 +29,17 @@ def test_mistakes_in_the_configuration_are_events_like_others(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("text", "code", "said"),
+    ("text", "code", "message"),
     [
-        pytest.param("http_server_config: {http2: false}\n", 0, "web.yml: fine", id="good"),
+        pytest.param("http_server_config: {http2: false}\n", 0, "web.yml: valid", id="good"),
         pytest.param(
             "http_server_config: {http2: true}\n", 2, "web.yml:1: http_server_config.http2: expected", id="bad"
         ),
     ],
 )
-def test_a_check_is_of_the_web_configuration_too(tmp_path: Path, text: str, code: int, said: str) -> None:
-    """Of whatever the daemon would refuse to start with."""
+def test_check_includes_the_web_configuration(tmp_path: Path, text: str, code: int, message: str) -> None:
     config, web = tmp_path / "config.yaml", tmp_path / "web.yml"
     config.write_text(BASE.replace("    reference: density.ref\n", ""))
     web.write_text(text)
     ran = run("--config.check", "--config.file", config, "--web.config.file", web)
-    assert (ran.returncode, said in ran.stdout + ran.stderr) == (code, True)
+    assert (ran.returncode, message in ran.stdout + ran.stderr) == (code, True)

@@ -1,4 +1,4 @@
-"""`cpcmon watch` and `cpcmon state` as a user runs them."""
+"""`cpcmon watch` and `cpcmon state`."""
 
 import json
 import os
@@ -20,7 +20,7 @@ from tests.ingest.lines import POOL, REFERENCE, line
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    """A folder with a reference and an inbox of twelve good records and a bad one."""
+    """A directory with a reference, and an inbox with twelve good records and a bad one."""
     REFERENCE.save(tmp_path / "density.ref")
     (tmp_path / "inbox").mkdir()
     lines = [line(n, site="AB"[n % 2], id=f"ZZPATIENT{n}") for n in range(12)]
@@ -29,13 +29,13 @@ def place(tmp_path: Path) -> Path:
 
 
 def words(place: Path, *more: object) -> list[object]:
-    """Return the command on that folder; its few records are enough unless `more` says otherwise."""
+    """Return the command for that directory."""
     inbox = ["watch", place / "inbox", "--reference", place / "density.ref", "--state", place / "state"]
     return [*inbox, "--minimum-records", 1, *more]
 
 
-def test_once_reads_what_is_there_and_says_it(place: Path, cpcmon: Callable[..., Ran]) -> None:
-    """A line for the whole and for each site; what it will cost in memory comes first."""
+def test_once_reads_existing_files_and_prints_estimates(place: Path, cpcmon: Callable[..., Ran]) -> None:
+    """One line for the whole and one per site."""
     ran = cpcmon(*words(place, "--segment-by", "site", "--once"))
     assert ran.code == 0
     first, *sites = ran.out.splitlines()
@@ -43,33 +43,31 @@ def test_once_reads_what_is_there_and_says_it(place: Path, cpcmon: Callable[...,
     assert first.endswith("; 1 rejected so far")
     assert [one.split()[2] for one in sites] == ["site=A:", "site=B:"]
     assert "bytes a record" in ran.err
-    assert f"rejected 1 records: 1 bad_json; where they stand is in {place}/state/rejected.jsonl" in ran.err
+    assert f"rejected 1 records: 1 bad_json; see {place}/state/rejected.jsonl" in ran.err
 
 
-def test_of_records_that_are_nearly_all_duplicates_it_says_that_they_are_too_few(
-    place: Path, cpcmon: Callable[..., Ran]
-) -> None:
-    """600 records of five ids are five records: fewer than the minimum, and how many that is."""
+def test_duplicates_do_not_count_towards_the_minimum(place: Path, cpcmon: Callable[..., Ran]) -> None:
+    """600 records with five ids are five records."""
     (place / "inbox" / "ZZPATIENT.jsonl").write_bytes(b"".join(line(n, id=f"study-{n % 5}") for n in range(600)))
     inbox = ("watch", place / "inbox", "--reference", place / "density.ref", "--once", "--state")
     ran = cpcmon(*inbox, place / "state")
-    assert "density all: 5 records, cannot say (too_few_records: an estimate needs 200); 595 rejected" in ran.out
+    assert "density all: 5 records, no estimate (too_few_records: an estimate needs 200); 595 rejected" in ran.out
     answer = json.loads(cpcmon(*inbox, place / "another", "--json").out)
     assert (answer["records"], answer["accuracy"], answer["reason"]) == (5, None, "too_few_records")
     assert (answer["minimum_records"], answer["rejected"]) == (200, 595)
 
 
-def test_records_of_another_version_and_of_too_many_segments_are_said(place: Path, cpcmon: Callable[..., Ran]) -> None:
-    """A folder that fills while the window stays empty must not be a riddle."""
+def test_left_out_records_are_reported(place: Path, cpcmon: Callable[..., Ran]) -> None:
+    """Of another version, and of too many segments."""
     other = b"".join(line(n, version="1.0") for n in range(5)) + b"".join(line(n, site=f"s{n}") for n in range(250))
     (place / "inbox" / "other.jsonl").write_bytes(other)
     ran = cpcmon(*words(place, "--once", "--segment-by", "site"))
-    assert "kept out 5 records of another version than the reference's" in ran.err
-    assert "52 records count in the whole only: there are too many segments" in ran.err
+    assert "left out 5 records of another version" in ran.err
+    assert "52 records count in `all` only" in ran.err
 
 
-def test_a_second_time_nothing_is_counted_again(place: Path, cpcmon: Callable[..., Ran]) -> None:
-    """And what is appended in between is."""
+def test_a_second_run_counts_nothing_again(place: Path, cpcmon: Callable[..., Ran]) -> None:
+    """Only appended records."""
     cpcmon(*words(place, "--once"))
     with (place / "inbox" / "ZZPATIENT.jsonl").open("ab") as file:
         file.write(line(50))
@@ -79,10 +77,9 @@ def test_a_second_time_nothing_is_counted_again(place: Path, cpcmon: Callable[..
     assert answer["lower"] <= answer["accuracy"] <= answer["upper"]
 
 
-def test_a_damaged_file_does_not_keep_it_waiting(
+def test_once_does_not_wait_for_a_damaged_file(
     place: Path, cpcmon: Callable[..., Ran], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is given up, said, and the others are read."""
     caplog.set_level("INFO")
     (place / "inbox" / "b.npz").write_bytes(b"not an archive")
     np.save(place / "inbox" / "c.npy", POOL[:5])
@@ -91,42 +88,40 @@ def test_a_damaged_file_does_not_keep_it_waiting(
     assert "bad_file" in caplog.text
 
 
-def test_an_absent_directory_is_waited_for_and_said(place: Path, cpcmon: Callable[..., Ran]) -> None:
-    """A23: it starts, says what it waits for, and answers that it cannot say."""
+def test_a_missing_directory_is_reported(place: Path, cpcmon: Callable[..., Ran]) -> None:
+    """A23."""
     (place / "inbox").rename(place / "elsewhere")
     ran = cpcmon(*words(place, "--once"))
     assert ran.code == 2
-    assert "cannot say (no records)" in ran.out
+    assert "no estimate (no records)" in ran.out
     assert "waiting for its directory" in ran.err
-    assert "with --once there is nothing to wait for" in ran.err
+    assert "--once does not wait" in ran.err
 
 
-def test_when_all_records_are_refused_it_says_so(place: Path, cpcmon: Callable[..., Ran]) -> None:
-    """An empty window and silence would be taken for a quiet day."""
+def test_rejected_records_are_reported(place: Path, cpcmon: Callable[..., Ran]) -> None:
     (place / "inbox" / "ZZPATIENT.jsonl").write_bytes(b"".join(line(n, model="other") for n in range(200)))
     ran = cpcmon(*words(place, "--once"))
-    assert "cannot say (no records); 200 rejected so far; input degraded: many records are rejected" in ran.out
+    assert "no estimate (no records); 200 rejected so far; input degraded: many records are rejected" in ran.out
     assert "200 unknown_model" in ran.err
 
 
 @pytest.mark.parametrize(("where", "more"), [("inbox", []), ("inbox/state", ["--recursive"])], ids=["same", "inside"])
-def test_a_state_within_the_inbox_is_refused(
+def test_a_state_inside_the_inbox_is_rejected(
     where: str, more: list[str], place: Path, cpcmon: Callable[..., Ran]
 ) -> None:
-    """It would read what it writes about what it read."""
     ran = cpcmon(
         "watch", place / "inbox", "--reference", place / "density.ref", "--state", place / where, *more, "--once"
     )
     assert ran.code == 2
-    assert "expected a folder outside the one that is watched" in ran.err
+    assert "expected a directory outside the watched one" in ran.err
 
 
 @pytest.mark.parametrize(
-    ("more", "sentence"),
+    ("more", "message"),
     [
         pytest.param(["--records", "0"], "--records, --age: expected 1 to", id="window"),
         pytest.param(
-            ["--records", "100", "--minimum-records", "101"], "--records: expected 101 records or more", id="minimum"
+            ["--records", "100", "--minimum-records", "101"], "--records: expected at least 101 records", id="minimum"
         ),
         pytest.param(
             ["--age", "long"], "--age: expected a duration such as 90s, 30m, 12h or 7d, found 'long'", id="age"
@@ -137,25 +132,23 @@ def test_a_state_within_the_inbox_is_refused(
         pytest.param(["--segment-by", "site,site"], "--segment-by: expected sets of different fields", id="segments"),
     ],
 )
-def test_nonsense_is_refused_before_anything_is_written(
-    more: list[str], sentence: str, place: Path, cpcmon: Callable[..., Ran]
+def test_invalid_options_exit_with_2_and_write_nothing(
+    more: list[str], message: str, place: Path, cpcmon: Callable[..., Ran]
 ) -> None:
-    """With what was expected and what was found; exit code 2."""
     ran = cpcmon(*words(place, *more))
     assert (ran.code, ran.out) == (2, "")
-    assert sentence in ran.err
+    assert message in ran.err
     assert not (place / "state").exists()
 
 
-def test_two_references_of_one_model_are_refused(place: Path, cpcmon: Callable[..., Ran]) -> None:
-    """Nobody could say which of them judges."""
+def test_two_references_of_one_model_are_rejected(place: Path, cpcmon: Callable[..., Ran]) -> None:
     ran = cpcmon(*words(place, "--reference", place / "density.ref"))
     assert ran.code == 2
-    assert "expected one for each model, found two for 'density'" in ran.err
+    assert "expected one per model, found two for 'density'" in ran.err
 
 
-def test_state_shows_what_there_is_and_names_files_only_with_the_inbox(place: Path, cpcmon: Callable[..., Ran]) -> None:
-    """A file's name may name a patient: it is nowhere, until somebody with the key asks."""
+def test_state_shows_file_names_only_with_the_inbox(place: Path, cpcmon: Callable[..., Ran]) -> None:
+    """File names may contain patient names."""
     watched = cpcmon(*words(place, "--once", "--segment-by", "site"))
     shown = cpcmon("state", place / "state")
     assert "density site=A: 6 records in 1 chunks" in shown.out
@@ -176,7 +169,6 @@ def test_state_shows_what_there_is_and_names_files_only_with_the_inbox(place: Pa
 
 
 def test_names_of_files_cannot_forge_lines(place: Path, cpcmon: Callable[..., Ran]) -> None:
-    """Whoever drops files chooses their names."""
     (place / "inbox" / "a\nCRITICAL \x1b[31m.jsonl").write_bytes(b"{bad\n")
     with open(os.fsencode(place / "inbox") + b"/bad\xff.jsonl", "wb") as file:  # noqa: PTH123 - a name in bytes
         file.write(b"{bad\n")
@@ -186,8 +178,7 @@ def test_names_of_files_cannot_forge_lines(place: Path, cpcmon: Callable[..., Ra
     assert "bad\\xff.jsonl" in shown.out
 
 
-def test_other_names_units_and_zones_are_options(place: Path, cpcmon: Callable[..., Ran]) -> None:
-    """As the page on records says."""
+def test_field_time_unit_and_time_zone_options(place: Path, cpcmon: Callable[..., Ran]) -> None:
     record = {
         "out": {"p": [0.5, 0.25, 0.25]},
         "at": 1760000000123,
@@ -204,22 +195,22 @@ def test_other_names_units_and_zones_are_options(place: Path, cpcmon: Callable[.
     assert "density site=A: 2 records" in ran.out
     shown = cpcmon("state", place / "state")
     assert "2  records_argmax_mismatch_total density" in shown.out
-    # Asked for, the start of a refused record is kept; of accepted ones nothing ever is.
+    # The start of rejected records is stored, nothing of accepted ones.
     rejected = (place / "state" / "rejected.jsonl").read_text()
     assert "raw" in rejected
     assert "ZZPATIENT" not in rejected
 
 
-def test_state_of_no_folder_is_an_error(tmp_path: Path, cpcmon: Callable[..., Ran]) -> None:
-    """And makes none."""
+def test_state_of_a_missing_directory_is_an_error(tmp_path: Path, cpcmon: Callable[..., Ran]) -> None:
+    """And does not create it."""
     ran = cpcmon("state", tmp_path / "none")
     assert ran.code == 1
-    assert "expected a state folder, found none" in ran.err
+    assert "expected a state directory, found none" in ran.err
     assert not (tmp_path / "none").exists()
 
 
-def test_the_real_process_answers_as_records_come_and_stops_when_told(place: Path) -> None:
-    """Started, fed, asked, told to stop: exit code 0, and everything is there at the next start."""
+def test_the_real_process_prints_estimates_and_stops_on_sigterm(place: Path) -> None:
+    """The state is complete at the next start."""
     command = [sys.executable, "-m", "monitor", *(str(word) for word in words(place, "--json", "--poll", "0.2s"))]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(

@@ -48,7 +48,7 @@ def test_it_describes_a_configuration(cpcmon: Callable[..., Ran], write: Write, 
     assert lines[1].startswith("  windows of at most 5,000 records: ")
     assert lines[2:11] == [
         "  at most 20 segments, by site; site and scanner",
-        "  evaluated every 60s, from 200 records on",
+        "  evaluated every 60s, with at least 200 records",
         (
             f"  alert fallen (critical): upper of consensus under {accuracy - 0.1:.3f}, 0.1 under the reference's"
             " accuracy, for 30m, in all"
@@ -58,32 +58,29 @@ def test_it_describes_a_configuration(cpcmon: Callable[..., Ran], write: Write, 
         "  alert apart (warning): disagreement over 1.5 times what chance alone gives, for 30m",
         "  alert further_apart (warning): disagreement over 0.200, for 30m",
         "  alert quiet (warning): no record for 2h",
-        "  alert bad (warning): too many records are refused or look odd, for 10m",
+        "  alert bad (warning): too many records are rejected or suspicious, for 10m",
     ]
     assert lines[11:14] == [
-        f"  warning: alert low: the reference itself, with {accuracy:.3f}, is under 0.990",
-        f"  warning: alert odd: the reference itself, with {accuracy:.3f}, is over 0.200",
-        "  warning: 300 records: with fewer than 500, intervals are wide",
+        f"  warning: alert low: the accuracy of the reference, {accuracy:.3f}, is under 0.990",
+        f"  warning: alert odd: the accuracy of the reference, {accuracy:.3f}, is over 0.200",
+        "  warning: 300 records: fewer than 500 make every interval wide",
     ]
     assert lines[14:18] == [
-        "model later: no reference yet: nothing can be said of it, and its records are refused",
-        '  evaluated at "*/5 * * * *" (UTC), from 200 records on',
+        "model later: no reference: there are no estimates, and its records are rejected",
+        '  evaluated at "*/5 * * * *" (UTC), with at least 200 records',
         "  no alerts",
         f"source results: directory {file.parent / 'inbox'}",
     ]
     assert lines[18].startswith("remark: notify.webhook.url: ")
     assert lines[19].startswith("all windows: ")
-    assert lines[19].endswith(" MB at most, of 536.9 MB that they may take")
-    assert (
-        lines[20]
-        == f"all ids that are known again: {bytes_at_most(1_000_000) / 1e6:.1f} MB at most, beside the windows"
-    )
+    assert lines[19].endswith(" MB at most, limit 536.9 MB")
+    assert lines[20] == f"all remembered ids: {bytes_at_most(1_000_000) / 1e6:.1f} MB at most, in addition"
     assert re.fullmatch(
-        r"the process: about \d+ MB when all windows are full, \d+ MB when the ids are too; \d+ MB of it to evaluate and"
-        r" show the windows, \d+ MB for the program",
+        r"the process: about \d+ MB with full windows, \d+ MB with all ids too; of it \d+ MB for evaluation and pages,"
+        r" \d+ MB for the program",
         lines[21],
     )
-    assert lines[22:] == [f"{file}: 1 source, 2 models, 7 alerts, no mistakes"]
+    assert lines[22:] == [f"{file}: valid (1 source, 2 models, 7 alerts)"]
     assert "ZZPATIENT" not in ran.out
 
 
@@ -93,7 +90,7 @@ def test_a_directory_that_is_not_there_is_no_error(cpcmon: Callable[..., Ran], w
     (file.parent / "inbox").rmdir()
     ran = cpcmon("check-config", file)
     assert ran.code == 0
-    assert f"source results: directory {file.parent / 'inbox'}: not there now; it will be waited for\n" in ran.out
+    assert f"source results: directory {file.parent / 'inbox'}: does not exist; cpcmon will wait for it\n" in ran.out
 
 
 def test_every_problem_is_reported_and_the_exit_code_is_2(cpcmon: Callable[..., Ran], write: Write) -> None:
@@ -125,8 +122,8 @@ def test_a_directory_that_cannot_be_looked_at_is_no_error(cpcmon: Callable[..., 
     file = write(base=BASE.replace("path: inbox", f"path: {'x' * 300}"))
     ran = cpcmon("check-config", file)
     assert (ran.code, ran.err) == (0, "")
-    assert ": cannot be looked at from here (File name too long); it will be waited for" in ran.out
-    assert ran.out.endswith("no mistakes\n")
+    assert ": cannot be read (File name too long); cpcmon will wait for it" in ran.out
+    assert ": valid (" in ran.out
 
 
 @pytest.mark.parametrize("path", ["config.yaml", "config.yaml/state", "/proc/cpcmon", "newer"])

@@ -217,11 +217,11 @@ def test_check_config_says_what_one_partition_costs(cpcmon: Callable[..., Ran], 
     words = lines[place + 1].split()
     windows, room = float(words[6]), int(words[-1].replace(",", ""))
     assert lines[place + 1] == (
-        f"  each partition that this process holds: {windows} MB of windows and {bytes_at_most(1_000_000) / 1e6:.1f} MB of ids at most;"
+        f"  per partition assigned to this process: {windows} MB of windows and {bytes_at_most(1_000_000) / 1e6:.1f} MB of ids at most;"
         f" limits.window_bytes has room for {room:,}"
     )
     assert room == pytest.approx(536.9 / windows, rel=0.1)
-    assert lines[place + 2].startswith(f"all windows (counting one partition): {windows} MB at most, of 536.9 MB")
+    assert lines[place + 2].startswith(f"all windows (counting one partition): {windows} MB at most, limit 536.9 MB")
     assert not [line for line in lines if line.startswith("remark")]
 
 
@@ -231,10 +231,8 @@ def test_check_config_doubts_a_number_of_records_that_looks_like_a_total(
     """Where there is room for a few partitions only."""
     ran = cpcmon("check-config", write("    window: {records: 2000000, age: 7d}\n", KAFKA))
     (remark,) = [line for line in ran.out.splitlines() if line.startswith("remark: ")]
-    assert remark.startswith(
-        "remark: models[0].window.records: the latest 2,000,000 of each partition are held, and 512"
-    )
-    assert remark.endswith("if it is meant for all of them together, divide it by their number")
+    assert remark.startswith("remark: models[0].window.records: this is the limit per partition, and 512")
+    assert remark.endswith("if it is meant for all partitions together, divide it by their number")
 
 
 def test_check_config_knows_a_source_none_of_whose_models_has_a_reference(
@@ -242,7 +240,7 @@ def test_check_config_knows_a_source_none_of_whose_models_has_a_reference(
 ) -> None:
     ran = cpcmon("check-config", write("    window: {age: 7d}\n", KAFKA.replace("    reference: density.ref\n", "")))
     assert ran.code == 0
-    assert "  no windows yet: none of its models has a reference\n" in ran.out
+    assert "  no windows: none of its models has a reference\n" in ran.out
 
 
 def test_a_secret_is_never_said_by_check_config(cpcmon: Callable[..., Ran], write: Write) -> None:

@@ -109,8 +109,8 @@ class Unbounded(Sureness):
 @pytest.mark.parametrize(
     ("family", "claim"),
     [
-        pytest.param(Fickle, "do not move with the window's confidence", id="moving"),
-        pytest.param(Unbounded, "within 0 and 1", id="unbounded"),
+        pytest.param(Fickle, "must not depend on the confidence", id="moving"),
+        pytest.param(Unbounded, "between 0 and 1", id="unbounded"),
     ],
 )
 def test_a_member_that_windows_could_not_follow_is_rejected_by_the_shared_checks(

@@ -1,4 +1,4 @@
-"""The real process answers with its configuration, its references and accuracies from late labels."""
+"""The JSON documents of the real process: configuration, reference, realised accuracies."""
 
 import json
 import os
@@ -33,8 +33,8 @@ def asked(process: Process, path: str) -> Any:
     return json.loads(body)
 
 
-def test_the_documents_answer_and_follow_a_reload(tmp_path: Path) -> None:
-    """Configuration without secrets, reference, realised accuracies; after a reload those of the new file."""
+def test_documents_follow_a_reload(tmp_path: Path) -> None:
+    """Secrets are hidden."""
     (tmp_path / "inbox").mkdir()
     reference, vectors, _ = write_reference(tmp_path)
     write_records(tmp_path / "inbox" / "a.jsonl", vectors, model="density", version="2.1")
@@ -59,22 +59,22 @@ def test_the_documents_answer_and_follow_a_reload(tmp_path: Path) -> None:
         assert asked(process, "/api/v1/realised?model=density")["realised"] == []
         audit = tmp_path / "audit.jsonl"
         audit.write_text('{"at": 1790000000, "segment": "all", "records": 100, "right": 87}\nnonsense\n')
-        told = asked(process, "/api/v1/realised?model=density")
-        assert [one["accuracy"] for one in told["realised"]] == [0.87]
-        assert told["remark"] == "realised: 1 line could not be understood"
+        document = asked(process, "/api/v1/realised?model=density")
+        assert [one["accuracy"] for one in document["realised"]] == [0.87]
+        assert document["remark"] == "realised: 1 invalid line"
         audit.unlink()
         os.mkfifo(audit)
-        told = asked(process, "/api/v1/realised?model=density")
-        assert (told["realised"], told["remark"]) == ([], "realised: expected a file, found a pipe or a device")
+        document = asked(process, "/api/v1/realised?model=density")
+        assert (document["realised"], document["remark"]) == ([], "realised: expected a file, found a pipe or a device")
 
         other, _, _ = write_reference(tmp_path, seed=5)
         (tmp_path / "other.jsonl").write_text('{"at": 5, "segment": "all", "records": 4, "right": 1}\n')
         file.write_text(CONFIG.replace("audit.jsonl", "other.jsonl"))
         process.tell(signal.SIGHUP)
-        process.wait_for_line("the configuration was taken over")
+        process.wait_for_line("configuration reloaded")
         assert asked(process, "/api/v1/reference?model=density")["fingerprint"] == other.fingerprint
-        told = asked(process, "/api/v1/realised?model=density")
-        assert ([one["accuracy"] for one in told["realised"]], told["remark"]) == ([0.25], None)
+        document = asked(process, "/api/v1/realised?model=density")
+        assert ([one["accuracy"] for one in document["realised"]], document["remark"]) == ([0.25], None)
         settings = {one["path"]: one for one in asked(process, "/api/v1/configuration")["settings"]}
         assert settings["models[0].realised"]["value"] == "other.jsonl"
         assert MARK not in process.log

@@ -130,13 +130,13 @@ def test_sighup_adds_a_topic_to_a_directory_and_takes_it_away_again(site: Site, 
         process.wait_for(*holds(200))
         reading.configure(files=True)
         process.tell(signal.SIGHUP)
-        process.wait_for_line("the configuration was taken over")
+        process.wait_for_line("configuration reloaded")
         page = judged(process, 200)
         held = [*HEALTHY[200:400].tolist(), *reading.held(truth)]
         assert_equals_the_oracle(page, "all", reading.oracle().estimates(held))
         site.configure()
         process.tell(signal.SIGHUP)
-        process.wait_for_line("the configuration was taken over", 2)
+        process.wait_for_line("configuration reloaded", 2)
         page = process.wait_for(*holds(200))
         assert one(page, "cpcmon_source_ready", source="stream") is None
         assert process.stop() == 0

@@ -1,4 +1,4 @@
-"""The log: one line an event, whatever the texts in it hold."""
+"""The log: one line per event, whatever the values contain."""
 
 import io
 import json
@@ -33,19 +33,19 @@ ODD = [
 
 @pytest.fixture(autouse=True)
 def _as_it_was() -> Iterator[None]:
-    """Leave logging to the other tests as it was."""
+    """Restore the logging setup."""
     root, scheduler = logging.getLogger(), logging.getLogger("apscheduler")
     before = (list(root.handlers), root.level, log.level, scheduler.level, sys.excepthook, threading.excepthook)
     yield
     root.handlers, root.level, log.level, scheduler.level, sys.excepthook, threading.excepthook = before
     for logger in (root, log, scheduler):
-        logger.setLevel(logger.level)  # forgets what is cached of levels
+        logger.setLevel(logger.level)  # clears the cached levels
 
 
 def started(level: str = "info", format_: str = "logfmt") -> io.StringIO:
-    """Return what the log is written to from now on."""
+    """Set up logging and return its stream."""
     stream = io.StringIO()
-    logging.getLogger().handlers = []  # those of pytest cannot take undecodable bytes
+    logging.getLogger().handlers = []  # pytest's handlers fail on undecodable bytes
     logs.set_up(level, format_, stream)
     return stream
 
@@ -59,7 +59,6 @@ def log_an_error(error: Exception, *words: str, **fields: object) -> None:
 
 
 def test_an_event_is_a_line_of_time_level_message_and_fields() -> None:
-    """As an operator greps for it."""
     stream = started()
     log.info("files were read", extra={"fields": {"model": "density", "records": 5000, "share": 0.5, "first": True}})
     stamp, _, rest = stream.getvalue().partition(" ")
@@ -68,7 +67,7 @@ def test_an_event_is_a_line_of_time_level_message_and_fields() -> None:
 
 
 def test_json_has_the_same_keys() -> None:
-    """Numbers stay numbers; what JSON cannot hold becomes a text."""
+    """Numbers stay numbers; values that JSON does not have become strings."""
     stream = started(format_="json")
     log.warning("odd", extra={"fields": {"model": "density", "records": 3, "value": float("nan"), "at": None}})
     line = json.loads(stream.getvalue())
@@ -85,8 +84,8 @@ def test_the_time_is_that_of_the_event_in_utc() -> None:
 
 @pytest.mark.parametrize("format_", list(LogFormat))
 @pytest.mark.parametrize("odd", ODD)
-def test_a35_no_text_makes_two_lines_of_one(format_: LogFormat, odd: str) -> None:
-    """In the message, in a field, in the name of a field and in an exception: one line, all of it printable."""
+def test_a35_no_value_splits_a_line(format_: LogFormat, odd: str) -> None:
+    """In the message, a field, a field name or an exception: one printable line."""
     stream = started("debug", format_)
     log_an_error(ValueError(odd), "file %s", odd, file=odd, **{f"k{odd}": 1})
     written = stream.getvalue()
@@ -102,8 +101,7 @@ def test_a35_no_text_makes_two_lines_of_one(format_: LogFormat, odd: str) -> Non
 
 
 @pytest.mark.parametrize("odd", ODD)
-def test_both_formats_say_the_same(odd: str) -> None:
-    """A value read back from logfmt is the one read back from JSON."""
+def test_both_formats_have_the_same_values(odd: str) -> None:
     values = []
     for format_ in LogFormat:
         stream = started(format_=format_)
@@ -119,15 +117,13 @@ def test_both_formats_say_the_same(odd: str) -> None:
     assert values[0] == readable.replace(r"\udc", r"\x")
 
 
-def test_a34_a_name_that_cannot_be_decoded_is_readable() -> None:
-    """The bytes are shown as Python shows bytes."""
+def test_a34_an_undecodable_name_is_escaped() -> None:
     stream = started()
     log.info("skipped", extra={"fields": {"file": os.fsdecode(b"bad\xff.jsonl")}})
     assert r'file="bad\\xff.jsonl"' in stream.getvalue()
 
 
-def test_an_exception_is_a_field_and_its_traceback_is_for_debugging() -> None:
-    """Type and message always; where it came from only when somebody looks for it."""
+def test_tracebacks_are_logged_at_level_debug_only() -> None:
     lines = {}
     for level in ("info", "debug"):
         stream = started(level, "json")
@@ -138,8 +134,7 @@ def test_an_exception_is_a_field_and_its_traceback_is_for_debugging() -> None:
     assert "test_logs.py" in lines["debug"]["traceback"]
 
 
-def test_values_that_cannot_be_shown_do_not_fail() -> None:
-    """Not the operator's fault, and not a reason to lose an event."""
+def test_values_that_cannot_be_formatted_do_not_fail() -> None:
 
     class Unspeakable:
         def __str__(self) -> str:
@@ -156,14 +151,13 @@ def test_values_that_cannot_be_shown_do_not_fail() -> None:
 
 
 def test_a_very_long_value_is_cut() -> None:
-    """A line that the journal would cut in two is shorter than that."""
+    """Shorter than journald's limit of 48 KiB."""
     stream = started("debug", "json")
     log_an_error(ValueError("x" * 10**6), "y" * 10**6)
     assert len(stream.getvalue()) < 48 * 1024
 
 
-def test_a_stream_that_knows_few_characters_gets_escapes() -> None:
-    """A locale without letters beyond ASCII."""
+def test_a_stream_with_another_encoding_gets_escapes() -> None:
     raw = io.BytesIO()
     stream = io.TextIOWrapper(raw, encoding="ascii")
     logs.set_up("info", "logfmt", stream)
@@ -171,23 +165,21 @@ def test_a_stream_that_knows_few_characters_gets_escapes() -> None:
     assert b'msg="Z\\xfcrich"\n' in raw.getvalue()
 
 
-def test_a_standard_error_that_was_closed_before_is_nobodys_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever starts a daemon with `2>&-` gets a daemon, without a log."""
+def test_a_closed_standard_error_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with `2>&-`."""
     started()
     monkeypatch.setattr(sys, "stderr", None)
     logs.set_up("info", "logfmt", sys.stderr)
-    log.info("nobody hears it")
+    log.info("ignored")
 
 
-def test_a_stream_that_is_gone_is_nobodys_error() -> None:
-    """Standard error may be closed."""
+def test_a_closed_stream_is_ignored() -> None:
     stream = started()
     stream.close()
     log.info("x")
 
 
-def test_levels_hold_for_us_and_libraries_speak_only_of_trouble() -> None:
-    """APScheduler tells of each job at level info."""
+def test_the_level_applies_to_cpcmon_and_libraries_log_warnings_only() -> None:
     stream = started("debug")
     log.debug("ours")
     logging.getLogger("apscheduler.executors.default").info("ran a job")
@@ -200,8 +192,7 @@ def test_levels_hold_for_us_and_libraries_speak_only_of_trouble() -> None:
     assert stream.getvalue() == ""
 
 
-def test_setting_up_again_replaces_what_was_set_up() -> None:
-    """A reload does not double the log."""
+def test_a_second_set_up_replaces_the_first() -> None:
     first = started()
     second = started()
     log.info("once")
@@ -209,10 +200,10 @@ def test_setting_up_again_replaces_what_was_set_up() -> None:
     assert second.getvalue().count("once") == 1
 
 
-def test_what_nobody_caught_is_one_line_too() -> None:
-    """On this thread and on others; the message may come from input."""
+def test_an_unhandled_exception_is_one_line() -> None:
+    """On any thread."""
     stream = started()
-    logs.catch_strays()
+    logs.log_unhandled()
 
     def fail() -> None:
         raise ValueError("a\nb")
@@ -231,7 +222,6 @@ def test_what_nobody_caught_is_one_line_too() -> None:
 
 
 @pytest.mark.parametrize(("level", "format_"), [("loud", "logfmt"), ("info", "xml")])
-def test_unknown_words_are_refused_with_the_known_ones(level: str, format_: str) -> None:
-    """Three parts: where, expected, found."""
+def test_unknown_levels_and_formats_are_rejected(level: str, format_: str) -> None:
     with pytest.raises(UsageError, match=r"log\.(level|format): expected .*, found '(loud|xml)'"):
         logs.set_up(level, format_)

@@ -158,7 +158,7 @@ def test_sighup_takes_over_a_good_configuration_and_keeps_the_old_one_when_it_is
         assert one(page, "cpcmon_accuracy_threshold_ratio", **ALL) == 0.5
         site.configure(window=200, below=0.61)
         process.tell(signal.SIGHUP)
-        process.wait_for_line("the configuration was taken over")
+        process.wait_for_line("configuration reloaded")
         page = process.wait_for(*records(200))
         assert one(page, "cpcmon_accuracy_threshold_ratio", **ALL) == 0.61
         assert one(page, "cpcmon_config_last_reload_successful") == 1.0

@@ -1,4 +1,4 @@
-"""One configuration at work, on the real schedule and ingestion; only the clock is ours."""
+"""The runner on the real schedule and ingestion, with a clock set by hand."""
 
 import threading
 import time
@@ -31,7 +31,7 @@ LIMIT = 60.0
 
 
 class Clock:
-    """Clocks that stand still until they are set."""
+    """Clocks that advance by hand."""
 
     def __init__(self, monitor: Monitor) -> None:
         self.moment = Moment(monitor.now, monitor.running, monitor.running)
@@ -47,7 +47,7 @@ class Clock:
 
 
 class Site:
-    """Work on a model, and what came of it."""
+    """A runner for one model, and its results."""
 
     def __init__(self, folder: Path) -> None:
         self.monitor = Monitor(folder / "state", LOW, split=True, forget=30 * 86_400.0)
@@ -55,28 +55,27 @@ class Site:
         self.monitor.evaluator.config = self.monitor.config
         self.monitor.send(400, site="A")
         self.clock = Clock(self.monitor)
-        self.progress = Watchdog()
+        self.watchdog = Watchdog()
         self.telemetry = Telemetry(lambda: DaemonFacts(("density",), {}, None))
         self.telemetry.configured(["density"])
         self.published: list[ModelReport] = []
         self.retracted: list[ModelReport] = []
         self.failures: list[BaseException] = []
-        assembly = Parts(
+        self.parts = Parts(
             Config(Storage(folder), (), (self.monitor.config,)),
             self.monitor.ingestion,
             {"density": self.monitor.evaluator},
         )
-        # The driver has started it already; a second start would count what is stored twice.
+        # Already started by the driver; a second start would count stored records twice.
         self.monitor.ingestion.start = lambda now: None  # type: ignore[method-assign]  # noqa: ARG005
-        self.assembly = assembly
-        self.work = self.made()
+        self.runner = self.new_runner()
 
-    def made(self, shown: Sequence[ModelReport] = ()) -> Runner:
-        """Return work on the same parts, made anew as by a reload; what is on the page stays there."""
+    def new_runner(self, shown: Sequence[ModelReport] = ()) -> Runner:
+        """Return a new runner on the same parts, as after a reload."""
         return Runner(
-            self.assembly,
+            self.parts,
             self.telemetry,
-            self.progress,
+            self.watchdog,
             publish=self.published.append,
             retract=self.retracted.append,
             failed=self.failures.append,
@@ -85,7 +84,7 @@ class Site:
         )
 
     def counted(self, name: str) -> float:
-        """Return a counter of the daemon's own."""
+        """Return the value of a daemon metric."""
         lines = self.telemetry.page().decode().splitlines()
         lines = [line for line in lines if line.startswith((f"{name} ", f"{name}{{"))]
         return sum(float(line.rpartition(" ")[2]) for line in lines)
@@ -93,44 +92,41 @@ class Site:
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
-    """Work that is stopped in the end."""
+    """A site whose runner is stopped afterwards."""
     site = Site(tmp_path)
     yield site
-    site.work.stop()
+    site.runner.stop()
     site.monitor.state.close()
 
 
 def wait_for(condition: Callable[[], object]) -> None:
-    """Wait until something has happened on another thread."""
+    """Wait for another thread."""
     deadline = time.monotonic() + LIMIT
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
 
-def test_a_first_look_at_the_sources_comes_before_the_first_evaluation(site: Site) -> None:
-    site.work.start()
+def test_the_sources_are_polled_before_the_first_evaluation(site: Site) -> None:
+    site.runner.start()
     wait_for(lambda: site.published)
     assert site.published[0].segments[0].records == 400
     assert site.published[0].segments[0].valid
-    assert site.work.unevaluated() == []
+    assert site.runner.unevaluated() == []
 
 
-def test_a_backlog_is_told_in_the_log_as_it_is_read(
+def test_the_progress_of_a_backlog_is_logged(
     site: Site, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the thread that reads it, before the first evaluation."""
     caplog.set_level("INFO", "cpcmon")
     monkeypatch.setattr(site.monitor.ingestion, "catching_up", lambda *_: True)
     monkeypatch.setattr(site.monitor.ingestion, "lags", lambda: {"results": Lag(2_000_000, 2)})
-    site.work.start()
+    site.runner.start()
     wait_for(lambda: "records taken in, unread at results: 2 files, 2.0 MB" in caplog.text)
 
 
-def test_an_evaluation_that_raises_takes_its_numbers_back_and_is_tried_again(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    site.work.start()
+def test_a_failed_evaluation_retracts_its_estimates_and_is_retried(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.runner.start()
     wait_for(lambda: site.published)
     evaluate = type(site.monitor.evaluator).evaluate
 
@@ -139,11 +135,11 @@ def test_an_evaluation_that_raises_takes_its_numbers_back_and_is_tried_again(
 
     monkeypatch.setattr(type(site.monitor.evaluator), "evaluate", broken)
     wait_for(lambda: site.counted("cpcmon_evaluation_failures_total") >= 3)
-    (taken_back,) = site.retracted
-    whole, _ = taken_back.segments
+    (retracted,) = site.retracted
+    whole, _ = retracted.segments
     assert (whole.state, dict(whole.results), whole.records) == (WindowState.ERROR, {}, 400)
     assert all(alert.held for alert in whole.alerts)
-    assert taken_back.at == site.published[-1].at
+    assert retracted.at == site.published[-1].at
     assert whole.state_since == site.clock().now
     before = len(site.published)
     monkeypatch.setattr(type(site.monitor.evaluator), "evaluate", evaluate)
@@ -151,10 +147,9 @@ def test_an_evaluation_that_raises_takes_its_numbers_back_and_is_tried_again(
     assert site.published[-1].segments[0].valid
 
 
-def test_numbers_that_no_evaluation_confirms_are_taken_back(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An evaluation that hangs: a frozen number would look healthy for ever."""
+def test_estimates_of_a_hanging_evaluation_are_retracted(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     go_on = threading.Event()
-    site.work.start()
+    site.runner.start()
     wait_for(lambda: site.published)
     evaluate = type(site.monitor.evaluator).evaluate
 
@@ -165,29 +160,27 @@ def test_numbers_that_no_evaluation_confirms_are_taken_back(site: Site, monkeypa
     monkeypatch.setattr(type(site.monitor.evaluator), "evaluate", hanging)
     wait_for(lambda: site.counted("cpcmon_scheduler_skipped_total"))
     site.clock.forward(299.0)
-    site.work.look_at_the_clocks()
+    site.runner.check_clocks()
     assert site.retracted == []
     site.clock.forward(2.0)
-    site.work.look_at_the_clocks()
-    site.work.look_at_the_clocks()
-    (taken_back,) = site.retracted
-    assert taken_back.segments[0].state is WindowState.ERROR
+    site.runner.check_clocks()
+    site.runner.check_clocks()
+    (retracted,) = site.retracted
+    assert retracted.segments[0].state is WindowState.ERROR
     go_on.set()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("before", ["a reload", "a start"])
-def test_a_first_evaluation_that_hangs_leaves_no_number_from_before(
+def test_a_first_evaluation_that_hangs_retracts_the_previous_estimates(
     site: Site, monkeypatch: pytest.MonkeyPatch, before: str
 ) -> None:
-    """What the last configuration found stays on the page until there is something new, but not for ever."""
+    """After a reload, the previous reports are shown, but not forever."""
     site.monitor.run(7200.0)
     firing = site.monitor.run(7200.0, POOR)
     assert firing.segments[0].alerts[0].firing
     site.monitor.restart()
-    site.assembly = replace(
-        site.assembly, ingestion=site.monitor.ingestion, evaluators={"density": site.monitor.evaluator}
-    )
+    site.parts = replace(site.parts, ingestion=site.monitor.ingestion, evaluators={"density": site.monitor.evaluator})
     site.monitor.ingestion.start = lambda now: None  # type: ignore[method-assign]  # noqa: ARG005
     go_on, hangs = threading.Event(), threading.Event()
 
@@ -197,40 +190,40 @@ def test_a_first_evaluation_that_hangs_leaves_no_number_from_before(
         raise ZeroDivisionError("as if")
 
     monkeypatch.setattr(type(site.monitor.evaluator), "evaluate", hanging)
-    site.work = site.made([firing] if before == "a reload" else [])
-    site.work.start()
+    site.runner = site.new_runner([firing] if before == "a reload" else [])
+    site.runner.start()
     assert hangs.wait(LIMIT)
     site.clock.forward(301.0)
-    site.work.look_at_the_clocks()
-    (taken_back,) = site.retracted
+    site.runner.check_clocks()
+    (retracted,) = site.retracted
     go_on.set()
-    assert taken_back.segments[0].state is WindowState.ERROR
-    assert not taken_back.segments[0].results
-    (alert,) = taken_back.segments[0].alerts
+    assert retracted.segments[0].state is WindowState.ERROR
+    assert not retracted.segments[0].results
+    (alert,) = retracted.segments[0].alerts
     assert alert.firing
     assert alert.held
-    assert site.work.unevaluated() == ["density"]
+    assert site.runner.unevaluated() == ["density"]
 
 
-def test_numbers_of_a_cron_line_are_taken_back_too(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_estimates_of_a_cron_schedule_are_retracted_too(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     site.monitor.evaluator.config = replace(site.monitor.config, evaluate=Cron("0 * * * *"))
-    site.work.start()
+    site.runner.start()
     wait_for(lambda: site.published)
     monkeypatch.setattr(type(site.monitor.evaluator), "evaluate", lambda *_: threading.Event().wait(LIMIT))
     site.clock.forward(4 * 3600.0 - 300.0)
-    site.work.look_at_the_clocks()
+    site.runner.check_clocks()
     assert site.retracted == []
     site.clock.forward(3600.0 + 301.0)
-    site.work.look_at_the_clocks()
+    site.runner.check_clocks()
     assert len(site.retracted) == 1
 
 
-def test_e11_a_clock_that_is_set_is_counted_and_everything_is_judged_again(site: Site) -> None:
-    site.work.start()
+def test_e11_a_clock_jump_is_counted_and_everything_is_evaluated_again(site: Site) -> None:
+    site.runner.start()
     wait_for(lambda: site.published)
     moment = site.clock.moment
     site.clock.moment = replace(moment, now=moment.now - 86_400.0)
-    site.work.look_at_the_clocks()
+    site.runner.check_clocks()
     assert site.counted("cpcmon_clock_jumps_total") == 1.0
     wait_for(lambda: site.published[-1].at < moment.now - 86_000.0)
     wait_for(lambda: site.published[-1].segments[0].valid)
@@ -238,79 +231,75 @@ def test_e11_a_clock_that_is_set_is_counted_and_everything_is_judged_again(site:
 
 
 @pytest.mark.parametrize("days", [40.0, -40.0])
-def test_e11_intake_that_sees_the_new_time_first_forgets_no_segment(site: Site, days: float) -> None:
-    """The daemon's thread looks at the clocks once a second; a tick may come before that, or in the middle of it."""
-    site.work.start()
+def test_e11_ingestion_that_sees_the_new_time_first_forgets_no_segment(site: Site, days: float) -> None:
+    """A tick may come before the next check of the clocks."""
+    site.runner.start()
     wait_for(lambda: site.published)
     moment = site.clock.moment
     site.clock.moment = replace(moment, now=moment.now + 86_400.0 * days)
     ticks = site.counted("cpcmon_tick_duration_seconds_count")
     wait_for(lambda: site.counted("cpcmon_tick_duration_seconds_count") > ticks + 1)
-    site.work.look_at_the_clocks()
+    site.runner.check_clocks()
     ticks = site.counted("cpcmon_tick_duration_seconds_count")
     wait_for(lambda: site.counted("cpcmon_tick_duration_seconds_count") > ticks + 1)
     assert set(site.monitor.ingestion.totals("density")) == {(), (("site", "A"),)}
 
 
-def test_e12_an_evaluation_that_comes_first_after_a_suspension_judges_nothing(site: Site) -> None:
-    """Before the daemon's thread has noticed, or intake has looked at anything."""
-    site.work.start()
+def test_e12_an_evaluation_right_after_a_suspension_is_catching_up(site: Site) -> None:
+    """Before the clocks are checked and the sources are polled."""
+    site.runner.start()
     wait_for(lambda: site.published)
     site.monitor.ingestion.tick = lambda *_: None  # type: ignore[method-assign, assignment]
     moment = site.clock.moment
     site.clock.moment = replace(moment, now=moment.now + 300.0, running=moment.running + 300.0)
     wait_for(lambda: site.published[-1].at > moment.now)
-    judged = [one for one in site.published if one.at > moment.now]
-    assert {one.segments[0].state for one in judged} == {WindowState.CATCHING_UP}
+    evaluated = [one for one in site.published if one.at > moment.now]
+    assert {one.segments[0].state for one in evaluated} == {WindowState.CATCHING_UP}
 
 
-def test_intake_that_fails_is_told_and_not_hidden(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_ingestion_failure_is_reported(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise ZeroDivisionError("as if")
 
-    site.work.start()
+    site.runner.start()
     monkeypatch.setattr(site.monitor.ingestion, "tick", broken)
     wait_for(lambda: site.failures)
     assert isinstance(site.failures[0], ZeroDivisionError)
 
 
-def test_a_stroke_that_does_not_move_is_unhealthy() -> None:
-    progress = Watchdog(stuck_seconds=120.0)
-    assert progress.problems(0.0) == []
-    progress.moved("ingestion", 0.0)
-    progress.moved("evaluation", 50.0)
-    assert progress.problems(120.0) == []
-    assert progress.problems(121.0) == ["ingestion has not moved for 121 seconds"]
-    progress.end("ingestion")
-    assert progress.problems(130.0) == []
+def test_a_loop_without_progress_is_unhealthy() -> None:
+    watchdog = Watchdog(stuck_seconds=120.0)
+    assert watchdog.problems(0.0) == []
+    watchdog.moved("ingestion", 0.0)
+    watchdog.moved("evaluation", 50.0)
+    assert watchdog.problems(120.0) == []
+    assert watchdog.problems(121.0) == ["ingestion has made no progress for 121 seconds"]
+    watchdog.end("ingestion")
+    assert watchdog.problems(130.0) == []
 
 
-def test_what_could_not_be_written_before_a_reload_is_not_forgotten(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """On a full disk an alert fires, then somebody reloads to make room: it must not end for that."""
-    state, config = site.monitor.state, site.assembly.config
+def test_alert_state_that_could_not_be_written_survives_a_reload(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An alert fires on a full disk, then the configuration is reloaded."""
+    state, config = site.monitor.state, site.parts.config
 
     def full(*_: object) -> None:
         raise StatePaused("full")
 
     firing = {"accuracy_low": AlertState(AlertPhase.FIRING, site.clock().now)}
-    remembered = AlertMemory(VersionCounts(), (WindowAlertState(ALL, alerts=firing),)).to_bytes()
+    stored = AlertMemory(VersionCounts(), (WindowAlertState(ALL, alerts=firing),)).to_bytes()
     before = build(config, {"density": REFERENCE}, state)
     with monkeypatch.context() as patch:
         patch.setattr(state, "commit", full)
-        before.ingestion.store_value(key_of("density"), remembered)
+        before.ingestion.store_value(key_of("density"), stored)
         before.ingestion.stop(site.clock().now)
-    assert before.ingestion.pending_values() == {key_of("density"): remembered}
+    assert before.ingestion.pending_values() == {key_of("density"): stored}
     after = build(config, {"density": REFERENCE}, state, before.ingestion.pending_values())
     assert after.evaluators["density"].told == (("density", "all", "accuracy_low"),)
-    assert after.ingestion.pending_values() == {key_of("density"): remembered}
+    assert after.ingestion.pending_values() == {key_of("density"): stored}
 
 
-def test_history_that_could_not_be_written_before_a_reload_is_written_after_it(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    state, config, history, now = site.monitor.state, site.assembly.config, History(), site.clock().now
+def test_history_that_could_not_be_written_survives_a_reload(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    state, config, history, now = site.monitor.state, site.parts.config, History(), site.clock().now
 
     def full(*_: object) -> None:
         raise StatePaused("full")

@@ -1,4 +1,4 @@
-"""The demo's reference, made once for all its tests, and the broker that some of them feed."""
+"""The demo's reference, made once for all tests, and a Kafka broker."""
 
 import shutil
 from collections.abc import Callable
@@ -27,13 +27,13 @@ def _made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def reference(_made: Path) -> Reference:
-    """What the demo compares with."""
+    """The demo's reference."""
     return Reference.load(_made / "density.ref")
 
 
 @pytest.fixture
 def prepared(_made: Path, tmp_path: Path) -> Callable[[str], Path]:
-    """Make a folder in which a demo finds its reference, as after a first run."""
+    """Make a demo folder with a reference, as after a first run."""
 
     def make(name: str = "demo") -> Path:
         return Path(shutil.copytree(_made, tmp_path / name))

@@ -1,4 +1,4 @@
-"""The real command, in a process group of its own as under a shell."""
+"""`cpcmon demo` in its own process group, as under a shell."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from typing import Any
 from urllib.request import urlopen
 
 LIMIT = 90.0
-"""How long anything may take on a machine that is busy with other tests."""
+"""Timeout in seconds, for a busy machine."""
 
 
 class Demo:
@@ -24,7 +24,7 @@ class Demo:
         self.folder = folder
         self._out = folder.with_name(f"{folder.name}-{time.monotonic_ns()}.out")
         with self._out.open("wb") as out:
-            # As from a terminal, also where these tests run under nohup or in the background.
+            # Default signals, also if the tests run under nohup or in the background.
             self.process = subprocess.Popen(
                 [
                     "env",
@@ -43,51 +43,53 @@ class Demo:
             )
 
     @property
-    def said(self) -> str:
-        """What it printed so far."""
+    def output(self) -> str:
+        """The output so far."""
         return self._out.read_text(encoding="utf-8")
 
-    def hear(self, pattern: str) -> re.Match[str]:
-        """Wait until it says something."""
-        found: re.Match[str] = waited(lambda: re.search(pattern, self.said), lambda: f"{pattern!r} in:\n{self.said}")
+    def wait_for_output(self, pattern: str) -> re.Match[str]:
+        """Wait until the output matches."""
+        found: re.Match[str] = wait_until(
+            lambda: re.search(pattern, self.output), lambda: f"{pattern!r} in:\n{self.output}"
+        )
         return found
 
     @property
     def url(self) -> str:
-        """Where its page is."""
-        return self.hear(r"Open (http://\S+/) in")[1]
+        """The URL of the daemon."""
+        return self.wait_for_output(r"Open (http://\S+/) in")[1]
 
     def metrics(self) -> str:
         """Return the metrics page."""
-        with urlopen(f"{self.url}metrics", timeout=LIMIT) as answer:  # noqa: S310 - our own
+        with urlopen(f"{self.url}metrics", timeout=LIMIT) as answer:  # noqa: S310
             return str(answer.read().decode())
 
     def ask(self, path: str) -> dict[str, Any]:
-        """Return the JSON of a page."""
-        with urlopen(f"{self.url}{path}", timeout=LIMIT) as answer:  # noqa: S310 - our own
+        """Return a JSON document."""
+        with urlopen(f"{self.url}{path}", timeout=LIMIT) as answer:  # noqa: S310
             found: dict[str, Any] = json.load(answer)
         return found
 
     def segments(self) -> dict[str, Any]:
-        """Return the windows that the daemon reports."""
+        """Return the segments in the daemon's status."""
         (model,) = self.ask("api/v1/status")["models"]
         return {one["segment"]: one for one in model["segments"]}
 
     @property
     def daemon(self) -> int:
-        """The process that watches, as its state knows it."""
+        """The process id of the daemon."""
         lock = self.folder / "state-live" / "state.lock"
-        return int(waited(lambda: lock.exists() and lock.read_text().split()[:1], lambda: "a daemon")[0])
+        return int(wait_until(lambda: lock.exists() and lock.read_text().split()[:1], lambda: "a daemon")[0])
 
     def interrupt(self) -> int:
-        """Press Ctrl-C, and return the exit code."""
+        """Press Ctrl-C and return the exit code."""
         os.killpg(self.process.pid, signal.SIGINT)
         return self.process.wait(LIMIT)
 
 
 @contextmanager
 def demo(folder: Path, *words: str) -> Iterator[Demo]:
-    """Run one, and make sure that it is gone."""
+    """Run a demo and kill it at the end."""
     running = Demo(folder, *words)
     try:
         yield running
@@ -97,17 +99,17 @@ def demo(folder: Path, *words: str) -> Iterator[Demo]:
             running.process.wait()
 
 
-def waited(look: Callable[[], Any], what: Callable[[], str]) -> Any:
-    """Wait until there is something."""
+def wait_until(check: Callable[[], Any], what: Callable[[], str]) -> Any:
+    """Wait until `check` returns a true value, and return it."""
     deadline = time.monotonic() + LIMIT
-    while not (found := look()):
+    while not (found := check()):
         assert time.monotonic() < deadline, f"expected {what()}"
         time.sleep(0.1)
     return found
 
 
 def gone(process: int) -> bool:
-    """Tell whether a process has ended."""
+    """Return whether a process has ended."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except FileNotFoundError:

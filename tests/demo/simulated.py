@@ -1,4 +1,4 @@
-"""A story without waiting: the demo's own records, windows and rule, the real estimators and the real alerts."""
+"""Plays the story without waiting, with the real estimators and alerts."""
 
 from collections import deque
 from dataclasses import dataclass, field
@@ -11,14 +11,14 @@ from monitor.config.reading import read_config
 from monitor.core.alerts import AlertFacts, AlertPhase, AlertRule, AlertState, step
 from monitor.core.estimate import Estimate, WindowState
 from monitor.demo.demo_folder import Folder
-from monitor.demo.play import Wishes
+from monitor.demo.play import DemoOptions
 from monitor.demo.story import LENGTH, SEGMENTS, Exams
 from monitor.reference.reference import Reference
 
 
 @dataclass
-class Look:
-    """What was said of a window, and what was true."""
+class Evaluated:
+    """Estimated and realised accuracy of a window."""
 
     at: float
     estimated: float
@@ -27,15 +27,15 @@ class Look:
 
 @dataclass
 class Played:
-    """What came of a story."""
+    """The results of a story."""
 
     fired: dict[str, list[float]] = field(default_factory=dict)
     ended: dict[str, list[float]] = field(default_factory=dict)
-    looks: dict[str, list[Look]] = field(default_factory=lambda: {name: [] for name in SEGMENTS})
+    evaluated: dict[str, list[Evaluated]] = field(default_factory=lambda: {name: [] for name in SEGMENTS})
 
 
 def settings(folder: Path) -> tuple[ModelConfig, AlertRule]:
-    """Return the model that the demo's configuration describes, and its rule on accuracy."""
+    """Return the model of the demo's configuration and its accuracy alert."""
     (folder / "arriving").mkdir(parents=True)
     Folder(folder).configure(None, "none", 1.0)
     (model,) = read_config(folder / "config.yaml").models
@@ -43,28 +43,28 @@ def settings(folder: Path) -> tuple[ModelConfig, AlertRule]:
 
 
 def played(seed: int, reference: Reference, model: ModelConfig, rule: AlertRule) -> Played:
-    """Play a story once."""
+    """Play the story once."""
     assert isinstance(model.evaluate, Every)
     assert model.bounds.records is not None
     every, most = model.evaluate.seconds, model.bounds.records
-    count = round(Wishes(Path(), "").rate * every)
+    count = round(DemoOptions(Path(), "").rate * every)
     exams, found = Exams(seed), Played()
-    said = {name: deque[np.ndarray](maxlen=most) for name in SEGMENTS}
+    outputs = {name: deque[np.ndarray](maxlen=most) for name in SEGMENTS}
     right = {name: deque[bool](maxlen=most) for name in SEGMENTS}
     states = dict.fromkeys(SEGMENTS, AlertState())
     for number in range(int(LENGTH / every)):
         at, new = number * every, dict.fromkeys(SEGMENTS, 0)
         for one in exams.next(count, at):
             for name in one.scanner.segments:
-                said[name].extend(one.said.astype(np.float32))
+                outputs[name].extend(one.outputs.astype(np.float32))
                 right[name].extend(one.right)
                 new[name] += len(one.right)
         for name in SEGMENTS:
-            if len(said[name]) < model.minimum_records:
+            if len(outputs[name]) < model.minimum_records:
                 continue
-            results = reference.calibration.estimate(np.array(said[name])).estimators
+            results = reference.calibration.estimate(np.array(outputs[name])).estimators
             facts = AlertFacts(
-                WindowState.OK, len(said[name]), new[name], 0.0, every, results,
+                WindowState.OK, len(outputs[name]), new[name], 0.0, every, results,
                 reference_accuracy=reference.calibration.accuracy,
             )  # fmt: skip
             before, states[name] = states[name], step(rule, states[name], facts, at)
@@ -74,5 +74,5 @@ def played(seed: int, reference: Reference, model: ModelConfig, rule: AlertRule)
                 found.ended.setdefault(name, []).append(at)
             consensus = results["consensus"]
             assert isinstance(consensus, Estimate)
-            found.looks[name].append(Look(at, consensus.accuracy, float(np.mean(right[name]))))
+            found.evaluated[name].append(Evaluated(at, consensus.accuracy, float(np.mean(right[name]))))
     return found

@@ -1,17 +1,23 @@
-"""What the demo claims, over several seeds, with the real estimators; see `simulated.py`."""
+"""The story of the demo over several seeds, with the real estimators, and its file of realised accuracies."""
+
+import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from monitor.demo.story import (
+    CALIBRATED_AT,
     EVENTS,
+    KEPT_SECONDS,
     LENGTH,
-    MENDED_AT,
     REPLACED,
     REPLACED_AT,
     SCANNERS,
+    SEGMENTS,
     SHIFTED,
     Exams,
+    Truth,
     contrast,
     events,
     records,
@@ -21,7 +27,7 @@ from tests.demo.simulated import Played, played, settings
 
 SEEDS = (1, 2, 3)
 FULL_SECONDS = 25.0
-"""After which a scanner's window holds only what came after a change."""
+"""Time to fill the window of a scanner."""
 
 
 @pytest.fixture(scope="module")
@@ -33,58 +39,96 @@ def stories(reference: Reference, tmp_path_factory: pytest.TempPathFactory) -> l
 
 @pytest.mark.slow
 def test_the_alert_fires_once_for_the_scanner_and_its_hospital_and_nowhere_else(stories: list[Played]) -> None:
-    """Half of what the hospital does is done by that scanner, so its own accuracy falls too. The whole hides it."""
+    """The scanner does half of the exams of its hospital, so the accuracy of the hospital falls too."""
     for story in stories:
         assert set(story.fired) == {SHIFTED, f"hospital={REPLACED.hospital}"}
         assert all(len(times) == 1 for times in story.fired.values())
         assert all(REPLACED_AT < times[0] < 180.0 for times in story.fired.values())
 
 
-def test_every_alert_ends_after_the_new_scanner_is_calibrated_and_before_the_story_begins_again(
+def test_every_alert_ends_after_the_calibration_and_before_the_story_repeats(
     stories: list[Played],
 ) -> None:
-    """So the second round begins as the first one did."""
     for story in stories:
         assert set(story.ended) == set(story.fired)
-        assert all(len(times) == 1 and MENDED_AT < times[0] < LENGTH for times in story.ended.values())
+        assert all(len(times) == 1 and CALIBRATED_AT < times[0] < LENGTH for times in story.ended.values())
 
 
-def test_the_estimate_of_the_shifted_scanner_is_nearer_to_the_truth_than_the_reference_is(
+def test_the_estimate_of_the_shifted_scanner_is_closer_to_the_truth_than_the_reference(
     stories: list[Played], reference: Reference
 ) -> None:
-    """At every look while the shift fills the window, and by far."""
+    """At every evaluation while the shift fills the window."""
     usual = reference.calibration.accuracy
     for story in stories:
-        looks = [one for one in story.looks[SHIFTED] if REPLACED_AT + FULL_SECONDS <= one.at < MENDED_AT]
-        assert len(looks) > 50
-        assert all(abs(one.estimated - one.realised) < abs(usual - one.realised) for one in looks)
-        off = np.mean([abs(one.estimated - one.realised) for one in looks])
-        assert off < 0.25 * np.mean([abs(usual - one.realised) for one in looks])
+        shifted = [one for one in story.evaluated[SHIFTED] if REPLACED_AT + FULL_SECONDS <= one.at < CALIBRATED_AT]
+        assert len(shifted) > 50
+        assert all(abs(one.estimated - one.realised) < abs(usual - one.realised) for one in shifted)
+        off = np.mean([abs(one.estimated - one.realised) for one in shifted])
+        assert off < 0.25 * np.mean([abs(usual - one.realised) for one in shifted])
 
 
-def test_records_tell_nothing_of_the_truth() -> None:
-    """Neither a grade nor whether the model was right; the fields are what the documentation says, and no more."""
+def test_records_contain_no_label() -> None:
     (one, *_) = sent = records(Exams(1).next(50, 0.0), 100, "run", 1_790_000_000.0)
     assert len(sent) == 50
     assert set(one) == {"model", "version", "id", "time", "hospital", "scanner", "probs"}
     assert [record["id"] for record in sent] == [f"run-{number}" for number in range(100, 150)]
 
 
-def test_only_one_scanner_changes_and_only_between_two_events() -> None:
-    """At their very seconds, and again in the next round."""
+def test_only_one_scanner_changes_between_two_events() -> None:
     for start in (0.0, LENGTH, 5 * LENGTH):
         before = contrast(REPLACED, start)
         assert contrast(REPLACED, start + REPLACED_AT) < before
-        assert contrast(REPLACED, start + MENDED_AT - 0.1) < before
-        assert contrast(REPLACED, start + MENDED_AT) == before
+        assert contrast(REPLACED, start + CALIBRATED_AT - 0.1) < before
+        assert contrast(REPLACED, start + CALIBRATED_AT) == before
     others = [one for one in SCANNERS if one is not REPLACED]
     assert all(contrast(one, REPLACED_AT + 1.0) == one.contrast for one in others)
 
 
 @pytest.mark.parametrize(
-    ("after", "until", "told"),
+    ("after", "until", "expected"),
     [(-1.0, 0.0, [0]), (0.0, 59.9, []), (59.9, 60.0, [1]), (60.0, 419.0, [2]), (300.0, 420.0, [0]), (-1.0, 890.0, [0, 1, 2] * 2 + [0])],
 )  # fmt: skip
-def test_every_event_is_told_once(after: float, until: float, told: list[int]) -> None:
-    """Also where the story begins again in between."""
-    assert [one.sentence for one in events(after, until)] == [EVENTS[number].sentence for number in told]
+def test_every_event_occurs_once(after: float, until: float, expected: list[int]) -> None:
+    """Also when the story repeats."""
+    assert [one.sentence for one in events(after, until)] == [EVENTS[number].sentence for number in expected]
+
+
+def test_realised_accuracies_need_enough_records(tmp_path: Path) -> None:
+    """And count the latest records of the window."""
+    truth, exams = Truth(window=100, minimum=20), Exams(1)
+    truth.write(tmp_path / "realised.jsonl", 1000.0)
+    assert (tmp_path / "realised.jsonl").read_text() == ""
+    everything: list[bool] = []
+    for _ in range(10):
+        examined = exams.next(60, 0.0)
+        everything += [right for one in examined for right in one.right]
+        truth.note(examined)
+    found = truth.now("all", 1001.0)
+    assert found is not None
+    assert (found.records, found.right) == (100, sum(everything[-100:]))
+    assert truth.now("hospital=Nowhere", 1001.0) is None
+
+
+def test_the_realised_file_is_bounded(tmp_path: Path) -> None:
+    """Half an hour, one line per segment, and no temporary file."""
+    file, truth = tmp_path / "realised.jsonl", Truth(window=100, minimum=5)
+    truth.note(Exams(1).next(600, 0.0))
+    for number in range(500):
+        truth.write(file, 1000.0 + 10.0 * number)
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    assert len(lines) == len(SEGMENTS) * (int(KEPT_SECONDS / 10.0) + 1)
+    assert {tuple(line) for line in lines} == {("at", "segment", "records", "right")}
+    assert {line["segment"] for line in lines} == set(SEGMENTS)
+    assert min(line["at"] for line in lines) == 1000.0 + 10.0 * 499 - KEPT_SECONDS
+    assert [path.name for path in tmp_path.iterdir()] == ["realised.jsonl"]
+    assert len(SCANNERS) == 6
+
+
+def test_the_realised_file_is_bounded_after_the_clock_was_set_back(tmp_path: Path) -> None:
+    file, truth = tmp_path / "realised.jsonl", Truth(window=100, minimum=5)
+    truth.note(Exams(1).next(600, 0.0))
+    truth.write(file, 186_400.0)
+    for number in range(5):
+        truth.write(file, 100_000.0 + number * KEPT_SECONDS)
+    times = {json.loads(line)["at"] for line in file.read_text().splitlines()}
+    assert times == {100_000.0 + number * KEPT_SECONDS for number in (3, 4)}

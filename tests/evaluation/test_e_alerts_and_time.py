@@ -12,7 +12,7 @@ from monitor.core.alerts import AlertPhase, AlertRule, AlertType
 from monitor.core.estimate import Estimate, NoEstimate, WindowState
 from monitor.core.estimators.average_confidence import AverageConfidence
 from monitor.core.estimators.difference_of_confidences import DifferenceOfConfidences
-from monitor.daemon.clock import Moment, Surprise, surprise
+from monitor.daemon.clock import ClockChange, Moment, clock_change
 from monitor.errors import StatePaused
 from monitor.sources.base import Delivery
 from monitor.state.window_table import CommittedWindow
@@ -176,7 +176,7 @@ def test_e11_a_clock_that_is_set_by_a_day_evicts_and_fires_nothing(tmp_path: Pat
     monitor.run(2 * HOUR, site="A")
     before = Moment(monitor.now, monitor.running, monitor.running)
     monitor.now += 86_400.0 * days
-    found = surprise(before, Moment(monitor.now, monitor.running, monitor.running))
+    found = clock_change(before, Moment(monitor.now, monitor.running, monitor.running))
     assert found.jumped_seconds == pytest.approx(86_400.0 * days)
     monitor.ingestion.clock_jumped(found.jumped_seconds)
     monitor.ingestion.invalidate_backlog()
@@ -192,7 +192,7 @@ def test_e12_after_a_suspension_nothing_is_evaluated_before_the_backlog_is_read(
     monitor.run(2 * HOUR)
     before = Moment(monitor.now, monitor.running, monitor.running)
     monitor.sleep(3 * HOUR)
-    assert surprise(before, Moment(monitor.now, monitor.running, before.awake)) == Surprise(0.0, suspended=True)
+    assert clock_change(before, Moment(monitor.now, monitor.running, before.awake)) == ClockChange(0.0, suspended=True)
     monitor.ingestion.invalidate_backlog()
     held = whole(monitor.evaluate())
     assert held.state is WindowState.CATCHING_UP

@@ -77,7 +77,7 @@ def run_the_demo(folder: Path) -> None:
         finally:
             os.killpg(made.pid, signal.SIGINT)
             made.wait(60)
-    assert "The demo has ended" in said.read_text(encoding="utf-8")
+    assert "The demo has stopped" in said.read_text(encoding="utf-8")
 
 
 @pytest.mark.slow

@@ -74,7 +74,7 @@ def test_runbook_links_that_do_not_open_are_remarked_on(cpcmon: Callable[..., Ra
     """The rules are written all the same."""
     ran = cpcmon("rules", "--config.file", config)
     assert ran.code == 0
-    assert "runbooks: expected an address that people on call can open" in ran.err
+    assert "runbooks: expected a URL" in ran.err
     assert "found 'docs/runbooks/'" in ran.err
     config.write_text(f"runbooks: https://wiki.example/cpcmon/\n{CONFIG}")
     linked = cpcmon("rules", "--config.file", config)

@@ -62,10 +62,10 @@ class _Faulty(DirectorySource):
 @pytest.mark.parametrize(
     ("fault", "claim"),
     [
-        ("forgets", "after a crash it reads on"),
-        ("moves on", "what could not be committed is delivered again"),
-        ("tells", "neither a file's name"),
-        ("has no place", "records come with the position"),
+        ("forgets", "after a crash, reading must continue"),
+        ("moves on", "delivered again after a rollback"),
+        ("tells", "must not be logged"),
+        ("has no place", "records must come with a checkpoint"),
     ],
 )
 def test_a_faulty_source_fails_the_checks(tmp_path: Path, put: Callable[[int], None], fault: str, claim: str) -> None:

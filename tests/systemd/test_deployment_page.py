@@ -72,7 +72,7 @@ def test_every_command_of_the_systemd_part_works_on_a_new_machine(
     assert printed.startswith("cpcmon ")
     operator.follows("Prepare the folder of results")
     (printed,) = operator.follows("Write the configuration")
-    assert "1 source, 1 model, 2 alerts, no mistakes" in printed
+    assert "valid (1 source, 1 model, 2 alerts)" in printed
 
     operator.follows("Start it")
     assert (service.show("ActiveState"), service.show("UnitFileState")) == ("active", "enabled")

@@ -169,7 +169,7 @@ def test_a_credential_reaches_the_daemon_and_nobody_else(service: Service) -> No
         assert machine.done(f"stat --format %a {address}") == "400"
         # A reload checks with the same credentials; without them it could not tell a good file from a bad one.
         machine.done("systemctl reload cpcmon")
-        wait_until(lambda: "the configuration was taken over" in service.log(), service.log)
+        wait_until(lambda: "configuration reloaded" in service.log(), service.log)
         assert token not in service.log()
     finally:
         machine.done("systemctl stop listener")

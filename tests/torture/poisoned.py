@@ -36,6 +36,6 @@ def _taste(data: bytes) -> None:
 
 
 if __name__ == "__main__":
-    watch: Any = import_module("monitor.cli.watch")
-    watch.StreamDecoder = _Poisoned
+    build: Any = import_module("monitor.daemon.build")
+    build.StreamDecoder = _Poisoned
     sys.exit(main())

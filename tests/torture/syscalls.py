@@ -17,7 +17,7 @@ CALLS = ("pwrite64", "fdatasync", "fsync", "rename", "unlink", "ftruncate", "ope
 
 _STATE_FILES = (
     *("", "state.db", "state.db-wal", "state.db-journal", "state.db.new", "state.db.new-journal", "state.lock"),
-    *("in_flight", "rejected.jsonl", "hash.key", "hash.key.tmp", "ballast", "ballast.tmp"),
+    *("in_flight.inbox", "rejected.jsonl", "hash.key", "hash.key.tmp", "ballast", "ballast.tmp"),
 )
 
 

@@ -120,5 +120,5 @@ def site(reference: Reference) -> Site:
         settings=lambda: (Setting("storage.path", "state", 3), Setting("a.url", HIDDEN, None)),
         reference={"density": reference}.get,
         realised=lambda model: (Realised(1.0, "all", 1000, 873),) if model == name else (),
-        realised_remark=lambda model: "realised: 2 lines could not be understood" if model == name else None,
+        realised_remark=lambda model: "realised: 2 invalid lines" if model == name else None,
     )

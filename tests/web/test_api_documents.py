@@ -100,7 +100,7 @@ def test_realised_accuracies_have_the_remark(site: Site) -> None:
     name, other, *_ = three_models()
     assert read(api.realised_document, site, model=name) == {
         "model": name,
-        "remark": "realised: 2 lines could not be understood",
+        "remark": "realised: 2 invalid lines",
         "realised": [{"at": 1.0, "segment": "all", "records": 1000, "right": 873, "accuracy": 0.873}],
     }
     assert read(api.realised_document, site, model=other) == {"model": other, "remark": None, "realised": []}
