@@ -70,7 +70,7 @@ def test_every_command_of_the_systemd_part_works_on_a_new_machine(
     operator.has_done("Make a bundle")
     (printed,) = operator.follows("Install it")
     assert printed.startswith("cpcmon ")
-    operator.follows("Prepare the folder of results")
+    operator.follows("Prepare the results directory")
     (printed,) = operator.follows("Write the configuration")
     assert "1 source, 1 model, 2 alerts, no mistakes" in printed
 
