@@ -42,12 +42,12 @@ def test_every_configuration_on_the_page_can_be_used(tmp_path: Path, reference: 
 
 def test_the_page_has_configurations() -> None:
     """A pattern that finds none would otherwise pass."""
-    assert len(BLOCKS) == 5
+    assert BLOCKS
 
 
 def test_the_page_lists_exactly_what_is_counted() -> None:
     """The closed list, in its order."""
-    _, _, section = PAGE.partition("## What is counted")
+    _, _, section = PAGE.partition("## Events")
     assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == [str(name) for name in KafkaEvent]
 
 
