@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from monitor.sources.directory.directory_options import DirectoryEvent, DirectoryOptions
+from monitor.sources.directory.directory_options import DirectoryEvent
 from tests.sources.directory.inbox import Inbox
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "directory.md").read_text(encoding="utf-8")
@@ -19,17 +19,6 @@ def test_the_page_lists_exactly_what_is_counted() -> None:
     """The closed list, in its order."""
     _, _, section = PAGE.partition("## Events")
     assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == [str(name) for name in DirectoryEvent]
-
-
-def test_the_page_gives_the_defaults_as_they_are() -> None:
-    """The table of limits and the code agree."""
-    defaults = DirectoryOptions(Path("/in"))
-    assert f"`poll` | {defaults.poll_seconds:g}s |" in PAGE
-    assert f"`restat` | {defaults.restat_seconds:g}s |" in PAGE
-    assert f"`max_line` | {defaults.max_line_bytes >> 20}MiB |" in PAGE
-    assert f"| {defaults.bytes_per_file >> 20}MiB, {defaults.bytes_per_tick >> 20}MiB |" in PAGE
-    assert f"`time_per_tick` | {defaults.seconds_per_tick:g}s |" in PAGE
-    assert f"`partial_timeout` | {defaults.partial_timeout_seconds / 60:g}m |" in PAGE
 
 
 def test_a_file_renamed_and_touched_within_one_poll_is_read_again(inbox: Inbox) -> None:
