@@ -42,7 +42,7 @@ def tree(tmp_path: Path) -> Path:
 def _changes() -> list[tuple[str, list[str]]]:
     """Return each change, with the file that was named last before it."""
     found, path = [], ""
-    for named, change in _STEP.findall(PAGE.partition("### 3. The lines")[2].partition("\n### ")[0]):
+    for named, change in _STEP.findall(PAGE.partition("### 3. Registration")[2].partition("\n### ")[0]):
         path = named or path
         if change:
             found.append((path, change.splitlines(keepends=True)))
