@@ -12,7 +12,7 @@ _UNSAID = {"__init__.py", "__main__.py", "py.typed", "__pycache__"}
 
 def test_every_file_on_the_map_exists() -> None:
     named = [f"{package}/{name}" for package, files in _ROWS for name in re.findall(r"`([\w/.]+)`", files)]
-    named += [f"monitor/{name}" for name in re.findall(r"`(\w+/[\w/]+\.py)`", _TEXT.partition("## Where is")[2])]
+    named += [f"monitor/{name}" for name in re.findall(r"`(\w+/[\w/]+\.py)`", _TEXT.partition("## Where to find")[2])]
     assert len(named) > 30
     assert [name for name in named if not (ROOT / name).exists()] == []
 
