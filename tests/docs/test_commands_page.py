@@ -8,7 +8,7 @@ from argparse import Action, ArgumentParser
 
 from monitor.cli import make_parser
 from monitor.cli.parser import actions_of, commands_of, described, examples_of
-from tests.docs.pages import ROOT
+from tests.conftest import ROOT
 
 FILE = ROOT / "docs" / "commands.md"
 PAGE = FILE.read_text(encoding="utf-8")
@@ -31,7 +31,9 @@ def _row(action: Action) -> str:
 def _section(name: str, parser: ArgumentParser) -> str:
     rows = "\n".join(_row(action) for action in actions_of(parser))
     examples = "\n".join(examples_of(parser))
-    return f"\n## `cpcmon {name}`\n\n{parser.description}\n\n| Option | |\n|---|---|\n{rows}\n\n```sh\n{examples}\n```\n"
+    return (
+        f"\n## `cpcmon {name}`\n\n{parser.description}\n\n| Option | |\n|---|---|\n{rows}\n\n```sh\n{examples}\n```\n"
+    )
 
 
 def expected() -> str:
