@@ -46,6 +46,7 @@ def test_configurations_are_found() -> None:
 
 
 def test_the_page_lists_all_events() -> None:
+    """The closed list, in its order."""
     _, _, section = PAGE.partition("## Events")
     assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == [str(name) for name in KafkaEvent]
 
