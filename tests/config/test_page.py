@@ -16,7 +16,7 @@ KAFKA_ONLY = {"sources[].dead_letters.", "sources[].tls.", "sources[].sasl."}
 
 
 def _tables() -> dict[str, tuple[str, str]]:
-    """Return kind and default of each setting in the tables, by the name that `declared` has for it."""
+    """Return kind and default of each setting in the tables, by its name in `declared`."""
     found = {}
     for section in PAGE.partition("\n## Settings\n")[2].partition("\n## Alerts\n")[0].split("\n### ")[1:]:
         title = re.match(r"`([^`]+)`", section)
@@ -29,18 +29,17 @@ def _tables() -> dict[str, tuple[str, str]]:
     return found
 
 
-def test_the_tables_list_exactly_the_settings_that_the_code_reads() -> None:
-    """In both directions."""
+def test_the_tables_list_all_settings() -> None:
     assert set(_tables()) == set(declared())
 
 
-def test_the_tables_give_kinds_and_defaults_as_they_are() -> None:
-    """Where a default depends on something, the cell holds each of them."""
-    reported = _tables()
+def test_the_tables_have_the_kinds_and_defaults_of_the_code() -> None:
+    """A cell holds all values of a default that depends on another setting."""
+    tables = _tables()
     wrong = []
     for path, settings in declared().items():
-        kind, default = reported[path]
-        # The list of estimators is long, and stands on a page of its own.
+        kind, default = tables[path]
+        # The list of estimators is on another page.
         if kind not in {settings[0].kind.type_name, "an estimator"}:
             wrong.append(f"{path}: {settings[0].kind.type_name}")
         shown = {one.default_text() for one in settings}
@@ -57,7 +56,6 @@ def test_the_page_explains_every_type_of_alert() -> None:
 
 
 def test_the_errors_on_the_page_are_those_of_the_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The sentences come out of a file that has these mistakes in these lines."""
     (block,) = re.findall(r"```\n(config\.yaml:12.*?)```", PAGE, re.DOTALL)
     lines = ["storage: {path: state}", "sources:", "  - {name: results, type: directory, path: inbox}", "models:"]
     lines += ["  - name: density", *[""] * 5, "    window:", "      records: -5", "", "    evaluat: {every: 60s}"]

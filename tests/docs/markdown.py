@@ -1,4 +1,4 @@
-"""Pages as their readers meet them: text and code apart, headings as anchors, links as places."""
+"""Markdown pages of the repository: text and code blocks, headings as anchors, relative links."""
 
 import re
 import subprocess
@@ -14,32 +14,32 @@ _CODE = re.compile(r"`([^`\n]+)`")
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """Where a link leads: to a file or folder, and perhaps to a heading in it."""
+    """A link to a file or directory, and optionally to a heading in it."""
 
-    written: str
-    place: Path
+    text: str
+    target: Path
     anchor: str
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One file of Markdown."""
+    """One Markdown file."""
 
     path: Path
 
     @property
     def name(self) -> str:
-        """Its path in the tree."""
+        """Its path in the repository."""
         return str(self.path.relative_to(ROOT))
 
     @property
     def text(self) -> str:
-        """All of it."""
+        """The whole file."""
         return self.path.read_text(encoding="utf-8")
 
     @property
     def prose(self) -> str:
-        """What is left without code blocks."""
+        """The file without code blocks."""
         return _FENCE.sub("", self.text)
 
     def blocks(self, *languages: str) -> list[str]:
@@ -48,7 +48,7 @@ class Page:
 
     @property
     def spans(self) -> list[str]:
-        """What stands in backticks."""
+        """Inline code."""
         return _CODE.findall(self.prose)
 
     @property
@@ -58,8 +58,8 @@ class Page:
 
     @property
     def links(self) -> list[Link]:
-        """Links within the tree."""
-        # What stands in backticks is shown, not linked; but a name in backticks may itself be what is clicked on.
+        """Links within the repository."""
+        # A link inside inline code is an example. Inline code inside a link text is not.
         written = _LINK.findall(re.sub(r"`[^`\n]*\]\([^`\n]*`", "", self.prose))
         found = []
         for link in written:
@@ -87,4 +87,4 @@ def _listed() -> list[Path]:
 
 
 PAGES = {page.name: page for page in map(Page, _listed())}
-"""Every page of the tree, by its path."""
+"""Every page of the repository, by its path."""

@@ -1,4 +1,4 @@
-"""The source that `docs/extending.md` adds is really added, from the page, and works."""
+"""Adds the source of `docs/extending.md` to a copy of the package and runs it."""
 
 import json
 import re
@@ -23,7 +23,7 @@ _RECORDS = 300
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """A copy of the package with everything that the page adds."""
+    """A copy of the package with the changes of the page."""
     folder = tmp_path / "tree"
     shutil.copytree(ROOT / "monitor", folder / "monitor", ignore=shutil.ignore_patterns("__pycache__"))
     for path, text in _NEW.findall(PAGE):
@@ -40,16 +40,16 @@ def tree(tmp_path: Path) -> Path:
 
 
 def _changes() -> list[tuple[str, list[str]]]:
-    """Return each change, with the file that was named last before it."""
+    """Return each change with the file named before it."""
     found, path = [], ""
-    for named, change in _STEP.findall(PAGE.partition("### 3. The lines")[2].partition("\n### ")[0]):
+    for named, change in _STEP.findall(PAGE.partition("### 3. Registration")[2].partition("\n### ")[0]):
         path = named or path
         if change:
             found.append((path, change.splitlines(keepends=True)))
     return found
 
 
-def test_the_source_passes_the_checks_by_the_test_on_the_page(tree: Path, tmp_path: Path) -> None:
+def test_the_test_on_the_page_passes(tree: Path, tmp_path: Path) -> None:
     """In a process that imports the copy."""
     (test,) = re.findall(r"^```python\n(def test_.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     script = "\n".join([
@@ -68,8 +68,8 @@ def test_the_source_passes_the_checks_by_the_test_on_the_page(tree: Path, tmp_pa
 
 
 @pytest.mark.slow
-def test_the_daemon_reads_from_it(tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a configuration that names its type; a setting that it does not know is a mistake as anywhere."""
+def test_the_daemon_reads_from_the_source(tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And `check-config` rejects a setting that the source does not have."""
     probabilities, labels = synthetic(_RECORDS, 3, seed=1)
     Reference.calibrate(probabilities, labels, model="density").save(tmp_path / "density.ref")
     with (tmp_path / "journal.jsonl").open("w") as file:
@@ -90,6 +90,6 @@ def test_the_daemon_reads_from_it(tree: Path, tmp_path: Path, monkeypatch: pytes
         process.wait_for('cpcmon_estimate_valid{model="density",segment="all"}', 1.0)
         assert process.stop() == 0
     config.write_text(config.read_text().replace("path: journal.jsonl", "path: journal.jsonl, pattern: x"))
-    refused = subprocess.run(check, cwd=tree, capture_output=True, text=True, check=False)
-    assert refused.returncode == 2
-    assert "pattern" in refused.stderr
+    rejected = subprocess.run(check, cwd=tree, capture_output=True, text=True, check=False)
+    assert rejected.returncode == 2
+    assert "pattern" in rejected.stderr

@@ -1,4 +1,4 @@
-"""Series and settings that a page names are there."""
+"""Metrics and settings on pages exist."""
 
 import re
 import textwrap
@@ -33,14 +33,14 @@ def _series() -> set[str]:
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_every_series_that_a_page_names_is_on_the_page_of_metrics(name: str) -> None:
-    """That page is compared with the daemon's own by another test. A star or dots stand for several."""
+def test_metrics_on_a_page_are_in_docs_metrics(name: str) -> None:
+    """Another test compares docs/metrics.md with the daemon. `*` and `…` stand for several names."""
     named = {found for found in _SERIES.findall(PAGES[name].text) if not found.endswith("_")}
     assert named - _series() == set()
 
 
 def _settings() -> Iterator[tuple[str, str]]:
-    """Yield YAML blocks that show a part of a configuration, completed; docs/kafka.md has a test of its own."""
+    """Yield YAML blocks with a part of a configuration, completed. `tests/config/test_kafka_page.py` reads docs/kafka.md."""
     for name, page in PAGES.items():
         for block in page.blocks("yaml"):
             top = set(re.findall(r"^(\w+):", block, re.MULTILINE))
@@ -56,14 +56,13 @@ def _settings() -> Iterator[tuple[str, str]]:
                 yield name, _WHOLE.format(source="", model=indented)
 
 
-def test_there_are_settings_to_read() -> None:
-    """A pattern that finds none would otherwise pass."""
+def test_settings_are_found() -> None:
+    """An empty search would pass the test below."""
     assert {"docs/records.md", "docs/alerts.md"} <= {name for name, _ in _settings()}
 
 
 @pytest.mark.parametrize(("name", "settings"), list(_settings()))
-def test_the_settings_on_a_page_are_read_without_a_mistake(name: str, settings: str, tmp_path: Path) -> None:
-    """By what reads them in the daemon."""
+def test_settings_on_a_page_are_valid(name: str, settings: str, tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(settings, encoding="utf-8")
     assert read_config(file).models[0].name == "density", name

@@ -30,7 +30,7 @@ def test_every_scenario_has_exactly_one_row() -> None:
     assert [row[0] for row in _ROWS] == expected
 
 
-def test_every_test_that_is_named_exists() -> None:
+def test_the_named_tests_exist() -> None:
     """Each cell is `none`, or one test or more."""
     for name, _, cell in _ROWS:
         for one in cell.split(", ") if cell != "none" else []:

@@ -1,4 +1,4 @@
-"""Blocks that are to be typed: those that need only a daemon are typed here, for the others a table says where."""
+"""Shell blocks on pages: this module runs those that need only a daemon; a table names the tests of the others."""
 
 import json
 import os
@@ -17,10 +17,10 @@ from tests.prometheus.running import free_port, running
 from tests.servers import real_server
 
 HERE = "tests/docs/test_typed_blocks.py"
-_CLUSTER = "not run: it needs a cluster or a registry; tests/kubernetes checks what it would send there"
-_CHECKED = "not run: it would change this machine; its files are checked by "
+_CLUSTER = "not run: needs a cluster or a registry; tests/kubernetes checks the manifests"
+_CHECKED = "not run: changes the machine; its files are checked by "
 
-# page -> how a block of it begins -> by whom it is run; blocks that begin alike stand for each other.
+# page -> start of a block -> the test that runs it, or why none does
 RUN_BY = {
     "README.md": {"": "tests/package/test_readme.py"},
     "docs/api.md": {"curl": HERE},
@@ -33,7 +33,7 @@ RUN_BY = {
         "install": _CHECKED + "tests/grafana/test_grafana_page.py",
         ".venv/bin/python -m deploy.grafana.dashboard": HERE,
     },
-    "docs/kafka.md": {"$ kafka-acls": "not run: rights are given by the broker's own program"},
+    "docs/kafka.md": {"$ kafka-acls": "not run: a program of the broker"},
     "docs/kubernetes.md": {"podman": "tests/kubernetes/test_image.py", "": _CLUSTER},
     "docs/prometheus.md": {"cp deploy": HERE, "cpcmon rules": HERE},
     "docs/realised.md": {"python3 add_audit.py": "tests/web/test_api_page.py"},
@@ -42,12 +42,12 @@ RUN_BY = {
 
 
 def blocks(page: Page) -> list[str]:
-    """Return the blocks of a page that are to be typed, at the margin."""
+    """Return the shell blocks of a page, without indentation."""
     return [re.sub(r"^ +", "", block, flags=re.MULTILINE) for block in page.blocks("sh", "bash", "console")]
 
 
 def by(page: str, block: str) -> str | None:
-    """Return who runs a block; the longest beginning counts."""
+    """Return the test that runs a block, by the longest matching start."""
     fitting = [begins for begins in RUN_BY.get(page, {}) if block.startswith(begins)]
     return RUN_BY[page][max(fitting, key=len)] if fitting else None
 
@@ -55,14 +55,12 @@ def by(page: str, block: str) -> str | None:
 OURS = [(name, block) for name, page in PAGES.items() for block in blocks(page) if by(name, block) == HERE]
 
 
-def test_every_block_is_run_or_it_is_said_why_not() -> None:
-    """A new block needs a line in the table above, and a test that it names."""
+def test_every_block_is_in_the_table() -> None:
     unrun = [(name, block) for name, page in PAGES.items() for block in blocks(page) if by(name, block) is None]
     assert unrun == []
 
 
-def test_the_table_names_only_what_is_there() -> None:
-    """Pages that have blocks which begin so, and files of tests."""
+def test_the_entries_of_the_table_exist() -> None:
     for name, rows in RUN_BY.items():
         for begins, who in rows.items():
             assert any(block.startswith(begins) for block in blocks(PAGES[name])), (name, begins)
@@ -72,7 +70,7 @@ def test_the_table_names_only_what_is_there() -> None:
 
 @pytest.fixture(scope="module")
 def daemon(example_folder: Path) -> Iterator[str]:
-    """A daemon that has read the example; gives its address, in whose place pages have the one that is usual."""
+    """Run a daemon on the example; return its address, which replaces the default one in blocks."""
     address = f"127.0.0.1:{free_port()}"
     line = json.dumps({"model": "density", "from": "2026-11-01T00:00:00Z", "to": "2026-11-08T00:00:00Z"})
     (example_folder / "realised.jsonl").write_text(line + "\n")
@@ -82,8 +80,8 @@ def daemon(example_folder: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize(("page", "block"), OURS, ids=[f"{page}: {block.splitlines()[0]}" for page, block in OURS])
-def test_a_block_that_is_typed_works(page: str, block: str, daemon: str, example_folder: Path, tmp_path: Path) -> None:
-    """In a folder with the example, beside a daemon; only places and the port are others than on the page."""
+def test_a_block_runs(page: str, block: str, daemon: str, example_folder: Path, tmp_path: Path) -> None:
+    """In a directory with the example, and with other paths and another port than on the page."""
     for program in ("curl", "promtool"):
         if program in block:
             real_server(program)
@@ -98,7 +96,7 @@ def test_a_block_that_is_typed_works(page: str, block: str, daemon: str, example
     (tmp_path / "bin" / "cpcmon").chmod(0o755)
     for shown, here in (
         ("127.0.0.1:9877", daemon),
-        ("curl -s ", "curl -sf "),  # so that a refusal is seen here
+        ("curl -s ", "curl -sf "),  # so that an HTTP error fails the block
         ("/etc/prometheus", str(tmp_path)),
         ("/etc/cpcmon", str(tmp_path)),
         (".venv/bin/python", sys.executable),

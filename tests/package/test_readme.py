@@ -1,4 +1,4 @@
-"""The README as a newcomer follows it: from a fresh copy of the tree, each command as it stands there."""
+"""Runs all commands of the README in a fresh copy of the repository."""
 
 import os
 import re
@@ -20,19 +20,19 @@ def blocks(language: str) -> list[str]:
 
 
 def outside() -> dict[str, str]:
-    """Return the variables of a user who has no environment active."""
+    """Return the environment without an active virtual environment."""
     return {key: value for key, value in os.environ.items() if key not in {"VIRTUAL_ENV", "MAKEFLAGS", "PYTHONPATH"}}
 
 
 def run(command: list[str], folder: Path) -> str:
-    """Run a command as a user would, outside any environment, and return what it printed."""
+    """Run a command outside any virtual environment and return its output."""
     ran = subprocess.run(command, cwd=folder, env=outside(), capture_output=True, text=True, check=False, timeout=900)
     assert ran.returncode == 0, f"{command}\n{ran.stdout}\n{ran.stderr}"
     return ran.stdout
 
 
 def watch_the_daemon(folder: Path) -> None:
-    """Start the daemon as the README says, on a port that is free, and see what it says of site B."""
+    """Start the daemon on a free port and wait for an estimate of site B."""
     (console,) = blocks("console")
     command = console.removeprefix("$ ").split()
     with subprocess.Popen(
@@ -58,7 +58,7 @@ def _read(url: str) -> str:
 
 
 def run_the_demo(folder: Path) -> None:
-    """Type `make run`, look at the page until there is an estimate, and press Ctrl-C."""
+    """Run `make run` until there is an estimate, then press Ctrl-C."""
     said = folder.parent / "make-run.out"
     with (
         said.open("wb") as out,
@@ -82,7 +82,6 @@ def run_the_demo(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_every_command_of_the_readme_works_from_a_fresh_clone(fresh: Path) -> None:
-    """`make run` first, then calibrate, estimate and evaluate on its example, then the example in Python."""
     shell = blocks("sh")
     assert shell[0] == "make run\n"
     run_the_demo(fresh)
@@ -103,12 +102,11 @@ def test_every_command_of_the_readme_works_from_a_fresh_clone(fresh: Path) -> No
     (python,) = blocks("python")
     said = run([str(fresh / ".venv/bin/python"), "-c", python], fresh)
     assert re.fullmatch(r"0\.\d{3} \(0\.\d{3} to 0\.\d{3}\), 2,000 records\n", said), said
-    # Nothing is left behind but the environment and the example.
+    # Only the environment and the example are left behind.
     assert {path.name for path in fresh.iterdir()} - {path.name for path in ROOT.iterdir()} <= {".venv", ".demo"}
 
 
-def test_the_readme_names_both_commands() -> None:
-    """`make run` and `make test`, both of which exist."""
+def test_the_make_targets_exist() -> None:
     targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE)
     assert {"run", "test", "lint", "bench", "clean"} <= set(targets)
     assert "`make test`" in README

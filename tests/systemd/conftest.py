@@ -98,7 +98,7 @@ def installed(
         shutil.copytree(bundle, machine.path("/root/cpcmon"), ignore=shutil.ignore_patterns("*.whl"))
         shutil.copy(example / "validation_labelled.jsonl", machine.path("/root"))
         machine.done("ln --symbolic /opt/cpcmon/bin/cpcmon /usr/local/bin/cpcmon")
-        for step in ("Prepare the folder of results", "Write the configuration", "Start it"):
+        for step in ("Prepare the results directory", "Write the configuration", "Start it"):
             for commands in steps()[step]:
                 machine.done(commands)
         yield Service(machine)

@@ -1,4 +1,4 @@
-"""The commands of docs/deployment.md, as they stand there."""
+"""The commands of docs/deployment.md."""
 
 import re
 
@@ -9,7 +9,7 @@ _PART = _PAGE.partition("\n## systemd\n")[2].partition("\n## ")[0]
 
 
 def steps() -> dict[str, list[str]]:
-    """Return the blocks of commands of each step, in order, by what its heading says."""
+    """Return the shell blocks of each step, in order, by its heading."""
     found = {}
     for section in _PART.split("\n### ")[1:]:
         heading, _, text = section.partition("\n")

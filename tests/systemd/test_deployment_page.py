@@ -1,4 +1,4 @@
-"""docs/deployment.md as a new operator follows it: each command as it stands there, on a machine that was never used."""
+"""Runs all commands of docs/deployment.md, in order, on a new machine."""
 
 import shutil
 from pathlib import Path
@@ -16,24 +16,24 @@ NEWER = "999.0"
 
 
 class Operator:
-    """Goes through the page step by step."""
+    """Follows the page step by step."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self.left = steps()
-        """What is still to be done."""
+        """The steps left."""
 
     def has_done(self, step: str) -> list[str]:
-        """Take the next step for done; return its blocks of commands."""
-        assert next(iter(self.left)) == step, "the steps are done in the order of the page"
+        """Mark the next step as done; return its blocks."""
+        assert next(iter(self.left)) == step, "steps must run in the order of the page"
         return self.left.pop(step)
 
     def follows(self, step: str) -> list[str]:
-        """Type the commands of the next step; return what each block printed."""
+        """Run the commands of the next step; return the output of each block."""
         return [self._types(commands) for commands in self.has_done(step)]
 
     def _types(self, commands: str) -> str:
-        """Type commands that succeed; those that only look may have to be repeated, as the page says."""
+        """Run commands; repeat those that only query until they succeed."""
         if " grep " not in commands and "--grep" not in commands:
             return self.machine.done(commands)
         wait_until(lambda: self.machine.run(commands).returncode == 0, lambda: f"never succeeded: {commands}")
@@ -42,7 +42,7 @@ class Operator:
 
 @pytest.fixture
 def hospital(new_machine: Machine, bundle: Path, example: Path, tmp_path: Path) -> Machine:
-    """A machine with what the page asks for, and a server of the house that hears heartbeats over TLS."""
+    """A machine with the required files, and a TLS server for heartbeats."""
     machine = new_machine
     shutil.copytree(bundle, machine.path("/root/cpcmon"))
     for name in ("validation_labelled.jsonl", "site_a.jsonl"):
@@ -65,12 +65,12 @@ def hospital(new_machine: Machine, bundle: Path, example: Path, tmp_path: Path) 
 def test_every_command_of_the_systemd_part_works_on_a_new_machine(
     hospital: Machine, bundle: Path, tmp_path: Path
 ) -> None:
-    """From the first to the last; what each should bring about is looked at from outside."""
+    """And each has its effect."""
     service, operator = Service(hospital), Operator(hospital)
     operator.has_done("Make a bundle")
     (printed,) = operator.follows("Install it")
     assert printed.startswith("cpcmon ")
-    operator.follows("Prepare the folder of results")
+    operator.follows("Prepare the results directory")
     (printed,) = operator.follows("Write the configuration")
     assert "valid (1 source, 1 model, 2 alerts)" in printed
 
@@ -107,8 +107,8 @@ def test_every_command_of_the_systemd_part_works_on_a_new_machine(
     assert hospital.done(f"ls {INBOX}") == "site_a.jsonl"
 
 
-def test_only_steps_hold_commands_that_are_run() -> None:
-    """So that a block in a language that nobody runs does not stay unnoticed: the one of a failure, and no other."""
+def test_all_shell_blocks_are_in_steps() -> None:
+    """The only other block shows a failure."""
     text = (ROOT / "docs" / "deployment.md").read_text(encoding="utf-8").partition("## Kubernetes")[0]
     assert text.count("\n```sh\n") == sum(len(blocks) for blocks in steps().values())
     assert text.count("\n```") - 2 * text.count("\n```sh\n") == 2 * text.count("\n```console\n") == 2
