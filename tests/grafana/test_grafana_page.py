@@ -1,4 +1,4 @@
-"""Commands, files, rows and variables on `docs/grafana.md`."""
+"""What `docs/grafana.md` says of the dashboard is so."""
 
 import json
 import re
@@ -12,9 +12,10 @@ _PAGE = (_ROOT / "docs" / "grafana.md").read_text("utf-8")
 _PROVIDER = (_ROOT / "deploy" / "grafana" / "provisioning" / "dashboards" / "cpcmon.yml").read_text("utf-8")
 
 
-def test_the_sed_command_sets_the_runbook_address_and_nothing_else(fresh: Path) -> None:
+def test_the_command_puts_in_ones_own_address_of_the_runbooks(fresh: Path) -> None:
+    """And changes nothing else."""
     (command,) = re.findall(r"^ *(sed .*)$", _PAGE, re.MULTILINE)
-    subprocess.run(command, shell=True, cwd=fresh, check=True)  # noqa: S602  the page's own command
+    subprocess.run(command, shell=True, cwd=fresh, check=True)  # noqa: S602  the page's own words
     own = json.loads((fresh / "cpcmon.json").read_text("utf-8"))
     (runbooks,) = (one for one in own["templating"]["list"] if one["name"] == "runbooks")
     assert runbooks["query"] == "https://wiki.hospital.example/cpcmon/"
@@ -22,12 +23,12 @@ def test_the_sed_command_sets_the_runbook_address_and_nothing_else(fresh: Path) 
     assert own == json.loads(FILE.read_text("utf-8"))
 
 
-def test_the_dashboard_is_installed_where_its_provider_reads_it() -> None:
+def test_the_dashboard_is_put_where_its_provider_looks_for_it() -> None:
     (installed,) = re.findall(r"^ *install .* cpcmon\.json (\S+)/cpcmon\.json$", _PAGE, re.MULTILINE)
     assert f"path: {installed}\n" in _PROVIDER
 
 
-def test_every_installed_file_exists() -> None:
+def test_every_file_that_is_installed_is_there() -> None:
     named = set(re.findall(r"deploy/grafana/[\w./-]+\.(?:json|yml)", _PAGE))
     assert len(named) == 3
     assert all((_ROOT / one).is_file() for one in named)
@@ -40,7 +41,7 @@ def test_every_row_is_explained() -> None:
     assert explained[: len(rows)] == rows
 
 
-def test_every_variable_is_explained() -> None:
+def test_every_choice_is_explained() -> None:
     labels = [one["label"] for one in DASHBOARD["templating"]["list"] if one.get("hide") != 2]
     table = _PAGE.split("| above the panels | what |")[1].split("\n\n")[0]
     explained = [name for row in re.findall(r"^\| ([A-Z][\w ,]+) \|", table, re.MULTILINE) for name in row.split(", ")]

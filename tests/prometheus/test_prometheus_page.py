@@ -1,4 +1,4 @@
-"""The example configurations of Prometheus and Alertmanager, checked by promtool and amtool, and their page."""
+"""The example configurations of Prometheus and Alertmanager, and the page that shows them, before promtool and amtool."""
 
 import re
 import subprocess
@@ -36,26 +36,29 @@ def _alerts(text: str) -> set[tuple[str, str]]:
     return {(alert, one) for alert, said in found for one in (RECEIVERS if "$labels" in said else (said,))}
 
 
-def test_promtool_accepts_the_configuration_with_the_shipped_rules(promtool: Path) -> None:
+def test_prometheus_takes_its_configuration_with_the_rules_beside_it(promtool: Path) -> None:
+    """As it stands in the tree."""
     ran = _ran(promtool, "check", "config", PROMETHEUS)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "1 rule files found" in ran.stdout
 
 
-def test_promtool_accepts_the_configuration_with_generated_rules(promtool: Path, tmp_path: Path) -> None:
+def test_prometheus_takes_its_configuration_with_generated_rules(promtool: Path, tmp_path: Path) -> None:
+    """In place of the shipped ones, under the same name."""
     (tmp_path / "prometheus.yml").write_text(PROMETHEUS.read_text())
     (tmp_path / "cpcmon.rules.yml").write_text(rule_file(reports.shared_config()))
     ran = _ran(promtool, "check", "config", tmp_path / "prometheus.yml")
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
-def test_amtool_accepts_the_configuration() -> None:
+def test_alertmanager_takes_its_configuration() -> None:
     ran = _ran(real_server("amtool"), "check-config", ALERTMANAGER)
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_every_alert_is_routed_by_severity_and_the_watchdog_to_its_own_receiver(name: str) -> None:
+def test_alertmanager_sends_every_alert_where_the_page_says(name: str) -> None:
+    """By its severity, and the watchdog above all not to a person."""
     amtool = real_server("amtool")
     for alert, severity in sorted(_alerts(TEXTS[name])):
         receiver = "dead-mans-switch" if alert == "CpcmonWatchdog" else RECEIVERS[severity]
@@ -64,8 +67,8 @@ def test_every_alert_is_routed_by_severity_and_the_watchdog_to_its_own_receiver(
         assert ran.returncode == 0, f"{alert} {severity}: {ran.stdout}{ran.stderr}"
 
 
-def test_amtool_detects_a_wrong_receiver() -> None:
-    """A check of the test above."""
+def test_amtool_would_notice_a_wrong_receiver() -> None:
+    """Or the test above would hold of any routes."""
     words = ("--verify.receivers=on-call", "alertname=CpcmonWatchdog", "severity=info")
     assert (
         _ran(real_server("amtool"), "config", "routes", "test", f"--config.file={ALERTMANAGER}", *words).returncode == 1
@@ -73,12 +76,13 @@ def test_amtool_detects_a_wrong_receiver() -> None:
 
 
 def test_every_alert_on_cpcmon_itself_is_listed_with_its_severity() -> None:
-    """And no others."""
+    """And none that there is not."""
     written = {one for text in TEXTS.values() for one in _alerts(text) if one[0] not in PASSED_ON}
     listed = re.findall(r"^\| `(\w+)` \| (\w+) \|", PAGE, re.MULTILINE)
     assert sorted(listed) == sorted(written)
 
 
-def test_every_generic_alert_name_is_in_the_table() -> None:
+def test_every_name_of_an_alert_of_the_configuration_is_in_the_table() -> None:
+    """Under the generic file."""
     for alert in {alert for alert, _ in _alerts(TEXTS["generic"])} & PASSED_ON:
         assert f"| `{alert}`" in PAGE

@@ -1,4 +1,4 @@
-"""Sections of runbooks, and their queries and commands."""
+"""Runbooks as people on call use them: sections, queries to paste into Prometheus, commands to paste into a shell."""
 
 import re
 from dataclasses import dataclass
@@ -15,29 +15,29 @@ _SERIES = re.compile(r"\b(?:cpcmon[_:]|process_|prometheus_|alertmanager_|up\{|A
 
 @dataclass(frozen=True, slots=True)
 class Runbook:
-    """One runbook."""
+    """One page."""
 
     path: Path
 
     @property
     def sections(self) -> dict[str, str]:
-        """Return the text under each heading."""
+        """Return what stands under each heading, in order."""
         parts = re.split(r"^## (.+)\n", self.path.read_text(), flags=re.MULTILINE)[1:]
         return dict(zip(parts[::2], (text.strip() for text in parts[1::2]), strict=True))
 
     @property
-    def _spans(self) -> list[str]:
+    def _to_paste(self) -> list[str]:
         return re.findall(r"`([^`\n]+)`", self.sections["Diagnosis"] + self.sections["Mitigation"])
 
     @property
     def commands(self) -> list[str]:
-        """Return the shell commands."""
-        return [one for one in self._spans if _COMMAND.fullmatch(one)]
+        """Return what is for a shell."""
+        return [one for one in self._to_paste if _COMMAND.fullmatch(one)]
 
     @property
     def queries(self) -> list[str]:
-        """Return the Prometheus queries."""
-        return [one for one in self._spans if _SERIES.search(one) and not _COMMAND.fullmatch(one)]
+        """Return what is for Prometheus."""
+        return [one for one in self._to_paste if _SERIES.search(one) and not _COMMAND.fullmatch(one)]
 
 
 RUNBOOKS = {path.stem: Runbook(path) for path in sorted(FOLDER.glob("*.md"))}

@@ -1,4 +1,4 @@
-"""The queries and commands of runbooks are valid, and every alert has a runbook."""
+"""Every runbook has what somebody on call needs, and what it tells to paste can be pasted."""
 
 import json
 import re
@@ -25,7 +25,8 @@ OF_PROMETHEUS = {"prometheus_notifications_errors_total", "alertmanager_notifica
 
 
 @pytest.mark.parametrize("name", RUNBOOKS)
-def test_every_runbook_has_queries_on_existing_series(name: str) -> None:
+def test_every_runbook_has_queries_to_paste(name: str) -> None:
+    """Of a series that is there: names change, and a page that nobody opens for months would not."""
     queries = RUNBOOKS[name].queries
     assert queries
     shown = {re.sub("_(sum|count|bucket)$", "", one) for one in families(page().encode())} | OF_PROMETHEUS
@@ -35,8 +36,8 @@ def test_every_runbook_has_queries_on_existing_series(name: str) -> None:
             assert series in shown or re.sub("_(sum|count|bucket)$", "", series) in shown, query
 
 
-def test_promtool_accepts_every_query(promtool: Path, tmp_path: Path) -> None:
-    """As expressions of recording rules."""
+def test_promtool_can_read_every_query(promtool: Path, tmp_path: Path) -> None:
+    """As the expressions of rules, which say where one is wrong."""
     queries = [query for one in RUNBOOKS.values() for query in one.queries]
     assert _refused(promtool, tmp_path, queries) == ""
     assert "parse error" in _refused(promtool, tmp_path, [*queries, "cpcmon_ready =="])
@@ -50,7 +51,7 @@ def _refused(promtool: Path, folder: Path, queries: list[str]) -> str:
     return "" if ran.returncode == 0 else ran.stdout + ran.stderr
 
 
-def test_every_cpcmon_command_exists_with_its_options(cpcmon: Callable[..., Ran]) -> None:
+def test_every_command_of_cpcmon_is_one_with_these_options(cpcmon: Callable[..., Ran]) -> None:
     commands = {command for one in RUNBOOKS.values() for command in one.commands if command.startswith("cpcmon ")}
     assert len(commands) > 3
     for command in commands:
@@ -61,14 +62,15 @@ def test_every_cpcmon_command_exists_with_its_options(cpcmon: Callable[..., Ran]
             assert re.search(rf"(?<![\w-]){re.escape(option)}\b", helped.out), command
 
 
-def test_every_other_program_exists() -> None:
+def test_every_other_program_is_there() -> None:
+    """On Debian, where the installation page puts it."""
     programs = {command.split()[0] for one in RUNBOOKS.values() for command in one.commands} - ELSEWHERE - {"cpcmon"}
     assert {"systemctl", "journalctl", "curl"} <= programs
     for program in programs:
         real_server(program)
 
 
-def test_every_amtool_command_exists_with_its_options() -> None:
+def test_every_command_of_amtool_is_one_with_these_options() -> None:
     amtool = real_server("amtool")
     for command in (command for one in RUNBOOKS.values() for command in one.commands if command.startswith("amtool ")):
         words = [word for word in shlex.split(command)[1:] if not re.search(r"^\w+=", word)]
@@ -79,7 +81,7 @@ def test_every_amtool_command_exists_with_its_options() -> None:
             assert option in helped.stdout + helped.stderr, command
 
 
-def test_systemctl_commands_fit_the_unit() -> None:
+def test_every_unit_that_is_told_of_can_do_what_it_is_told() -> None:
     """`systemctl reload` of a unit without ExecReload fails."""
     unit = (ROOT / "deploy" / "systemd" / "cpcmon.service").read_text()
     for command in (command for one in RUNBOOKS.values() for command in one.commands if "systemctl" in command):
@@ -87,6 +89,13 @@ def test_systemctl_commands_fit_the_unit() -> None:
         assert verb in {"status", "reload", "restart"}
         assert name in {"cpcmon", "prometheus"}
     assert "ExecReload=" in unit
+
+
+@pytest.mark.parametrize("name", RUNBOOKS)
+def test_every_link_of_a_runbook_leads_to_a_page(name: str) -> None:
+    runbook = RUNBOOKS[name]
+    for link in re.findall(r"\]\(([^)]+)\)", runbook.path.read_text()):
+        assert (runbook.path.parent / link).exists(), link
 
 
 @pytest.mark.parametrize(
@@ -97,7 +106,7 @@ def test_systemctl_commands_fit_the_unit() -> None:
         pytest.param(rule_file(reports.shared_config()), id="generated for replicas"),
     ],
 )
-def test_every_alert_links_to_an_existing_runbook(text: str) -> None:
+def test_every_alert_links_to_a_runbook_that_there_is(text: str) -> None:
     linked = re.findall(r'runbook_url: ".*/(\w+)\.md"', text)
     assert len(linked) == text.count("- alert: ")
     assert set(linked) <= set(RUNBOOKS)

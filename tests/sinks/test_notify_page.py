@@ -1,4 +1,4 @@
-"""The example message and the table of keys on `docs/notify.md`."""
+"""What `docs/notify.md` promises is so."""
 
 import json
 import re
@@ -11,7 +11,8 @@ from tests.sinks.receiver import Receiver, alert, report, segment
 PAGE = (ROOT / "docs" / "notify.md").read_text(encoding="utf-8")
 
 
-def test_the_example_message_is_one_that_is_sent_and_each_key_is_documented() -> None:
+def test_the_page_shows_a_message_as_it_is_sent() -> None:
+    """The example is what a receiver gets for it, and the table explains each of its keys."""
     with Receiver() as receiver:
         sink = WebhookSink(Webhook(receiver.url(), allow_http=True))
         sink.publish(report(segment(alert(), of=(("site", "A"),))))

@@ -1,4 +1,4 @@
-"""The keys, lines and programs on `docs/api.md` and `docs/realised.md`."""
+"""What `docs/api.md` and `docs/realised.md` say is so."""
 
 import json
 import re
@@ -9,7 +9,9 @@ from typing import Any
 
 from monitor.core.report import Realised
 from monitor.daemon.realised_file import RealisedFile
-from monitor.web import api
+from monitor.web import api as api_configuration
+from monitor.web import api as api_realised
+from monitor.web import api as api_reference
 from monitor.web.site import Site
 from tests.conftest import ROOT
 from tests.web.sample_reports import three_models
@@ -29,10 +31,10 @@ def _document(found: bytes | None) -> Any:
 
 
 def test_every_key_is_documented(site: Site) -> None:
-    """In both directions."""
-    configuration = _document(api.configuration_document(site, {}))
-    reference = _document(api.reference_document(site, {"model": "density"}))
-    realised = _document(api.realised_document(site, {"model": next(iter(three_models()))}))
+    """And none is documented that there is not."""
+    configuration = _document(api_configuration.configuration_document(site, {}))
+    reference = _document(api_reference.reference_document(site, {"model": "density"}))
+    realised = _document(api_realised.realised_document(site, {"model": next(iter(three_models()))}))
     for title, one in {
         "the configuration": configuration,
         "a setting": configuration["settings"][0],
@@ -47,15 +49,16 @@ def test_every_key_is_documented(site: Site) -> None:
     assert set(reference["warnings"][0]) == set(re.findall(r"`(\w+)`", row))
 
 
-def test_the_example_lines_are_valid(tmp_path: Path) -> None:
+def test_the_lines_on_the_page_are_understood(tmp_path: Path) -> None:
+    """All of them, as they stand there."""
     (block,) = re.findall(r"```json\n(.*?)```", REALISED, re.DOTALL)
     (tmp_path / "audit.jsonl").write_text(block)
-    read = RealisedFile(tmp_path / "audit.jsonl").read()
-    assert ([one.segment for one in read.accuracies], read.remark) == (["all", "site=A"], None)
+    told = RealisedFile(tmp_path / "audit.jsonl").read()
+    assert ([one.segment for one in told.accuracies], told.remark) == (["all", "site=A"], None)
 
 
-def test_the_example_program_appends_valid_lines(tmp_path: Path) -> None:
-    """Three cases at two sites, then a second week."""
+def test_the_program_on_the_page_writes_lines_that_are_understood(tmp_path: Path) -> None:
+    """Of a table with three cases at two sites; a second week is added to the first."""
     (program,) = re.findall(r"```python\n(.*?)```", REALISED, re.DOTALL)
     (command,) = re.findall(r"```sh\n(python3 .*?)\n```", REALISED, re.DOTALL)
     (tmp_path / "add_audit.py").write_text(program)
@@ -64,9 +67,9 @@ def test_the_example_program_appends_valid_lines(tmp_path: Path) -> None:
     words = [sys.executable, *command.split()[1:]]
     subprocess.run(words, cwd=tmp_path, check=True)
     expected = (Realised(200, "site=B", 1, 1), Realised(300, "all", 3, 2), Realised(300, "site=A", 2, 1))
-    read = RealisedFile(tmp_path / "density-audit.jsonl").read()
-    assert (read.accuracies, read.remark) == (expected, None)
+    told = RealisedFile(tmp_path / "density-audit.jsonl").read()
+    assert (told.accuracies, told.remark) == (expected, None)
     (tmp_path / "week-46.csv").write_text(table.replace("00,", "000,"))
     subprocess.run(words, cwd=tmp_path, check=True)
-    read = RealisedFile(tmp_path / "density-audit.jsonl").read()
-    assert (read.accuracies[:3], len(read.accuracies), read.remark) == (expected, 6, None)
+    told = RealisedFile(tmp_path / "density-audit.jsonl").read()
+    assert (told.accuracies[:3], len(told.accuracies), told.remark) == (expected, 6, None)
