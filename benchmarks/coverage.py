@@ -1,8 +1,8 @@
-"""Do the intervals hold what they promise? Coverage on real outputs where nothing but chance is at work.
+"""Coverage of the intervals on real outputs, without shift.
 
 Each round calibrates on a random half of a real model's labelled outputs and estimates for windows of 200 and 1,000 from
-the other half, whose labels tell the accuracy realised. Pooled over the sets, each estimator's 95% interval should hold
-it in 92% to 98% of windows. Needs ../shared/real_sets; says so and stops when it is absent.
+the other half, whose accuracy is known. Pooled over the sets, each estimator's 95% interval should contain it in 92% to
+98% of windows. Needs ../shared/real_sets.
 """
 
 import argparse
@@ -24,11 +24,11 @@ LOWEST, HIGHEST, FEWEST_WINDOWS = 0.92, 0.98, 400
 _MOST_WINDOWS = {200: 4, 1000: 6}
 
 Found = list[tuple[int, str, bool, float]]
-"""Window size, estimator, whether the interval held the accuracy, its width."""
+"""Window size, estimator, whether the interval contains the accuracy, and its width."""
 
 
 def sources() -> dict[str, Path]:
-    """Return the sets whose half holds a window, each source once, though several sets may share it."""
+    """Return the sets that are large enough, each source once."""
     known: dict[bytes, str] = {}
     for path in sorted(REAL_SETS.glob("*.npz")):
         with np.load(path) as data:
@@ -71,7 +71,7 @@ def _covered(calibration: Calibration, window: NDArray[np.float32], realised: fl
 
 
 def main() -> int:
-    """Run the rounds on both cores and print coverage and mean width for every estimator."""
+    """Run the rounds in parallel; print coverage and mean width per estimator."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=10)
     options = parser.parse_args()
@@ -90,7 +90,7 @@ def main() -> int:
 
 
 def report(found: Found, sets: int) -> int:
-    """Print the table; return 1 if an estimator misses the bar."""
+    """Print the table; return 1 if an estimator misses the target."""
     windows = {size: sum(s == size and n == CONSENSUS for s, n, _, _ in found) for size in SIZES}
     print(f"coverage of 95% intervals over {sets} real sources, pooled; bar {LOWEST:.0%} to {HIGHEST:.0%}")
     print(f"{'':28}" + "".join(f"{f'{windows[size]} windows of {size:,}':>26}" for size in SIZES))

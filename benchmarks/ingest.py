@@ -1,4 +1,4 @@
-"""How fast a file becomes committed windows, and how fast a large window is back after a restart.
+"""The speed of ingesting a file, and of restoring a large window.
 
 Every figure is a ratio against a bare limit measured in the same run: both sides alternate, and the median counts.
 """
@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from benchmarks.windows import outputs
-from monitor.config.model_options import ModelOptions
+from monitor.config.config import ModelOptions
 from monitor.core.segments import ALL, Segmentation
 from monitor.core.window import Bounds
 from monitor.ingest.ingestion import Ingestion
@@ -36,7 +36,7 @@ LARGE = 1_000_000
 
 
 class Full(msgspec.Struct, gc=False):
-    """A record with everything that the documentation names."""
+    """A record with all documented fields."""
 
     probs: list[float]
     model: str | None = None
@@ -48,7 +48,7 @@ class Full(msgspec.Struct, gc=False):
 
 
 class Short(msgspec.Struct, gc=False):
-    """A record with what a count window needs."""
+    """A minimal record."""
 
     probs: list[float]
 
@@ -73,7 +73,7 @@ CASES = (
 
 
 def main() -> None:
-    """Measure and print."""
+    """Run the benchmark."""
     with tempfile.TemporaryDirectory(prefix="cpcmon-bench-", dir=os.environ.get("BENCH_DIR", ".")) as folder:
         reference = Reference.calibrate(*outputs(1000, CLASSES, seed=1), model="density", version="2.1")
         print(
@@ -122,7 +122,7 @@ def _write(file: Path, *, full: bool) -> None:
 
 
 def _bare(file: Path, struct: type[msgspec.Struct]) -> None:
-    """Decode a file in pieces that stay in the cache, and do nothing with it."""
+    """Decode a file, without windows."""
     decode = msgspec.json.Decoder(struct).decode_lines
     rest = b""
     with file.open("rb") as source:
@@ -133,7 +133,7 @@ def _bare(file: Path, struct: type[msgspec.Struct]) -> None:
 
 
 def _ours(state: Path, inbox: Path, reference: Reference, case: Case) -> float:
-    """Return how long it takes from the first look at the directory to the first estimate."""
+    """Return the time from the first poll to the first estimate."""
     options = ModelOptions("density", reference, Bounds(records=case.window), Segmentation(case.split_by))
     opened = State.open(state)
     decoder = StreamDecoder([options.format], hash_key=opened.key)
@@ -143,7 +143,7 @@ def _ours(state: Path, inbox: Path, reference: Reference, case: Case) -> float:
     started = time.perf_counter()
     while ingestion.tick(NOW + 10_000, time.monotonic()).commits:
         pass
-    # One evaluation, so that nothing is left to be measured later.
+    # One evaluation, so that totals are computed.
     for totals in ingestion.totals("density").values():
         totals.estimate()
     passed = time.perf_counter() - started
@@ -166,7 +166,7 @@ def _restart(folder: Path, reference: Reference) -> None:
         state.commit(StateChange(chunks=[Chunk(("density", ALL), NOW + first / 100, at, some)]), NOW)
     state.close()
     print(f"restart: a window of {LARGE:,} records of {CLASSES} classes, against reading the bytes of its database")
-    # Without totals on disk, as after a long time of records faster than the window: everything is measured again.
+    # Without stored totals: everything is measured again.
     _compare("nothing measured before", path, options)
     _stop(path, options)
     _compare("totals on disk, as after a stop", path, options)
@@ -204,7 +204,7 @@ def _stop(path: Path, options: ModelOptions) -> None:
 
 def _read(file: Path) -> None:
     with file.open("rb", buffering=0) as source:
-        # From the disk and not from memory, where the system lets us ask for that.
+        # From disk instead of the page cache, if the system allows it.
         os.posix_fadvise(source.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         while source.read(1 << 20):
             pass

@@ -1,4 +1,4 @@
-"""How fast messages become committed windows, against a bare poll loop over the same topic and against bare decoding.
+"""The speed of ingesting messages, against a plain poll loop and plain decoding.
 
 A real broker runs beside it on the same machine, so that rates depend on how many cores there are; both sides of a ratio
 alternate in one run, and the median counts. CPU time is that of our process alone.
@@ -36,7 +36,7 @@ IN_A_BATCH = 100
 
 
 class Cost(NamedTuple):
-    """What reading a topic took."""
+    """The result of reading a topic."""
 
     seconds: float
     cpu_seconds: float
@@ -44,7 +44,7 @@ class Cost(NamedTuple):
 
 @dataclass(frozen=True)
 class Topic:
-    """A topic that is written, and how much is in it."""
+    """A filled topic."""
 
     broker: Topics
     name: str
@@ -53,7 +53,7 @@ class Topic:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Run the benchmark."""
     with tempfile.TemporaryDirectory(prefix="cpcmon-bench-", dir=os.environ.get("BENCH_DIR", ".")) as folder:
         reference = Reference.calibrate(*outputs(1000, CLASSES, seed=1), model=MODEL, version="2.1")
         reference.save(Path(folder) / "density.ref")
@@ -121,7 +121,7 @@ def _timed(work: Callable[[], None]) -> Cost:
 
 
 def _bare_poll(topic: Topic) -> Cost:
-    """Poll until everything came, and do nothing with it; from the first poll that brings something."""
+    """Poll until everything is read; timed from the first poll with messages."""
     options = _options(topic)
     consumer = KafkaConsumer(
         bootstrap_servers=topic.broker.bootstrap,
@@ -145,7 +145,7 @@ def _bare_poll(topic: Topic) -> Cost:
 
 
 def _ours(topic: Topic, state: Path, reference: Reference) -> Cost:
-    """Return what it takes from the first records to the last commit and one estimate."""
+    """Return the cost from the first records to the last commit and one estimate."""
     opened = State.open(state)
     taking, source = ingestion(opened, _options(topic), reference)
     taking.start(time.time())
@@ -153,7 +153,7 @@ def _ours(topic: Topic, state: Path, reference: Reference) -> Cost:
     def tick() -> None:
         taking.tick(time.time(), time.monotonic())
         if taken() == topic.predictions:
-            # One evaluation, so that nothing is left to be measured later.
+            # One evaluation, so that totals are computed.
             taking.totals(MODEL)
         elif (pause := taking.next_poll_seconds()) > 0.0:
             time.sleep(pause)
@@ -168,7 +168,7 @@ def _ours(topic: Topic, state: Path, reference: Reference) -> Cost:
 
 
 def _from_first(step: Callable[[], None], count: Callable[[], int], wanted: int) -> Cost:
-    """Repeat a step until the count is reached; what it takes to find the broker and join a group is left out."""
+    """Repeat a step until the count is reached, without the time to connect and join the group."""
     began = time.perf_counter(), time.process_time()
     while count() < wanted:
         before = time.perf_counter(), time.process_time()
@@ -192,7 +192,7 @@ class _Packed(msgspec.Struct, gc=False):
 
 
 def _bare_decode(payloads: list[bytes]) -> None:
-    """Decode messages into objects, or packed ones into arrays, and do nothing with them."""
+    """Decode messages, without windows."""
     if isinstance(json.loads(payloads[0]), list):
         lists = msgspec.json.Decoder(list[_Record])
         for payload in payloads:

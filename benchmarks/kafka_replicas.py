@@ -1,4 +1,4 @@
-"""Two replicas against one: processes of one group, and messages that become readable for all of them at one instant."""
+"""Two replicas against one, in one consumer group."""
 
 import subprocess
 import sys
@@ -17,7 +17,7 @@ _ROUNDS = 3
 
 
 def two_against_one(broker: Topics, folder: Path, payloads: list[bytes], in_each: int) -> None:
-    """Print how much faster two are."""
+    """Print the speedup."""
     rates: dict[int, list[float]] = {1: [], 2: []}
     for number in range(_ROUNDS):
         for replicas, found in rates.items():
@@ -31,7 +31,7 @@ def two_against_one(broker: Topics, folder: Path, payloads: list[bytes], in_each
 
 
 def _seconds(broker: Topics, folder: Path, payloads: list[bytes], in_each: int, replicas: int) -> float:
-    """Return how long replicas take from the instant when they may read until the last of them has committed."""
+    """Return the time until the last replica has committed."""
     topic, group = broker.create_topic(partitions=PARTITIONS), unique("bench")
     share = PARTITIONS // replicas
     records = len(payloads) // PARTITIONS * in_each * share
@@ -50,7 +50,7 @@ def _seconds(broker: Topics, folder: Path, payloads: list[bytes], in_each: int, 
             ]
             command = [sys.executable, "-m", "benchmarks.kafka_replicas", *map(str, words)]
             started.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
-        # Readers of committed messages see none of a transaction before it ends, and then all.
+        # All messages of a transaction become visible at once.
         with writer.transaction():
             for partition in range(PARTITIONS):
                 writer.enqueue(payloads[partition::PARTITIONS], partition)
@@ -85,7 +85,7 @@ def _replica(bootstrap: str, topic: str, group: str, state: str, reference: str,
         taking.tick(time.time(), time.monotonic())
         time.sleep(taking.next_poll_seconds())
     print("has read everything", flush=True)
-    # Whoever leaves makes the other one share anew.
+    # Leaving would cause a rebalance.
     sys.stdin.read()
 
 

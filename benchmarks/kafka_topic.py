@@ -1,4 +1,4 @@
-"""What is written into topics to be measured, and what reads it."""
+"""The messages of the Kafka benchmarks, and their ingestion."""
 
 import base64
 import json
@@ -6,11 +6,11 @@ import json
 import numpy as np
 
 from benchmarks.windows import outputs
-from monitor.config.model_options import ModelOptions
+from monitor.config.config import ModelOptions
 from monitor.core.window import Bounds
 from monitor.ingest.ingestion import Ingestion
 from monitor.ingest.model_state import ModelState
-from monitor.records.messages.message_decoder import MessageDecoder
+from monitor.records.message_decoder import MessageDecoder
 from monitor.reference.reference import Reference
 from monitor.sources.kafka.kafka_options import KafkaOptions
 from monitor.sources.kafka.kafka_source import KafkaSource
@@ -37,7 +37,7 @@ def singles(count: int) -> list[bytes]:
 
 
 def batches(count: int, in_each: int) -> list[bytes]:
-    """Return messages of many records each, as JSON lists; some are written again and again."""
+    """Return messages of many records each, as JSON lists."""
     vectors = np.round(outputs(_DISTINCT * in_each, CLASSES, seed=3)[0].astype(np.float64), 6)
     messages = [
         json.dumps([{"probs": vector} for vector in some.tolist()], separators=(",", ":")).encode()
@@ -47,7 +47,7 @@ def batches(count: int, in_each: int) -> list[bytes]:
 
 
 def packed_batches(count: int, in_each: int) -> list[bytes]:
-    """Return the same as packed numbers."""
+    """Return the same records as packed numbers."""
     vectors = outputs(_DISTINCT * in_each, CLASSES, seed=3)[0].astype("<f4")
     packed = [base64.b64encode(some.tobytes()).decode() for some in np.split(vectors, _DISTINCT)]
     messages = [json.dumps({"probs_f32": one}).encode() for one in packed]
@@ -55,7 +55,7 @@ def packed_batches(count: int, in_each: int) -> list[bytes]:
 
 
 def ingestion(state: State, options: KafkaOptions, reference: Reference) -> tuple[Ingestion, KafkaSource]:
-    """Return what takes a topic into committed windows, as the daemon assembles it."""
+    """Return the ingestion of a topic, as the daemon builds it."""
     model = ModelOptions(MODEL, reference, Bounds(records=WINDOW))
     source = KafkaSource("stream", options, MessageDecoder([model.format], hash_key=state.key))
     return Ingestion(state, [ModelState(model)], [source]), source

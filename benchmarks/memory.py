@@ -1,4 +1,4 @@
-"""What `check-config` forecasts for the process, against what a real process takes: peak resident memory, windows full.
+"""The memory forecast of `check-config` against the peak resident memory of a process with full windows.
 
 Each case starts `cpcmon run`, fills every window with records that have ids, lets it evaluate a few times, scrapes its
 metrics and loads its pages, and prints forecast and peak.
@@ -38,7 +38,7 @@ limits: {{window_bytes: 8GiB, segments: {segments}}}
 
 
 def main() -> None:
-    """Measure and print."""
+    """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("windows", type=int, nargs="*", default=CASES, help="numbers of windows")
     parser.add_argument("--records", type=int, default=5000, help="in a window")
@@ -59,7 +59,7 @@ def main() -> None:
 def measured(
     folder: Path, windows: int, records: int, classes: int, reference: int, *, fill_ids: bool = False
 ) -> tuple[int, int]:
-    """Return the forecast for a configuration with so many full windows, and the peak of the process, in bytes."""
+    """Return the forecast for a number of full windows, and the peak of the process, in bytes."""
     Reference.calibrate(*outputs(reference, classes, seed=1), model="density", version="2.1").save(
         folder / "density.ref"
     )
@@ -83,7 +83,7 @@ def measured(
 
 
 def write(inbox: Path, sites: int, total: int, classes: int) -> None:
-    """Write records of the sites in turn, each with an id."""
+    """Write records with ids, for each site in turn."""
     vectors = [", ".join(f"{p:.6f}" for p in vector) for vector in outputs(1000, classes, seed=2)[0].tolist()]
     for first in range(0, total, _FILE_RECORDS):
         with (inbox / f"{first:012d}.jsonl").open("w", encoding="utf-8") as file:
@@ -94,20 +94,20 @@ def write(inbox: Path, sites: int, total: int, classes: int) -> None:
 
 
 def peak_bytes(pid: int) -> int:
-    """Return the most resident memory that a process ever had."""
+    """Return the peak resident memory of a process."""
     status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
     return int(re.findall(r"VmHWM:\s+(\d+) kB", status)[0]) * 1024
 
 
 def counted(process: Process, name: str) -> float:
-    """Return a counter of the model; 0 where it is not shown, or no answer comes in time."""
+    """Return a counter of the model; 0 if it is missing."""
     status, page = process.ask("/metrics")
     found = re.search(rf'^{name}{{model="density"[^}}]*}} (\S+)$', page, re.MULTILINE) if status == 200 else None
     return float(found[1]) if found else 0.0
 
 
 def wait_for(process: Process, name: str, value: float) -> None:
-    """Wait until a counter has reached a value."""
+    """Wait until a counter reaches a value."""
     while counted(process, name) < value:
         time.sleep(1.0)
 

@@ -1,4 +1,4 @@
-"""Estimates one window by NannyML's CBPE and prints the seconds it took. Runs in NannyML's own environment."""
+"""Times NannyML's CBPE for one window. Runs in NannyML's own environment."""
 
 import sys
 import time
@@ -14,7 +14,7 @@ import pandas as pd  # noqa: E402
 
 
 def main() -> None:
-    """Fit on the reference, then time the estimate alone."""
+    """Fit on the reference, then time the estimate."""
     with np.load(Path(sys.argv[1]) / "data.npz") as data:
         reference, labels, window = data["reference"], data["labels"], data["window"]
     columns = {str(k): f"p{k}" for k in range(reference.shape[1])}
@@ -41,7 +41,7 @@ def main() -> None:
         started = time.perf_counter()
         estimator.estimate(unknown)
         taken.append(time.perf_counter() - started)
-    # The best of several small ones: the first also loads what is loaded on first use.
+    # The best of several: the first includes lazy imports.
     print(min(taken))
 
 

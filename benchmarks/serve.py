@@ -1,4 +1,4 @@
-"""What a scrape costs: the page against the library's writer, and the server against a bare copy over loopback."""
+"""The cost of a scrape: our page against prometheus_client, and the server against a plain copy over loopback."""
 
 import socket
 import statistics
@@ -44,14 +44,14 @@ def report() -> ModelReport:
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """Return how long something takes."""
+    """Return the duration of a call."""
     began = time.perf_counter()
     work()
     return time.perf_counter() - began
 
 
 def library_page(page: bytes) -> Callable[[], bytes]:
-    """Return what makes a page of as many series with the library's own gauges, set anew each time."""
+    """Return a function that writes as many series with prometheus_client."""
     registry = CollectorRegistry()
     gauge = Gauge("cpcmon_estimated_accuracy_ratio", "x", ["model", "segment", "estimator"], registry=registry)
     series = sum(1 for line in page.splitlines() if not line.startswith(b"#"))
@@ -65,7 +65,7 @@ def library_page(page: bytes) -> Callable[[], bytes]:
 
 
 def bare_copy(page: bytes) -> Callable[[], None]:
-    """Return what sends the same bytes over a loopback connection, with nothing around them."""
+    """Return a function that sends the same bytes over loopback."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
@@ -92,7 +92,7 @@ def show(name: str, bar: str, rounds: list[float], *, holds: bool | None) -> Non
 
 
 def main() -> None:
-    """Measure."""
+    """Run the benchmark."""
     found = report()
     sink = PrometheusSink()
 

@@ -1,4 +1,4 @@
-"""How fast and how small is one estimate? Every figure is a ratio to something measured in the same run.
+"""The time and memory of one estimate, as ratios to baselines of the same run.
 
 One window of 1,000,000 records of 10 classes, all estimators with intervals, against one plain float32 row maximum over the
 same matrix; the memory it takes beyond its input, over the input's size; and the same window estimated by NannyML's CBPE,
@@ -43,15 +43,15 @@ def reference() -> Calibration:
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """Return how long some work takes."""
+    """Return the duration of a call."""
     started = time.perf_counter()
     work()
     return time.perf_counter() - started
 
 
 def memory_over_input(calibration: Calibration, window: NDArray[np.float32]) -> float:
-    """Return the most memory that an estimate holds at once beyond its input, over the input's size."""
-    # Counted at numpy's and Python's allocators: what the process keeps from earlier work does not blur it.
+    """Return the peak memory of an estimate relative to its input."""
+    # By tracemalloc, so that earlier allocations do not count.
     tracemalloc.start()
     calibration.estimate(window)
     _, peak = tracemalloc.get_traced_memory()
@@ -60,7 +60,7 @@ def memory_over_input(calibration: Calibration, window: NDArray[np.float32]) -> 
 
 
 def nannyml_python() -> Path | None:
-    """Return an interpreter that has NannyML, made on first use; None where it cannot be installed."""
+    """Return an interpreter with NannyML, installed on first use; None if that fails."""
     environment = HERE.parent / ".bench" / "nannyml"
     python = environment / "bin" / "python"
     ready = environment / "ready"
@@ -80,7 +80,7 @@ def nannyml_python() -> Path | None:
 def nannyml_seconds(
     reference: NDArray[np.float32], labels: NDArray[np.int64], window: NDArray[np.float32], *, rounds: int
 ) -> list[float] | str:
-    """Return how long NannyML's CBPE takes for a window, in several processes; or why that is not known."""
+    """Return the durations of NannyML's CBPE for a window, or why they are unknown."""
     python = nannyml_python()
     if python is None:
         return "not installable here"
@@ -111,7 +111,7 @@ def _span(ratios: list[float]) -> str:
 
 
 def main() -> None:
-    """Print the ratios."""
+    """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--without-nannyml", action="store_true")

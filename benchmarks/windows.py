@@ -1,4 +1,4 @@
-"""What sliding windows cost. Every figure is a ratio to something measured in the same run, beside its bar.
+"""The cost of sliding windows, as ratios to baselines of the same run, with targets.
 
 `--growth` prints how evaluating and recomputing grow with the number of records and classes; that table is committed in
 docs/performance.md.
@@ -34,7 +34,7 @@ def outputs(records: int, classes: int, seed: int) -> tuple[NDArray[np.float32],
 
 
 def gauge_of(classes: int, reference_records: int = REFERENCE_RECORDS) -> Gauge:
-    """Return what windows of this many classes are measured with."""
+    """Return the gauge of windows with this many classes."""
     return Gauge(calibrate(label_outputs(*outputs(reference_records, classes, 1))))
 
 
@@ -48,7 +48,7 @@ def filled(gauge: Gauge, records: int) -> SlidingWindow:
 
 
 def best(work: Callable[[], object], repeat: int = 1) -> float:
-    """Return the shortest of three times of some work, each over `repeat` calls."""
+    """Return the shortest of three durations, each over `repeat` calls."""
     times = []
     for _ in range(3):
         started = time.perf_counter()
@@ -59,12 +59,12 @@ def best(work: Callable[[], object], repeat: int = 1) -> float:
 
 
 def evaluate(window: SlidingWindow) -> object:
-    """Do what the daemon does at each tick: take a snapshot, ask every estimator."""
+    """Evaluate a window as the daemon does."""
     return window.totals().estimate()
 
 
 def plain_recompute(calibration: Calibration, vectors: NDArray[np.float32]) -> float:
-    """Recompute with plain numpy on the stored matrix, as peers do: each quantity over all rows in one expression.
+    """Recompute with plain numpy on the stored matrix.
 
     Less than what an evaluation gives: mean confidences, entropies and conformal sets at one threshold, raw and scaled.
     """
@@ -79,7 +79,7 @@ def plain_recompute(calibration: Calibration, vectors: NDArray[np.float32]) -> f
 
 
 def pushing(window: SlidingWindow) -> Callable[[], object]:
-    """Return a function that pushes one batch into a full window, evicting as many."""
+    """Return a function that adds a batch to a full window."""
     vectors, _ = outputs(BATCH, window.gauge.calibration.classes, 3)
     clock = window.clock
 
@@ -87,14 +87,14 @@ def pushing(window: SlidingWindow) -> Callable[[], object]:
         nonlocal clock
         window.add(vectors, clock + np.arange(1, BATCH + 1, dtype=np.float64), clock + BATCH)
         clock += BATCH
-        # Measured when asked for, and not before: without this the cost would only be put off.
+        # Totals are computed on demand, so their cost is included here.
         window.totals()
 
     return push
 
 
 def ratio(name: str, bar: str, holds: Callable[[float], bool] | None, rounds: list[float]) -> None:
-    """Print a ratio, its bar, and whether it holds."""
+    """Print a ratio, its target, and whether it is met."""
     median = statistics.median(rounds)
     verdict = "" if holds is None else ("holds" if holds(median) else "MISSED")
     span = f"{min(rounds):,.3g} to {max(rounds):,.3g}"
@@ -128,7 +128,7 @@ def ratios(many_windows: int) -> None:
 
 
 def many(gauge: Gauge, count: int) -> None:
-    """Print what evaluating many windows of 1,000 records costs, against one."""
+    """Print the cost of evaluating many windows of 1,000 records, against one."""
     vectors, _ = outputs(1_000_000, 10, 4)
     starts = np.random.default_rng(5).integers(0, len(vectors) - 1000, count)
     windows = [totals_of(gauge, vectors[start : start + 1000]) for start in starts]
@@ -148,7 +148,7 @@ def many(gauge: Gauge, count: int) -> None:
 
 
 def peer(gauge: Gauge) -> None:
-    """Print NannyML's time for one tick of a window of 1,000 over ours."""
+    """Print the ratio of NannyML's time to ours for a window of 1,000."""
     window = filled(gauge, 1000)
     theirs = nannyml_seconds(*outputs(REFERENCE_RECORDS, 10, 1), window.vectors(), rounds=3)
     if isinstance(theirs, str):
@@ -174,7 +174,7 @@ def growth() -> None:
 
 
 def growth_row(gauge: Gauge, window: SlidingWindow) -> tuple[float | None, ...]:
-    """Return the seconds to evaluate, to recompute our way and plainly, and to push one record."""
+    """Return the seconds to evaluate, to recompute in two ways, and to add one record."""
     recomputed: tuple[float | None, float | None] = (None, None)
     # A million records of a thousand classes are 4 GB, and plain numpy needs six times that.
     if len(window) * gauge.calibration.classes <= _MOST_RECOMPUTED:

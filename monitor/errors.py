@@ -1,71 +1,78 @@
-"""Every exception cpcmon raises on purpose.
+"""The exceptions of cpcmon.
 
-CpcmonError                 anything a caller may want to catch as ours
+CpcmonError                 base class
 ├── ConfigError             a configuration that cannot be used
 ├── InvalidInput            records that break the rules of `monitor.records`
-├── InvalidReference        a reference that cannot be made, read or trusted
+├── InvalidReference        a reference that cannot be created or read
 ├── ServerError             the web server cannot serve
-├── StateError              the state folder
-│   ├── StateInUse          another process holds it
-│   ├── StateRefused        it must not be used as it is, and was left untouched
-│   ├── StatePaused         it cannot be written for the moment: the disk is full or read-only
-│   └── StateLost           it failed in a way that only a new start can clear
-└── UsageError              a command or call whose words do not fit together
+├── StateError              the state directory
+│   ├── StateInUse          another process uses it
+│   ├── StateRefused        it must not be used, and was not changed
+│   ├── StatePaused         it cannot be written now: the disk is full or read-only
+│   └── StateLost           it failed; only a restart can recover
+└── UsageError              invalid arguments of a command or call
 
 Messages have three parts: where, what was expected, what was found.
 """
 
 
 class CpcmonError(Exception):
-    """Anything that cpcmon raises on purpose."""
+    """Base class of the exceptions of cpcmon."""
 
     exit_code = 2
-    """What a command that it ends returns. Public: 1 failed while running, 2 to be mended by whoever started it, 3 in use."""
+    """The exit code of the command. Public: 1 for a failure while running, 2 for invalid input, 3 for a state in use."""
 
 
 class InvalidInput(CpcmonError):
-    """Records that cannot be used; the message lists the first offences."""
+    """Records that cannot be used; the message lists the first rejections."""
 
 
 class InvalidReference(CpcmonError):
-    """A reference that cannot be made from its data, or a reference file that cannot be trusted."""
+    """A reference that cannot be created, or a reference file that cannot be read."""
 
 
 class UsageError(CpcmonError):
-    """A command or call whose words do not fit together."""
+    """Invalid arguments of a command or call."""
 
 
 class ServerError(CpcmonError):
-    """The web server cannot serve: its address is in use, or not of this machine. Exit code 1."""
+    """The web server cannot listen: its address is in use or not local. Exit code 1."""
 
     exit_code = 1
 
 
 class StateError(CpcmonError):
-    """Something about the state folder."""
+    """A problem with the state directory."""
 
 
 class StateInUse(StateError):
-    """Another process holds the state; exit code 3."""
+    """Another process uses the state; exit code 3."""
 
     exit_code = 3
 
 
 class StateRefused(StateError):
-    """State that must not be used as it is: made by a newer cpcmon, or on a network filesystem. It is left untouched."""
+    """State that must not be used: written by a newer cpcmon, or on a network filesystem. It was not changed."""
 
 
 class StatePaused(StateError):
-    """State that cannot be written for the moment. Nothing was changed: try again later."""
+    """State that cannot be written now. Nothing was changed: try again later."""
 
     exit_code = 1
 
 
 class StateLost(StateError):
-    """State that failed in a way that cannot be trusted any more: stop, and let a new start verify it."""
+    """State that failed and may be inconsistent: stop, and verify it at the next start."""
 
     exit_code = 1
 
 
 class ConfigError(CpcmonError):
-    """A configuration that cannot be used; the message lists every mistake. Exit code 2."""
+    """A configuration that cannot be used; the message lists every problem. Exit code 2."""
+
+
+def message_parts(error: CpcmonError) -> tuple[str, str, str]:
+    """Return the three parts of a message: where, expected, found."""
+    where, _, rest = str(error).partition(": expected ")
+    expected, _, found = rest.rpartition(", found ")
+    return where, expected, found

@@ -6,11 +6,9 @@ from collections.abc import Iterator
 
 from monitor.cli.parser import as_path
 from monitor.cli.progress_bar import working
-from monitor.config.config import Config, Cron, ModelConfig, SourceConfig
-from monitor.config.cross_checks import FEW_PARTITIONS, feeds, partition_cost, room_for
-from monitor.config.forecast import forecast
+from monitor.config.config import Config, Cron, ModelConfig, SourceConfig, model_options
 from monitor.config.reading import read_config
-from monitor.config.references import Loaded, load_models, model_options
+from monitor.config.references import FEW_PARTITIONS, Loaded, forecast, load_models, partition_cost, room_for
 from monitor.core.alerts import CHANCE_MARGIN, AlertRule, AlertType
 from monitor.errors import CpcmonError
 from monitor.evaluation.schedule import cron_problem
@@ -183,7 +181,7 @@ def _doubts_on_totals(source: SourceConfig, config: Config, loaded: Loaded) -> I
     if room is None or room >= FEW_PARTITIONS:
         return
     for place, (model, _) in enumerate(loaded):
-        if model.bounds.records is not None and feeds(source, model):
+        if model.bounds.records is not None and source.feeds(model.name):
             yield (
                 f"models[{place}].window.records: the latest {model.bounds.records:,} of each partition are held, and"
                 f" {config.limits.window_bytes >> 20:,} MiB have room for {room:,} partitions of source {source.name}:"

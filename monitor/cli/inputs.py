@@ -10,8 +10,8 @@ from monitor.cli.progress_bar import working
 from monitor.core.estimate import MINIMUM_RECORDS
 from monitor.errors import InvalidInput, UsageError
 from monitor.records.layout import Layout, OutputKind
-from monitor.records.offline.batch import Batch
 from monitor.records.offline.files import read_file
+from monitor.records.offline.offline_batch import Batch
 
 FORMATS = "JSONL, CSV with a header, NPZ, NPY; Parquet and Arrow with the extra [parquet]"
 

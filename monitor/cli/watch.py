@@ -13,7 +13,7 @@ from typing import Any
 from monitor.cli.inputs import add_minimum_option, check_minimum
 from monitor.cli.parser import as_path
 from monitor.cli.progress_bar import progress_bar
-from monitor.config.model_options import ModelOptions
+from monitor.config.config import ModelOptions
 from monitor.core.estimate import Estimate, NoEstimate, Result, Why
 from monitor.core.intervals import Progress
 from monitor.core.segments import ALL, Segmentation, name_of
@@ -24,7 +24,7 @@ from monitor.errors import UsageError
 from monitor.ingest.ingestion import Ingestion, Tick
 from monitor.ingest.model_state import ModelState
 from monitor.records.decoder import StreamDecoder
-from monitor.records.hints import ON_THE_COMMAND_LINE
+from monitor.records.hints import COMMAND_LINE
 from monitor.records.layout import OutputKind
 from monitor.records.record_schema import RecordFields, TimeUnit
 from monitor.reference.reference import Reference
@@ -139,7 +139,7 @@ def run(options: argparse.Namespace) -> int:
             fields,
             hash_key=state.key,
             keep_raw=options.store_raw,
-            wording=ON_THE_COMMAND_LINE,
+            wording=COMMAND_LINE,
         )
         guard = CrashGuard(options.state / "in_flight")
         # However it came there, by a link or a mount: what cpcmon writes it never reads as input.

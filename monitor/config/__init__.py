@@ -1,1 +1,1 @@
-"""The configuration: YAML that is read strictly, into frozen objects, with every mistake named at once."""
+"""The configuration: a YAML file as frozen data, with every problem reported at once."""

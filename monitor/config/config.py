@@ -1,17 +1,21 @@
-"""The configuration as frozen objects: what `read_config` makes of a file."""
+"""The configuration as frozen data, as `read_config` returns it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
+import msgspec
+
 from monitor.core.alerts import AlertRule
 from monitor.core.ensemble import Variants
 from monitor.core.estimate import MINIMUM_RECORDS
-from monitor.core.segments import Segmentation
+from monitor.core.segments import ModelWindows, Segmentation
+from monitor.core.totals import Gauge
 from monitor.core.window import Bounds
 from monitor.records.layout import OutputKind
-from monitor.records.record_schema import RecordFields
+from monitor.records.record_schema import ModelFormat, RecordFields
+from monitor.reference.reference import Reference
 from monitor.settings.kinds import Setting
 from monitor.sources.directory.directory_options import DirectoryOptions
 from monitor.sources.kafka.kafka_options import KafkaOptions
@@ -19,7 +23,7 @@ from monitor.sources.kafka.kafka_options import KafkaOptions
 
 @dataclass(frozen=True, slots=True)
 class IngestOptions:
-    """How much may be behind before estimates are marked, and how often state is copied."""
+    """The backlog from which estimates are marked as catching up, and the interval of backups."""
 
     catching_up_bytes: int = 16 << 20
     catching_up_files: int = 1_000
@@ -28,12 +32,12 @@ class IngestOptions:
 
 
 SourceOptions = DirectoryOptions | KafkaOptions
-"""What a source needs to know beside its name: one class for each `type`."""
+"""One class per source `type`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """Where windows, positions and alerts are kept."""
+    """The state directory."""
 
     path: Path
     allow_network: bool = False
@@ -47,20 +51,24 @@ class SourceConfig:
     options: SourceOptions
     fields: RecordFields = field(default_factory=RecordFields)
     models: tuple[str, ...] = ()
-    """Which models its records may be of; empty for all."""
+    """The models of its records; empty for all."""
     store_raw: bool = False
+
+    def feeds(self, model: str) -> bool:
+        """Return whether the source accepts records of a model."""
+        return not self.models or model in self.models
 
 
 @dataclass(frozen=True, slots=True)
 class Every:
-    """Evaluate after each such time."""
+    """Evaluate at a fixed interval."""
 
     seconds: float = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Cron:
-    """Evaluate when a crontab line says so, in UTC."""
+    """Evaluate by a crontab line, in UTC."""
 
     line: str
 
@@ -71,9 +79,9 @@ class ModelConfig:
 
     name: str
     reference: Path | None
-    """None while there is none: the model is shown as `no_reference`, and its records are refused."""
+    """None: the model is shown as `no_reference`, and its records are rejected."""
     version: str | None = None
-    """What the reference must be of; None to take whatever it is of."""
+    """The required version of the reference; None for any."""
     kind: OutputKind = OutputKind.PROBS
     bounds: Bounds = field(default_factory=lambda: Bounds(records=5000))
     segmentation: Segmentation = field(default_factory=Segmentation)
@@ -82,30 +90,92 @@ class ModelConfig:
     evaluate: Every | Cron = field(default_factory=Every)
     minimum_records: int = MINIMUM_RECORDS
     stale_after_seconds: float | None = None
-    """None: three times the usual gap between records, and at least an hour."""
+    """None: three times the usual gap between records, but at least an hour."""
     variants: Variants = field(default_factory=dict)
     """Forms of estimators other than the default ones: `{"cpc_ac": "skip"}`."""
     alerts: tuple[AlertRule, ...] = ()
     realised: Path | None = None
-    """Where others write accuracies that labels showed later; need not be there. For pages alone."""
+    """A file of realised accuracies, shown on the pages; it may be absent."""
+
+
+class ModelShape(msgspec.Struct, frozen=True):
+    """The properties of a model on which its stored records depend."""
+
+    classes: tuple[str, ...]
+    kind: str
+    version: str
+
+    def difference(self, other: "ModelShape") -> str | None:
+        """Return why records stored under this shape do not fit another; None if they do."""
+        if self.classes != other.classes:
+            return "the classes of its reference changed"
+        if self.kind != other.kind:
+            return f"its output kind changed from {self.kind} to {other.kind}"
+        if self.version != other.version:
+            return f"its reference is of version {other.version or 'unknown'}, not {self.version or 'unknown'}"
+        return None
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """A configured model with its reference, from which windows are built."""
+
+    name: str
+    reference: Reference
+    bounds: Bounds = field(default_factory=lambda: Bounds(records=5000))
+    segmentation: Segmentation = field(default_factory=Segmentation)
+    kind: OutputKind = OutputKind.PROBS
+    versions_alike: bool = False
+    """Whether to count records of every version, not only those of the reference's."""
+    most_ids: int = 1_000_000
+
+    @property
+    def shape(self) -> ModelShape:
+        """To be compared with the stored shape."""
+        version = "" if self.versions_alike else self.reference.version
+        return ModelShape(self.reference.classes, str(self.kind), version)
+
+    @property
+    def format(self) -> ModelFormat:
+        """The format of its records."""
+        fields = dict.fromkeys(name for names in self.segmentation.split_by for name in names)
+        return ModelFormat(self.name, self.reference.classes, self.kind, tuple(fields))
+
+    def windows(self, gauge: Gauge) -> ModelWindows:
+        """Return empty windows."""
+        version = self.reference.version
+        return ModelWindows(gauge, self.bounds, self.segmentation, version=version, versions_alike=self.versions_alike)
+
+
+def model_options(model: ModelConfig, reference: Reference) -> ModelOptions:
+    """Return a configured model with its reference."""
+    return ModelOptions(
+        name=model.name,
+        reference=reference,
+        bounds=model.bounds,
+        segmentation=model.segmentation,
+        kind=model.kind,
+        versions_alike=model.versions_alike,
+        most_ids=model.most_ids,
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What protects the machine and the metrics page from a configuration that asks too much."""
+    """Limits on memory and on the size of the metrics page."""
 
     window_bytes: int = 512 << 20
-    """The most memory that all windows together may come to take."""
+    """The memory limit of all windows together."""
     segments: int = 2_000
-    """The most segments of all models together."""
+    """The limit on segments of all models together."""
 
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """Where alerts are posted to, for sites without Alertmanager."""
+    """The webhook for alerts, for sites without Alertmanager."""
 
     url: str = field(repr=False)
-    """May hold a token, so it is never shown."""
+    """Never shown: it may contain a token."""
     timeout_seconds: float = 10.0
     allow_http: bool = False
     allow_link_local: bool = False
@@ -113,7 +183,7 @@ class Webhook:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """What is called after evaluations that succeeded, so that somebody outside notices when they stop."""
+    """The URL to request after successful evaluations (dead man's switch)."""
 
     url: str = field(repr=False)
     every_seconds: float = 60.0
@@ -124,7 +194,7 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """Everything that the daemon is told."""
+    """The whole configuration."""
 
     storage: Storage
     sources: tuple[SourceConfig, ...]
@@ -134,29 +204,26 @@ class Config:
     webhook: Webhook | None = None
     heartbeat: Heartbeat | None = None
     web_hosts: tuple[str, ...] = ()
-    """Host names that requests may be for, beside those that are always allowed; `*` for any."""
+    """Additional allowed host names of requests; `*` for any."""
     runbooks: str = "docs/runbooks/"
-    """Where the pages stand that alerts link to: an address that people on call can open, ending in a slash."""
+    """The base URL of the runbooks that alerts link to, ending in a slash."""
     digest: str = ""
-    """Tells one file's content from another's."""
+    """SHA-256 of the file."""
     file: Path = Path("config.yaml")
-    """Where it was read from; paths in it are relative to its folder."""
+    """The file; paths in it are relative to its directory."""
     lines: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}), repr=False, compare=False)
-    """In which line each setting stands, for messages about what it names."""
+    """The line of each setting, by path."""
     remarks: tuple[str, ...] = ()
-    """What is allowed, but worth a thought; never a secret."""
+    """Warnings about valid settings; without secrets."""
     settings: tuple[Setting, ...] = field(default=(), repr=False, compare=False)
-    """Every setting that holds, as people may see it."""
+    """Every effective setting, with secrets hidden."""
 
     def is_shared(self, model: str) -> bool:
-        """Tell whether other processes may read other records of a model, as members of one consumer group do."""
-        return any(
-            isinstance(source.options, KafkaOptions) and (not source.models or model in source.models)
-            for source in self.sources
-        )
+        """Return whether other members of a consumer group may read records of the model."""
+        return any(isinstance(source.options, KafkaOptions) and source.feeds(model) for source in self.sources)
 
     def line_of(self, path: str) -> int:
-        """Return the line of a setting, or of the nearest group around it that the file holds."""
+        """Return the line of a setting, or of the nearest enclosing group in the file."""
         while path and path not in self.lines:
             path = path[: max(path.rfind("."), path.rfind("["), 0)]
         return self.lines.get(path, 1)

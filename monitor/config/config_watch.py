@@ -1,7 +1,6 @@
-"""Whether the configuration on disk is another one than that which was read: for those who cannot send a signal.
+"""Detects changes of the configuration on disk, for `--config.watch`.
 
-Kubernetes puts a changed ConfigMap in place by letting a symbolic link, `..data`, point elsewhere. So files are looked
-at through whatever links lead to them, and by what they hold, whoever wrote them and however.
+Kubernetes replaces a ConfigMap by switching the symbolic link `..data`. So links are followed and contents compared.
 """
 
 import hashlib
@@ -11,47 +10,47 @@ from pathlib import Path
 from monitor.settings.setting_files import open_file
 
 EVERY_SECONDS = 2.0
-"""Often enough for whoever waits for a change, and next to nothing to do."""
+"""The interval between checks."""
 _MOST_BYTES = 2 << 20
-"""More than a configuration may have; what is longer is refused when it is read."""
+"""More than the limit on a configuration file."""
 
-Seen = tuple[object, ...]
+Snapshot = tuple[object, ...]
 
 
 class ConfigWatch:
-    """Looks at a configuration and at the references it names. Used by one thread; `now` is a steady clock's."""
+    """Watches a configuration file and its references. For one thread; `now` is a monotonic time."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
         self._references: tuple[Path, ...] = ()
-        self._taken = self._before = self._look()
-        self._looked = 0.0
+        self._loaded = self._previous = self._read()
+        self._checked = 0.0
 
-    def taken(self) -> None:
-        """Note, right before the configuration is read, that it is read as it stands now."""
-        self._taken = self._before = self._look()
+    def mark_read(self) -> None:
+        """Call right before the configuration is read."""
+        self._loaded = self._previous = self._read()
 
-    def names(self, references: Iterable[Path | None]) -> None:
-        """Note, right before they are opened, which references were named: one that is replaced is a change too."""
+    def watch_references(self, references: Iterable[Path | None]) -> None:
+        """Call right before the references are opened; watches them too."""
         self._references = tuple(path for path in references if path is not None)
-        self._taken = self._before = (self._taken[0], *self._looks_of_references())
+        self._loaded = self._previous = (self._loaded[0], *self._reference_identities())
 
     def changed(self, now: float) -> bool:
-        """Tell, once for each change, that something else stands there than was taken, and stands still."""
-        if now - self._looked < EVERY_SECONDS:
+        """Return True once per change, after two equal checks in a row."""
+        if now - self._checked < EVERY_SECONDS:
             return False
-        self._looked = now
-        before, self._before = self._before, self._look()
-        # Twice the same: what an editor has written half is not taken for a configuration with fewer models.
-        if self._before == self._taken or self._before != before:
+        self._checked = now
+        before, self._previous = self._previous, self._read()
+        # Twice the same: a file half-written by an editor is not read.
+        if self._previous == self._loaded or self._previous != before:
             return False
-        self._taken = self._before
+        self._loaded = self._previous
         return True
 
-    def _look(self) -> Seen:
-        return (_content(self._file), *self._looks_of_references())
+    def _read(self) -> Snapshot:
+        return (_content(self._file), *self._reference_identities())
 
-    def _looks_of_references(self) -> Iterable[object]:
+    def _reference_identities(self) -> Iterable[object]:
         return (_identity(path) for path in self._references)
 
 
@@ -64,7 +63,7 @@ def _content(path: Path) -> object:
 
 
 def _identity(path: Path) -> object:
-    """Return what changes when a file is replaced or written to; references are too long to be read every time."""
+    """Return the identity of a file, which changes when it is replaced or written. References are too large to hash."""
     try:
         found = path.stat()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The list `models` and the alerts of each model."""
+"""The list `models`, and the alerts of each model."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -14,10 +14,21 @@ from monitor.core.segments import ALL, Segmentation, name_of
 from monitor.core.threshold_curve import MOST_RECORDS
 from monitor.core.window import Bounds
 from monitor.records.layout import OutputKind
-from monitor.settings.kinds import Choice, Fault, FilePath, Flag, ListOf, OneOf, SettingKind, Text, Unfit, unfit
+from monitor.settings.kinds import (
+    Choice,
+    FilePath,
+    Flag,
+    InvalidValue,
+    ListOf,
+    OneOf,
+    SettingKind,
+    Text,
+    ValueProblem,
+    invalid,
+)
 from monitor.settings.quantities import Duration, Integer, Number
 from monitor.settings.section import Section
-from monitor.settings.yaml_text import Items, Node
+from monitor.settings.yaml_text import Node, YamlList
 
 _NAME = Text("a name of letters, digits and _, at most 64, no digit first", re.compile(r"[a-zA-Z_][a-zA-Z0-9_]{0,63}"))
 _LONGEST_HOLD = 366 * 86400.0
@@ -28,9 +39,9 @@ _HOLD = {
     AlertType.SILENT: 0.0,
     AlertType.DEGRADED_INPUT: 600.0,
 }
-"""How long a condition holds before the alert fires, unless told otherwise."""
+"""Default of `for`, in seconds."""
 _NEW_RECORDS = {AlertType.ACCURACY: 0.2, AlertType.DISAGREEMENT: 1.0}
-"""Which share of the window must be new before the alert fires."""
+"""Default of `new_records`."""
 
 _OWN_SETTINGS: Mapping[AlertType, tuple[str, ...]] = {
     AlertType.ACCURACY: ("estimator", "below", "drop", "above", "on", "hysteresis", "new_records"),
@@ -38,14 +49,14 @@ _OWN_SETTINGS: Mapping[AlertType, tuple[str, ...]] = {
     AlertType.SILENT: ("after",),
     AlertType.DEGRADED_INPUT: (),
 }
-"""Beside name, type, for, segments and severity, which every alert has."""
+"""Keys of one alert type, beside those of every alert."""
 
 NAMES = (CONSENSUS, *dict.fromkeys(form.name for member in ESTIMATORS for form in member.forms()))
-"""The estimators that an alert may look at."""
+"""The estimators that an alert may use."""
 
 
 def read_alert(section: Section, segmentation: Segmentation | None) -> AlertRule | None:
-    """Return one rule; None after a mistake. Without a segmentation, nothing is said of its segments."""
+    """Return one rule; None after a problem. Without a segmentation, its segments are not checked."""
     name = section.get("name", _NAME)
     kind = section.get("type", Choice(AlertType), AlertType.SILENT if section.has("after") else AlertType.ACCURACY)
     severity = section.get("severity", Choice(Severity), _DEFAULT.severity)
@@ -56,7 +67,7 @@ def read_alert(section: Section, segmentation: Segmentation | None) -> AlertRule
     own = _OWN_SETTINGS[kind]
     for key in dict.fromkeys(key for keys in _OWN_SETTINGS.values() for key in keys):
         if key not in own:
-            section.refuse(key, f" for an alert of type {kind}")
+            section.forbid(key, f" for an alert of type {kind}")
     thresholds: dict[str, float | None] = {
         key: section.get(key, Number(), None) for key in ("below", "drop", "above") if key in own
     }
@@ -90,18 +101,18 @@ def read_alert(section: Section, segmentation: Segmentation | None) -> AlertRule
 
 
 def _check_thresholds(section: Section, thresholds: Mapping[str, float | None]) -> None:
-    """Note that there is not exactly one threshold, or one at an end of the scale, where it could never fire."""
+    """Report unless there is exactly one threshold, and one at which the alert can fire."""
     given = [key for key in thresholds if section.has(key)]
     if len(given) != 1:
-        section.tell_all("exactly one of below, drop and above", " and ".join(given) or "none of them")
+        section.report_group("exactly one of below, drop and above", " and ".join(given) or "none of them")
     elif given == ["below"] and thresholds["below"] == 0.0:
-        section.tell("below", "a number above 0", "0, under which no accuracy is")
+        section.report("below", "a number above 0", "0, at which it could never fire")
     elif given != ["below"] and thresholds[given[0]] == 1.0:
-        section.tell(given[0], "a number below 1", "1, with which it could never fire")
+        section.report(given[0], "a number below 1", "1, at which it could never fire")
 
 
 def _check_segments(section: Section, patterns: tuple[str, ...], segmentation: Segmentation) -> None:
-    """Note patterns that no segment of the model can ever match: such an alert would be silent for ever."""
+    """Report patterns that no segment of the model can match: such an alert could never fire."""
     for pattern in patterns:
         if AlertRule("any", AlertType.SILENT, after_seconds=1.0, segments=(pattern,)).applies_to(name_of(ALL)):
             continue
@@ -113,43 +124,42 @@ def _check_segments(section: Section, patterns: tuple[str, ...], segmentation: S
         ):
             continue
         known = ["all", *(",".join(f"{name}=*" for name in names) for names in segmentation.split_by)]
-        section.tell("segments", f"segments such as {' or '.join(known)}", repr(pattern[:80]))
+        section.report("segments", f"segments such as {' or '.join(known)}", repr(pattern[:80]))
 
 
 CronProblem = Callable[[str], str | None]
-"""Says what is wrong with a crontab line; None when nothing is."""
+"""Returns the problem with a crontab line; None if it is valid."""
 
 NAME = Text("a name of letters, digits and . _ -, at most 64", re.compile(r"[A-Za-z0-9_.-]{1,64}"))
 _LONGEST = 3660 * 86400.0
 _FORGET_SECONDS = 30 * 86400.0
 _MOST_ALERTS = 100
-_CRON = re.compile(r"[0-9A-Za-z*,/-]+(?: +[0-9A-Za-z*,/-]+){4}")
 
 
 @dataclass(frozen=True)
 class _FieldSets(SettingKind[tuple[tuple[str, ...], ...]]):
-    """Sets of fields that split records: `[[site], [site, scanner]]`, or `[site]` for a single field."""
+    """Sets of segment fields: `[[site], [site, scanner]]`, or `[site]` for a single field."""
 
-    word = "list of fields, or of lists of fields"
+    type_name = "list of fields, or of lists of fields"
     expected = "a list of fields, or of lists of fields, such as [[site], [site, scanner]]"
-    stand_in = ()
+    placeholder = ()
 
     def read(self, node: Node) -> tuple[tuple[str, ...], ...]:
         """Return the sets."""
-        if not isinstance(node, Items):
-            raise unfit(node, self.expected)
-        sets, faults = [], list[Fault]()
-        for place, item in enumerate(node.nodes):
-            parts = item.nodes if isinstance(item, Items) else (item,)
+        if not isinstance(node, YamlList):
+            raise invalid(node, self.expected)
+        sets, problems = [], list[ValueProblem]()
+        for index, item in enumerate(node.nodes):
+            parts = item.nodes if isinstance(item, YamlList) else (item,)
             names = []
             for part in parts:
                 try:
                     names.append(NAME.read(part))
-                except Unfit as error:
-                    faults.extend(fault.under(f"[{place}]") for fault in error.faults)
+                except InvalidValue as error:
+                    problems.extend(problem.under(f"[{index}]") for problem in error.problems)
             sets.append(tuple(names))
-        if faults:
-            raise Unfit(*faults)
+        if problems:
+            raise InvalidValue(*problems)
         return tuple(sets)
 
     def show(self, value: tuple[tuple[str, ...], ...]) -> str:
@@ -159,12 +169,12 @@ class _FieldSets(SettingKind[tuple[tuple[str, ...], ...]]):
 
 
 def read_model(section: Section, folder: Path, cron_problem: CronProblem | None) -> ModelConfig | None:
-    """Return one model; None after a mistake."""
+    """Return one model; None after a problem."""
     default = ModelConfig("", None)
     name = section.get("name", NAME)
-    version = section.get("version", Text('a text such as "2.1"'), None)
+    version = section.get("version", Text('a string such as "2.1"'), None)
     reference = section.get("reference", FilePath(folder, "the path of a reference file"), None)
-    realised = section.get("realised", FilePath(folder, "the path of a file of accuracies"), None)
+    realised = section.get("realised", FilePath(folder, "the path of a file with realised accuracies"), None)
     kind = section.get("kind", Choice(OutputKind), default.kind)
     bounds = _bounds(section.section("window"))
     segmentation = _segmentation(section)
@@ -210,7 +220,7 @@ def _segmentation(section: Section) -> Segmentation | None:
     try:
         return Segmentation(split_by, limit, forget)
     except ValueError:
-        section.tell("segment_by", "sets of different fields, each set once", _FieldSets().show(split_by))
+        section.report("segment_by", "sets of different fields, each set once", _FieldSets().show(split_by))
         return None
 
 
@@ -220,18 +230,13 @@ def _evaluate(section: Section, cron_problem: CronProblem | None) -> Every | Cro
     if cron is None:
         return None if every is None else Every(every)
     if section.has("every"):
-        section.tell("cron", "either every or cron", "both")
+        section.report("cron", "either every or cron", "both")
         return None
-    wrong = (cron_problem or _cron_problem)(cron)
+    wrong = None if cron_problem is None else cron_problem(cron)
     if wrong is not None:
-        section.tell("cron", 'a crontab line such as "*/5 * * * *"', f"{cron[:80]!r}: {wrong}")
+        section.report("cron", 'a crontab line such as "*/5 * * * *"', f"{cron[:80]!r}: {wrong}")
         return None
     return Cron(cron)
-
-
-def _cron_problem(line: str) -> str | None:
-    """Look at the form alone; who schedules knows more."""
-    return None if _CRON.fullmatch(line) else "it has no five fields of digits, names and * , - /"
 
 
 def _variants(section: Section) -> Variants:
@@ -250,7 +255,7 @@ def _alerts(section: Section, segmentation: Segmentation | None) -> tuple[AlertR
         if rule is None:
             continue
         if rule.name in lines:
-            one.tell("name", "each name once in a model", f"{rule.name!r} again, after line {lines[rule.name]}")
+            one.report("name", "each name once in a model", f"{rule.name!r} again, after line {lines[rule.name]}")
         lines.setdefault(rule.name, one.line("name"))
         rules.append(rule)
     return tuple(rules)
@@ -259,5 +264,5 @@ def _alerts(section: Section, segmentation: Segmentation | None) -> tuple[AlertR
 def _check_together(section: Section, bounds: Bounds, evaluate: Every | Cron) -> None:
     if bounds.age_seconds is not None and isinstance(evaluate, Every) and bounds.age_seconds < evaluate.seconds:
         show = Duration(0.0, _LONGEST).show
-        expected = f"evaluate.every of at most window.age, {show(bounds.age_seconds)}: records would go unseen"
-        section.tell("evaluate" if section.has("evaluate") else "window", expected, show(evaluate.seconds))
+        expected = f"evaluate.every of at most window.age, {show(bounds.age_seconds)}, or some records would never be evaluated"
+        section.report("evaluate" if section.has("evaluate") else "window", expected, show(evaluate.seconds))

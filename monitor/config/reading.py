@@ -1,36 +1,37 @@
-"""`read_config`: a file becomes a frozen Config, or one ConfigError that tells every mistake in it."""
+"""`read_config`: reads a configuration file, or raises one ConfigError that lists every problem."""
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import TypeVar
+from urllib.parse import urlsplit
 
-from monitor.config.config import Config, IngestOptions, Limits, ModelConfig, SourceConfig, Storage
-from monitor.config.cross_checks import check_overlaps, check_realised, remark_on_ages
+from monitor.config.config import Config, Heartbeat, IngestOptions, Limits, Storage, Webhook
+from monitor.config.cross_checks import (
+    check_fed,
+    check_minimum,
+    check_names,
+    check_overlaps,
+    check_realised,
+    check_segments,
+    warn_about_ages,
+)
 from monitor.config.models import CronProblem, read_model
-from monitor.config.notifications import check_public_address, read_heartbeat, read_webhook
 from monitor.config.source_settings import read_source
-from monitor.settings.kinds import FilePath, Flag, ListOf, Text
+from monitor.settings.kinds import FilePath, Flag, ListOf, Secret, Text
 from monitor.settings.quantities import Duration, Integer, SizeSetting
 from monitor.settings.section import Section
-from monitor.settings.setting_files import SettingsDocument, open_document
-from monitor.sources.kafka.kafka_options import KafkaOptions
+from monitor.settings.setting_files import SettingsDocument, open_document, read_line, secret_file
 
 MOST_MODELS = 50
 MOST_SOURCES = 50
 _LONGEST = 366 * 86400.0
 _HOST = Text('a host name without a port, or "*"', re.compile(r"\*|[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?"))
 
-Named = TypeVar("Named", ModelConfig, SourceConfig)
-Read = list[tuple[Section, Named | None]]
-"""What was read from each group of a list; None where there was a mistake."""
-
 
 def read_config(file: Path, cron_problem: CronProblem | None = None) -> Config:
-    """Read a configuration; raises ConfigError. Nothing that it names is opened but files of secrets.
+    """Read a configuration; raises ConfigError. Opens secret files, but no references.
 
-    `cron_problem` says what is wrong with a crontab line; without it only the line's form is looked at.
+    `cron_problem` checks crontab lines; without it they are not checked.
     """
     document = open_document(file)
     config = read_document(document, cron_problem)
@@ -39,7 +40,7 @@ def read_config(file: Path, cron_problem: CronProblem | None = None) -> Config:
 
 
 def read_document(document: SettingsDocument, cron_problem: CronProblem | None = None) -> Config:
-    """Read all settings of a document that is open; what comes back counts only if `finish` finds no mistakes."""
+    """Read all settings of an open document. The result is valid only if `finish` does not raise."""
     root, folder = document.root, document.file.parent
     storage_section = root.section("storage", required=True)
     storage = _storage(storage_section, folder)
@@ -51,19 +52,19 @@ def read_document(document: SettingsDocument, cron_problem: CronProblem | None =
     limits_section = root.section("limits")
     limits = _limits(limits_section)
     notify = root.section("notify")
-    webhook = read_webhook(notify.section("webhook", optional=True), folder)
-    heartbeat = read_heartbeat(notify.section("heartbeat", optional=True), folder)
+    webhook = _webhook(notify.section("webhook", optional=True), folder)
+    heartbeat = _heartbeat(notify.section("heartbeat", optional=True), folder)
     web_hosts = root.section("web").get("hosts", ListOf(_HOST, "a list of host names"), ())
-    runbooks = root.get("runbooks", Text("an address or a path"), "docs/runbooks/")
-    check_public_address(root, "runbooks", runbooks)
-    _check_names(sources)
-    _check_names(models)
-    _check_fed(sources, models)
+    runbooks = root.get("runbooks", Text("a URL or a path"), "docs/runbooks/")
+    _check_runbooks(root, runbooks)
+    check_names(sources)
+    check_names(models)
+    check_fed(sources, models)
     check_overlaps(storage_section, storage, sources)
     check_realised(models, sources)
-    _check_minimum(sources, models)
-    _check_segments(limits_section, limits, models)
-    remark_on_ages([source for _, source in sources if source is not None], models)
+    check_minimum(sources, models)
+    check_segments(limits_section, limits, models)
+    warn_about_ages(sources, models)
     return Config(
         storage=storage,
         sources=tuple(source for _, source in sources if source is not None),
@@ -78,12 +79,12 @@ def read_document(document: SettingsDocument, cron_problem: CronProblem | None =
         file=document.file,
         lines=MappingProxyType(document.findings.lines),
         remarks=tuple(document.findings.remarks),
-        settings=tuple(root.in_force()),
+        settings=tuple(root.effective()),
     )
 
 
 def _storage(section: Section, folder: Path) -> Storage:
-    path = section.get("path", FilePath(folder, "the path of a folder"))
+    path = section.get("path", FilePath(folder, "the path of a directory"))
     return Storage(path, section.get("allow_network", Flag(), False))
 
 
@@ -106,53 +107,79 @@ def _limits(section: Section) -> Limits:
     )
 
 
-def _check_names(read: Read[Named]) -> None:
-    lines: dict[str, int] = {}
-    for section, one in read:
-        if one is None:
-            continue
-        if one.name in lines:
-            section.tell("name", "each name once", f"{one.name!r} again, after line {lines[one.name]}")
-        lines.setdefault(one.name, section.line("name"))
+_VISIBLE = re.compile(r"[!-~]+")
+_URL_HOST = re.compile(r"[A-Za-z0-9._:-]+")
+_DEFAULT = Webhook("")
 
 
-def _check_fed(sources: Read[SourceConfig], models: Read[ModelConfig]) -> None:
-    """Note sources of models that are not there, and models whose records no source takes."""
-    if any(one is None for _, one in (*sources, *models)):
+def _webhook(section: Section, folder: Path) -> Webhook | None:
+    found = _http_target(section, folder)
+    if found is None:
+        return None
+    url, timeout, allow_http, allow_link_local = found
+    return Webhook(url, timeout, allow_http, allow_link_local)
+
+
+def _heartbeat(section: Section, folder: Path) -> Heartbeat | None:
+    every = section.get("every", Duration(1.0, 86400.0), Heartbeat("").every_seconds)
+    found = _http_target(section, folder)
+    if found is None:
+        return None
+    url, timeout, allow_http, allow_link_local = found
+    return Heartbeat(url, every, timeout, allow_http, allow_link_local)
+
+
+def _http_target(section: Section, folder: Path) -> tuple[str, float, bool, bool] | None:
+    url = _url(section, folder)
+    timeout = section.get("timeout", Duration(0.1, 300.0), _DEFAULT.timeout_seconds)
+    allow_http = section.get("allow_http", Flag(), _DEFAULT.allow_http)
+    allow_link_local = section.get("allow_link_local", Flag(), _DEFAULT.allow_link_local)
+    if url is None:
+        return None
+    _check_url(section, "url" if section.has("url") else "url_file", url, allow_http=allow_http)
+    return url, timeout, allow_http, allow_link_local
+
+
+def _url(section: Section, folder: Path) -> str | None:
+    """Return the `url` of a section, or the content of its `url_file`; None after a problem."""
+    inline = section.get("url", Secret("a URL that starts with https://"), None)
+    file = secret_file(section, "url_file", folder, "a URL")
+    if not section.given or not section.clean:
+        return None
+    if inline is not None and file is not None:
+        section.report("url", "either url or url_file", "both")
+        return None
+    if inline is not None:
+        section.findings.remarks.append(
+            f"{section.at('url')}: a URL with a token is safer in a file of its own, with url_file"
+        )
+        return inline
+    if file is None:
+        section.report_group("url or url_file", "neither")
+        return None
+    url = read_line(section, "url_file", file, "a URL")
+    return None if url is None else url.strip()
+
+
+def _check_url(section: Section, key: str, url: str, *, allow_http: bool) -> None:
+    """Report a problem with a URL, without showing it."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        section.report(key, "a URL such as https://host/path", "an invalid one, not shown")
         return
-    names = [model.name for _, model in models if model is not None]
-    fed: set[str] = set()
-    for section, source in sources:
-        assert source is not None  # noqa: S101  else we had returned
-        fed.update(source.models or names)
-        for stray in sorted(set(source.models) - set(names)):
-            section.tell("models", f"names of models: {', '.join(names)}", repr(stray))
-    for section, model in models:
-        if sources and model is not None and model.name not in fed:
-            expected = "a source that takes its records"
-            section.tell("name", expected, f"{model.name!r} in the list `models` of none")
+    if parts.scheme not in {"http", "https"} or not host or not _VISIBLE.fullmatch(url):
+        section.report(key, "a URL such as https://host/path", "another value, not shown")
+    elif not _URL_HOST.fullmatch(host) or port == 0:
+        expected = "a URL with a host of letters, digits, dots and dashes, and a port above 0 if any"
+        section.report(key, expected, "another one, not shown")
+    elif parts.fragment:
+        section.report(key, "a URL without a #fragment, which is never sent", "one with a fragment")
+    elif parts.scheme == "http" and not allow_http:
+        section.report(key, "a URL that starts with https://, or allow_http: true", "one with http://")
 
 
-def _check_minimum(sources: Read[SourceConfig], models: Sequence[tuple[Section, ModelConfig | None]]) -> None:
-    """Note windows that could never hold enough; those of several partitions together may hold any number."""
-    topics = [one for _, one in sources if one is not None and isinstance(one.options, KafkaOptions)]
-    for section, model in models:
-        if model is None or model.minimum_records <= model.bounds.capacity:
-            continue
-        if any(not one.models or model.name in one.models for one in topics):
-            continue
-        key = "minimum_records" if section.has("minimum_records") else "window"
-        expected = f"minimum_records of at most {model.bounds.capacity:,}, which is all that the window holds"
-        section.tell(key, expected, f"{model.minimum_records:,}")
-
-
-def _check_segments(section: Section, limits: Limits, models: Sequence[tuple[Section, ModelConfig | None]]) -> None:
-    caps = {
-        model.name: model.segmentation.most_segments
-        for _, model in models
-        if model is not None and model.segmentation.split_by
-    }
-    if sum(caps.values()) > limits.segments:
-        each = ", ".join(f"{name} {cap:,}" for name, cap in caps.items())
-        expected = f"at least the {sum(caps.values()):,} segments that the models may have together ({each})"
-        section.tell("segments", expected, f"{limits.segments:,}: raise it, or lower segments.limit of a model")
+def _check_runbooks(section: Section, url: str) -> None:
+    if "@" in url.partition("://")[2].partition("/")[0]:
+        section.report("runbooks", "a URL without user and password, since alerts show it", "one with them")

@@ -1,27 +1,27 @@
-"""What the configuration names is opened: the references, and with them what the windows will cost."""
+"""Opens the references of a configuration, and computes the memory that its windows will need."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from monitor.config.config import Config, ModelConfig
-from monitor.config.directory_settings import parted
-from monitor.config.model_options import ModelOptions
+from monitor.config.config import Config, ModelConfig, SourceConfig, model_options
+from monitor.core.recent_ids import bytes_at_most
 from monitor.core.totals import Gauge
-from monitor.errors import InvalidReference, UsageError
+from monitor.errors import InvalidReference, UsageError, message_parts
 from monitor.records.record_schema import ModelFormat, check_formats
 from monitor.reference.reference import Reference
 from monitor.settings.quantities import SizeSetting
 from monitor.settings.setting_files import problem_of
 from monitor.settings.yaml_text import Problem, raise_problems
+from monitor.sources.kafka.kafka_options import KafkaOptions
 
 Loaded = list[tuple[ModelConfig, Reference | None]]
 """Every model with its reference; None where the configuration names none."""
 
 
 def load_models(config: Config) -> Loaded:
-    """Open every reference; raises ConfigError that tells all that do not fit, and windows that cost too much."""
+    """Open every reference; raises ConfigError with all that do not fit, or if windows need too much memory."""
     loading = _Loading(config)
-    loaded = [(model, loading.reference(place, model)) for place, model in enumerate(config.models)]
+    loaded = [(model, loading.reference(index, model)) for index, model in enumerate(config.models)]
     if not loading.problems:
         loading.check_fields(loaded)
         loading.check_memory(loaded)
@@ -30,95 +30,75 @@ def load_models(config: Config) -> Loaded:
     return loaded
 
 
-def model_options(model: ModelConfig, reference: Reference) -> ModelOptions:
-    """Return a configured model with its reference, as windows are built from it."""
-    return ModelOptions(
-        name=model.name,
-        reference=reference,
-        bounds=model.bounds,
-        segmentation=model.segmentation,
-        kind=model.kind,
-        versions_alike=model.versions_alike,
-        most_ids=model.most_ids,
-    )
-
-
-@dataclass(slots=True, init=False)
+@dataclass(slots=True)
 class _Loading:
-    """Opens references one by one and gathers what is wrong."""
-
     config: Config
-    problems: list[Problem]
+    problems: list[Problem] = field(default_factory=list)
 
-    def __init__(self, config: Config) -> None:
-        self.config = config
-        self.problems = []
-
-    def reference(self, place: int, model: ModelConfig) -> Reference | None:
-        """Return a model's reference; None when there is none, or none that fits."""
+    def reference(self, index: int, model: ModelConfig) -> Reference | None:
+        """Return the reference of a model; None if there is none, or it does not fit."""
         if model.reference is None:
             return None
-        path = f"models[{place}]"
+        path = f"models[{index}]"
         wrong = problem_of(model.reference)
         if wrong is not None:
-            self._tell(f"{path}.reference", "a reference file", f"{wrong} in {str(model.reference)!r}")
+            self._report(f"{path}.reference", "a reference file", f"{wrong} in {str(model.reference)!r}")
             return None
         try:
             reference = Reference.load(model.reference)
         except InvalidReference as error:
-            _, expected, found = parted(str(error))
-            self._tell(f"{path}.reference", expected, f"{found} in {str(model.reference)!r}")
+            _, expected, found = message_parts(error)
+            self._report(f"{path}.reference", expected, f"{found} in {str(model.reference)!r}")
             return None
         if reference.model != model.name:
-            self._tell(
-                f"{path}.reference", f"a reference made for model {model.name!r}", f"one for {reference.model!r}"
-            )
+            expected = f"a reference made for model {model.name!r}"
+            self._report(f"{path}.reference", expected, f"one for {reference.model!r}")
         if model.version is not None and reference.version != model.version:
-            found = f"one of {reference.version!r}" if reference.version else "one without a version"
-            self._tell(f"{path}.version", f"the reference to be of version {model.version!r}", found)
+            found = f"version {reference.version!r}" if reference.version else "one without a version"
+            self._report(f"{path}.version", f"a reference of version {model.version!r}", found)
         try:
             ModelFormat(model.name, reference.classes, model.kind)
         except UsageError as error:
-            self._tell(f"{path}.kind", *parted(str(error))[1:])
+            self._report(f"{path}.kind", *message_parts(error)[1:])
         for number, rule in enumerate(model.alerts):
             if rule.drop is not None and rule.drop >= reference.calibration.accuracy:
                 expected = f"less than the reference's accuracy, {reference.calibration.accuracy:.3f}"
-                self._tell(f"{path}.alerts[{number}].drop", expected, f"{rule.drop:g}: it could never fire")
+                self._report(f"{path}.alerts[{number}].drop", expected, f"{rule.drop:g}: it could never fire")
         return reference
 
     def check_fields(self, loaded: Loaded) -> None:
-        """Note sources whose fields do not fit the models that they feed."""
-        for place, source in enumerate(self.config.sources):
+        """Report sources whose fields do not fit the models that they feed."""
+        for index, source in enumerate(self.config.sources):
             formats = [
                 model_options(model, reference).format
                 for model, reference in loaded
-                if reference is not None and (not source.models or model.name in source.models)
+                if reference is not None and source.feeds(model.name)
             ]
             if not formats:
                 continue
             try:
                 check_formats(formats, source.fields)
             except UsageError as error:
-                where, expected, found = parted(str(error))
-                self._tell(f"sources[{place}].{where}", expected, found)
+                where, expected, found = message_parts(error)
+                self._report(f"sources[{index}].{where}", expected, found)
 
     def check_memory(self, loaded: Loaded) -> None:
-        """Note windows that together may come to take more than they may."""
+        """Report windows that together may exceed the memory limit."""
         costs = dict(window_costs(loaded))
         limit = self.config.limits.window_bytes
         if sum(costs.values()) <= limit:
             return
         each = ", ".join(f"{name} {_mebibytes(cost)}" for name, cost in costs.items())
-        expected = f"at least {_mebibytes(sum(costs.values()))}, which the windows may come to take ({each})"
+        expected = f"at least {_mebibytes(sum(costs.values()))}, the size of all windows when full ({each})"
         advice = "raise it, or lower window.records, window.most_records or segments.limit of a model"
-        self._tell("limits.window_bytes", expected, f"{SizeSetting(1, limit).show(limit)}: {advice}")
+        self._report("limits.window_bytes", expected, f"{SizeSetting(1, limit).show(limit)}: {advice}")
 
-    def _tell(self, path: str, expected: str, found: str) -> None:
+    def _report(self, path: str, expected: str, found: str) -> None:
         self.problems.append(Problem(self.config.line_of(path), path, expected, found))
 
 
 def window_costs(loaded: Sequence[tuple[ModelConfig, Reference | None]]) -> Iterator[tuple[str, int]]:
-    """Yield the most bytes that the windows of each model may come to take."""
+    """Yield the maximum size of each model's windows, in bytes."""
     for model, reference in loaded:
         if reference is not None:
             yield model.name, model_options(model, reference).windows(Gauge(reference.calibration)).most_bytes()
@@ -126,3 +106,85 @@ def window_costs(loaded: Sequence[tuple[ModelConfig, Reference | None]]) -> Iter
 
 def _mebibytes(count: int) -> str:
     return f"{-(-count // (1 << 20)):,}MiB"
+
+
+FEW_PARTITIONS = 16
+"""With room for fewer, window.records was probably meant for all partitions together."""
+
+
+def partition_cost(source: SourceConfig, loaded: Loaded) -> tuple[int, int]:
+    """Return the maximum size of the windows and of the remembered ids of one partition, in bytes."""
+    fed = [(model, reference) for model, reference in loaded if reference is not None and source.feeds(model.name)]
+    return sum(cost for _, cost in window_costs(fed)), sum(bytes_at_most(model.most_ids) for model, _ in fed)
+
+
+def room_for(source: SourceConfig, config: Config, loaded: Loaded) -> int | None:
+    """Return how many partitions of a source fit beside the windows of directories; None without windows."""
+    windows, _ = partition_cost(source, loaded)
+    shared = [
+        (model, reference)
+        for model, reference in loaded
+        if any(not isinstance(one.options, KafkaOptions) and one.feeds(model.name) for one in config.sources)
+    ]
+    left = config.limits.window_bytes - sum(cost for _, cost in window_costs(shared))
+    return max(0, left) // windows if windows else None
+
+
+# Windows and ids are counted exactly. The constants below were measured as the peak of processes with full windows;
+# `python -m benchmarks.memory` compares them again.
+
+_PROGRAM_BYTES = 125e6
+"""The interpreter, the libraries, SQLite's cache, and batches before they enter windows."""
+_SERIES_BYTES = 1_900
+"""Per series of a window: the estimates of two evaluations, and the rendered pages."""
+_SERIES, _SERIES_PER_ALERT, _MOST_CLASSES = 124, 4, 50
+_HISTORY_BYTES = 19_260
+"""The history of a window: its points in three resolutions, after thirty days."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """The memory of the process with every possible window, all full, in bytes."""
+
+    windows: int
+    ids: int
+    """With as many remembered ids as allowed."""
+    first_ids: int
+    """When the windows have just been filled."""
+    evaluation: int
+    """Snapshots, reports, pages and history."""
+    program: int = round(_PROGRAM_BYTES)
+
+    @property
+    def process(self) -> int:
+        """The total when the windows have just been filled."""
+        return self.windows + self.first_ids + self.evaluation + self.program
+
+    @property
+    def later(self) -> int:
+        """The total with all remembered ids."""
+        return self.windows + self.ids + self.evaluation + self.program
+
+
+def forecast(loaded: Loaded) -> Forecast:
+    """Return the memory forecast. For Kafka sources, one partition is counted."""
+    with_reference = [(model, reference) for model, reference in loaded if reference is not None]
+    return Forecast(
+        windows=sum(cost for _, cost in window_costs(loaded)),
+        ids=sum(bytes_at_most(model.most_ids) for model, _ in with_reference),
+        first_ids=sum(bytes_at_most(min(model.most_ids, _records(model))) for model, _ in with_reference),
+        evaluation=sum(_evaluation_bytes(model, reference) for model, reference in with_reference),
+    )
+
+
+def _records(model: ModelConfig) -> int:
+    """Return how many records fill all windows of a model; each is in one window of every split."""
+    splits = len(model.segmentation.split_by)
+    return model.bounds.capacity * max(1, model.segmentation.most_segments // splits if splits else 1)
+
+
+def _evaluation_bytes(model: ModelConfig, reference: Reference) -> int:
+    gauge = Gauge(reference.calibration)
+    series = _SERIES + min(len(reference.classes), _MOST_CLASSES) + _SERIES_PER_ALERT * len(model.alerts)
+    each = gauge.bytes_per_window + _HISTORY_BYTES + _SERIES_BYTES * series
+    return model_options(model, reference).windows(gauge).most_windows * each

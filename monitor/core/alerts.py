@@ -1,9 +1,8 @@
 """Alerts: rules, and the state machine of one alert: ok, pending, firing, recovering. `now` is passed in.
 
-Dwell is counted in running time and in new records, both: without the first a burst would fire at once, without the
-second silence alone would let a timer run out on the same data. For that reason it also ends only at a look to which
-records came. A window of which nothing can be said now holds its
-alerts as they are: what cannot be judged neither fires nor resolves.
+An alert fires or resolves after a dwell in both running time and new records: without the first, a burst would fire at
+once; without the second, a timer would expire on the same data. The dwell ends only at an evaluation with new records.
+While a window cannot be evaluated, its alerts keep their phase.
 """
 
 import math
@@ -20,15 +19,14 @@ _DAYS = 86_400.0
 _LONGEST_SECONDS = 366 * _DAYS
 _MOST_WINDOWS = 10.0
 CHANCE_MARGIN = 1.5
-"""Disagreement fires over this many times what chance alone gives.
+"""Disagreement fires above this multiple of the chance level.
 
-Chance stays below its bound in 95% of windows, so the bound itself is crossed every few days in health, and more often by
-a model whose reference is a little off. docs/alerts.md has the rates that were measured.
+The chance level covers 95% of windows, so a healthy model exceeds it every few days. docs/alerts.md has measured rates.
 """
 
 
 class AlertType(StrEnum):
-    """What a rule looks at."""
+    """Types of alerts."""
 
     ACCURACY = "accuracy"
     DISAGREEMENT = "disagreement"
@@ -37,7 +35,7 @@ class AlertType(StrEnum):
 
 
 class Severity(StrEnum):
-    """How urgent an alert is: the usual three words of Prometheus rules."""
+    """The severity of an alert, as usual in Prometheus rules."""
 
     CRITICAL = "critical"
     WARNING = "warning"
@@ -45,7 +43,7 @@ class Severity(StrEnum):
 
 
 class On(StrEnum):
-    """Which end of an estimate is compared with the threshold."""
+    """The value compared with the threshold: the estimate, or an end of its interval."""
 
     VALUE = "value"
     LOWER = "lower"
@@ -69,24 +67,24 @@ class AlertRule:
     severity: Severity = Severity.WARNING
     estimator: str = CONSENSUS
     below: float | None = None
-    """Fires under this accuracy."""
+    """Fires below this accuracy."""
     drop: float | None = None
-    """Fires this far under the accuracy of the reference: 0.05 is five points."""
+    """Fires this far below the reference accuracy; 0.05 is five points."""
     above: float | None = None
-    """Fires over this accuracy; for disagreement, over this disagreement (None: over `CHANCE_MARGIN` times what chance alone gives)."""
+    """Fires above this accuracy or disagreement. For disagreement, None means `CHANCE_MARGIN` times that of chance."""
     on: On = On.UPPER
     for_seconds: float = 1800.0
     hysteresis: float = 0.01
-    """How far beyond the threshold it must be to recover."""
+    """The distance from the threshold needed to recover."""
     new_records: float = 0.2
-    """How much must have come since it became pending, or began to recover, as a share of the window; 1.5 is one and a half."""
+    """New records needed to fire or recover, as a share of the window; 1.5 is one and a half windows."""
     after_seconds: float = 0.0
-    """For silence: how long without a record."""
+    """For type silent: the time without a record."""
     segments: tuple[str, ...] = ("*",)
-    """To which segments it applies: names such as `all` and `site=A`, in which * stands for anything but a comma; a * alone for every segment. Degraded input is of the model: it applies to `all` whatever stands here."""
+    """Names of segments, such as `all` and `site=A`. A * matches anything but a comma; a single * matches every segment. Ignored for degraded input, which applies to `all`."""
 
     def __post_init__(self) -> None:
-        """Refuse a rule that could never fire, never end, or not be told what to compare."""
+        """Raise ValueError for a rule that could never fire or never resolve."""
         if not self.name or not self.estimator:
             raise ValueError(f"alert: expected a name and an estimator, found {self.name!r} and {self.estimator!r}")
         self._check_thresholds()
@@ -107,23 +105,23 @@ class AlertRule:
         if not set(given) <= set(_MAY_HAVE[self.kind]):
             may_have = " or ".join(_MAY_HAVE[self.kind]) or "no threshold"
             raise ValueError(f"alert {self.name}: expected {may_have} for {self.kind}, found {found}")
-        # At the ends nothing can be under 0 or over 1: such a rule would be an all-clear for ever.
+        # A threshold at the end of the scale could never fire.
         self._check("below", "a ratio above 0, up to 1", self.below is None or 0.0 < self.below <= 1.0)
         self._check("drop", "a ratio from 0 up to, not including, 1", self.drop is None or 0.0 <= self.drop < 1.0)
         self._check("above", "a ratio from 0 up to, not including, 1", self.above is None or 0.0 <= self.above < 1.0)
 
-    def _check(self, key: str, expected: str, holds: bool) -> None:  # noqa: FBT001  a verdict, not a switch
+    def _check(self, key: str, expected: str, holds: bool) -> None:  # noqa: FBT001
         if not holds:
             raise ValueError(f"alert {self.name}: {key}: expected {expected}, found {getattr(self, key)!r}")
 
     @property
     def upward(self) -> bool:
-        """Whether it fires over its threshold, not under it."""
+        """Whether it fires above its threshold, not below."""
         return self.above is not None or self.kind is AlertType.DISAGREEMENT
 
     @property
     def fingerprint(self) -> str:
-        """A text that changes when the rule's meaning does: not with its name, its severity or its segments."""
+        """Changes with the meaning of the rule, but not with its name, severity or segments."""
         numbers = {
             "below": self.below,
             "drop": self.drop,
@@ -133,78 +131,78 @@ class AlertRule:
             "new_records": self.new_records,
             "after": self.after_seconds,
         }
-        told = [f"{key}={float(number)!r}" for key, number in numbers.items() if number is not None]
-        return " ".join([self.kind, f"estimator={self.estimator}", f"on={self.on}", *told])
+        parts = [f"{key}={float(number)!r}" for key, number in numbers.items() if number is not None]
+        return " ".join([self.kind, f"estimator={self.estimator}", f"on={self.on}", *parts])
 
     def threshold(self, reference_accuracy: float | None) -> float | None:
-        """Return the ratio to compare with; None where there is none, or none that is known without the window."""
+        """Return the threshold; None if there is none, or it depends on the window."""
         if self.drop is not None:
-            # Never below 0: where the reference is that poor, the rule cannot fire, and shows a threshold of 0.
+            # At least 0, where the rule cannot fire.
             return None if reference_accuracy is None else max(0.0, reference_accuracy - self.drop)
         return self.below if self.below is not None else self.above
 
     def applies_to(self, segment: str) -> bool:
-        """Tell whether the rule is for a segment, by its name."""
+        """Return whether the rule applies to a segment, by name."""
         if self.kind is AlertType.DEGRADED_INPUT:
-            # Records are refused before anybody knows their segment: one fact of the model, one alert.
+            # Rejected records have no segment: one alert per model.
             return segment == _WHOLE
         return any(pattern == "*" or _matches(pattern, segment) for pattern in self.segments)
 
     def new_records_of(self, records: int) -> int:
-        """Return how many records must be new in a window of this many. At least one: silence judges nothing."""
-        # The small step keeps a product that is whole but for rounding from asking for one more.
+        """Return the new records needed for a window of this size; at least one."""
+        # The epsilon absorbs rounding errors.
         return max(1, math.ceil(self.new_records * records - 1e-9))
 
 
 def _matches(pattern: str, segment: str) -> bool:
-    """Compare whole names, * standing for anything but a comma, so that `site=*` means each site and not its scanners."""
+    """Match a whole name. * matches anything but a comma: `site=*` matches sites, not their scanners."""
     return re.fullmatch("[^,]*".join(map(re.escape, pattern.split("*"))), segment) is not None
 
 
 def runbook(kind: AlertType, *, upward: bool) -> str:
-    """Return the name of the page for people on call: an accuracy too good to be true has one of its own."""
+    """Return the file name of the runbook."""
     return "accuracy_high.md" if kind is AlertType.ACCURACY and upward else f"{kind}.md"
 
 
 LOW, HIGH = "accuracy_low", "accuracy_high"
-"""Kinds of alerts on accuracy, as labels."""
+"""Label values of accuracy alerts."""
 
 
 def is_high(rule: AlertRule) -> bool:
-    """Tell whether a rule looks for an accuracy that is too good to be true."""
+    """Return whether a rule fires on an implausibly high accuracy."""
     return rule.kind is AlertType.ACCURACY and rule.above is not None
 
 
 def kind_label(rule: AlertRule) -> str:
-    """Return the word by which Prometheus tells the alerts of one kind from others, whatever they are called."""
+    """Return the label value of the rule's type."""
     if rule.kind is AlertType.ACCURACY:
         return HIGH if is_high(rule) else LOW
     return str(rule.kind)
 
 
 class AlertPhase(StrEnum):
-    """Where an alert stands."""
+    """The phase of an alert."""
 
     OK = "ok"
     PENDING = "pending"
     FIRING = "firing"
     RECOVERING = "recovering"
-    """Still firing, but above the threshold and its hysteresis for a while."""
+    """Still firing, but beyond the threshold and its hysteresis."""
 
 
 @dataclass(frozen=True, slots=True)
 class AlertFacts:
-    """What an evaluation knows of one window, for its alerts."""
+    """The input of alerts: one window at one evaluation."""
 
     state: WindowState
     records: int
-    """In the window."""
+    """Records in the window."""
     new_records: int
-    """That came since the evaluation before."""
+    """Records since the previous evaluation."""
     quiet_seconds: float
-    """Running time since the last record came."""
+    """Running time since the last record."""
     elapsed_seconds: float
-    """Running time since the evaluation before; 0 for the first after a start."""
+    """Running time since the previous evaluation; 0 for the first one."""
     results: Mapping[str, Result]
     disagreement: float | None = None
     chance_disagreement: float | None = None
@@ -214,48 +212,48 @@ class AlertFacts:
 
 @dataclass(frozen=True, slots=True)
 class AlertState:
-    """What is remembered of an alert between evaluations and over restarts."""
+    """The state of an alert between evaluations, kept across restarts."""
 
     phase: AlertPhase = AlertPhase.OK
     since: float = 0.0
-    """When it came into this phase, in Unix seconds; of recovering, since when it has been firing."""
+    """When this phase began, in Unix seconds; for recovering, when it began to fire."""
     dwell_seconds: float = 0.0
     dwell_records: int = 0
     rule: str = ""
-    """The fingerprint of the rule under which it came about: another rule starts its dwell anew."""
+    """The fingerprint of the rule; a changed rule restarts the dwell."""
 
 
 @dataclass(frozen=True, slots=True)
 class AlertStatus:
-    """What is shown of an alert."""
+    """An alert for display."""
 
     alert: str
     kind: AlertType
     severity: Severity
     phase: AlertPhase
     since: float
-    """When it came into this phase, in Unix seconds; 0 while nothing ever happened."""
+    """When this phase began, in Unix seconds; 0 if it never changed."""
     held: bool
-    """Whether it cannot be judged now, and so stays as it is."""
+    """Whether it cannot be evaluated now and keeps its phase."""
     estimator: str | None = None
     """For accuracy only."""
     threshold: float | None = None
-    """A ratio, for accuracy and disagreement only; None where it is not known now."""
+    """For accuracy and disagreement only; None if unknown."""
     value: float | None = None
-    """The ratio that was compared with the threshold; None when there was nothing."""
+    """The value compared with the threshold; None if there is none."""
     upward: bool = False
-    """Whether it fires over its threshold, not under it."""
+    """Whether it fires above its threshold, not below."""
 
     @property
     def firing(self) -> bool:
-        """Whether somebody should look."""
-        # Not by a set: pages ask this of thousands, and an enumeration's hash is slow.
+        """Whether it is firing or recovering."""
+        # Faster than a set: hashing an enum is slow.
         return self.phase is AlertPhase.FIRING or self.phase is AlertPhase.RECOVERING
 
 
 @dataclass(frozen=True, slots=True)
-class _Verdict:
-    """What a rule says of a window now. Between `bad` and `well` lies the hysteresis, where neither is true."""
+class _Condition:
+    """The condition of a rule now. Within the hysteresis, neither is true."""
 
     bad: bool
     well: bool
@@ -263,14 +261,14 @@ class _Verdict:
 
 
 def step(rule: AlertRule, before: AlertState, facts: AlertFacts, now: float) -> AlertState:
-    """Take an alert one evaluation further. `now` is only remembered: no decision depends on it."""
-    verdict = _judged(rule, facts)
-    if verdict is None:
+    """Return the state of an alert after an evaluation. `now` is only stored; no decision depends on it."""
+    condition = _condition(rule, facts)
+    if condition is None:
         return before
     fingerprint = rule.fingerprint
     if before.rule != fingerprint:
-        before = _under(fingerprint, before, verdict, now)
-    after = _moved(before, verdict, facts, now)
+        before = _after_rule_change(fingerprint, before, condition, now)
+    after = _next(before, condition, facts, now)
     if after.phase is AlertPhase.PENDING and _has_dwelt(rule, after, facts):
         return AlertState(AlertPhase.FIRING, now, rule=fingerprint)
     if after.phase is AlertPhase.RECOVERING and (rule.kind is AlertType.SILENT or _has_dwelt(rule, after, facts)):
@@ -279,24 +277,24 @@ def step(rule: AlertRule, before: AlertState, facts: AlertFacts, now: float) -> 
 
 
 def status(rule: AlertRule, state: AlertState, facts: AlertFacts) -> AlertStatus:
-    """Return what to show of an alert after its step."""
-    verdict = _judged(rule, facts)
+    """Return the status of an alert after its step."""
+    condition = _condition(rule, facts)
     return AlertStatus(
         alert=rule.name,
         kind=rule.kind,
         severity=rule.severity,
         phase=state.phase,
         since=state.since,
-        held=verdict is None,
+        held=condition is None,
         estimator=rule.estimator if rule.kind is AlertType.ACCURACY else None,
         threshold=_threshold(rule, facts),
-        value=None if verdict is None else verdict.value,
+        value=None if condition is None else condition.value,
         upward=rule.upward,
     )
 
 
-def _under(fingerprint: str, before: AlertState, verdict: _Verdict, now: float) -> AlertState:
-    """Return where an alert stands under a rule that means something else than the one that brought it there."""
+def _after_rule_change(fingerprint: str, before: AlertState, condition: _Condition, now: float) -> AlertState:
+    """Return the state of an alert after its rule changed."""
     anew = AlertState(AlertPhase.OK, now, rule=fingerprint)
     match before.phase:
         case AlertPhase.OK:
@@ -304,25 +302,25 @@ def _under(fingerprint: str, before: AlertState, verdict: _Verdict, now: float) 
         case AlertPhase.PENDING:
             return anew
         case AlertPhase.FIRING | AlertPhase.RECOVERING:
-            return replace(anew, phase=AlertPhase.FIRING, since=before.since) if verdict.bad else anew
+            return replace(anew, phase=AlertPhase.FIRING, since=before.since) if condition.bad else anew
 
 
-def _moved(before: AlertState, verdict: _Verdict, facts: AlertFacts, now: float) -> AlertState:
-    """Return the phase that the verdict leads to, with what passed in it; that it may last long enough is not seen here."""
+def _next(before: AlertState, condition: _Condition, facts: AlertFacts, now: float) -> AlertState:
+    """Return the next state, without checking the dwell."""
     match before.phase:
         case AlertPhase.OK:
-            # What came before this look made the condition true; only what comes after it can confirm it.
-            return AlertState(AlertPhase.PENDING, now, rule=before.rule) if verdict.bad else before
+            # Only records after this evaluation confirm the condition.
+            return AlertState(AlertPhase.PENDING, now, rule=before.rule) if condition.bad else before
         case AlertPhase.PENDING:
-            return _longer(before, facts) if verdict.bad else AlertState(AlertPhase.OK, now, rule=before.rule)
+            return _extended(before, facts) if condition.bad else AlertState(AlertPhase.OK, now, rule=before.rule)
         case AlertPhase.FIRING:
-            return AlertState(AlertPhase.RECOVERING, before.since, rule=before.rule) if verdict.well else before
+            return AlertState(AlertPhase.RECOVERING, before.since, rule=before.rule) if condition.well else before
         case AlertPhase.RECOVERING:
             firing = AlertState(AlertPhase.FIRING, before.since, rule=before.rule)
-            return _longer(before, facts) if verdict.well else firing
+            return _extended(before, facts) if condition.well else firing
 
 
-def _longer(before: AlertState, facts: AlertFacts) -> AlertState:
+def _extended(before: AlertState, facts: AlertFacts) -> AlertState:
     return replace(
         before,
         dwell_seconds=before.dwell_seconds + facts.elapsed_seconds,
@@ -335,43 +333,43 @@ def _has_dwelt(rule: AlertRule, state: AlertState, facts: AlertFacts) -> bool:
         return False
     if rule.kind in {AlertType.SILENT, AlertType.DEGRADED_INPUT}:
         return True
-    # Records that came long ago must not let a later silence run the timer out.
+    # Without new records the timer alone does not fire.
     return facts.new_records > 0 and state.dwell_records >= rule.new_records_of(facts.records)
 
 
-def _judged(rule: AlertRule, facts: AlertFacts) -> _Verdict | None:
-    """Compare; None when there is nothing that could be compared."""
+def _condition(rule: AlertRule, facts: AlertFacts) -> _Condition | None:
+    """Return the condition; None if it cannot be evaluated."""
     match rule.kind:
         case AlertType.SILENT | AlertType.DEGRADED_INPUT if facts.state is WindowState.CATCHING_UP:
             return None
         case AlertType.SILENT:
             quiet = facts.quiet_seconds > rule.after_seconds
-            # Not by new records: those that came while the alert was held would leave it stuck.
-            return _Verdict(bad=quiet, well=not quiet)
+            # Not by new records: those that arrived while the alert was held would be missed.
+            return _Condition(bad=quiet, well=not quiet)
         case AlertType.DEGRADED_INPUT:
-            return _Verdict(bad=facts.degraded, well=not facts.degraded)
+            return _Condition(bad=facts.degraded, well=not facts.degraded)
         case AlertType.ACCURACY | AlertType.DISAGREEMENT:
             return _compared(rule, facts)
 
 
-def _compared(rule: AlertRule, facts: AlertFacts) -> _Verdict | None:
-    # An error means that one estimator failed. The others still stand, and so do the rules on them.
+def _compared(rule: AlertRule, facts: AlertFacts) -> _Condition | None:
+    # In state error one estimator failed; rules on the others still apply.
     if facts.state not in {WindowState.OK, WindowState.ERROR}:
         return None
     value = _end(rule, facts) if rule.kind is AlertType.ACCURACY else facts.disagreement
     threshold = _threshold(rule, facts)
     if value is None or threshold is None or not (math.isfinite(value) and math.isfinite(threshold)):
         return None
-    # Never more than half way to the end of the scale, or an alert near 0 or 1 could not recover.
+    # At most half way to the end of the scale, or an alert near 0 or 1 could not recover.
     if rule.upward:
         recovered = threshold - min(rule.hysteresis, threshold / 2.0)
-        return _Verdict(bad=value > threshold, well=value <= recovered, value=value)
+        return _Condition(bad=value > threshold, well=value <= recovered, value=value)
     recovered = threshold + min(rule.hysteresis, (1.0 - threshold) / 2.0)
-    return _Verdict(bad=value < threshold, well=value >= recovered, value=value)
+    return _Condition(bad=value < threshold, well=value >= recovered, value=value)
 
 
 def _end(rule: AlertRule, facts: AlertFacts) -> float | None:
-    """Return the end of the estimate that the rule compares; None without an estimate."""
+    """Return the value that the rule compares; None without an estimate."""
     found = facts.results.get(rule.estimator)
     if not isinstance(found, Estimate):
         return None
@@ -384,18 +382,3 @@ def _threshold(rule: AlertRule, facts: AlertFacts) -> float | None:
     if rule.kind is AlertType.DISAGREEMENT and rule.above is None:
         return None if facts.chance_disagreement is None else CHANCE_MARGIN * facts.chance_disagreement
     return rule.threshold(facts.reference_accuracy)
-
-
-__all__ = [
-    "CONSENSUS",
-    "AlertFacts",
-    "AlertPhase",
-    "AlertRule",
-    "AlertState",
-    "AlertStatus",
-    "AlertType",
-    "On",
-    "Severity",
-    "status",
-    "step",
-]

@@ -1,9 +1,9 @@
-"""What a labelled reference fixes for good: accuracy, temperature, ready estimators, interval tables."""
+"""The calibration from a labelled reference: accuracy, temperature, calibrated estimators, interval tables."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from monitor.core.ensemble import Failed, Measured, Ready, Variants, calibrate_all, measure, survey
+from monitor.core.ensemble import CalibratedEstimator, Failed, Measured, Variants, calibrate_all, estimate_all, measure
 from monitor.core.estimate import Estimate, NoEstimate, Result, Why
 from monitor.core.estimators.consensus import CONSENSUS
 from monitor.core.estimators.difference_of_confidences import DifferenceOfConfidences
@@ -11,63 +11,63 @@ from monitor.core.intervals import DEFAULT_LEVEL, IntervalTables, Progress, repl
 from monitor.core.scores import LabelledOutputs, Outputs, Singles, in_blocks
 
 PAPER: Variants = {"doc": "absolute", "cpc_acc": "skip", "cpc_ac": "skip"}
-"""The forms as the paper prints them."""
+"""The variants of the paper."""
 
-# Windows up to this many numbers keep what is derived from them between the two passes; larger ones derive it twice.
+# Windows up to this size keep derived scores between the two passes; larger ones derive them twice.
 _KEPT_ELEMENTS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class WindowEstimate(Mapping[str, Result]):
-    """What all estimators say of one window, by their names."""
+    """The results of all estimators for one window, by name."""
 
     records: int
     estimators: Mapping[str, Result]
     disagreement: float | None
     chance_disagreement: float | None
-    """What the disagreement stays below when only chance separates the window from the reference."""
+    """The disagreement explained by chance, at the interval level."""
 
     def __getitem__(self, name: str) -> Result:
-        """Return one estimator's answer."""
+        """Return the result of an estimator."""
         if name not in self.estimators:
             raise KeyError(f"expected the name of an estimator ({', '.join(self.estimators)}), found {name!r}")
         return self.estimators[name]
 
     def __iter__(self) -> Iterator[str]:
-        """Return the names of the estimators."""
+        """Yield the names of the estimators."""
         return iter(self.estimators)
 
     def __len__(self) -> int:
-        """Return how many estimators there are."""
+        """Return the number of estimators."""
         return len(self.estimators)
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """The numbers of a reference. It holds no records."""
+    """The calibration of a reference; contains no records."""
 
     records: int
     right: int
     classes: int
     temperature: float
-    estimators: tuple[Ready, ...] = field(repr=False)
+    estimators: tuple[CalibratedEstimator, ...] = field(repr=False)
     intervals: IntervalTables = field(repr=False)
 
     @property
     def accuracy(self) -> float:
-        """The reference accuracy, `A`."""
+        """The reference accuracy `A`."""
         return self.right / self.records
 
     @property
     def confidence(self) -> float | None:
-        """The reference's mean confidence, not scaled, which DOC keeps."""
+        """The unscaled mean confidence of the reference, from DOC."""
         kept = (one.estimator for one in self.estimators if not one.form.scaled)
         return next((one.confidence for one in kept if isinstance(one, DifferenceOfConfidences)), None)
 
     def estimate(
         self, probabilities: Singles, variants: Variants | None = None, minimum_records: int = 1
     ) -> WindowEstimate:
-        """Ask every estimator about a window of accepted vectors, shape (records, classes)."""
+        """Return all estimates for a window of vectors, shape (records, classes)."""
         records = len(probabilities)
         if records < minimum_records:
             none = NoEstimate(Why.TOO_FEW_RECORDS, records, minimum_records=minimum_records)
@@ -77,17 +77,19 @@ class Calibration:
         if probabilities.size <= _KEPT_ELEMENTS:
             kept = list(in_blocks(probabilities, self.temperature))
         blocks = lambda: kept if kept is not None else in_blocks(probabilities, self.temperature)  # noqa: E731
-        return self.judge(measure(self.estimators, blocks), variants)
+        return self.estimate_from(measure(self.estimators, blocks), variants)
 
-    def judge(self, window: Measured, variants: Variants | None = None, failed: Failed | None = None) -> WindowEstimate:
-        """Ask every estimator about a window that has been measured, from its records or by running totals.
+    def estimate_from(
+        self, window: Measured, variants: Variants | None = None, failed: Failed | None = None
+    ) -> WindowEstimate:
+        """Return all estimates for a measured window.
 
-        Where `failed` is given it is told of those that fail, and the others still answer.
+        With `failed`, it is called for each estimator that fails, and the others still return results.
         """
-        found = survey(self.estimators, variants or {}, window, failed)
+        found = estimate_all(self.estimators, variants or {}, window, failed)
         results = {
             name: self._with_interval(found.chosen[name].form.full_name, result)
-            for name, result in found.answers.items()
+            for name, result in found.results.items()
         }
         results[CONSENSUS] = self._with_interval(CONSENSUS, found.consensus)
         chance = self.intervals.chance_disagreement(window.records) if window.records else None
@@ -103,7 +105,7 @@ class Calibration:
 def calibrate(
     reference: LabelledOutputs, *, level: float = DEFAULT_LEVEL, progress: Progress | None = None
 ) -> Calibration:
-    """Learn everything a labelled reference fixes."""
+    """Calibrate all estimators on a labelled reference."""
     return Calibration(
         records=reference.records,
         right=reference.right,

@@ -1,4 +1,4 @@
-"""All estimators together: calibrated on one reference, asked about one window."""
+"""All estimators together: calibration on a reference, estimation for a window."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -10,49 +10,49 @@ import numpy as np
 from monitor.core.estimate import Estimate, NoEstimate, Result, Why
 from monitor.core.estimators import ESTIMATORS, Estimator, Form
 from monitor.core.estimators.base import Means
-from monitor.core.estimators.consensus import CONSENSUS, VOICES, consensus, disagreement
+from monitor.core.estimators.consensus import VOICES, consensus, disagreement
 from monitor.core.scores import Floats, LabelledOutputs, Outputs
 
 Failed = Callable[[str, Exception], None]
-"""Told of an estimator that failed, by its name. Without it, a failure ends the whole evaluation."""
+"""Called with the name and error of an estimator that failed. Without it, a failure is raised."""
 
 Variants = Mapping[str, str]
 """Which variant of an estimator to use, by its name: `{"cpc_ac": "skip"}`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
-    """An estimator that has seen its reference."""
+class CalibratedEstimator:
+    """A calibrated estimator."""
 
     form: Form
     estimator: Estimator
 
 
-def calibrate_all(reference: LabelledOutputs) -> tuple[Ready, ...]:
+def calibrate_all(reference: LabelledOutputs) -> tuple[CalibratedEstimator, ...]:
     """Calibrate every estimator, raw and scaled, in its default variant."""
     return tuple(
-        Ready(form, member.family.calibrate(reference, scaled=form.scaled))
+        CalibratedEstimator(form, member.family.calibrate(reference, scaled=form.scaled))
         for member in ESTIMATORS
         for form in member.forms()
         if form.variant is None
     )
 
 
-def with_variants(ready: Iterable[Ready]) -> tuple[Ready, ...]:
-    """Add each estimator's other variants."""
+def with_variants(ready: Iterable[CalibratedEstimator]) -> tuple[CalibratedEstimator, ...]:
+    """Return each estimator in all its variants."""
     return tuple(choose(one, variant) for one in ready for variant in (None, *one.form.member.variants))
 
 
-def choose(ready: Ready, variant: str | None) -> Ready:
-    """Return an estimator in another of its variants."""
+def choose(ready: CalibratedEstimator, variant: str | None) -> CalibratedEstimator:
+    """Return an estimator in another variant."""
     if variant is None:
         return ready
     fields = ready.form.member.variants[variant]
-    return Ready(replace(ready.form, variant=variant), replace(cast("Any", ready.estimator), **fields))
+    return CalibratedEstimator(replace(ready.form, variant=variant), replace(cast("Any", ready.estimator), **fields))
 
 
 class Measured(Protocol):
-    """What the estimators need of a window: how many records, and means of what each record contributes."""
+    """A measured window, as the estimators need it."""
 
     @property
     def records(self) -> int:
@@ -63,13 +63,13 @@ class Measured(Protocol):
         """Return the mean confidence, raw or scaled, of a window of at least one record."""
         ...
 
-    def means(self, one: Ready) -> Means:
+    def means(self, one: CalibratedEstimator) -> Means:
         """Return the means of an estimator's contributions."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class MeasuredBlocks:
+class MeasuredRecords:
     """A window measured from its records."""
 
     records: int
@@ -80,13 +80,13 @@ class MeasuredBlocks:
         """Return the mean confidence."""
         return self.confidence[int(scaled)]
 
-    def means(self, one: Ready) -> Means:
+    def means(self, one: CalibratedEstimator) -> Means:
         """Return the means of an estimator's contributions."""
         return [float(total) / self.records for total in self.sums[one.form.name]]
 
 
-def measure(ready: Iterable[Ready], blocks: Callable[[], Iterable[Outputs]]) -> MeasuredBlocks:
-    """Measure the window whose records `blocks` yields, the same at each call.
+def measure(ready: Iterable[CalibratedEstimator], blocks: Callable[[], Iterable[Outputs]]) -> MeasuredRecords:
+    """Measure the window whose records `blocks` yields at each call.
 
     The first pass finds the window's mean confidence, which sets the threshold of `cpc_ac`; the second does the rest.
     """
@@ -95,9 +95,9 @@ def measure(ready: Iterable[Ready], blocks: Callable[[], Iterable[Outputs]]) -> 
         records += block.records
         confidence += [block.raw.confidence.sum(), block.scaled.confidence.sum()]
     if records == 0:
-        return MeasuredBlocks(0, (0.0, 0.0), {})
+        return MeasuredRecords(0, (0.0, 0.0), {})
     raw, scaled = (float(total) / records for total in confidence)
-    # Variants of a form differ in what they make of the sums, never in the sums.
+    # Variants of a form share their sums.
     summed = {one.form.name: one for one in ready}
     sums: dict[str, Any] = dict.fromkeys(summed, 0.0)
     for block in blocks():
@@ -105,89 +105,78 @@ def measure(ready: Iterable[Ready], blocks: Callable[[], Iterable[Outputs]]) -> 
             scores = block.scores(scaled=one.form.scaled)
             rows = one.estimator.contributions(scores, scaled if one.form.scaled else raw)
             sums[name] += np.add.reduce(rows, axis=1)
-    return MeasuredBlocks(records, (raw, scaled), sums)
+    return MeasuredRecords(records, (raw, scaled), sums)
 
 
-def answer_measured(ready: Iterable[Ready], window: Measured, failed: Failed | None = None) -> dict[str, Result]:
-    """Ask the estimators about a measured window; where `failed` is given, one that fails does not silence the others."""
+def results_of_measured(
+    ready: Iterable[CalibratedEstimator], window: Measured, failed: Failed | None = None
+) -> dict[str, Result]:
+    """Return the results for a measured window; with `failed`, a failing estimator does not affect the others."""
     records = window.records
     if records == 0:
         return {one.form.full_name: NoEstimate(Why.TOO_FEW_RECORDS, 0) for one in ready}
     confidence = [window.mean_confidence(scaled=scaled) for scaled in (False, True)]
-    answers: dict[str, Result] = {}
+    results: dict[str, Result] = {}
     for one in ready:
         name = one.form.full_name
         try:
-            answers[name] = _checked(
+            results[name] = _checked(
                 name, one.estimator.estimate(window.means(one), records, confidence[one.form.scaled])
             )
         except Exception as error:
             if failed is None:
                 raise
             failed(name, error)
-            answers[name] = NoEstimate(Why.ERROR, records)
-    return answers
+            results[name] = NoEstimate(Why.ERROR, records)
+    return results
 
 
 def _checked(name: str, result: Result) -> Result:
-    """Refuse a number that is no accuracy, NaN among them: it must never reach a gauge."""
+    """Raise ArithmeticError for a value that is not an accuracy, such as NaN."""
     if isinstance(result, Estimate) and not (0.0 <= result.accuracy <= 1.0 and math.isfinite(result.total)):
         found = result.accuracy if result.unclipped is None else result.unclipped
         raise ArithmeticError(f"{name}: expected an accuracy from 0 to 1, found {found!r}")
     return result
 
 
-def answer(ready: Iterable[Ready], blocks: Callable[[], Iterable[Outputs]]) -> dict[str, Result]:
-    """Measure a window and ask the estimators about it."""
+def results_of(ready: Iterable[CalibratedEstimator], blocks: Callable[[], Iterable[Outputs]]) -> dict[str, Result]:
+    """Measure a window and return its results."""
     ready = tuple(ready)
-    return answer_measured(ready, measure(ready, blocks))
+    return results_of_measured(ready, measure(ready, blocks))
 
 
 def combine(results: Mapping[str, Result]) -> tuple[Result, float | None]:
-    """Return the consensus of the voices, and their disagreement where all of them speak."""
-    heard: dict[str, float] = {}
-    for voice in VOICES:
-        result = results[voice]
+    """Return the consensus of the members, and their disagreement; a reason if a member has no estimate."""
+    values: dict[str, float] = {}
+    for member in VOICES:
+        result = results[member]
         if isinstance(result, NoEstimate):
             return result, None
-        heard[voice] = result.accuracy
+        values[member] = result.accuracy
     records = next(iter(results.values())).records
-    return Estimate(consensus(heard), records), disagreement(heard)
+    return Estimate(consensus(values), records), disagreement(values)
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
-    """What the chosen forms say of a window, and what the voices say together."""
+class EnsembleResult:
+    """The results of the chosen forms, the consensus and the disagreement."""
 
-    chosen: Mapping[str, Ready]
-    answers: Mapping[str, Result]
-    """By the name that users type, whichever variant stands behind it."""
+    chosen: Mapping[str, CalibratedEstimator]
+    results: Mapping[str, Result]
+    """By name, without the variant."""
     consensus: Result
     disagreement: float | None
 
 
-def survey(ready: Iterable[Ready], variants: Variants, window: Measured, failed: Failed | None = None) -> Survey:
-    """Ask the estimators in the chosen variants; the consensus always hears the default ones."""
+def estimate_all(
+    ready: Iterable[CalibratedEstimator], variants: Variants, window: Measured, failed: Failed | None = None
+) -> EnsembleResult:
+    """Return the results in the chosen variants; the consensus always uses the default ones."""
     default = tuple(ready)
     chosen = {one.form.name: choose(one, variants.get(one.form.member.name)) for one in default}
     others = [one for one in chosen.values() if one.form.variant is not None]
-    answers = answer_measured([*default, *others], window, failed)
-    consensus, disagreement = combine(answers)
-    return Survey(chosen, {name: answers[one.form.full_name] for name, one in chosen.items()}, consensus, disagreement)
-
-
-__all__ = [
-    "CONSENSUS",
-    "Failed",
-    "Measured",
-    "Ready",
-    "Survey",
-    "Variants",
-    "answer",
-    "calibrate_all",
-    "choose",
-    "combine",
-    "measure",
-    "survey",
-    "with_variants",
-]
+    results = results_of_measured([*default, *others], window, failed)
+    consensus, disagreement = combine(results)
+    return EnsembleResult(
+        chosen, {name: results[one.form.full_name] for name, one in chosen.items()}, consensus, disagreement
+    )

@@ -1,6 +1,6 @@
-"""The answers of an estimator, an estimate or a reason for none; the state of a window; the exact interval of a ratio.
+"""The result of an estimator: an estimate, or a reason for none; the state of a window; the exact interval of a ratio.
 
-Named tuples, because an evaluation makes sixty of these values and they are made several times faster than dataclasses.
+Named tuples, which are created several times faster than dataclasses.
 """
 
 from enum import StrEnum
@@ -9,11 +9,11 @@ from math import exp, lgamma, log, log1p
 from typing import NamedTuple
 
 MINIMUM_RECORDS = 200
-"""Windows of fewer records get no estimate, offline as in the daemon, unless the user says otherwise."""
+"""The default minimum of records for an estimate."""
 
 
 class Why(StrEnum):
-    """Why there is no estimate. A closed list: its values become labels."""
+    """Why there is no estimate. A closed list of label values."""
 
     TOO_FEW_RECORDS = "too_few_records"
     ALL_SETS_EMPTY = "all_sets_empty"
@@ -22,14 +22,14 @@ class Why(StrEnum):
 
 
 class Interval(NamedTuple):
-    """Where the accuracy realised in the window lies, if only chance separates the window from the reference."""
+    """The interval of the accuracy in the window, if the window differs from the reference only by chance."""
 
     lower: float
     upper: float
 
 
 class PredictionSets(NamedTuple):
-    """The conformal warning signs beside a CPC value."""
+    """The size of conformal sets, beside a CPC estimate."""
 
     mean_size: float
     empty_share: float
@@ -43,30 +43,30 @@ class Estimate(NamedTuple):
     interval: Interval | None = None
     prediction_sets: PredictionSets | None = None
     unclipped: float | None = None
-    """The value before it was brought within 0 and 1; None where it lay there."""
+    """The value before clipping; None if it was within 0 and 1."""
 
     @property
     def total(self) -> float:
-        """The estimate times its records, not clipped: what replicas add up, since a clipped sum is no sum of the clipped."""
+        """The unclipped estimate times its records, which replicas can add up."""
         return self.records * (self.accuracy if self.unclipped is None else self.unclipped)
 
     def __str__(self) -> str:
-        """Return the estimate with its interval, for reading."""
+        """Return the estimate with its interval."""
         interval = "" if self.interval is None else f" ({self.interval.lower:.3f} to {self.interval.upper:.3f})"
         return f"{self.accuracy:.3f}{interval}, {self.records:,} records"
 
 
 class NoEstimate(NamedTuple):
-    """No estimate, and why."""
+    """The reason for no estimate."""
 
     why: Why
     records: int
     prediction_sets: PredictionSets | None = None
     minimum_records: int | None = None
-    """How many records there should have been; None where it is not a matter of number."""
+    """The required number of records, if that is the reason."""
 
     def __str__(self) -> str:
-        """Return the reason, for reading."""
+        """Return the reason."""
         needed = "" if self.minimum_records is None else f" of at least {self.minimum_records:,}"
         return f"no estimate: {self.why.value}, {self.records:,}{needed} records"
 
@@ -74,49 +74,49 @@ class NoEstimate(NamedTuple):
 Result = Estimate | NoEstimate
 
 
-def brought_within(value: float, records: int, prediction_sets: PredictionSets | None = None) -> Estimate:
-    """Return the estimate nearest to a value that may lie beyond 0 or 1, and the value with it."""
+def clipped_estimate(value: float, records: int, prediction_sets: PredictionSets | None = None) -> Estimate:
+    """Return the estimate of a value, clipped to 0 and 1."""
     accuracy = clipped(value)
     return Estimate(accuracy, records, None, prediction_sets, None if accuracy == value else value)
 
 
 def clipped(accuracy: float) -> float:
-    """Return the nearest accuracy there can be."""
+    """Return an accuracy clipped to 0 and 1."""
     return min(1.0, max(0.0, accuracy))
 
 
 class WindowState(StrEnum):
-    """Whether a window's accuracy can be said, or why not. A closed list: its values become labels."""
+    """Whether a window has a valid estimate, or why not. A closed list of label values."""
 
     OK = "ok"
     WARMING = "warming"
-    """It has never held enough records yet."""
+    """The window never had enough records yet."""
     TOO_FEW_RECORDS = "too_few_records"
-    """It once held enough records, and no longer does."""
+    """The window no longer has enough records."""
     CATCHING_UP = "catching_up"
-    """So much is unread that its records are of the past."""
+    """The backlog is so large that its records are old."""
     STALE = "stale"
-    """No record has come for so long that its records are of the past."""
+    """No record has arrived for a long time."""
     NO_REFERENCE = "no_reference"
-    """The model has no reference yet to judge it by."""
+    """The model has no reference."""
     VERSION_MISMATCH = "version_mismatch"
-    """Most records that come are of another version than the reference's, and are kept out."""
+    """Most records are of another model version than the reference's."""
     DEGRADED_INPUT = "degraded_input"
-    """So many records are refused, or look so odd, that the others cannot speak for them."""
+    """Too many records are rejected, or the outputs are suspicious."""
     ERROR = "error"
-    """The estimate itself failed."""
+    """The estimation failed."""
 
 
 _TINY = 1e-300
 _EXACT = 1e-15
 _MOST_TERMS = 1_000_000
 _HALVINGS = 48
-"""Of the way from 0 to 1: what is left is under 4e-15."""
+"""Bisection steps, to an error below 4e-15."""
 
 
 @lru_cache(maxsize=256)
 def share_interval(right: int, records: int, level: float) -> Interval:
-    """Return the exact (Clopper-Pearson) interval of a share. Remembered, since pages ask again and again."""
+    """Return the exact (Clopper-Pearson) interval of a share."""
     tail = (1.0 - level) / 2.0
     lower = _quantile(tail, right, records - right + 1) if right > 0 else 0.0
     upper = _quantile(1.0 - tail, right + 1, records - right) if right < records else 1.0
@@ -124,7 +124,7 @@ def share_interval(right: int, records: int, level: float) -> Interval:
 
 
 def _quantile(probability: float, a: int, b: int) -> float:
-    """Return where the beta distribution reaches a probability, by halving: it always ends, and needs no derivative."""
+    """Return a quantile of the beta distribution, by bisection."""
     low, high = 0.0, 1.0
     for _ in range(_HALVINGS):
         middle = (low + high) / 2.0
@@ -136,7 +136,7 @@ def _quantile(probability: float, a: int, b: int) -> float:
 
 
 def _beta(x: float, a: int, b: int) -> float:
-    """Return the regularised incomplete beta function, on the side where its fraction converges fast."""
+    """Return the regularised incomplete beta function."""
     if x <= 0.0 or x >= 1.0:
         return 0.0 if x <= 0.0 else 1.0
     front = exp(lgamma(a + b) - lgamma(a) - lgamma(b) + a * log(x) + b * log1p(-x))
@@ -146,7 +146,7 @@ def _beta(x: float, a: int, b: int) -> float:
 
 
 def _fraction(x: float, a: int, b: int) -> float:
-    """Return the continued fraction of the function (DLMF 8.17.22), by the way of Lentz."""
+    """Return the continued fraction (DLMF 8.17.22), by Lentz's method."""
     c, d = 1.0, 1.0 / _away(1.0 - (a + b) * x / (a + 1.0))
     value = d
     for m in range(1, _MOST_TERMS):

@@ -1,6 +1,6 @@
-"""The history of a model: one frame for each evaluation, folded into coarser spans.
+"""The history of a model: one frame per evaluation, aggregated into coarser resolutions.
 
-One object an evaluation and not one a point: two thousand segments over all spans stay at some forty megabytes.
+One object per evaluation, not per point: two thousand segments take about forty megabytes.
 """
 
 from bisect import bisect_left
@@ -23,36 +23,36 @@ from monitor.core.segments import ALL, name_of
 
 
 class Span(StrEnum):
-    """How far back, and how finely."""
+    """The resolutions of the history."""
 
     RECENT = "recent"
-    """Every evaluation, the last few hundred of them."""
+    """Every evaluation, the last few hundred."""
     DAYS = "days"
-    """A point for each quarter of an hour, for three days."""
+    """One point per 15 minutes, for three days."""
     MONTH = "month"
-    """A point for each four hours, for thirty days."""
+    """One point per four hours, for thirty days."""
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One window over time. All columns are equally long; NaN stands where nothing could be said, and never leaves as NaN."""
+    """One window over time. All columns have the same length; NaN where there is no estimate."""
 
     at: Floats
-    """When it was evaluated, in Unix seconds, rising."""
+    """Times of the evaluations in Unix seconds, ascending."""
     states: tuple[WindowState, ...]
     accuracy: Floats
-    """Of the consensus: the last answer in the stretch of time that a point stands for."""
+    """The consensus: the last estimate in the interval of a point."""
     lower: Floats
     upper: Floats
     lowest: Floats
-    """The lowest answer in that stretch, so that no dip is lost by looking from afar."""
+    """The lowest estimate in the interval of a point."""
     disagreement: Floats
     records: Integers
     step_seconds: float | None = None
-    """How long the stretch of a point is; None where each point is an evaluation."""
+    """The interval of a point; None if each point is one evaluation."""
     references: tuple[str, ...] = ()
-    """The first digits of the fingerprint of the reference behind each point, of a stretch the last; empty where there was
-    none or it is not known. `()`: not known of any."""
+    """The truncated fingerprint of the reference of each point, the last one in its interval; empty if none or unknown.
+    `()` if all are unknown."""
 
     def __len__(self) -> int:
         """Return the number of points."""
@@ -61,7 +61,7 @@ class Series:
 
 STATES = tuple(WindowState)
 MOST_SEGMENTS = 2_000
-"""Of a model with more, the first ones have a history: whatever is configured, it must fit."""
+"""Only the first segments have a history."""
 _FINGERPRINT_DIGITS = 12
 _MOST_RECORDS = np.iinfo(np.uint32).max
 _ACCURACY, _LOWER, _UPPER, _DISAGREEMENT, _LOWEST = range(5)
@@ -70,25 +70,25 @@ POINT_ROWS, STRETCH_ROWS = _LOWEST, _LOWEST + 1
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One point of every window of a model. All columns are as long as `names`."""
+    """One point of every window of a model. All columns have the length of `names`."""
 
     at: float
-    """When it was evaluated; of a stretch, when it last was."""
+    """The time of the (last) evaluation."""
     through: int
     """The number of that evaluation."""
     names: tuple[str, ...]
-    """Of the segments, as people call them; frames of the same segments share it."""
+    """Segment names; shared by frames of the same segments."""
     states: NDArray[np.uint8]
-    """Their places in STATES."""
+    """Indexes into STATES."""
     numbers: Singles
-    """A row each: accuracy, lower, upper, disagreement; of a stretch also the lowest accuracy. NaN: nothing to say."""
+    """Rows: accuracy, lower, upper, disagreement, and in aggregates the lowest accuracy. NaN without an estimate."""
     records: NDArray[np.uint32]
     reference: str = ""
-    """The first digits of the fingerprint of the reference that judged; of a stretch, of the last. Empty: not known, or none."""
+    """The truncated fingerprint of the (last) reference; empty if none or unknown."""
 
     @property
     def accuracy(self) -> Singles:
-        """Of the consensus."""
+        """The accuracy of the consensus."""
         return self._row(_ACCURACY)
 
     @property
@@ -103,12 +103,12 @@ class Frame:
 
     @property
     def disagreement(self) -> Singles:
-        """Between the voices of the consensus."""
+        """The disagreement between the members of the consensus."""
         return self._row(_DISAGREEMENT)
 
     @property
     def lowest(self) -> Singles:
-        """The lowest accuracy in the stretch; of one evaluation, its own."""
+        """The lowest accuracy."""
         return self._row(_LOWEST if len(self.numbers) == STRETCH_ROWS else _ACCURACY)
 
     def _row(self, row: int) -> Singles:
@@ -117,7 +117,7 @@ class Frame:
 
 
 def frame_of(report: ModelReport, at: float, through: int, names: tuple[str, ...] = ()) -> Frame:
-    """Return what history keeps of a report; `names` are those of the frame before, to be shared where they are the same."""
+    """Return the frame of a report; `names` are those of the previous frame, shared if equal."""
     segments = report.segments[:MOST_SEGMENTS]
     found = tuple(intern(one.name) for one in segments)
     return Frame(
@@ -140,10 +140,10 @@ def _numbers(report: SegmentReport) -> tuple[float, float, float, float]:
 
 
 def folded(stretch: Frame | None, new: Frame) -> Frame:
-    """Return a stretch of time with one more frame in it, an evaluation or a shorter stretch.
+    """Return an aggregate with one more frame: an evaluation or a finer aggregate.
 
-    Of each window the last answer stands, or, where there was none, the last state; the lowest answer beside it. What is
-    folded in twice changes nothing, and it does not matter whether shorter stretches are put together or all they hold.
+    Keeps the last estimate of each window, or the last state if there was none, and the lowest estimate. Idempotent, and
+    independent of intermediate aggregates.
     """
     lasting = np.concatenate([new.numbers[:POINT_ROWS], new.lowest[np.newaxis]])
     if stretch is None:
@@ -164,7 +164,7 @@ def folded(stretch: Frame | None, new: Frame) -> Frame:
 
 
 def _together(new: tuple[str, ...], old: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the names of both, the new ones first and as many as fit; one of the two where that is the same."""
+    """Return the union of the names, new ones first, up to the limit; shared if equal to one of the two."""
     if new is old:
         return new
     known = set(new)
@@ -173,7 +173,7 @@ def _together(new: tuple[str, ...], old: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _placed(names: tuple[str, ...], among: tuple[str, ...]) -> Integers:
-    """Return where each of the names stands among others; -1 where it does not."""
+    """Return the index of each name among others; -1 if missing."""
     if names is among:
         return np.arange(len(names))
     places = {name: place for place, name in enumerate(among)}
@@ -181,18 +181,18 @@ def _placed(names: tuple[str, ...], among: tuple[str, ...]) -> Integers:
 
 
 CAPACITY = MappingProxyType({Span.RECENT: 360, Span.DAYS: 288, Span.MONTH: 180})
-"""How many frames of each span are kept."""
+"""The number of frames of each resolution."""
 STEP_SECONDS = MappingProxyType({Span.DAYS: 900.0, Span.MONTH: 14_400.0})
-"""How long a stretch is. The longer is made from the shorter, so it is a multiple of it."""
+"""The interval of an aggregate. The longer is built from the shorter, so it is a multiple of it."""
 _WRITE_AFTER = CAPACITY[Span.RECENT] // 2
-"""Evaluations after which a stretch is written though it goes on: what follows is made again from recent frames."""
+"""Evaluations after which an unfinished aggregate is stored; later ones are restored from recent frames."""
 
 Place = tuple[Span, int]
-"""A frame, by its running number."""
+"""A frame, by its sequence number."""
 
 
-class Past:
-    """One model over time."""
+class ModelHistory:
+    """The history of one model."""
 
     def __init__(self) -> None:
         self._rings: dict[Span, dict[int, Frame]] = {span: {} for span in Span}
@@ -200,7 +200,7 @@ class Past:
         self._written_through = 0
 
     def note(self, report: ModelReport, at: float) -> list[Place]:
-        """Take in a report as of `at`; return which frames are to be written."""
+        """Add a report; return the frames to store."""
         last = self._newest(Span.RECENT)
         self._evaluations += 1
         frame = frame_of(report, at, self._evaluations, () if last is None else last.names)
@@ -219,15 +219,14 @@ class Past:
         return places
 
     def frame(self, place: Place) -> Frame | None:
-        """Return a frame, if it is still kept."""
+        """Return a frame; None if it was dropped."""
         span, number = place
         return self._rings[span].get(number)
 
     def restore(self, frames: Iterable[tuple[Place, Frame]]) -> list[Place]:
-        """Take over frames that were written, in any order.
+        """Load stored frames, in any order.
 
-        Stretches that had not been written, or not to their end, are made again from shorter ones, and returned: they are
-        to be written.
+        Aggregates that were not stored completely are built again from finer ones, and returned to be stored.
         """
         for (span, number), frame in sorted(frames, key=lambda one: one[0][1]):
             self._put(span, number, frame)
@@ -242,7 +241,7 @@ class Past:
         return list(made)
 
     def series(self, segment: str, span: Span) -> Series | None:
-        """Return a window over time; None when it is not known."""
+        """Return the series of a segment; None if it is unknown."""
         found = [(frame, place) for frame, place in self._places(segment, span) if place is not None]
         if not found and segment != name_of(ALL):
             return None
@@ -264,7 +263,7 @@ class Past:
         )
 
     def _places(self, segment: str, span: Span) -> Iterable[tuple[Frame, int | None]]:
-        """Yield each frame of a span with where it has the segment."""
+        """Yield each frame of a resolution with the index of the segment."""
         names: tuple[str, ...] = ()
         place: int | None = None
         for frame in rising(list(self._rings[span].values())):
@@ -274,7 +273,7 @@ class Past:
             yield frame, place
 
     def _fold(self, span: Span, frame: Frame) -> int:
-        """Let a frame into the stretch that it belongs to, a new one if it is not the last; returns its number."""
+        """Add a frame to its aggregate, a new one if needed; return its number."""
         number, last = next(reversed(self._rings[span].items()), (0, None))
         step = STEP_SECONDS[span]
         if last is None or floor(last.at / step) != floor(frame.at / step):
@@ -293,10 +292,10 @@ class Past:
 
 
 def rising(frames: Sequence[Frame]) -> list[Frame]:
-    """Return the most frames whose times rise and end with the newest, all of them where no clock was set back.
+    """Return the longest ascending sequence of frames that ends with the newest; all of them if no clock was set back.
 
-    After a clock that was ahead was put right, what it had dated later than now is left out; after one that was behind
-    for a while, the little that it dated. Nothing is deleted for it: who knows which of the two was the wrong one.
+    Leaves out frames with times later than now after the clock was set back. Nothing is deleted, since either time may be
+    the wrong one.
     """
     if all(one.at < other.at for one, other in pairwise(frames)):
         return list(frames)

@@ -1,12 +1,12 @@
-"""How far an estimate may be off by chance alone, learnt by replaying the reference against itself.
+"""The error of an estimate by chance, from replaying the reference against itself.
 
-Each replay splits the reference into a pseudo-reference and held-out records, calibrates every estimator on the first,
-and asks it about windows of several sizes from the second, whose realised accuracy is known. What an estimator is off
-on its own reference (its bias, known exactly) is taken away on both occasions: in the replay and in the field. So the
-spread of the errors holds everything that chance does: to the window, to the thresholds, and to the bias itself.
+Each replay splits the reference into a pseudo-reference and held-out records, calibrates every estimator on the first, and
+estimates windows of several sizes from the second, whose accuracy is known. The bias of an estimator on its own reference
+is subtracted in the replay and in use. So the spread of the errors includes every effect of chance: on the window, on the
+thresholds, and on the bias itself.
 
-The interval is about chance, not about shift. The temperature is not fitted anew in each replay: its effect cancels to
-first order between the window and the bias, and the coverage measured in `benchmarks/coverage.py` shows no trace of it.
+The interval covers chance, not shift. The temperature is not fitted again in each replay: its effect cancels to first
+order between the window and the bias, and does not show in the coverage measured by `benchmarks/coverage.py`.
 """
 
 import math
@@ -17,25 +17,25 @@ from typing import Literal
 
 import numpy as np
 
-from monitor.core.ensemble import Ready, answer, calibrate_all, combine, with_variants
+from monitor.core.ensemble import CalibratedEstimator, calibrate_all, combine, results_of, with_variants
 from monitor.core.estimate import Estimate, Interval, Result, clipped
 from monitor.core.estimators.consensus import CONSENSUS
 from monitor.core.scores import Floats, Integers, LabelledOutputs, Outputs
 
 Progress = Callable[[float], None]
-"""Called with the share of the work that is done."""
+"""Called with the completed share of the work."""
 
 DEFAULT_LEVEL = 0.95
 LEVELS = (0.5, 0.99)
-"""Levels that the replays can tell: beyond the upper one hardly an error in a thousand would decide."""
+"""The supported levels: above the upper one, too few errors decide."""
 
 _REPLAYS = 200
 _WINDOWS_PER_SIZE = 3
 _FEWEST_RECORDS = 20
-"""A smaller reference says nothing about its own scatter: intervals are then the whole range."""
+"""With a smaller reference, intervals are the whole range."""
 _FEWEST_ERRORS = 40
 _SEED = 20220722
-_REACHES_KEPT = 1024
+_MOST_REACHES = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,29 +62,29 @@ class IntervalTables:
         if len(self.sizes) == 0:
             return Interval(0.0, 1.0)
         bias, below, above = self._reach(records)[name]
-        # There is no accuracy beyond 0 and 1, so what the bias leaves there lies at the end, with errors around it.
+        # The centre is clipped, the errors are not.
         centre = clipped(accuracy - bias)
         lower, upper = centre - below, centre + above
         return Interval(lower if lower > 0.0 else 0.0, upper if upper < 1.0 else 1.0)  # noqa: FURB136  quicker
 
     def chance_disagreement(self, records: int) -> float:
-        """Return the disagreement that chance alone stays below at the level."""
+        """Return the disagreement explained by chance at the level."""
         if len(self.sizes) == 0:
             return 1.0
         seen = self._at(records, self.disagreement[None]) * self._unit(records)
-        return clipped(float(_widened(seen, self._imagined(records, 1.0 - self.level))[0]))
+        return clipped(float(_widened(seen, self._unseen(records, 1.0 - self.level))[0]))
 
     def _reach(self, records: int) -> Mapping[str, tuple[float, float, float]]:
-        """Return for each estimator its bias, and how far the interval reaches below and above what that leaves."""
-        # A full window has the same number of records at every evaluation.
+        """Return the bias of each estimator, and the reach of its interval below and above the centre."""
+        # Cached: a full window always has the same number of records.
         found = self._reaches.get(records)
         if found is None:
-            unit, imagined = self._unit(records), self._imagined(records, (1.0 - self.level) / 2.0)
-            below = _widened(self._at(records, self._high) * unit, imagined).tolist()
-            above = _widened(-self._at(records, self._low) * unit, imagined).tolist()
+            unit, unseen = self._unit(records), self._unseen(records, (1.0 - self.level) / 2.0)
+            below = _widened(self._at(records, self._high) * unit, unseen).tolist()
+            above = _widened(-self._at(records, self._low) * unit, unseen).tolist()
             biases = [error.bias for error in self.errors.values()]
             found = dict(zip(self.errors, zip(biases, below, above, strict=True), strict=True))
-            if len(self._reaches) >= _REACHES_KEPT:
+            if len(self._reaches) >= _MOST_REACHES:
                 self._reaches.clear()
             self._reaches[records] = found
         return found
@@ -105,7 +105,7 @@ class IntervalTables:
         return math.sqrt(1.0 / records + 1.0 / self.reference_records)
 
     def _at(self, records: int, quantiles: Floats) -> Floats:
-        """Interpolate rows between window sizes. By hand, since np.interp makes NaN of the infinities in a table."""
+        """Interpolate rows between window sizes. Unlike np.interp, keeps infinities."""
         after = int(np.searchsorted(self.sizes, records, side="right"))
         before, after = max(0, after - 1), min(after, len(self.sizes) - 1)
         low, high = quantiles[:, before], quantiles[:, after]
@@ -115,26 +115,26 @@ class IntervalTables:
         same = low == high
         return low + np.where(same, 0.0, np.subtract(high, low, where=~same, out=np.zeros_like(low)) * share)
 
-    def _imagined(self, records: int, tail: float) -> float:
-        """Return the share of mistakes that chance may hold in store for the window and kept from the reference.
+    def _unseen(self, records: int, tail: float) -> float:
+        """Return the share of errors in a window that chance may have kept out of the reference.
 
-        A reference without a single mistake replays without a single error, and would claim certainty. So imagine one
-        more record in it, a mistake: the number of mistakes in a window then exceeds k with a probability of at most
-        (n / (n + m))^(k + 1), and the share is that of the smallest k for which this is within the tail.
+        A reference without errors replays without errors, and would give intervals of width 0. So assume one more record in
+        it, an error: the errors in a window then exceed k with a probability of at most (n / (n + m))^(k + 1). The share is
+        that of the smallest k for which this is within the tail.
         """
         odds = math.log(records / (records + self.reference_records))
         return max(0, math.ceil(math.log(tail) / odds) - 1) / records
 
 
-def _widened(errors: Floats, imagined: float) -> Floats:
-    """Add to the errors seen in replays, outward, one that is independent of them."""
+def _widened(errors: Floats, unseen: float) -> Floats:
+    """Add an independent error to those of the replays, outward."""
     finite = np.isfinite(errors)
     known = np.where(finite, errors, 0.0)
-    return np.where(finite, known + np.sqrt(known * known + imagined * imagined) - np.abs(known), errors)
+    return np.where(finite, known + np.sqrt(known * known + unseen * unseen) - np.abs(known), errors)
 
 
 def replay(reference: LabelledOutputs, level: float, progress: Progress) -> IntervalTables:
-    """Replay the reference against itself and keep the quantiles of each estimator's errors."""
+    """Replay the reference against itself; return the error quantiles of each estimator."""
     whole = with_variants(calibrate_all(reference))
     biases = _biases(whole, reference)
     if reference.records < _FEWEST_RECORDS:
@@ -142,7 +142,7 @@ def replay(reference: LabelledOutputs, level: float, progress: Progress) -> Inte
         errors = {name: ErrorQuantiles(bias, nothing, nothing) for name, bias in biases.items()}
         return IntervalTables(level, reference.records, np.empty(0, dtype=np.int64), errors, nothing)
     classes = len(reference.outputs.raw.probabilities)
-    # Enough records for errors to be in their final shape, few enough for a thousand classes to finish.
+    # Enough records for stable errors, few enough for a thousand classes.
     taken = min(reference.records, max(1000, min(20_000, 1_000_000 // classes)))
     held = taken // 4
     sizes = [size for power in range(6) for size in (10**power, 2 * 10**power, 5 * 10**power) if size <= held]
@@ -159,7 +159,7 @@ def replay(reference: LabelledOutputs, level: float, progress: Progress) -> Inte
             for window in range(min(_WINDOWS_PER_SIZE, held // size)):
                 some = rows[window * size : (window + 1) * size]
                 values = _values(ready, reference.outputs.take(some))
-                # The last value is the disagreement, which has no truth to be off from.
+                # The last value is the disagreement, which has no true value.
                 truth = np.full(len(values), reference.correct[some].mean())
                 truth[-1] = 0.0
                 seen[size].append(list((values - bias - truth) / unit[size]))
@@ -178,30 +178,30 @@ def _tables(level: float, records: int, biases: Mapping[str, float], seen: Mappi
 
 
 def _quantiles(errors: Floats, share: float) -> list[float]:
-    """Quantile of each column, outward where it falls between two errors; infinite where too few windows spoke."""
+    """Return the quantile of each column, rounded outward; infinite with too few values."""
     outward: Literal["lower", "higher"] = "lower" if share < 0.5 else "higher"
     found = []
     for column in errors.T:
-        spoken = column[np.isfinite(column)]
-        enough = len(spoken) >= _FEWEST_ERRORS
-        found.append(float(np.quantile(spoken, share, method=outward)) if enough else np.copysign(np.inf, share - 0.5))
+        finite = column[np.isfinite(column)]
+        enough = len(finite) >= _FEWEST_ERRORS
+        found.append(float(np.quantile(finite, share, method=outward)) if enough else np.copysign(np.inf, share - 0.5))
     return found
 
 
-def _biases(ready: Iterable[Ready], reference: LabelledOutputs) -> dict[str, float]:
-    """Return what each form, and the consensus, is off by on its own reference."""
+def _biases(ready: Iterable[CalibratedEstimator], reference: LabelledOutputs) -> dict[str, float]:
+    """Return the bias of each form, and of the consensus, on its own reference."""
     ready = tuple(ready)
     biased = [one for one in ready if not one.estimator.returns_reference_accuracy]
-    results = answer(biased, lambda: (reference.outputs,))
+    results = results_of(biased, lambda: (reference.outputs,))
     biases = {one.form.full_name: 0.0 for one in ready}
     biases |= {name: _accuracy(result) - reference.accuracy for name, result in results.items()}
-    # Every voice of the consensus returns the reference accuracy on its own reference; so does the consensus.
+    # Every member returns the reference accuracy on the reference; so does the consensus.
     return {**biases, CONSENSUS: 0.0}
 
 
-def _values(ready: Iterable[Ready], window: Outputs) -> Floats:
-    """Return every estimate, the consensus and the disagreement; NaN, within this file only, where there is none."""
-    results = answer(ready, lambda: (window,))
+def _values(ready: Iterable[CalibratedEstimator], window: Outputs) -> Floats:
+    """Return every estimate, the consensus and the disagreement; NaN if there is none."""
+    results = results_of(ready, lambda: (window,))
     consensus, disagreement = combine(results)
     spread = np.nan if disagreement is None else disagreement
     return np.array([*(_accuracy(result) for result in results.values()), _accuracy(consensus), spread])
@@ -212,6 +212,6 @@ def _accuracy(result: Result) -> float:
 
 
 def _derive_once(outputs: Outputs) -> None:
-    """Derive the scores of all records now, so that the replays only pick from them."""
+    """Derive the scores of all records once, for all replays."""
     for scores in (outputs.raw, outputs.scaled):
         _ = scores.confidence, scores.negative_entropy, scores.comparable

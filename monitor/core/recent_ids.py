@@ -1,7 +1,7 @@
-"""The latest ids of records, as 64-bit hashes in bounded memory, so that a record that is sent twice counts once.
+"""Deduplication: the latest record ids as 64-bit hashes, in bounded memory.
 
-A plain object without I/O: numbers in, numbers out. Not safe for two threads at once; its owner holds a lock. The hashes
-must be keyed, as those of `decode.id_hash` are: whoever could choose them could make every search a long one.
+No I/O. Not thread-safe. The hashes must be keyed, as those of `records.id_hash` are: chosen hashes could make every search
+slow.
 """
 
 import numpy as np
@@ -13,28 +13,29 @@ Hashes = NDArray[np.uint64]
 _Places = NDArray[np.int64]
 
 NO_ID = 0
+"""The hash of a record without an id."""
 
 _FEWEST_SLOTS = 1 << 10
-# At most half of the slots are taken, so that a search is short.
+# At most half of the slots are used, to keep searches short.
 _SLOTS_PER_ID = 2
-# What is entered at once stays in a core's cache.
+# Fits in the CPU cache.
 _AT_ONCE = 1 << 14
 
 
 class RecentIds:
-    """Knows the last `most` distinct ids again, and at most twice as many.
+    """Remembers at least the last `most` distinct ids, and at most twice as many.
 
-    Two generations: ids enter the newer one, whether or not the older one holds them. When the newer one holds `most`,
-    it becomes the older one, and what was the older one is forgotten. How ids were cut into batches makes no difference.
+    Ids are added to the newer of two generations, even if the older one has them. When the newer one has `most`, it becomes
+    the older one, which is dropped. The result does not depend on how ids are split into batches.
 
-    A store that is to survive a restart keeps batches of ids and follows three rules:
+    A store keeps batches of ids across restarts, by three rules:
 
-    - Store the batch that will be remembered, without zeros and repetitions, under the number `next_batch`:
+    - Store the batch, without NO_ID and repetitions, under the number `next_batch`:
       `new = hashes[ids.fresh(hashes) & (hashes != NO_ID)]`; commit `new`; `ids.remember(new)`.
-    - Batches with numbers below `first_needed` may be deleted at any time. The others hold at most twice `most` ids and
-      one batch, as long as only fresh ids are remembered. Neighbours may be merged, under the number of the last.
-    - To restore, remember the batches that are left in the order they were stored, each with its number:
-      `ids.remember(batch, number)`. The last `most` ids are then known as before. Of older ones, fewer or more may be.
+    - Batches below `first_needed` may be deleted at any time. The others have at most twice `most` ids and one batch.
+      Consecutive batches may be merged, under the number of the last.
+    - To restore, remember the remaining batches in order, with their numbers: `ids.remember(batch, number)`. The last
+      `most` ids are then known as before.
     """
 
     def __init__(self, most: int = 1_000_000) -> None:
@@ -42,26 +43,26 @@ class RecentIds:
             raise ValueError(f"most: expected 1 id or more, found {most!r}")
         self.most = most
         self.next_batch = 0
-        """The number of the batch that is remembered next, unless it is given another."""
+        """The number of the next batch, unless it is given another."""
         self._newer, self._older = _Table(most), _Table(most)
         self._newer_from = self._older_from = 0
 
     def __len__(self) -> int:
-        """Return the number of ids held; one that came again in a later generation counts in both."""
+        """Return the number of ids; an id in both generations counts twice."""
         return self._newer.held + self._older.held
 
     @property
     def first_needed(self) -> int:
-        """The lowest number of a batch that holds an id of either generation; batches before it may be forgotten."""
+        """The lowest batch number with an id of either generation; earlier batches may be deleted."""
         return min(self._newer_from, self._older_from)
 
     @property
     def bytes(self) -> int:
-        """What the memory takes now; grows with what it holds, up to `bytes_at_most`."""
+        """The current memory, up to `bytes_at_most`."""
         return self._newer.slots.nbytes + self._older.slots.nbytes
 
     def fresh(self, hashes: Hashes) -> Booleans:
-        """Tell which are neither remembered nor earlier in the same batch; NO_ID always is. Changes nothing."""
+        """Return which hashes are new: neither remembered nor earlier in the batch. NO_ID always is. Changes nothing."""
         given = hashes != NO_ID
         ids = hashes[given]
         fresh = np.ones(len(hashes), dtype=np.bool_)
@@ -69,13 +70,13 @@ class RecentIds:
         return fresh
 
     def remember(self, hashes: Hashes, batch: int | None = None) -> None:
-        """Take in ids in the order they came; NO_ID is passed over. `batch` is the number it was stored under."""
+        """Remember ids in arrival order, except NO_ID; `batch` is the number under which they were stored."""
         number = self.next_batch if batch is None else batch
         self.next_batch = max(self.next_batch, number + 1)
-        # Numbers that went back only make a store keep more.
+        # A lower number only makes the store keep more.
         self._newer_from = min(self._newer_from, number)
         ids = hashes[hashes != NO_ID]
-        # No piece is larger than a generation, so none fills more than one.
+        # No piece is larger than a generation.
         step = min(self.most, _AT_ONCE)
         for start in range(0, len(ids), step):
             self._enter(ids[start : start + step], number)
@@ -89,19 +90,19 @@ class RecentIds:
         self._newer.add(ids[new[:room]])
         if len(new) >= room:
             self._turn(number)
-            # Also those that were in the newer generation a moment ago: to have come lately is what counts.
+            # Including those in the previous generation: recent ids count.
             rest = ids[new[room - 1] + 1 :]
             self._newer.add(rest[~_repeated(rest)])
 
     def _turn(self, number: int) -> None:
-        """Let the newer generation become the older one."""
+        """Start a new generation; drop the older one."""
         self._newer, self._older = self._older, self._newer
         self._newer.clear()
         self._older_from, self._newer_from = self._newer_from, number
 
 
 def bytes_at_most(most: int) -> int:
-    """Return the most memory that so many recent ids take, batches in flight aside."""
+    """Return the maximum memory for `most` ids."""
     return 2 * 8 * _most_slots(most)
 
 
@@ -112,7 +113,7 @@ def _most_slots(most: int) -> int:
 class _Table:
     """A set of hashes with open addressing; zero marks a free slot.
 
-    A search goes on 1, 2, 3 … slots further each time, which reaches all slots as their number is a power of two.
+    Probes 1, 2, 3 … slots further each time, which reaches all slots as their number is a power of two.
     """
 
     def __init__(self, most: int) -> None:
@@ -121,12 +122,12 @@ class _Table:
         self._most_slots = _most_slots(most)
 
     def clear(self) -> None:
-        """Forget all, and keep the room."""
+        """Remove all, keep the allocation."""
         self.slots.fill(0)
         self.held = 0
 
     def holds(self, hashes: Hashes) -> Booleans:
-        """Tell which hashes are in the set."""
+        """Return which hashes are in the set."""
         places = self._first_places(hashes)
         seen = self.slots.take(places)
         held: Booleans = seen == hashes
@@ -143,19 +144,19 @@ class _Table:
         return held
 
     def add(self, hashes: Hashes) -> None:
-        """Add hashes that are all different; those in the set already change nothing."""
+        """Add distinct hashes."""
         self._make_room(len(hashes))
         self.held += self._put(hashes)
 
     def _put(self, hashes: Hashes) -> int:
-        """Enter hashes and return how many were new."""
+        """Add hashes; return how many were new."""
         places, step, new = self._first_places(hashes), 0, 0
         while len(hashes):
             step += 1
             seen = self.slots.take(places)
             free = np.flatnonzero(seen == 0)
             claimed, claims = places[free], hashes[free]
-            # Of several that want the same free slot, one gets it.
+            # Of several for the same free slot, one wins.
             self.slots[claimed] = claims
             won = self.slots.take(claimed) == claims
             new += int(np.count_nonzero(won))
@@ -172,7 +173,7 @@ class _Table:
         wanted = _SLOTS_PER_ID * (self.held + count)
         if wanted <= len(self.slots) or len(self.slots) == self._most_slots:
             return
-        # Doubling, so that a model with few records takes little, and one with many moves them a few times only.
+        # Doubling keeps small sets small, and moves large ones rarely.
         held = self.slots[self.slots != 0]
         self.slots = np.zeros(min(self._most_slots, 1 << (wanted - 1).bit_length()), dtype=np.uint64)
         for start in range(0, len(held), _AT_ONCE):
@@ -180,16 +181,16 @@ class _Table:
 
 
 def _repeated(hashes: Hashes) -> Booleans:
-    """Tell which hashes came earlier in the same batch.
+    """Return which hashes occur earlier in the same batch.
 
-    Nearly always none did. To find that out, each claims a slot by its last digits: equal ones claim the same slot, so
-    only those whose slot went to another need a closer look. Three times as fast as sorting all.
+    Nearly always none does. Each hash claims a slot by its low bits: equal hashes claim the same slot, so only those that
+    lost their slot are compared. Three times as fast as sorting.
     """
     repeated = np.zeros(len(hashes), dtype=np.bool_)
     slots = 1 << (4 * len(hashes)).bit_length()
     places = hashes.view(np.int64) & np.int64(slots - 1)
     order = np.arange(len(hashes), dtype=np.int32)
-    # Read only where it was written.
+    # Uninitialised: read only where written.
     winners = np.empty(slots, dtype=np.int32)
     winners[places] = order
     winner = winners[places]

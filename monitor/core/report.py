@@ -12,19 +12,19 @@ from monitor.core.totals import WindowTotals
 
 @dataclass(frozen=True, slots=True)
 class Realised:
-    """How many of some records turned out right."""
+    """The realised accuracy of some records."""
 
     at: float
-    """When the newest of them was made, in Unix seconds."""
+    """The time of the newest record, in Unix seconds."""
     segment: str
-    """As the page calls it: `all`, or `site=A`."""
+    """The name: `all`, or `site=A`."""
     records: int
     """At least one."""
     right: int
 
     @property
     def accuracy(self) -> float:
-        """The share of them that turned out right."""
+        """The share of right predictions."""
         return self.right / self.records
 
 
@@ -34,51 +34,51 @@ _NO_PARTS: Mapping[str, Estimate] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class SegmentReport:
-    """One window: the whole of a model, or one of its segments."""
+    """The report of one window."""
 
     segment: Segment
     records: int
     state: WindowState
     results: Mapping[str, Result] = field(default_factory=lambda: _NONE)
-    """By estimator, the consensus among them. Empty when nothing can be said of the window."""
+    """Results by estimator, including the consensus. Empty without an estimate."""
     disagreement: float | None = None
     chance_disagreement: float | None = None
-    """What the disagreement stays below when only chance separates the window from the reference."""
+    """The disagreement explained by chance, at the interval level."""
     predicted: tuple[int, ...] = ()
-    """How often each class was predicted; empty when nothing can be said of the window."""
+    """The predictions per class; empty without an estimate."""
     last_record_at: float | None = None
-    """When the newest record was made, in Unix seconds; None before any came."""
+    """The time of the newest record, in Unix seconds; None without records."""
     last_valid_at: float | None = None
-    """When the window was last judged and something could be said, in Unix seconds."""
+    """The time of the last valid estimate, in Unix seconds."""
     alerts: tuple[AlertStatus, ...] = ()
     parts: Mapping[str, Estimate] = field(default_factory=lambda: _NO_PARTS)
-    """By estimator, what the records here add to the answer over all processes that share the model's records.
+    """Estimates by estimator, to be added up over the replicas that share the model's records.
 
-    There also where they are too few, or too old, for an answer of their own. Empty for a model that nobody else reads.
+    Present even if the records are too few or too old for a local estimate. Empty for a model without replicas.
     """
     fresh: bool = False
-    """Whether records came so lately that the parts speak of the present."""
+    """Whether the records of the parts are recent."""
     state_since: float | None = None
-    """When it came into its state, in Unix seconds; None where that is not known."""
+    """When the state began, in Unix seconds; None if unknown."""
 
     @property
     def name(self) -> str:
-        """What people call the segment."""
+        """The name of the segment."""
         return name_of(self.segment)
 
     @property
     def valid(self) -> bool:
-        """Whether the accuracy can be said."""
+        """Whether the estimate is valid."""
         return self.state is WindowState.OK
 
     def estimates(self) -> dict[str, Estimate]:
-        """Return the estimators that have an answer, with it."""
+        """Return the results that are estimates."""
         return {name: result for name, result in self.results.items() if isinstance(result, Estimate)}
 
 
 @dataclass(frozen=True, slots=True)
 class ReferenceFacts:
-    """What a reader of a report wants to know of the reference behind it."""
+    """The reference of a report."""
 
     version: str
     created: str
@@ -88,70 +88,70 @@ class ReferenceFacts:
     accuracy: float
     temperature: float
     confidence: float | None = None
-    """Mean confidence, before it is scaled."""
+    """The unscaled mean confidence."""
     predicted: tuple[int, ...] = ()
-    """How often each class was predicted."""
+    """The predictions per class."""
 
 
 @dataclass(frozen=True, slots=True)
 class InputFacts:
-    """What the latest records of a model look like; see `core.input_health`."""
+    """The health of a model's input; see `core.input_health`."""
 
     rejected_share: float | None = None
-    """None before any record came."""
+    """None without records."""
     degraded: bool = False
     one_hot: bool = False
     constant: bool = False
     hints: tuple[str, ...] = ()
-    """Sentences on what the refused records might be: logits, percentages, milliseconds."""
+    """Probable causes of rejections, such as logits or percentages."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelReport:
-    """One evaluation of one model."""
+    """The report of one evaluation of a model."""
 
     model: str
     at: float
-    """When, in Unix seconds."""
+    """The time of the evaluation, in Unix seconds."""
     seconds: float
-    """How long it took."""
+    """The duration of the evaluation."""
     reference: ReferenceFacts | None
     segments: tuple[SegmentReport, ...]
-    """The whole first."""
+    """The segment of all records first."""
     input: InputFacts = field(default_factory=InputFacts)
     most_segments: int = 0
     errors: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
-    """For each estimator that failed in this evaluation, in how many windows."""
+    """Failures by estimator, in windows."""
     minimum_records: int | None = None
-    """How many a window must hold before its accuracy is said; None where nothing could be said anyway."""
+    """The minimum of records for an estimate; None without a reference."""
 
 
 @dataclass(frozen=True, slots=True)
 class WindowSnapshot:
-    """One window."""
+    """A snapshot of one window."""
 
     totals: WindowTotals
     newest_at: float | None
-    """When its newest record was made, in Unix seconds."""
+    """The event time of the newest record, in Unix seconds."""
     usual_gap_seconds: float
-    """Mean time between its records; 0 when it holds fewer than two."""
+    """The mean time between records; 0 with fewer than two."""
     entered: int
-    """Records that entered it since the process, or this configuration, started."""
+    """Records added since the start or the last reload."""
     came_at: float | None
-    """When the last of them came, on the steady clock; None when none has."""
+    """The arrival of the last of them, as monotonic time; None if there is none."""
     came_before: float | None
-    """When the last record before that start came, in Unix seconds; None when there was none."""
+    """The arrival of the last record before that, in Unix seconds; None if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelSnapshot:
-    """All windows of a model, and what is known of its input."""
+    """A snapshot of all windows of a model, and of its input health."""
 
     windows: Mapping[Segment, WindowSnapshot]
     input: InputFacts
     right_version: int
-    """Records of the reference's version that ever came."""
+    """All records of the reference's version so far."""
     other_version: int
-    """Records of another version that ever came."""
+    """All records of other versions so far."""
     catching_up: bool
-    """Whether so much is unread, or so little is known of what is, that all of it is of the past."""
+    """Whether the backlog is too large, or unknown."""

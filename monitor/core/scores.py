@@ -18,30 +18,30 @@ Booleans = NDArray[np.bool_]
 Integers = NDArray[np.integer[Any]]
 
 FLOOR = 1e-12
-"""Probabilities below this are raised to it before a logarithm."""
+"""The lower bound of probabilities before a logarithm."""
 
-# The smallest positive float keeps a logarithm finite; multiplied by p = 0 it vanishes, as 0 log 0 should.
+# Keeps log(0) finite, so that 0 log 0 is 0.
 _TINY = float(np.finfo(np.float64).tiny)
 
 LOG_TEMPERATURE_RANGE = (-4.0, 4.0)
 
-# A block of this many numbers, with what is derived from it, stays in a core's cache.
+# A block of this size, with its derived scores, fits in the CPU cache.
 _BLOCK_ELEMENTS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class ConformalSets:
-    """What each record's conformal set holds at one threshold."""
+    """The conformal sets of records at one threshold."""
 
     mean_score: Floats
-    """Mean probability inside the set; 0 where the set is empty."""
+    """The mean probability in the set; 0 for an empty set."""
     size: Floats
     empty: Booleans
 
 
 @dataclass(frozen=True)
 class Scores:
-    """Probabilities of some records, raw or scaled, with what is derived from them on demand."""
+    """Probabilities of records, raw or scaled, with derived scores."""
 
     probabilities: Floats
     _sets: dict[float, ConformalSets] = field(default_factory=dict, repr=False, compare=False)
@@ -53,19 +53,19 @@ class Scores:
 
     @cached_property
     def confidence(self) -> Floats:
-        """Largest probability of each record."""
+        """The largest probability of each record."""
         return np.asarray(np.max(self.probabilities, axis=0), dtype=np.float64)
 
     @cached_property
     def negative_entropy(self) -> Floats:
-        """Sum of p log p of each record, where 0 log 0 is 0."""
+        """The sum of p log p of each record, where 0 log 0 is 0."""
         terms = _log_from(self.probabilities, _TINY)
         terms *= self.probabilities
         return np.asarray(np.add.reduce(terms, axis=0), dtype=np.float64)
 
     @cached_property
     def comparable(self) -> Singles:
-        """Probabilities rounded to float32, the only form in which they meet a threshold."""
+        """Probabilities as float32, for comparison with thresholds."""
         return self.probabilities.astype(np.float32)
 
     def sets_at(self, threshold: np.float32) -> ConformalSets:
@@ -73,7 +73,7 @@ class Scores:
         key = float(threshold)
         if key not in self._sets:
             inside = self.comparable >= threshold
-            # Counting in 16 bits is several times faster than in floats, and no vector has 32,768 classes.
+            # 16-bit counts are several times faster than floats; no vector has 32,768 classes.
             size = np.add.reduce(inside.view(np.int8), axis=0, dtype=np.int16).astype(np.float64)
             total = np.add.reduce(self.probabilities * inside, axis=0)
             total /= np.maximum(size, 1.0)
@@ -83,7 +83,7 @@ class Scores:
     def take(self, rows: Integers) -> "Scores":
         """Return the scores of some of the records."""
         taken = Scores(self.probabilities[:, rows])
-        # What is already known need not be derived again.
+        # Keeps derived scores.
         for name in ("confidence", "negative_entropy"):
             if name in self.__dict__:
                 taken.__dict__[name] = self.__dict__[name][rows]
@@ -114,13 +114,13 @@ class Outputs:
 
 
 def outputs(probabilities: Singles, temperature: float) -> Outputs:
-    """Derive both streams from accepted vectors of shape (records, classes)."""
+    """Return raw and scaled scores of vectors of shape (records, classes)."""
     raw = np.ascontiguousarray(probabilities.T, dtype=np.float64)
     return Outputs(Scores(raw), Scores(scale(raw, temperature)))
 
 
 def in_blocks(probabilities: Singles, temperature: float) -> Iterator[Outputs]:
-    """Derive both streams piece by piece, so that memory does not grow with the window."""
+    """Yield raw and scaled scores in blocks of bounded size."""
     rows = max(1, _BLOCK_ELEMENTS // max(1, probabilities.shape[1]))
     for start in range(0, len(probabilities), rows):
         yield outputs(probabilities[start : start + rows], temperature)
@@ -142,17 +142,16 @@ def softmax(logits: Floats) -> Floats:
 
 
 def _log_from(probabilities: Floats, floor: float) -> Floats:
-    """Logarithm of probabilities, those below the floor raised to it first."""
-    # In place: fresh memory for every step costs more than the steps.
+    """Return the logarithm of probabilities, at least `floor`."""
+    # In place, to avoid allocations.
     raised = np.maximum(probabilities, floor)
     return np.log(raised, out=raised)
 
 
 def fit_temperature(probabilities: Floats, labels: Integers) -> float:
-    """Find the T that minimises the mean negative log-likelihood of the labels.
+    """Return the T that minimises the mean negative log-likelihood of the labels.
 
-    The likelihood is convex in 1/T, so its slope crosses zero once: a root is found to more digits, and in fewer
-    passes over the data, than a minimum would be.
+    The likelihood is convex in 1/T, so its slope has one root, which is found faster and more precisely than the minimum.
     """
     log_p = _log_from(probabilities, FLOOR)
     log_p -= np.max(log_p, axis=0)
@@ -168,8 +167,8 @@ def fit_temperature(probabilities: Floats, labels: Integers) -> float:
     coldest, hottest = LOG_TEMPERATURE_RANGE
     cold, hot = slope(coldest), slope(hottest)
     if cold == hot == 0.0:
-        return 1.0  # every vector is uniform: no temperature changes anything
-    # No crossing: the likelihood improves all the way to one end (every prediction right, or worse than chance).
+        return 1.0  # every vector is uniform
+    # No root: every prediction is right, or worse than chance.
     if cold <= 0.0:
         return float(np.exp(coldest))
     if hot >= 0.0:
@@ -182,33 +181,33 @@ def fit_temperature(probabilities: Floats, labels: Integers) -> float:
 
 @dataclass(frozen=True)
 class LabelledOutputs:
-    """Outputs with labels. Made once by `label_outputs`; parts of it are taken for the replays."""
+    """Outputs with labels."""
 
     outputs: Outputs
     labels: Integers
     temperature: float
     is_part: bool = False
-    """Whether these are some records of a larger reference, taken for a replay."""
+    """Whether these are part of a larger reference, taken for a replay."""
 
     @property
     def records(self) -> int:
-        """Number of records, `m`."""
+        """The number of records `m`."""
         return self.outputs.records
 
     @cached_property
     def correct(self) -> Booleans:
-        """Whether each prediction, the first of the largest probabilities, was right."""
+        """Whether each prediction, the first of the largest probabilities, is right."""
         right: Booleans = np.argmax(self.outputs.raw.probabilities, axis=0) == self.labels
         return right
 
     @property
     def right(self) -> int:
-        """Number of records predicted right, `r`."""
+        """The number of right predictions `r`."""
         return int(np.count_nonzero(self.correct))
 
     @property
     def accuracy(self) -> float:
-        """Share of records predicted right, `A`."""
+        """The accuracy `A`."""
         return self.right / self.records
 
     def scores(self, *, scaled: bool) -> Scores:
@@ -216,19 +215,19 @@ class LabelledOutputs:
         return self.outputs.scores(scaled=scaled)
 
     def ranked_label_scores(self, *, scaled: bool) -> Singles:
-        """Return the calibration scores, the probability given to the true label, largest first."""
+        """Return the calibration scores, the probabilities of the true labels, in descending order."""
         comparable = self.scores(scaled=scaled).comparable
         return np.sort(comparable[self.labels, np.arange(self.records)])[::-1]
 
     def take(self, rows: Integers) -> "LabelledOutputs":
-        """Return some of the records, scaled as the whole is."""
+        """Return some of the records, with the same temperature."""
         taken = LabelledOutputs(self.outputs.take(rows), self.labels[rows], self.temperature, is_part=True)
         taken.__dict__["correct"] = self.correct[rows]
         return taken
 
 
 def label_outputs(probabilities: Singles, labels: Integers, temperature: float | None = None) -> LabelledOutputs:
-    """Join accepted vectors, shape (records, classes), with their labels, and fit the temperature unless it is given."""
+    """Return vectors of shape (records, classes) with their labels; fits the temperature unless it is given."""
     raw: Floats = np.ascontiguousarray(probabilities.T, dtype=np.float64)
     fitted = fit_temperature(raw, labels) if temperature is None else temperature
     return LabelledOutputs(Outputs(Scores(raw), Scores(scale(raw, fitted))), labels, fitted)

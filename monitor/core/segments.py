@@ -1,6 +1,6 @@
-"""All windows of one model: the whole, and one for each value of the fields that split its records.
+"""All windows of one model: one for all records, and one per segment.
 
-A plain object without I/O or clock, like the windows it holds.
+No I/O, no clock.
 """
 
 import itertools
@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from monitor.core.record_columns import Records, Texts
 from monitor.core.scores import Floats, Integers, Singles
 from monitor.core.totals import Gauge, WindowTotals
 from monitor.core.window import Added, Bounds, SlidingWindow, bytes_per_record, bytes_per_window
@@ -19,135 +19,53 @@ Segment = tuple[tuple[str, str], ...]
 """Fields and their values: `(("site", "A"), ("scanner", "2"))`. A tuple, so that no value can imitate another segment."""
 
 ALL: Segment = ()
-"""The segment that holds every record of the model."""
+"""The segment of all records of the model."""
 
 
 def name_of(segment: Segment) -> str:
-    """Return what people call a segment: `all`, `site=A`, `site=A,scanner=2`."""
+    """Return the name of a segment: `all`, `site=A`, `site=A,scanner=2`."""
     return ",".join(f"{field}={value}" for field, value in segment) or "all"
 
 
 @dataclass(frozen=True, slots=True)
-class Texts:
-    """A column of texts. Each distinct one is kept once, so that splitting a batch compares numbers, not texts."""
-
-    values: tuple[str, ...]
-    codes: NDArray[np.int64]
-    """For each record, the place of its text among the values."""
-
-    @classmethod
-    def of(cls, texts: Iterable[str]) -> "Texts":
-        """Return a column of these texts."""
-        places: dict[str, int] = {}
-        codes = [places.setdefault(text, len(places)) for text in texts]
-        return cls(tuple(places), np.array(codes, dtype=np.int64))
-
-    def __len__(self) -> int:
-        """Return the number of records."""
-        return len(self.codes)
-
-    def taken(self, rows: Integers) -> "Texts":
-        """Return the column of some rows."""
-        return Texts(self.values, self.codes[rows])
-
-    @classmethod
-    def joined(cls, columns: "Sequence[Texts]") -> "Texts":
-        """Return columns one after the other."""
-        if len({column.values for column in columns}) == 1:
-            return cls(columns[0].values, np.concatenate([column.codes for column in columns]))
-        places: dict[str, int] = {}
-        codes = []
-        for column in columns:
-            place = [places.setdefault(value, len(places)) for value in column.values]
-            codes.append(np.array(place, dtype=np.int64)[column.codes])
-        return cls(tuple(places), np.concatenate(codes))
-
-    def texts(self) -> list[str]:
-        """Return the text of each record."""
-        return [self.values[code] for code in self.codes.tolist()]
-
-    def are(self, text: str) -> NDArray[np.bool_]:
-        """Tell which records have this text."""
-        return np.array([value == text for value in self.values], dtype=np.bool_)[self.codes]
-
-
-@dataclass(frozen=True, slots=True)
 class Segmentation:
-    """How a model's records are split, and how many segments there may be."""
+    """How records are split into segments, and the limit on segments."""
 
     split_by: tuple[tuple[str, ...], ...] = ()
-    """Sets of fields: `(("site",), ("site", "scanner"))` gives a window to each site and to each scanner of a site."""
+    """Sets of fields: `(("site",), ("site", "scanner"))` makes a window per site and per scanner of a site."""
     most_segments: int = 200
-    """Past it, new values are counted and not stored: it protects memory and the metrics page."""
+    """Records of further segments are counted, but get no window."""
     forget_seconds: float | None = None
-    """A segment that no record came to for this long is forgotten."""
+    """A segment without records for this long is removed."""
 
     def __post_init__(self) -> None:
-        """Refuse splits that make no sense."""
+        """Raise ValueError for invalid splits."""
         if any(not names or len(set(names)) < len(names) for names in self.split_by):
             raise ValueError(f"segments: expected sets of different fields, found {self.split_by!r}")
         if len({frozenset(names) for names in self.split_by}) < len(self.split_by):
             raise ValueError(f"segments: expected each set of fields once, found {self.split_by!r}")
         if self.most_segments < 0 or (self.forget_seconds is not None and not self.forget_seconds > 0.0):
             found = f"{self.most_segments!r} and {self.forget_seconds!r}"
-            raise ValueError(f"segments: expected a cap of 0 or more and a time above 0 seconds, found {found}")
-
-
-@dataclass(frozen=True, slots=True)
-class Records:
-    """A batch of one model's records, as columns."""
-
-    vectors: Singles
-    at: Floats
-    """Event times; NaN where unknown."""
-    fields: Mapping[str, Texts] = field(default_factory=dict)
-    """Values of the fields that split records; empty text where a record has none."""
-    versions: Texts | None = None
-    """Versions of the model that made each record; empty text where unknown."""
-
-    def taken(self, rows: Integers) -> "Records":
-        """Return some of the records."""
-        fields = {name: column.taken(rows) for name, column in self.fields.items()}
-        versions = None if self.versions is None else self.versions.taken(rows)
-        return Records(self.vectors[rows], self.at[rows], fields, versions)
-
-
-def joined(batches: Sequence[Records]) -> Records:
-    """Return batches of one model as one, in their order."""
-    if len(batches) == 1:
-        return batches[0]
-    names = {name for batch in batches for name in batch.fields}
-    return Records(
-        np.concatenate([batch.vectors for batch in batches]),
-        np.concatenate([batch.at for batch in batches]),
-        {name: Texts.joined([batch.fields.get(name) or _blank(batch) for batch in batches]) for name in sorted(names)},
-        Texts.joined([batch.versions or _blank(batch) for batch in batches])
-        if any(batch.versions for batch in batches)
-        else None,
-    )
-
-
-def _blank(batch: Records) -> Texts:
-    return Texts(("",), np.zeros(len(batch.at), dtype=np.int64))
+            raise ValueError(f"segments: expected a limit of 0 or more and a time above 0 seconds, found {found}")
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What became of a batch, in numbers of records."""
+    """The result of adding a batch, in records."""
 
     added: Added = field(default_factory=Added)
-    """Into the window of the whole model."""
+    """To the window of all records."""
     other_version: int = 0
-    """Made by another version of the model than the reference's; kept out."""
+    """Of another model version than the reference's; not added."""
     in_segments: Added = field(default_factory=Added)
-    """Into the windows of segments, all of them together."""
+    """To the windows of all segments together."""
     unstored_segments: int = 0
-    """Entries in segments past the cap; they still count in the whole."""
+    """Records of segments over the limit; they are only in the window of all records."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Those records of a batch that one window is given."""
+    """The records of a batch for one window."""
 
     segment: Segment
     vectors: Singles
@@ -157,15 +75,15 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """A batch on its way into the windows of a model."""
+    """A batch assigned to the windows of a model."""
 
     now: float
     parts: list[Part]
-    """For the whole first, then for segments, each at most once."""
+    """First for the segment of all records, then for others, each at most once."""
     other_version: int = 0
     unstored_segments: int = 0
     forgotten: list[Segment] = field(default_factory=list)
-    """Silent segments that make room for new ones."""
+    """Idle segments to be removed for new ones."""
 
 
 class ModelWindows:
@@ -182,18 +100,18 @@ class ModelWindows:
     ) -> None:
         self._gauge, self._bounds = gauge, bounds
         self._segmentation = segmentation or Segmentation()
-        # A reference without a version cannot tell another one.
+        # Without a version in the reference, every version counts.
         self._version = None if versions_alike or not version else version
         self._windows: dict[Segment, SlidingWindow] = {ALL: SlidingWindow(gauge, bounds)}
         self._last_seen: dict[Segment, float] = {}
         self._entered: Counter[Segment] = Counter()
 
     def __iter__(self) -> Iterator[Segment]:
-        """Yield the segments, the whole first."""
+        """Yield the segments, that of all records first."""
         return iter(self._windows)
 
     def __contains__(self, segment: object) -> bool:
-        """Tell whether a segment has a window."""
+        """Return whether a segment has a window."""
         return segment in self._windows
 
     def __getitem__(self, segment: Segment) -> SlidingWindow:
@@ -201,20 +119,20 @@ class ModelWindows:
         return self._windows[segment]
 
     def add(self, records: Records, now: float) -> Taken:
-        """Take in a batch that arrived at `now`."""
+        """Add a batch that arrived at `now`."""
         return self.enter(self.admit(records, now))
 
     def admit(self, records: Records, now: float) -> "Admitted":
-        """Decide which windows a batch will enter; nothing changes yet, so that it can be written down first."""
+        """Assign a batch to windows without changing them, so that it can be committed first."""
         kept = self.of_the_right_version(records)
         vectors, at = records.vectors[kept], records.at[kept]
-        forgotten, unstored = self._silent(now), 0
+        forgotten, unstored = self._idle(now), 0
         known = set(self._last_seen)
         parts = [Part(ALL, vectors, at)]
         for names in self._segmentation.split_by:
             for segment, rows in _split(names, records.fields, kept):
                 if segment not in known and len(known) >= self._segmentation.most_segments:
-                    # Room is made only when it is needed: a silent segment may still be of interest.
+                    # Idle segments are removed only when room is needed.
                     known -= set(forgotten) - {part.segment for part in parts}
                     if len(known) >= self._segmentation.most_segments:
                         unstored += len(rows)
@@ -230,16 +148,16 @@ class ModelWindows:
         )
 
     def enter(self, admitted: "Admitted") -> Taken:
-        """Take in a batch as it was admitted; no other batch may have come in between."""
+        """Add an admitted batch; no other batch may have been added in between."""
         for segment in admitted.forgotten:
             self._forget(segment)
         added, in_segments = Added(), Added()
         for part in admitted.parts:
             if not len(part.at):
-                continue  # even an empty batch would take a clock that went back at its word
+                continue  # even an empty batch could restamp records
             window = self._windows[ALL] if part.segment == ALL else self._window(part.segment, admitted.now)
             became = window.add(part.vectors, part.at, admitted.now)
-            # Without the late ones: what the window does not hold can confirm nothing about it.
+            # Without late records, which are not in the window.
             self._entered[part.segment] += became.entered
             if part.segment == ALL:
                 added = became
@@ -248,26 +166,26 @@ class ModelWindows:
         return Taken(added, admitted.other_version, in_segments, admitted.unstored_segments)
 
     def place(self, segment: Segment, seen: float) -> SlidingWindow:
-        """Return a segment's window, which is made if there is none; used to build windows again after a restart."""
+        """Return the window of a segment, created if needed; for restoring windows."""
         return self._windows[ALL] if segment == ALL else self._window(segment, seen)
 
     def entered(self, segment: Segment) -> int:
-        """Return how many records entered a segment's window since it was made or built again."""
+        """Return how many records were added to a window since it was created or restored."""
         return self._entered[segment]
 
-    def silent(self, now: float) -> list[Segment]:
-        """Return the segments that no record came to for so long that they may be forgotten."""
-        # Seen in what is now the future: this machine's clock went back, so the wait begins anew.
+    def idle(self, now: float) -> list[Segment]:
+        """Return the idle segments that may be removed."""
+        # A time in the future means that the clock was set back: start waiting again.
         self._last_seen = {segment: min(seen, now) for segment, seen in self._last_seen.items()}
-        return self._silent(now)
+        return self._idle(now)
 
     def forget(self, segments: Iterable[Segment]) -> None:
-        """Forget segments."""
+        """Remove segments."""
         for segment in segments:
             self._forget(segment)
 
     def clock_jumped(self, seconds: float) -> None:
-        """Wait as long as before for silent segments, though this machine's clock was set forward or back."""
+        """Adjust idle times after the clock was set forward or back."""
         self._last_seen = {segment: seen + seconds for segment, seen in self._last_seen.items()}
 
     def totals(self) -> dict[Segment, WindowTotals]:
@@ -276,15 +194,15 @@ class ModelWindows:
 
     @property
     def most_windows(self) -> int:
-        """The most windows that there can be."""
+        """The maximum number of windows."""
         return 1 + (self._segmentation.most_segments if self._segmentation.split_by else 0)
 
     def most_bytes(self) -> int:
-        """Return the most memory that the windows take, from the configuration alone."""
+        """Return the maximum memory of the windows."""
         return self._gauge.bytes_shared + self.most_windows * bytes_per_window(self._gauge, self._bounds)
 
     def memory(self) -> str:
-        """Say what the windows will cost, for the first lines of a log."""
+        """Return the memory of the windows, for the log."""
         record, window = bytes_per_record(self._gauge.calibration.classes), bytes_per_window(self._gauge, self._bounds)
         return (
             f"windows of at most {self._bounds.capacity:,} records: {record:.0f} bytes a record,"
@@ -292,16 +210,16 @@ class ModelWindows:
         )
 
     def of_the_right_version(self, records: Records) -> Integers:
-        """Return which records were made by the reference's version of the model, or do not say."""
+        """Return the rows with the reference's model version or none."""
         if self._version is None or records.versions is None:
             return np.arange(len(records.at))
         return np.flatnonzero(records.versions.are(self._version) | records.versions.are(""))
 
-    def _silent(self, now: float) -> list[Segment]:
-        patience = self._segmentation.forget_seconds
-        if patience is None:
+    def _idle(self, now: float) -> list[Segment]:
+        limit = self._segmentation.forget_seconds
+        if limit is None:
             return []
-        return [segment for segment, seen in self._last_seen.items() if now - seen > patience]
+        return [segment for segment, seen in self._last_seen.items() if now - seen > limit]
 
     def _forget(self, segment: Segment) -> None:
         del self._windows[segment], self._last_seen[segment]
@@ -315,7 +233,7 @@ class ModelWindows:
 
 
 def _split(names: Sequence[str], fields: Mapping[str, Texts], kept: Integers) -> Iterator[tuple[Segment, Integers]]:
-    """Yield each combination of values that occurs, with its rows among those kept; a missing value makes no segment."""
+    """Yield each combination of values with its rows among `kept`; records with a missing value are skipped."""
     if not all(name in fields for name in names):
         return
     columns = [fields[name].taken(kept) for name in names]

@@ -1,10 +1,9 @@
-"""Exact totals of conformal sets for every threshold at once, kept while records come and go.
+"""Exact totals of conformal sets for every threshold at once, updated as records are added and removed.
 
-With a record's probabilities sorted, its set at any threshold is its top k, so all that is wanted of the set (mean score,
-size, whether it is empty) is a step function of the threshold with steps where it passes a probability. The thresholds
-are known beforehand: they are the reference's calibration scores. So a record adds, for each of its probabilities, the
-step it makes to the cell between two calibration scores into which the probability falls, and the totals at any
-threshold are the sum of the cells above it. Everything is an integer: what is added can be taken away again exactly.
+The set of a record at a threshold is its top k classes, so its mean score, size and emptiness are step functions of the
+threshold, with steps at the probabilities. The possible thresholds are the reference's calibration scores. A record adds
+each step to the cell between two calibration scores that contains the probability; the totals at a threshold are the sum of
+the cells above it. Everything is an integer, so subtraction is exact.
 """
 
 import sys
@@ -15,55 +14,55 @@ from numpy.typing import NDArray
 from monitor.core.scores import Floats, Scores, Singles
 
 FIXED_POINT = 1 << 40
-"""One, in fixed point. Rounding to it is off by less than 5e-13."""
+"""1.0 in fixed point; the rounding error is below 5e-13."""
 
 MOST_RECORDS = (1 << 23) - 1
-"""Totals of more records, of one window or of several merged, could exceed 64 bits."""
+"""Totals of more records could exceed 64 bits."""
 
 ROWS = 4
-"""Totals kept for each cell: steps of the mean score, set sizes, records by their top score, confidences likewise."""
+"""Totals per cell: steps of the mean score, set sizes, records by top score, confidences by top score."""
 
 Totals = NDArray[np.int64]
 Cells = NDArray[np.intp]
 
-# Numbers that share their upper bits share a slot of the table. Finer is faster until the table leaves the cache.
+# Numbers with the same upper bits share a slot. A finer table is faster until it exceeds the cache.
 _SHIFT = 10
 _BLOCK_ELEMENTS = 1 << 20
-# Stepping through more calibration scores than this in one slot is slower than a binary search over all of them.
+# With more calibration scores in one slot, a binary search is faster.
 _MOST_STEPS = 8
 
 
 def fixed(values: Floats) -> Totals:
-    """Turn numbers into fixed point."""
+    """Return numbers in fixed point."""
     return np.rint(values * FIXED_POINT).astype(np.int64)
 
 
 class ThresholdGrid:
-    """The thresholds that a reference allows, rising, and a table that finds a probability's cell among them.
+    """The sorted thresholds of a reference, and a table that finds the cell of a probability.
 
-    The cell of a probability is the number of thresholds at or below it. The table is indexed by the upper bits of
-    the probability's distance from 0 or from 1, whichever is nearer, because scores crowd at both ends.
+    The cell of a probability is the number of thresholds at or below it. The table is indexed by the upper bits of the
+    distance from 0 or 1, whichever is nearer, because scores are dense at both ends.
     """
 
     def __init__(self, thresholds: Singles) -> None:
         self.thresholds = np.unique(thresholds)
         self.place = {float(threshold): index for index, threshold in enumerate(self.thresholds)}
-        """Where each threshold stands; looking it up is quicker than searching for it."""
+        """The index of each threshold."""
         self._middle = int(np.float32(0.5).view(np.int32)) >> _SHIFT
         held = np.bincount(self._slot(self.thresholds), minlength=2 * self._middle + 2)
         self._first = np.concatenate([[0], np.cumsum(held)[:-1]]).astype(np.int32)
         self._steps = int(held.max())
-        # No probability reaches the sentinel, so stepping past the last threshold ends by itself.
+        # A sentinel above every probability ends the stepping.
         self._bounded = np.append(self.thresholds, np.float32(2.0))
 
     @property
     def cells(self) -> int:
-        """Number of cells: one more than there are thresholds."""
+        """The number of cells: one more than thresholds."""
         return len(self.thresholds) + 1
 
     @property
     def nbytes(self) -> int:
-        """Memory of the table, which all windows of a reference share."""
+        """The memory of the table."""
         looked_up = sys.getsizeof(self.place) + sum(sys.getsizeof(one) for pair in self.place.items() for one in pair)
         return self.thresholds.nbytes + self._bounded.nbytes + self._first.nbytes + looked_up
 
@@ -77,20 +76,20 @@ class ThresholdGrid:
         return cell
 
     def _slot(self, probabilities: Singles) -> NDArray[np.int32]:
-        # Minus zero is no probability's bits, but some producers write it: adding zero makes it plain.
+        # Turns -0.0 into 0.0.
         probabilities = probabilities + np.float32(0.0)
         low = probabilities < np.float32(0.5)
-        # Exact: for a number from one half to one, its distance from one is a float32, too.
+        # Exact in float32 for numbers from one half to one.
         near = np.where(low, probabilities, np.float32(1.0) - probabilities).view(np.int32) >> _SHIFT
         return np.where(low, near, 2 * self._middle + 1 - near)
 
 
 def add_sets(curve: Totals, grid: ThresholdGrid, scores: Scores, sign: int) -> None:
-    """Add (sign 1) or take away (sign -1) the records' steps to the cells of a curve, shape (4, cells)."""
+    """Add (sign 1) or subtract (sign -1) the steps of records in the cells of a curve, shape (4, cells)."""
     falling = -np.sort(-scores.probabilities, axis=0)
     tops = np.cumsum(falling, axis=0)
     tops /= np.arange(1, len(falling) + 1)[:, None]
-    # The record's mean score at k classes is rounded once; steps are differences of rounded numbers, so they add up.
+    # Steps are differences of rounded means, so they add up exactly.
     steps = np.diff(fixed(tops), axis=0, prepend=0) * sign
     cell = grid.cell(falling.astype(np.float32))
     np.add.at(curve[0], cell, steps)
@@ -105,11 +104,11 @@ def totals_at(curve: Totals, grid: ThresholdGrid, threshold: np.float32) -> Tota
 
 
 def mean_scores_at(ranked: Singles, scores: Scores) -> Floats:
-    """Return the records' mean score, empty sets counting 0, at each of the thresholds."""
+    """Return the mean score of the records at each threshold, with 0 for empty sets."""
     grid = ThresholdGrid(ranked)
     curve = np.zeros((ROWS, grid.cells), dtype=np.int64)
     classes, records = scores.probabilities.shape
-    # Sorting needs copies of what it sorts, so a reference of a thousand classes is taken piece by piece.
+    # In blocks, since sorting copies.
     rows = max(1, _BLOCK_ELEMENTS // classes)
     for start in range(0, records, rows):
         add_sets(curve, grid, Scores(scores.probabilities[:, start : start + rows]), 1)

@@ -1,8 +1,7 @@
-"""Running totals of a window as integers that add, subtract and merge exactly; measured when asked for.
+"""Running totals of a window as integers that add, subtract and merge exactly; computed on demand.
 
-Between two evaluations a busy window may be filled many times over. Records that came and went unasked are never
-measured at all; those that were measured are taken out again exactly. Because totals are integers, when and in which
-order that happens makes no difference.
+Between two evaluations a busy window may be replaced many times. Records that were added and evicted in between are never
+measured. Because totals are integers, the order of additions and subtractions makes no difference.
 """
 
 import dataclasses
@@ -16,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monitor.core.calibration import Calibration, WindowEstimate
-from monitor.core.ensemble import Failed, Ready, Variants
+from monitor.core.ensemble import CalibratedEstimator, Failed, Variants
 from monitor.core.estimators.base import Means
 from monitor.core.estimators.conformal import Conformal, ConformalAtConfidence
 from monitor.core.scores import Outputs, Singles, in_blocks
@@ -32,15 +31,15 @@ from monitor.core.threshold_curve import (
 )
 
 _FINER = 1 << 30
-"""How much finer the rest of a confidence is kept than the confidence itself."""
+"""The extra resolution of confidence remainders."""
 
 
 class Gauge:
-    """Says for one reference where each total stands, and measures records into them.
+    """The layout of a window's totals for one reference, and their computation from records.
 
-    One vector of 64-bit integers holds a window's totals: the number of records; the confidences, raw and scaled; the
-    predicted classes; the contributions of each estimator that needs no conformal sets; and a curve for the sets of
-    each stream. Shared by all windows of a reference; it never changes.
+    The totals are one vector of 64-bit integers: the number of records; the confidences, raw and scaled; the predicted
+    classes; the contributions of each estimator without conformal sets; and one curve of conformal sets each, raw and
+    scaled. Immutable, and shared by all windows of a reference.
     """
 
     def __init__(self, calibration: Calibration) -> None:
@@ -49,8 +48,8 @@ class Gauge:
         self._summed = [one for one in calibration.estimators if not isinstance(one.estimator, Conformal)]
         one_record = next(in_blocks(np.full((1, calibration.classes), 1.0, dtype=np.float32), 1.0))
         place = 1
-        # Sums of confidences, raw and scaled, and of what rounding to fixed point left of them: the threshold of cpc_ac
-        # is a rank among m, so an error in its level counts m times.
+        # Sums of confidences, raw and scaled, and of their remainders after rounding: the threshold of cpc_ac is a rank
+        # among m, so an error in its level counts m times.
         self.confidences = slice(place, place + 4)
         place = self.confidences.stop
         self.predicted = slice(place, place + calibration.classes)
@@ -67,26 +66,26 @@ class Gauge:
             place += ROWS * grid.cells
         self.length = place
         self.identity = _identity(calibration)
-        """Tells references apart: totals that were measured with the same one can be added, wherever they come from."""
+        """Identifies the reference: only totals of the same reference can be added."""
 
     @property
     def bytes_per_window(self) -> int:
-        """Memory of one window's totals."""
+        """The memory of one window's totals."""
         return 8 * self.length
 
     @property
     def bytes_shared(self) -> int:
-        """Memory of the tables that all windows share."""
+        """The memory of the shared tables."""
         return sum(grid.nbytes for grid in self._grids)
 
     def empty(self) -> Totals:
-        """Return the totals of no record."""
+        """Return the totals of no records."""
         return np.zeros(self.length, dtype=np.int64)
 
     def measure(self, totals: Totals, probabilities: Singles, sign: int) -> None:
-        """Add (sign 1) or take away (sign -1) records, accepted vectors of shape (records, classes).
+        """Add (sign 1) or subtract (sign -1) records, vectors of shape (records, classes).
 
-        If it fails half way, the totals are spoilt: keep a copy, or measure into an empty vector first.
+        After a failure the totals are invalid: measure into an empty vector first.
         """
         for block in in_blocks(probabilities, self.calibration.temperature):
             self._measure(totals, block, sign)
@@ -98,17 +97,17 @@ class Gauge:
             totals[total] += sign * int(coarse.sum())
             left = np.rint((scores.confidence * FIXED_POINT - coarse) * _FINER).astype(np.int64)
             totals[total + 2] += sign * int(left.sum())
-        said = np.argmax(block.raw.probabilities, axis=0)
-        totals[self.predicted] += sign * np.bincount(said, minlength=self.calibration.classes)
+        classes = np.argmax(block.raw.probabilities, axis=0)
+        totals[self.predicted] += sign * np.bincount(classes, minlength=self.calibration.classes)
         for one in self._summed:
-            # What cpc_ac's threshold moves with concerns only the conformal forms, which are not summed here.
+            # Only conformal forms use the mean confidence, and they are not summed here.
             rows = one.estimator.contributions(block.scores(scaled=one.form.scaled), 0.0)
             totals[self._sums[one.form.name]] += sign * np.add.reduce(fixed(rows), axis=1)
         for grid, place, scores in zip(self._grids, self._curves, (block.raw, block.scaled), strict=True):
             add_sets(totals[place].reshape(ROWS, grid.cells), grid, scores, sign)
 
-    def place_of(self, one: Ready) -> slice | None:
-        """Return where a form's sums stand, or None for one that reads conformal sets off the curve."""
+    def place_of(self, one: CalibratedEstimator) -> slice | None:
+        """Return the slice of a form's sums; None for a conformal form, which uses the curve."""
         return self._sums.get(one.form.name)
 
     def sets_at(self, totals: Totals, threshold: np.float32, *, scaled: bool) -> Totals:
@@ -118,7 +117,7 @@ class Gauge:
 
 
 def _identity(calibration: Calibration) -> str:
-    """Hash everything that decides what totals mean."""
+    """Hash everything on which the meaning of totals depends."""
     digest = hashlib.sha256(struct.pack("<qqd", FIXED_POINT, calibration.classes, calibration.temperature))
     for one in calibration.estimators:
         digest.update(one.form.full_name.encode())
@@ -129,16 +128,16 @@ def _identity(calibration: Calibration) -> str:
 
 
 def _ranked(calibration: Calibration, *, scaled: bool) -> Singles:
-    """Return the calibration scores: every threshold that a conformal form can ask for is one of them."""
+    """Return the calibration scores, which are all possible thresholds."""
     for one in calibration.estimators:
         if isinstance(one.estimator, ConformalAtConfidence) and one.form.scaled is scaled:
             return one.estimator.ranked
-    raise LookupError("expected cpc_ac among the estimators, found it missing")
+    raise LookupError("estimators: expected cpc_ac, found none")
 
 
 @dataclass(frozen=True, eq=False)
 class WindowTotals:
-    """The totals of a window at one instant. Those of two windows of one reference add up to those of their union."""
+    """A snapshot of a window's totals. Totals of two windows of one reference add up to those of their union."""
 
     gauge: Gauge
     vector: Totals
@@ -159,29 +158,29 @@ class WindowTotals:
 
     @property
     def predicted(self) -> Totals:
-        """How often each class was predicted."""
+        """The predictions per class."""
         return self.vector[self.gauge.predicted].copy()
 
     def to_bytes(self) -> bytes:
-        """Return the totals for another process that knows the same reference."""
+        """Serialise the totals."""
         return bytes.fromhex(self.gauge.identity) + self.vector.astype("<i8").tobytes()
 
     @classmethod
     def from_bytes(cls, gauge: Gauge, exported: bytes) -> "WindowTotals":
-        """Take in totals that another process exported."""
+        """Return serialised totals; raises ValueError for another reference."""
         identity = bytes.fromhex(gauge.identity)
         if exported[: len(identity)] != identity or len(exported) != len(identity) + 8 * gauge.length:
-            raise ValueError("totals: expected those of a window of this reference, found others")
+            raise ValueError("totals: expected totals of this reference, found others")
         return cls(gauge, np.frombuffer(exported[len(identity) :], dtype="<i8").astype(np.int64))
 
     @cached_property
     def _means(self) -> list[float]:
-        """Means of everything that is a sum in fixed point, in one go."""
+        """The means of all fixed-point sums."""
         return (self.vector[: self.gauge.sums_end] / (FIXED_POINT * self.records)).tolist()  # type: ignore[no-any-return]
 
     @cached_property
     def _confidence(self) -> tuple[float, float]:
-        """Mean confidences. Python's integers lose nothing, and their division is rounded once."""
+        """The mean confidences, raw and scaled. Python integers are exact, and the division rounds once."""
         raw, scaled, raw_left, scaled_left = self.vector[self.gauge.confidences].tolist()
         ones = self.records * FIXED_POINT * _FINER
         return (raw * _FINER + raw_left) / ones, (scaled * _FINER + scaled_left) / ones
@@ -194,7 +193,7 @@ class WindowTotals:
     def _sets(self) -> dict[tuple[bool, float], Means]:
         return {}
 
-    def means(self, one: Ready) -> Means:
+    def means(self, one: CalibratedEstimator) -> Means:
         """Return the means of an estimator's contributions."""
         place = self.gauge.place_of(one)
         if place is not None:
@@ -213,33 +212,30 @@ class WindowTotals:
         return self._sets[key]
 
     def estimate(self, variants: Variants | None = None, failed: Failed | None = None) -> WindowEstimate:
-        """Ask every estimator, at a cost that does not depend on the number of records."""
-        return self.gauge.calibration.judge(self, variants, failed)
+        """Return all estimates, in a time that does not depend on the number of records."""
+        return self.gauge.calibration.estimate_from(self, variants, failed)
 
 
 def totals_of(gauge: Gauge, probabilities: Singles) -> WindowTotals:
-    """Measure records from scratch."""
+    """Return the totals of records."""
     vector = gauge.empty()
     gauge.measure(vector, probabilities, 1)
     return WindowTotals(gauge, vector)
-
-
-__all__ = ["Gauge", "WindowTotals", "totals_of"]
 
 
 Slots = NDArray[np.int32]
 
 _EMPTY, _WAITING, _MEASURED = 0, 1, 2
 
-# What may be owed, so that an answer never waits for more than some tens of milliseconds.
+# Limits on unmeasured records, so that `totals` takes at most tens of milliseconds.
 _MOST_WAITING = 1 << 16
 _MOST_LEFT_NUMBERS = 1 << 20
-# Vectors are gathered in pieces, so that a burst does not double the window while it is measured.
+# Vectors are copied in pieces, to bound memory.
 _GATHERED = 1 << 14
 
 
-class Measuring:
-    """The totals of the records in some slots. Told of slots before they are emptied and after they are filled."""
+class RunningTotals:
+    """The totals of the records in some slots, computed on demand."""
 
     def __init__(self, gauge: Gauge) -> None:
         self._gauge = gauge
@@ -250,20 +246,20 @@ class Measuring:
         self._left_records = 0
 
     def grow(self, slots: int) -> None:
-        """Make room for more slots."""
+        """Grow to a number of slots."""
         grown = np.zeros(slots, dtype=np.uint8)
         grown[: len(self._states)] = self._states
         self._states = grown
 
     def filled(self, slots: Slots, vectors: Singles) -> None:
-        """Take note of slots that were filled; `vectors` are those of all slots."""
+        """Call after slots were filled; `vectors` are those of all slots."""
         self._states[slots] = _WAITING
         self._waiting += len(slots)
         if self._waiting > _MOST_WAITING:
-            self._settle(vectors)
+            self._measure_pending(vectors)
 
     def emptied(self, slots: Slots, vectors: Singles) -> None:
-        """Take note of slots that are about to be emptied."""
+        """Call before slots are emptied."""
         measured = slots[self._states[slots] == _MEASURED]
         if (len(measured) + self._left_records) * vectors.shape[1] > _MOST_LEFT_NUMBERS:
             change = self._gauge.empty()
@@ -277,16 +273,16 @@ class Measuring:
         self._states[slots] = _EMPTY
 
     def known(self, slots: Slots, totals: Totals) -> None:
-        """Take note of slots that were filled with records whose totals are known; all others must be empty."""
+        """Call after an empty window was filled with records of known totals."""
         self._totals = totals.copy()
         self._states[slots] = _MEASURED
 
     def totals(self, vectors: Singles) -> Totals:
         """Return the totals of all filled slots."""
-        self._settle(vectors)
+        self._measure_pending(vectors)
         return self._totals.copy()
 
-    def _settle(self, vectors: Singles) -> None:
+    def _measure_pending(self, vectors: Singles) -> None:
         if not self._waiting and not self._left:
             return
         change = self._gauge.empty()
@@ -295,7 +291,7 @@ class Measuring:
             self._gauge.measure(change, vectors[waiting[start : start + _GATHERED]], 1)
         for left in self._left:
             self._gauge.measure(change, left, -1)
-        # Nothing is noted before everything is measured: should that fail, it can be asked again.
+        # State changes only after everything is measured, so that a failure can be retried.
         self._totals += change
         self._states[waiting] = _MEASURED
         self._waiting = 0

@@ -1,10 +1,10 @@
-"""A sliding window: the latest records of one model and segment, by count and by age, with exact running totals.
+"""A sliding window: the latest records of one model and segment, by count and age, with exact running totals.
 
-A plain object without I/O or clock: `now` is passed in. Not safe for two threads at once; its owner holds a lock.
+No I/O, no clock: `now` is passed in. Not thread-safe.
 
-Records are ordered by event time, and by arrival where times are equal. A record's vector stays in the slot where it was
-put; the order is a separate, narrow list of times and slots, so that a late record moves twelve bytes for each later
-one and no vector. The window's own clock is the largest event time it has believed: if no records come, none expire.
+Records are ordered by event time, then by arrival. A vector stays in its slot; the order is a separate list of times and
+slots, so that a late record moves twelve bytes per later record and no vector. The window's clock is its largest event
+time: without new records, none expire.
 """
 
 import math
@@ -14,28 +14,28 @@ import numpy as np
 
 from monitor.core.scores import Floats, Singles
 from monitor.core.threshold_curve import MOST_RECORDS, Totals
-from monitor.core.totals import Gauge, Measuring, WindowTotals
+from monitor.core.totals import Gauge, RunningTotals, WindowTotals
 
 _ORDER_BYTES = 8 + 4
 _FREE_BYTES = 4
 _STATE_BYTES = 1
-# Room behind the order, so that it is moved to the front once in a while instead of at every batch.
+# Spare room behind the order, so that it is compacted rarely.
 _SLACK = 0.25
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a window holds at most: the last `records`, those of the last `age_seconds`, or what both allow."""
+    """The limits of a window: the last `records`, those of the last `age_seconds`, or both."""
 
     records: int | None = None
     age_seconds: float | None = None
     tolerance_seconds: float = 300.0
-    """How far ahead of its arrival an event time is believed."""
+    """How far an event time may be ahead of its arrival."""
     most_records: int = 1_000_000
-    """Protects memory where only the age is bounded."""
+    """The limit on records if only the age is limited."""
 
     def __post_init__(self) -> None:
-        """Refuse bounds that bound nothing or cannot be kept."""
+        """Raise ValueError for invalid bounds."""
         if self.records is None and self.age_seconds is None:
             raise ValueError("window: expected a number of records, an age, or both, found neither")
         if not 1 <= self.capacity <= MOST_RECORDS:
@@ -47,29 +47,29 @@ class Bounds:
 
     @property
     def capacity(self) -> int:
-        """The most records that the window ever holds."""
+        """The maximum number of records."""
         return self.most_records if self.records is None else self.records
 
     def believed(self, at: Floats, now: float) -> tuple[Floats, int]:
-        """Return event times as a window takes them, unknown and future ones as of `now`, and how many were future."""
+        """Return event times with unknown and future ones replaced by `now`, and the number of future ones."""
         unknown, future = np.isnan(at), at > now + self.tolerance_seconds
         return np.where(unknown | future, now, at), int(np.count_nonzero(future))
 
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """What became of a batch, in numbers of records."""
+    """The result of adding a batch, in records."""
 
     entered: int = 0
     late: int = 0
-    """Older than the window reaches; left out."""
+    """Older than the window; not added."""
     future: int = 0
-    """Stamped beyond arrival plus tolerance, or found to be so when this machine's clock went back; taken as of now."""
+    """Beyond arrival plus tolerance, also after the clock was set back; stamped with `now`."""
     evicted: int = 0
-    """Older records that made room or grew too old."""
+    """Older records that were removed."""
 
     def __add__(self, other: "Added") -> "Added":
-        """Return both together."""
+        """Return the sum."""
         return Added(
             self.entered + other.entered,
             self.late + other.late,
@@ -85,10 +85,10 @@ class SlidingWindow:
         self.gauge = gauge
         self.bounds = bounds
         self.clock = -math.inf
-        """The largest event time believed so far."""
-        self._measuring = Measuring(gauge)
+        """The largest event time so far."""
+        self._measuring = RunningTotals(gauge)
         self._vectors = np.empty((0, gauge.calibration.classes), dtype=np.float32)
-        # A stack of slots that hold no record; the first `_idle` of it count.
+        # A stack of `_idle` free slots.
         self._free, self._idle = np.empty(0, dtype=np.int32), 0
         self._times = np.empty(0, dtype=np.float64)
         self._slots = np.empty(0, dtype=np.int32)
@@ -100,25 +100,24 @@ class SlidingWindow:
 
     @property
     def times(self) -> Floats:
-        """Event times of the records, oldest first. A view: do not keep it."""
+        """Event times, oldest first. A view: do not keep it."""
         return self._times[self._start : self._end]
 
     def vectors(self) -> Singles:
-        """Return the records' vectors, oldest first. With `times`, all that is needed to build the window again."""
+        """Return the vectors, oldest first."""
         return self._vectors[self._slots[self._start : self._end]]
 
     def totals(self) -> WindowTotals:
-        """Return a snapshot of the totals, measuring what came since the last one."""
+        """Return a snapshot of the totals."""
         return WindowTotals(self.gauge, self._measuring.totals(self._vectors))
 
     def add(self, vectors: Singles, at: Floats, now: float) -> Added:
-        """Take in a batch of accepted vectors with their event times; NaN means unknown, and so the arrival `now`.
+        """Add a batch of vectors with their event times; an unknown time, NaN, becomes the arrival time `now`.
 
-        What the window then holds does not depend on how records were cut into batches. A batch that does not fit is
-        refused before anything changes.
+        The result does not depend on how records are split into batches. An invalid batch raises before anything changes.
         """
         self._check(vectors, at, now)
-        restamped = self._distrust_what_is_ahead_of(now)
+        restamped = self._restamp_future(now)
         at, future = self.bounds.believed(at, now)
         order = np.argsort(at, kind="stable")
         at = at[order]
@@ -132,21 +131,20 @@ class SlidingWindow:
         return Added(len(at) - late, late, future + restamped, evicted)
 
     def expire(self, clock: float) -> int:
-        """Let go of what is too old by a clock that is ahead of the window's own; returns how many records went."""
+        """Evict what is too old by a clock ahead of the window's; return the number of evicted records."""
         self.clock = max(self.clock, clock)
         expired, _ = self._beyond_age(self.times[:0], self.clock)
         self._evict(expired)
         return expired
 
     def would_restamp(self, now: float) -> bool:
-        """Tell whether a batch that comes at `now` would change the times of records that are in the window."""
+        """Return whether adding a batch at `now` would change the times of records in the window."""
         return self.clock > now + self.bounds.tolerance_seconds
 
     def load(self, vectors: Singles, at: Floats, totals: WindowTotals) -> bool:
-        """Take into an empty window the records of an earlier one, in the order they came, whose totals are known.
+        """Load records with known totals, in arrival order, into an empty window.
 
-        There may be records among them that the window had let go. Returns False, and takes nothing, when what it would
-        hold is not what the totals count.
+        Evicted records may be among them. Returns False, without effect, if the totals do not match.
         """
         order = np.argsort(at, kind="stable")
         ranked = at[order]
@@ -167,8 +165,8 @@ class SlidingWindow:
         if not math.isfinite(now):
             raise ValueError(f"now: expected a finite time, found {now!r}")
 
-    def _distrust_what_is_ahead_of(self, now: float) -> int:
-        """Take records for arrived now that were believed when the clock of this machine itself was ahead."""
+    def _restamp_future(self, now: float) -> int:
+        """Stamp records ahead of `now` with `now`: the clock was set back since they arrived."""
         if not self.would_restamp(now):
             return 0
         limit = now + self.bounds.tolerance_seconds
@@ -181,20 +179,20 @@ class SlidingWindow:
         return len(self) - ahead
 
     def _beyond_age(self, at: Floats, clock: float) -> tuple[int, int]:
-        """Return how many of the window and of the batch, each in order, are too old."""
+        """Return how many records of the window and of the sorted batch are too old."""
         if self.bounds.age_seconds is None:
             return 0, 0
-        # A record exactly as old as the bound is still inside.
+        # A record exactly at the age limit stays.
         horizon = clock - self.bounds.age_seconds
         return int(np.searchsorted(self.times, horizon)), int(np.searchsorted(at, horizon))
 
     def _beyond_count(self, at: Floats, expired: int) -> tuple[int, int]:
-        """Return how many of the window and of the batch are the oldest beyond the number that fits."""
+        """Return how many of the oldest records of the window and of the batch exceed the capacity."""
         excess = len(self) - expired + len(at) - self.bounds.capacity
         if excess <= 0:
             return 0, 0
         oldest = self.times[expired : expired + excess]
-        # Stable: of equal times, those in the window arrived earlier and go first.
+        # Stable: of equal times, those in the window go first.
         ranked = np.argsort(np.concatenate([oldest, at[:excess]]), kind="stable")[:excess]
         from_window = int(np.count_nonzero(ranked < len(oldest)))
         return from_window, excess - from_window
@@ -229,7 +227,7 @@ class SlidingWindow:
     def _make_room(self, count: int) -> None:
         held, wanted = len(self), len(self) + count
         if self._idle < count:
-            # Doubling, so that a window that never fills takes no more than twice what it holds.
+            # Doubling: a window that is not full uses at most twice the memory of its records.
             known = len(self._vectors)
             slots = min(self.bounds.capacity, max(2 * known, wanted, 1024))
             grown, free = np.empty((slots, self._vectors.shape[1]), dtype=np.float32), np.empty(slots, dtype=np.int32)
@@ -246,17 +244,17 @@ class SlidingWindow:
 
 
 def bytes_per_record(classes: int) -> float:
-    """Return what one record of a full window takes."""
+    """Return the memory per record of a full window."""
     return 4 * classes + _ORDER_BYTES * (1.0 + _SLACK) + _FREE_BYTES + _STATE_BYTES
 
 
 def bytes_per_window(gauge: Gauge, bounds: Bounds) -> int:
-    """Return the most memory that one window takes, batches in flight aside."""
+    """Return the maximum memory of one window."""
     return gauge.bytes_per_window + int(bounds.capacity * bytes_per_record(gauge.calibration.classes))
 
 
 def rebuilt(gauge: Gauge, bounds: Bounds, vectors: Singles, at: Floats) -> SlidingWindow:
-    """Build a window again from the records it held, oldest first."""
+    """Return a window of records, oldest first."""
     window = SlidingWindow(gauge, bounds)
     window.add(vectors, at, now=float(np.max(at)) if len(at) else 0.0)
     return window

@@ -5,16 +5,14 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from types import MappingProxyType
 
-from monitor.config.config import Config, SourceConfig
-from monitor.config.cross_checks import room_for
-from monitor.config.model_options import ModelOptions
-from monitor.config.references import model_options
+from monitor.config.config import Config, ModelOptions, SourceConfig, model_options
+from monitor.config.references import room_for
 from monitor.evaluation.evaluator import Evaluator, key_of
 from monitor.ingest.ingestion import Ingestion
 from monitor.ingest.model_state import ModelState
 from monitor.records.decoder import StreamDecoder
-from monitor.records.hints import IN_A_FILE_OF_SETTINGS
-from monitor.records.messages.message_decoder import MessageDecoder
+from monitor.records.hints import CONFIG_FILE
+from monitor.records.message_decoder import MessageDecoder
 from monitor.records.record_schema import ModelFormat
 from monitor.reference.reference import Reference
 from monitor.sources.base import Source
@@ -118,9 +116,7 @@ def _message_decoder(
 
 
 def _directory(config: SourceConfig, directory: DirectoryOptions, expected: list[ModelFormat], state: State) -> Source:
-    decoder = StreamDecoder(
-        expected, config.fields, hash_key=state.key, keep_raw=config.store_raw, wording=IN_A_FILE_OF_SETTINGS
-    )
+    decoder = StreamDecoder(expected, config.fields, hash_key=state.key, keep_raw=config.store_raw, wording=CONFIG_FILE)
     # However it came there, by a link or a mount: what cpcmon writes it never reads as input.
     options = replace(directory, never=(identity_of(state.path),))
     guard = CrashGuard(state.path / f"in_flight.{config.name}")

@@ -68,7 +68,7 @@ def read(path: Path, watch: ConfigWatch | None = None) -> tuple[Config, Referenc
     config = read_config(path, cron_problem=cron_problem)
     if watch is not None:
         # Before they are opened, and even if they cannot be: one that is still being copied is taken once it is there.
-        watch.names(model.reference for model in config.models)
+        watch.watch_references(model.reference for model in config.models)
     check_targets(config)
     return config, {model.name: reference for model, reference in load_models(config)}
 
@@ -254,7 +254,7 @@ class Daemon:
     def _reload(self, state: State) -> str | None:
         """Take over the configuration file as it is now; return what is wrong with it, and go on as before."""
         self._notifier.reloading()
-        self._watch.taken()
+        self._watch.mark_read()
         problem = self._take_over(state)
         self._standing.busy = None
         self._notifier.ready()

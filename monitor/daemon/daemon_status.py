@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any
 
-from monitor.config.config import Config
+from monitor.config.config import Config, Every
 from monitor.daemon.build import References
 from monitor.daemon.clock import CONFIRMED_SECONDS, Clock
 from monitor.daemon.realised_file import RealisedFiles, RealisedProblem
@@ -23,7 +23,7 @@ from monitor.state.evaluation_history import History
 from monitor.state.store import State
 from monitor.telemetry import DaemonFacts, DeliveryFacts, HttpFacts, KafkaFacts, SourceFacts
 from monitor.web.api import status_document
-from monitor.web.site import RefusedRecord, Rejects, Site, SourceView
+from monitor.web.site import RejectPointer, Rejects, Site, SourceView
 
 
 @dataclass(slots=True)
@@ -100,6 +100,10 @@ class DaemonStatus:
             notices=self.notices,
             now=lambda: self.clock().now,
             version=version("cpcmon"),
+            unevaluated=self._unevaluated,
+            evaluation_seconds=lambda: [
+                one.evaluate.seconds for one in self.config.models if isinstance(one.evaluate, Every)
+            ],
             realised=lambda model: self._realised(model).accuracies,
             realised_remark=lambda model: self._realised(model).remark,
             settings=lambda: self.config.settings,
@@ -109,6 +113,10 @@ class DaemonStatus:
             rejects=self.rejects,
             runbooks=lambda: self.config.runbooks,
         )
+
+    def _unevaluated(self) -> list[str]:
+        work = self.work
+        return [] if self.busy is not None or work is None else work.unevaluated()
 
     def _reference(self, model: str) -> Reference | None:
         return self.references.get(model)
@@ -143,7 +151,7 @@ class DaemonStatus:
             return Rejects()
         counters = work.ingestion.counters.items()
         counts = {(key[1], key[2]): count for key, count in counters if key[0] == "records_rejected_total" and count}
-        return Rejects(counts, [_refused_record(*one) for one in work.ingestion.refused()])
+        return Rejects(counts, [_reject_pointer(*one) for one in work.ingestion.refused()])
 
     def facts(self, http: HttpFacts) -> DaemonFacts:
         """Return what the metrics page says of the daemon itself."""
@@ -195,8 +203,8 @@ def _counted(counters: Mapping[tuple[str, ...], int], name: str, source: str) ->
     return sum(count for key, count in counters.items() if key[:2] == (name, source))
 
 
-def _refused_record(at: float, source: str, origin: str, pointer: Pointer) -> RefusedRecord:
-    return RefusedRecord(
+def _reject_pointer(at: float, source: str, origin: str, pointer: Pointer) -> RejectPointer:
+    return RejectPointer(
         at,
         source,
         origin,

@@ -21,7 +21,7 @@ from monitor.demo.example_data import CLASSES, write_example
 from monitor.demo.story import MODEL, VERSION
 from monitor.errors import CpcmonError, StateInUse, UsageError
 from monitor.records.layout import Layout
-from monitor.records.offline.intake import accept_array
+from monitor.records.offline.offline_batch import accept_array
 from monitor.reference.reference import Reference
 from monitor.sources.kafka.topic_feed import TopicFeed
 from monitor.state.state_folder import StateFolder, no_folder

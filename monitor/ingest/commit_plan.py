@@ -7,10 +7,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from monitor.core.input_health import InputHealth
+from monitor.core.recent_ids import NO_ID, Hashes
+from monitor.core.record_columns import joined
 from monitor.core.scores import Singles
-from monitor.core.segments import Admitted, Part, Taken, joined
+from monitor.core.segments import Admitted, Part, Taken
 from monitor.ingest.model_state import ModelState
-from monitor.records.record_batch import NO_ID, Hashes, ModelRecords
+from monitor.records.record_batch import ModelRecords
 from monitor.records.rejections import Reason
 from monitor.sources.base import Delivery
 from monitor.state.change import Chunk, IdBatch, StateChange

@@ -271,7 +271,7 @@ class Ingestion:
         """Write what others want to be kept, and forget segments that fell silent, where no records took it along."""
         change = StateChange()
         with self._lock:
-            silent = [(model, model.windows.silent(now)) for model in self.holdings]
+            silent = [(model, model.windows.idle(now)) for model in self.holdings]
         change.forgotten = [(model.stored_as, segment) for model, segments in silent for segment in segments]
         if not change.forgotten and not self._to_keep and not self._history.unwritten():
             return 0

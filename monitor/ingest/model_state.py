@@ -1,6 +1,6 @@
 """One configured model, and everything that cpcmon holds in memory about it."""
 
-from monitor.config.model_options import ModelOptions
+from monitor.config.config import ModelOptions
 from monitor.core.input_health import InputHealth
 from monitor.core.recent_ids import RecentIds
 from monitor.core.segments import ALL, Segment

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
-from monitor.config.model_options import ModelShape
+from monitor.config.config import ModelShape
 from monitor.core.input_health import InputHealth
 from monitor.core.segments import ALL, Segment, name_of
 from monitor.core.totals import WindowTotals

@@ -1,1 +1,1 @@
-"""Bytes are distrusted here and nowhere else: files become columns of validated outputs, plus rejections."""
+"""Decodes files, lines and messages into validated record batches, with rejections."""

@@ -1,31 +1,75 @@
-"""The rules on records of a stream, whatever format carried them: candidates go in, columns of one model come out."""
+"""Applies the rules on records, for every format: column blocks in, record batches out."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from monitor.core.segments import Records, Texts
-from monitor.records.columns import IdColumn, TextColumn, Values, compact, join_texts
-from monitor.records.hints import IN_A_FILE_OF_SETTINGS, Wording
+from monitor.core.recent_ids import NO_ID, Hashes
+from monitor.core.record_columns import Records, joined
+from monitor.records.columns import IdColumn, TextColumn, Values, compact, text_of
+from monitor.records.formats.text import LineBlock
+from monitor.records.hints import CONFIG_FILE, RECENT, RecentRecords, Wording
 from monitor.records.id_hash import hash_ids
 from monitor.records.labels import NO_CLASS, Indices, LabelRules
-from monitor.records.recent_hints import RECENT, Recent
-from monitor.records.record_batch import NO_ID, Hashes, ModelRecords
-from monitor.records.record_schema import ModelFormat
+from monitor.records.record_batch import (
+    MOST_POINTERS,
+    ModelRecords,
+    Pointer,
+    RecordBatch,
+    RejectedRecord,
+    StreamRejections,
+    bare_pointer,
+)
+from monitor.records.record_schema import ModelFormat, reason_of_length
 from monitor.records.rejections import Reason
 from monitor.records.times import TimeRules
-from monitor.records.vectors import ACCEPTED, Booleans, Floats, Judged, Singles, judge, mark, reason_of
+from monitor.records.vectors import ACCEPTED, Booleans, CheckedVectors, Floats, Singles, check_vectors, mark, reason_of
+
+
+class ModelRouter:
+    """Finds the model of a record: the one it names, or the only one."""
+
+    def __init__(self, models: Sequence[ModelFormat]) -> None:
+        self._models = {model.name: model for model in models}
+        self._only = models[0] if len(models) == 1 else None
+
+    def find(self, value: object) -> ModelFormat | Reason:
+        """Return the model that a record names, or the reason for its rejection."""
+        if value is None:
+            return Reason.MISSING_FIELD if self._only is None else self._only
+        # Unknown names are never shown: they may be anything.
+        return self._models.get(text_of(value) or "", Reason.UNKNOWN_MODEL)
+
+    def split(self, values: Values | None, count: int) -> Iterator[tuple[ModelFormat | Reason, Indices]]:
+        """Yield the models, or reasons for rejection, with the rows of their records."""
+        if values is None or values.count(values[0]) == count:
+            yield self.find(None if values is None else values[0]), np.arange(count)
+            return
+        found: dict[tuple[type, object], ModelFormat | Reason] = {}
+        indexes: dict[str, list[int]] = {}
+        targets: dict[str, ModelFormat | Reason] = {}
+        for index, value in enumerate(values):
+            # True == 1, so the key includes the type.
+            key = (type(value), value) if isinstance(value, str | int | float | None) else (type(value), None)
+            target = found.get(key)
+            if target is None:
+                target = found[key] = self.find(value)
+            name = f"model {target.name}" if isinstance(target, ModelFormat) else str(target)
+            targets[name] = target
+            indexes.setdefault(name, []).append(index)
+        for name, rows in indexes.items():
+            yield targets[name], np.array(rows, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
-class Candidates:
-    """Records of one model, as columns; a column that is None is absent. There is at least one record."""
+class ColumnBlock:
+    """At least one record of one model, as columns; None for an absent column."""
 
     numbers: Indices
-    """Where each stands in the block or piece: its line or row, counting from 0."""
+    """The line or row of each record in the block, from 0."""
     outputs: Floats
-    """Shape (records, numbers a record)."""
+    """Shape (records, numbers per record)."""
     times: Values | None = None
     ids: Values | None = None
     versions: Values | None = None
@@ -35,19 +79,17 @@ class Candidates:
 
 
 class ModelRules:
-    """The rules on the records of one model, and how its latest records looked."""
+    """The rules on records of one model, and its latest records for hints."""
 
-    def __init__(
-        self, model: ModelFormat, times: TimeRules, hash_key: bytes, wording: Wording = IN_A_FILE_OF_SETTINGS
-    ) -> None:
+    def __init__(self, model: ModelFormat, times: TimeRules, hash_key: bytes, wording: Wording = CONFIG_FILE) -> None:
         self.model = model
         self.times = times
-        self.recent = Recent(model.kind, times, wording)
+        self.recent = RecentRecords(model.kind, times, wording)
         self._hash_key = hash_key
         self._labels = LabelRules(model.classes)
 
     def hashes(self, ids: Sequence[str]) -> Hashes | None:
-        """Return the hashes of ids; None when all are empty."""
+        """Return the hashes of ids; None if all are empty."""
         if all(ids):
             return hash_ids(ids, self._hash_key) if ids else None
         present = [one for one in ids if one]
@@ -58,74 +100,76 @@ class ModelRules:
         return hashes
 
     def mismatches(self, predicted: Sequence[object], probabilities: Singles) -> int:
-        """Count the records whose predicted class, where they have one, is not their most probable one."""
+        """Count the records whose predicted class, if given, is not their most probable one."""
         rows = np.array([row for row, value in enumerate(predicted) if value is not None], dtype=np.int64)
         indices, _ = self._labels.indices([predicted[row] for row in rows.tolist()])
         vectors = probabilities[rows]
-        # What names no class agrees with none; of classes that are equally probable, any may have been predicted.
+        # An unknown class is a mismatch; of equally probable classes, each is a match.
         own = np.take_along_axis(vectors, np.maximum(indices, 0)[:, np.newaxis], axis=1)[:, 0]
         return int(np.count_nonzero((indices == NO_CLASS) | (own < vectors.max(axis=1, initial=0.0))))
 
 
-class BatchBuilder:
-    """Takes the candidates of one model, batch by batch, and judges them together."""
+class ModelBatchBuilder:
+    """Collects column blocks of one model and applies the rules to all of them at once."""
 
     def __init__(self, rules: ModelRules) -> None:
         self._rules = rules
         self._numbers: list[Indices] = []
         self._outputs: list[Floats] = []
         self._at: list[Floats] = []
-        self._wrong_times: list[Booleans] = []
-        self._odd_times: list[object] = []
+        self._time_errors: list[Booleans] = []
+        self._invalid_times: list[object] = []
         self._ids = IdColumn()
         self._versions = TextColumn()
         self._segments = tuple(TextColumn() for _ in rules.model.segment_fields)
         self._predicted: list[object] | None = None
 
-    def add(self, given: Candidates) -> None:
-        """Take some records."""
-        count = len(given.numbers)
-        self._numbers.append(given.numbers)
-        self._outputs.append(given.outputs)
-        at, wrong = self._rules.times.read(given.times, count)
+    def add(self, block: ColumnBlock) -> None:
+        """Add a column block."""
+        count = len(block.numbers)
+        self._numbers.append(block.numbers)
+        self._outputs.append(block.outputs)
+        at, wrong = self._rules.times.read(block.times, count)
         self._at.append(at)
-        self._wrong_times.append(wrong)
-        if given.times is not None and wrong.any():
-            self._odd_times.extend(given.times[row] for row in np.flatnonzero(wrong).tolist())
-        self._ids.add(given.ids, count)
-        self._versions.add(given.versions, count)
-        for column, values in zip(self._segments, given.segments, strict=True):
+        self._time_errors.append(wrong)
+        if block.times is not None and wrong.any():
+            self._invalid_times.extend(block.times[row] for row in np.flatnonzero(wrong).tolist())
+        self._ids.add(block.ids, count)
+        self._versions.add(block.versions, count)
+        for column, values in zip(self._segments, block.segments, strict=True):
             column.add(values, count)
-        if given.predicted is not None:
-            self._predicted = [*(self._predicted or ()), *given.predicted]
+        if block.predicted is not None:
+            self._predicted = [*(self._predicted or ()), *block.predicted]
 
-    def judged(self) -> tuple[ModelRecords, list[tuple[int, Reason]]]:
-        """Return the records that break no rule, and where the others stand with what they break."""
+    def build(self) -> tuple[ModelRecords, list[tuple[int, Reason]]]:
+        """Return the accepted records, and the row and reason of each rejected one."""
         rules = self._rules
         outputs = np.concatenate(self._outputs)
         latest = outputs[-RECENT:].copy()
-        judged = judge(outputs, rules.model.kind, spend=True)
-        codes = judged.codes.copy()
-        mark(codes, np.concatenate(self._wrong_times), Reason.BAD_TIMESTAMP)
+        checked = check_vectors(outputs, rules.model.kind, spend=True)
+        codes = checked.codes.copy()
+        mark(codes, np.concatenate(self._time_errors), Reason.BAD_TIMESTAMP)
         for column in self._segments:
-            if (wrong := column.are_no_segments()) is not None:
+            if (wrong := column.invalid_segments()) is not None:
                 mark(codes, wrong, Reason.BAD_SEGMENT)
-        if (wrong := self._versions.are_no_texts()) is not None:
+        if (wrong := self._versions.invalid_texts()) is not None:
             mark(codes, wrong, Reason.WRONG_TYPE)
         if self._ids.wrong:
             mark(codes, np.isin(np.arange(len(codes)), self._ids.wrong), Reason.WRONG_TYPE)
-        rules.recent.add(len(outputs), latest, judged.codes[-RECENT:], judged.probabilities[-RECENT:], self._odd_times)
+        rules.recent.add(
+            len(outputs), latest, checked.codes[-RECENT:], checked.probabilities[-RECENT:], self._invalid_times
+        )
         if not codes.any():
-            return self._accepted(judged, None), []
+            return self._accepted(checked, None), []
         kept = np.flatnonzero(codes == ACCEPTED)
         numbers = np.concatenate(self._numbers)
-        refused = np.flatnonzero(codes).tolist()
-        return self._accepted(judged, kept), [(int(numbers[row]), reason_of(int(codes[row]))) for row in refused]
+        rejected = np.flatnonzero(codes).tolist()
+        return self._accepted(checked, kept), [(int(numbers[row]), reason_of(int(codes[row]))) for row in rejected]
 
-    def _accepted(self, judged: Judged, kept: Indices | None) -> ModelRecords:
-        """Return the records at some rows, or all of them."""
+    def _accepted(self, checked: CheckedVectors, kept: Indices | None) -> ModelRecords:
+        """Return the records of some rows; of all rows if `kept` is None."""
         names = self._rules.model.segment_fields
-        vectors, at, normalised = judged.probabilities, np.concatenate(self._at), judged.normalised
+        vectors, at, normalised = checked.probabilities, np.concatenate(self._at), checked.normalised
         fields = {name: column.texts() for name, column in zip(names, self._segments, strict=True)}
         versions, ids, predicted = self._versions.texts(), self._ids.ids, self._predicted
         if kept is not None:
@@ -143,34 +187,183 @@ class BatchBuilder:
         )
 
 
-@dataclass(slots=True)
-class Gathered:
-    """Accepted records of one model, block by block."""
+def _joined(blocks: Sequence[ModelRecords]) -> ModelRecords | None:
+    """Return the records of several blocks; None if there are none."""
+    blocks = [block for block in blocks if len(block)]
+    if len(blocks) < 2:
+        return blocks[0] if blocks else None
+    ids = [np.full(len(block), NO_ID, dtype=np.uint64) if block.ids is None else block.ids for block in blocks]
+    return ModelRecords(
+        joined([block.records for block in blocks]),
+        np.concatenate(ids) if any(block.ids is not None for block in blocks) else None,
+        sum(block.normalised for block in blocks),
+        sum(block.argmax_mismatches for block in blocks),
+    )
 
-    blocks: list[ModelRecords] = field(default_factory=list)
 
-    def joined(self) -> ModelRecords | None:
-        """Return all of them; None when there are none."""
-        blocks = [block for block in self.blocks if len(block)]
-        if len(blocks) < 2:
-            return blocks[0] if blocks else None
-        records = [block.records for block in blocks]
-        has_ids = any(block.ids is not None for block in blocks)
-        ids = [np.full(len(block), NO_ID, dtype=np.uint64) if block.ids is None else block.ids for block in blocks]
-        has_versions = any(one.versions is not None for one in records)
-        versions = [_no_texts(len(one.at)) if one.versions is None else one.versions for one in records]
-        return ModelRecords(
-            Records(
-                np.concatenate([one.vectors for one in records]),
-                np.concatenate([one.at for one in records]),
-                {name: join_texts([one.fields[name] for one in records]) for name in records[0].fields},
-                join_texts(versions) if has_versions else None,
-            ),
-            np.concatenate(ids) if has_ids else None,
-            sum(block.normalised for block in blocks),
-            sum(block.argmax_mismatches for block in blocks),
+class BatchBuilder:
+    """Builds a record batch from column blocks, and from records that the format's reader rejects."""
+
+    def __init__(
+        self, where: str, rules: Mapping[str, ModelRules], first_number: int, *, is_ascii: bool = False
+    ) -> None:
+        self.where = where
+        self.rules = rules
+        self.is_ascii = is_ascii
+        self.ignored = 0
+        self._first = first_number
+        self._rejections = StreamRejections()
+        self._pending: dict[str, ModelBatchBuilder] = {}
+        self._accepted: dict[str, list[ModelRecords]] = {}
+
+    def add(self, model: str, columns: ColumnBlock) -> None:
+        """Add a column block; it is checked when the block ends."""
+        if model not in self._pending:
+            self._pending[model] = ModelBatchBuilder(self.rules[model])
+        self._pending[model].add(columns)
+
+    def reject(self, model: str, index: int, reason: Reason, block: LineBlock | None = None) -> None:
+        """Reject the record at an index of a block of lines, or at a row."""
+        if block is None:
+            rejected = RejectedRecord(self._first + index, reason)
+        else:
+            start, end = block.bounds(index)
+            number = self._first + block.first + index
+            rejected = RejectedRecord(number, reason, block.start + start, block.start + end)
+        self._rejections.add(model, rejected)
+
+    def reject_all(self, model: str, indexes: Sequence[int], reason: Reason, block: LineBlock | None = None) -> None:
+        """Reject the records at several ascending indexes."""
+        self._rejections.count(model, reason, len(indexes) - MOST_POINTERS)
+        for index in indexes[-MOST_POINTERS:]:
+            self.reject(model, index, reason, block)
+
+    def end_block(self, block: LineBlock | None = None) -> None:
+        """Check the records added since the last block."""
+        for name, pending in self._pending.items():
+            accepted, rejected = pending.build()
+            self._accepted.setdefault(name, []).append(accepted)
+            for index, reason in rejected:
+                self.reject(name, index, reason, block)
+        self._pending = {}
+
+    def finish(
+        self, rows: int, pointer: Callable[[RejectedRecord], Pointer], unproven: int | None = None
+    ) -> RecordBatch:
+        """Return the record batch."""
+        models = {name: _joined(blocks) for name, blocks in self._accepted.items()}
+        hints = {name: rules.recent.hints() for name, rules in self.rules.items()}
+        return RecordBatch(
+            {name: records for name, records in models.items() if records is not None},
+            self._rejections.counts,
+            self._rejections.pointers(pointer),
+            self.ignored,
+            rows,
+            unproven,
+            {name: found for name, found in hints.items() if found},
         )
 
 
-def _no_texts(count: int) -> Texts:
-    return Texts(("",), np.zeros(count, dtype=np.int64))
+BATCH_ROWS = 8_192
+_BATCH_NUMBERS = 1 << 19
+"""Numbers in all rows of a batch: 4 MiB of floats."""
+
+
+def rows_per_batch(width: int) -> int:
+    """Return how many rows of a given width make a batch."""
+    return max(1, min(BATCH_ROWS, _BATCH_NUMBERS // max(1, width)))
+
+
+@dataclass(frozen=True, slots=True)
+class Vectors:
+    """The outputs of some rows, concatenated."""
+
+    flat: Floats
+    lengths: Indices
+    wrong: Booleans | None = None
+    """Which rows contain something other than numbers."""
+
+    @classmethod
+    def of(cls, matrix: Floats) -> "Vectors":
+        """Return the outputs of a matrix."""
+        return cls(matrix.reshape(-1), np.full(len(matrix), matrix.shape[1], dtype=np.int64))
+
+    def taken(self, rows: Indices, width: int) -> Floats:
+        """Return rows of one length as a matrix."""
+        if len(rows) == len(self.lengths):
+            return self.flat.reshape(len(rows), width)
+        starts = np.cumsum(self.lengths) - self.lengths
+        some: Floats = self.flat[starts[rows][:, np.newaxis] + np.arange(width)]
+        return some
+
+
+@dataclass(frozen=True, slots=True)
+class RowColumns:
+    """The columns of some rows; None for an absent column."""
+
+    count: int
+    outputs: Mapping[str, Vectors]
+    """By model; a model without outputs in the file is missing."""
+    models: Values | None = None
+    times: Values | None = None
+    ids: Values | None = None
+    versions: Values | None = None
+    predicted: Values | None = None
+    segments: Mapping[str, Values | None] = field(default_factory=dict)
+    """By field name."""
+
+
+class RowFiles:
+    """Builds record batches from rows of column files."""
+
+    def __init__(self, models: Sequence[ModelFormat], rules: Mapping[str, ModelRules]) -> None:
+        self._router = ModelRouter(models)
+        self._rules = rules
+
+    def batch(self, where: str, first: int, columns: RowColumns) -> RecordBatch:
+        """Return the batch of some rows; `first` is the number of the first row in the file, from 1."""
+        builder = BatchBuilder(where, self._rules, first)
+        for model, rows in self._router.split(columns.models, columns.count):
+            if isinstance(model, ModelFormat) and model.name not in columns.outputs:
+                _reject(builder, model.name, rows, Reason.MISSING_FIELD)
+            elif isinstance(model, Reason):
+                _reject(builder, "", rows, model)
+            else:
+                _add_records(model, rows, columns, builder)
+        builder.end_block()
+        return builder.finish(columns.count, bare_pointer)
+
+
+def _reject(builder: BatchBuilder, model: str, rows: Indices, reason: Reason) -> None:
+    for row in rows.tolist():
+        builder.reject(model, row, reason)
+
+
+def _add_records(model: ModelFormat, rows: Indices, columns: RowColumns, builder: BatchBuilder) -> None:
+    vectors = columns.outputs[model.name]
+    if vectors.wrong is not None:
+        _reject(builder, model.name, rows[vectors.wrong[rows]], Reason.WRONG_TYPE)
+        rows = rows[~vectors.wrong[rows]]
+    for length in np.unique(vectors.lengths[rows]).tolist():
+        if (reason := reason_of_length(length, model)) is not None:
+            _reject(builder, model.name, rows[vectors.lengths[rows] == length], reason)
+    rows = rows[vectors.lengths[rows] == model.width]
+    if not len(rows):
+        return
+    indexes = rows.tolist()
+
+    def some(values: Values | None) -> Values | None:
+        return values if values is None or len(indexes) == columns.count else [values[index] for index in indexes]
+
+    builder.add(
+        model.name,
+        ColumnBlock(
+            rows,
+            vectors.taken(rows, model.width),
+            some(columns.times),
+            some(columns.ids),
+            some(columns.versions),
+            some(columns.predicted),
+            tuple(some(columns.segments.get(name)) for name in model.segment_fields),
+        ),
+    )

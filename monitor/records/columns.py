@@ -1,4 +1,4 @@
-"""Columns of texts and ids, made batch by batch from values as they were read."""
+"""Builders of string and id columns from decoded values."""
 
 import re
 from collections.abc import Sequence
@@ -10,19 +10,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from monitor.core.segments import Texts
+from monitor.core.record_columns import Texts
 from monitor.records.labels import Indices
 from monitor.records.vectors import Booleans
 
 Values = Sequence[object]
-"""A column as it was read: texts, numbers, and None where a record has nothing."""
+"""A decoded column: strings, numbers, and None for a missing value."""
 
 _SEGMENT = re.compile(r"[A-Za-z0-9_.:/ -]{0,64}")
 _LONGEST_INTEGER_BITS = 256
 
 
 def text_of(value: object, *, floats: bool = True) -> str | None:
-    """Return a value as text: empty for None, and None for what is neither text nor a usable number."""
+    """Return a value as a string: empty for None; None for anything but strings and finite numbers."""
     match value:
         case None:
             return ""
@@ -31,7 +31,7 @@ def text_of(value: object, *, floats: bool = True) -> str | None:
         case bool():
             return None
         case int():
-            # Python refuses to write out integers of more than 4,300 digits.
+            # Python does not convert integers of more than 4,300 digits.
             return str(value) if value.bit_length() <= _LONGEST_INTEGER_BITS else None
         case float() if floats:
             return repr(value) if isfinite(value) else None
@@ -40,27 +40,27 @@ def text_of(value: object, *, floats: bool = True) -> str | None:
 
 
 def shortest(number: np.floating[Any]) -> float:
-    """Return a number of less precision as the one that people would write down: 2.1, and not 2.0999999046325684."""
+    """Return a float of lower precision by its shortest representation: 2.1, not 2.0999999046325684."""
     return float(str(number))
 
 
 def is_segment(text: str) -> bool:
-    """Tell whether a text may be the value of a field that splits records."""
+    """Return whether a string is a valid segment value."""
     return _SEGMENT.fullmatch(text) is not None
 
 
 @dataclass(slots=True)
 class TextColumn:
-    """A column of texts in the making; each distinct one is kept once."""
+    """Builds a dictionary-encoded string column."""
 
     _places: dict[object, int] = field(default_factory=dict)
     _texts: list[str] = field(default_factory=list)
     _codes: list[NDArray[np.int64]] = field(default_factory=list)
     _wrong: list[int] = field(default_factory=list)
-    """Places among the texts that stand for what is none."""
+    """Codes of invalid values."""
 
     def add(self, values: Values | None, count: int) -> None:
-        """Take the values of some records; None when none of them has one."""
+        """Add the values of `count` records; None if the column is absent."""
         first = None if values is None else values[0]
         if values is None or (type(first) in {str, type(None)} and _are_all(first, values, count)):
             self._codes.append(np.full(count, self._place(first)))
@@ -73,7 +73,7 @@ class TextColumn:
 
     def _add_new(self, values: Values, count: int) -> NDArray[np.int64]:
         if set(map(type, values)) - {str, type(None)}:
-            # 1 equals 1.0 as a key, and is another text; and what is no text at all may be no key either.
+            # 1 == 1.0 as a key, but not as a string; other values may not be hashable.
             texts = [text_of(value) for value in values]
             return np.fromiter(map(self._place, (_WRONG if text is None else text for text in texts)), np.int64, count)
         for value in dict.fromkeys(values):
@@ -98,12 +98,12 @@ class TextColumn:
         """Return the column."""
         return Texts(tuple(self._texts), np.concatenate(self._codes))
 
-    def are_no_texts(self) -> Booleans | None:
-        """Tell which values are neither texts nor numbers; None when there are none such."""
+    def invalid_texts(self) -> Booleans | None:
+        """Return which values are neither strings nor numbers; None if there are none."""
         return self._among(self._wrong)
 
-    def are_no_segments(self) -> Booleans | None:
-        """Tell which values may not name a segment; None when there are none such."""
+    def invalid_segments(self) -> Booleans | None:
+        """Return which values are not valid segments; None if there are none."""
         bad = [place for place, text in enumerate(self._texts) if not is_segment(text)]
         return self._among([*self._wrong, *bad])
 
@@ -115,20 +115,20 @@ _WRONG = object()
 
 
 def _are_all(first: object, values: Values, count: int) -> bool:
-    # A few are looked at first: most columns are either constant or change all the time.
+    # Three values are compared first: most columns are constant or always change.
     return first == values[-1] == values[count // 2] and values.count(first) == count
 
 
 @dataclass(slots=True)
 class IdColumn:
-    """A column of ids in the making; empty where a record has none."""
+    """Builds an id column; empty string for a record without an id."""
 
     ids: list[str] = field(default_factory=list)
     wrong: list[int] = field(default_factory=list)
-    """Rows whose id is none that could be used."""
+    """Rows with an invalid id."""
 
     def add(self, values: Values | None, count: int) -> None:
-        """Take the values of some records; None when none of them has one."""
+        """Add the values of `count` records; None if the column is absent."""
         if values is None:
             self.ids.extend(repeat("", count))
             return
@@ -146,16 +146,6 @@ class IdColumn:
 
 
 def compact(column: Texts, rows: Indices) -> Texts:
-    """Return the column of some rows, with not a word left of the others."""
+    """Return the column of some rows, without unused values."""
     used, codes = np.unique(column.codes[rows], return_inverse=True)
     return Texts(tuple(column.values[place] for place in used.tolist()), codes.reshape(-1))
-
-
-def join_texts(columns: Sequence[Texts]) -> Texts:
-    """Return several columns as one."""
-    places: dict[str, int] = {}
-    codes: list[NDArray[np.int64]] = []
-    for column in columns:
-        mapped = [places.setdefault(value, len(places)) for value in column.values]
-        codes.append(np.array(mapped, dtype=np.int64)[column.codes])
-    return Texts(tuple(places), np.concatenate(codes))

@@ -1,111 +1,30 @@
 """The decoder of files: lines of a tailed file, or a whole file, into record batches."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from enum import StrEnum
-from typing import BinaryIO, Protocol
+from dataclasses import replace
+from typing import BinaryIO
 
-from monitor.records.batch_builder import ModelRules
-from monitor.records.block_builder import BlockBuilder
+from monitor.records.batch_builder import BatchBuilder, ModelRules
 from monitor.records.formats.arrays import ArrayFiles
 from monitor.records.formats.arrow_files import ArrowFiles
 from monitor.records.formats.csv_lines import CsvLines
 from monitor.records.formats.jsonl import JsonLines
-from monitor.records.formats.line_blocks import line_blocks
-from monitor.records.formats.text import GzipText, Readable, read_fully, without_mark
-from monitor.records.hints import IN_A_FILE_OF_SETTINGS, Wording
+from monitor.records.formats.text import GzipText, Readable, line_blocks, read_fully, without_mark
+from monitor.records.hints import CONFIG_FILE, Wording
 from monitor.records.pointers import LinePointers, RecordShape
-from monitor.records.record_batch import RecordBatch
+from monitor.records.record_batch import Format, RecordBatch, TextPiece
 from monitor.records.record_schema import ModelFormat, RecordFields, check_formats
 from monitor.records.rejections import Reason, RefusedFile
 from monitor.records.times import TimeRules
 
-
-class Format(StrEnum):
-    """How a file holds records. Chosen by its name, never by looking inside."""
-
-    JSONL = "jsonl"
-    CSV = "csv"
-    JSONL_GZ = "jsonl.gz"
-    CSV_GZ = "csv.gz"
-    NPY = "npy"
-    NPZ = "npz"
-    PARQUET = "parquet"
-    ARROW = "arrow"
-
-    @property
-    def grows(self) -> bool:
-        """Whether a file may be read while it is written, up to its last newline."""
-        return self in {Format.JSONL, Format.CSV}
-
-
-SUFFIXES = {
-    ".jsonl": Format.JSONL,
-    ".ndjson": Format.JSONL,
-    ".csv": Format.CSV,
-    ".jsonl.gz": Format.JSONL_GZ,
-    ".ndjson.gz": Format.JSONL_GZ,
-    ".csv.gz": Format.CSV_GZ,
-    ".npy": Format.NPY,
-    ".npz": Format.NPZ,
-    ".parquet": Format.PARQUET,
-    ".pq": Format.PARQUET,
-    ".arrow": Format.ARROW,
-    ".feather": Format.ARROW,
-    ".ipc": Format.ARROW,
-}
-"""How the names of files of each format end."""
-
-
-def format_of(name: str) -> Format | None:
-    """Return the format that a file's name promises, or None."""
-    lower = name.lower()
-    return next((format_ for suffix, format_ in SUFFIXES.items() if lower.endswith(suffix)), None)
-
-
-@dataclass(frozen=True, slots=True)
-class TextPiece:
-    """Whole lines of a text that may still grow."""
-
-    where: str
-    """What messages call the file."""
-    format: Format
-    """JSONL or CSV."""
-    data: bytes
-    """The lines, each with its newline."""
-    offset: int = 0
-    """Where they start in the file, in bytes."""
-    line: int = 1
-    """The number of the first of them."""
-    head: bytes = b""
-    """For CSV, the first bytes of the file, which hold its header line."""
-    continues: bool = False
-    """Whether the first line is the end of one that was too long to be kept."""
-    unproven: int | None = 0
-    """Lines of the file before these that were no JSON, as long as none was; None once one was. See `Arrived`."""
-
-
-class Decoder(Protocol):
-    """Turns what a source read into columns. `RefusedFile` means that a file as a whole cannot be used."""
-
-    def text(self, piece: TextPiece) -> RecordBatch:
-        """Decode whole lines."""
-
-    def settled(self, where: str, file: BinaryIO, format_: Format, *, skip: int = 0) -> Iterator[RecordBatch]:
-        """Decode a file that is complete, in pieces of bounded size, leaving out its first `skip` rows or lines.
-
-        A file that turns out to be damaged raises before its first piece is yielded.
-        """
-
-
 PIECE_BYTES = 1 << 20
 
 MAX_LINE_BYTES = 1 << 20
-"""What a line may have; a longer one is skipped to its newline, and never held as a whole."""
+"""Longer lines are skipped without being held in memory."""
 
 
 def text_pieces(where: str, text: Readable, format_: Format, skip: int) -> Iterator[TextPiece]:
-    """Yield the lines of a text from after its first `skip` ones; the last one needs no newline."""
+    """Yield the lines of a text after the first `skip`; the last one needs no newline."""
     head = b""
     held = b""
     offset, line = 0, 1
@@ -122,7 +41,7 @@ def text_pieces(where: str, text: Readable, format_: Format, skip: int) -> Itera
                 start, lines = _after_lines(data, end, skip + 1 - line)
                 first, tail = line + lines, False if start else continues
             if start < end:
-                # Whether the file is JSON Lines was settled by the lines that are left out.
+                # The skipped lines have shown whether the file is JSON Lines.
                 unproven = 0 if first == 1 else None
                 yield TextPiece(where, format_, data[start:end], offset + start, first, head, tail, unproven)
             line += data.count(b"\n", 0, end)
@@ -137,7 +56,7 @@ def text_pieces(where: str, text: Readable, format_: Format, skip: int) -> Itera
 
 
 def _after_lines(data: bytes, end: int, lines: int) -> tuple[int, int]:
-    """Return where the text after some lines starts, and how many of these lines there were."""
+    """Return the offset after some lines, and the number of lines before it."""
     start = 0
     for count in range(lines):
         if start >= end:
@@ -147,10 +66,9 @@ def _after_lines(data: bytes, end: int, lines: int) -> tuple[int, int]:
 
 
 class StreamDecoder:
-    """Decodes the records of some models; remembers nothing but how the latest of them looked. Not shared by threads.
+    """Decodes lines and files with records of some models. Keeps only the latest records, for hints. Not thread-safe.
 
-    The key hashes ids and refused lines; it has 16 bytes, and the same ids are known again only under the same key.
-    The wording of hints is that of a file of settings, unless another is given.
+    `hash_key`, 16 bytes, hashes ids and rejected lines. Repeated ids are recognised only under the same key.
     """
 
     def __init__(
@@ -160,7 +78,7 @@ class StreamDecoder:
         *,
         hash_key: bytes,
         keep_raw: bool = False,
-        wording: Wording = IN_A_FILE_OF_SETTINGS,
+        wording: Wording = CONFIG_FILE,
     ) -> None:
         fields = RecordFields() if fields is None else fields
         check_formats(models, fields)
@@ -175,7 +93,7 @@ class StreamDecoder:
         self._keep_raw = keep_raw
 
     def text(self, piece: TextPiece) -> RecordBatch:
-        """Decode whole lines."""
+        """Decode complete lines."""
         if not piece.data:
             return RecordBatch(unproven=piece.unproven)
         header = None
@@ -185,35 +103,35 @@ class StreamDecoder:
                 rows = piece.data.count(b"\n")
                 return RecordBatch(ignored=rows, rows=rows)
         data = piece.data if piece.offset else without_mark(piece.data, piece.where)
-        gathering = BlockBuilder(piece.where, self._rules, piece.line, is_ascii=data.isascii())
+        builder = BatchBuilder(piece.where, self._rules, piece.line, is_ascii=data.isascii())
         unproven, rows = piece.unproven, 0
         if piece.continues:
-            gathering.refuse("", 0, Reason.LINE_TOO_LONG)
+            builder.reject("", 0, Reason.LINE_TOO_LONG)
             rows = 1
         for block in line_blocks(data, skip_first=piece.continues):
             if header is None:
-                unproven = self._json.take(block, gathering, unproven)
+                unproven = self._json.decode(block, builder, unproven)
             else:
-                self._csv.take(block, gathering, header)
-            gathering.end_block(block)
+                self._csv.decode(block, builder, header)
+            builder.end_block(block)
             rows += len(block)
         offset = piece.offset + len(piece.data) - len(data)
         shape = self._shape if header is None else None
         pointers = LinePointers(data, offset, self._hash_key, self._keep_raw, shape)
-        return gathering.finish(rows, pointers, unproven)
+        return builder.finish(rows, pointers, unproven)
 
     def settled(self, where: str, file: BinaryIO, format_: Format, *, skip: int = 0) -> Iterator[RecordBatch]:
-        """Decode a file that is complete, in pieces of bounded size, leaving out its first `skip` rows or lines.
+        """Decode a complete file in pieces of bounded size, after its first `skip` rows or lines.
 
-        A file that is damaged or too large raises `RefusedFile` before its first piece.
+        Raises `RefusedFile` before the first piece if the file is damaged or too large.
         """
         try:
             yield from self._settled(where, file, format_, skip)
-        except RefusedFile as refused:
-            reason, message = refused.reason, str(refused)
+        except RefusedFile as rejected:
+            reason, message = rejected.reason, str(rejected)
         else:
             return
-        # Anew, without what other libraries said: they may quote the file, and a traceback would quote them.
+        # Raised again without its cause: messages of other libraries may quote the file.
         raise RefusedFile(reason, message)
 
     def _settled(self, where: str, file: BinaryIO, format_: Format, skip: int) -> Iterator[RecordBatch]:
@@ -233,7 +151,7 @@ class StreamDecoder:
                 yield from self._texts(where, file, format_, skip)
 
     def _texts(self, where: str, text: Readable, format_: Format, skip: int) -> Iterator[RecordBatch]:
-        arrived = None
+        batch = None
         for piece in text_pieces(where, text, format_, skip):
-            arrived = self.text(piece if arrived is None else replace(piece, unproven=arrived.unproven))
-            yield arrived
+            batch = self.text(piece if batch is None else replace(piece, unproven=batch.unproven))
+            yield batch

@@ -1,8 +1,7 @@
-"""Ids of records as keyed 64-bit numbers, so that repeated ones are known again and none is kept.
+"""Keyed 64-bit hashes of record ids, to recognise repeated ids without storing them.
 
-Keyed, because an id may be a patient number: there are so few of those that a plain hash could be undone by trying all.
-SipHash-2-4, because it is made for short secrets and all its steps are additions, rotations and exclusive ors of 64-bit
-words, which numpy does for thousands of ids at once. Aumasson and Bernstein, "SipHash: a fast short-input PRF", 2012.
+Keyed, because an id may be a patient number, and a plain hash of those can be reversed by trying all. SipHash-2-4, because
+it is made for short inputs, and numpy can compute it for thousands of ids at once. Aumasson and Bernstein, "SipHash: a fast short-input PRF", 2012.
 """
 
 from collections.abc import Sequence
@@ -12,19 +11,19 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from monitor.records.record_batch import NO_ID, Hashes
+from monitor.core.recent_ids import NO_ID, Hashes
 
 KEY_BYTES = 16
 
 LONGEST = 256
-"""Bytes of an id in UTF-8 up to which SipHash is used, and keyed blake2b beyond."""
+"""Ids up to this many UTF-8 bytes use SipHash, longer ones keyed blake2b."""
 
-# As many as stay in a core's cache; also what bounds memory, together with LONGEST.
+# Fits in the CPU cache, and bounds memory together with LONGEST.
 _TOGETHER = 1 << 12
 
 _MOST_WORDS = np.uint8(LONGEST >> 3)
 
-# Up to this many, one by one is faster than side by side.
+# For fewer, plain Python is faster than numpy.
 _FEW = 16
 _WORD = (1 << 64) - 1
 
@@ -37,9 +36,8 @@ _MASKS = np.array([(1 << 8 * count) - 1 for count in range(8)], dtype=np.uint64)
 def hash_ids(ids: Sequence[str], key: bytes) -> Hashes:
     """Return the hash of each id under a key of 16 bytes; never NO_ID.
 
-    Depends on the id's own text and on the key alone, never on its neighbours: SipHash-2-4 of its UTF-8 bytes, or, where
-    these are more than LONGEST, their keyed blake2b of 8 bytes, read as a little-endian number. Lone surrogates are
-    encoded as if they were characters.
+    SipHash-2-4 of the UTF-8 bytes, or keyed blake2b of 8 bytes, little-endian, if there are more than LONGEST. Lone
+    surrogates are encoded like characters.
     """
     if len(key) != KEY_BYTES:
         raise ValueError(f"key: expected {KEY_BYTES} bytes, found {len(key)}")
@@ -55,7 +53,7 @@ def hash_ids(ids: Sequence[str], key: bytes) -> Hashes:
 
 
 def _hash_one(text: str, key: bytes) -> int:
-    """Return the hash of one id. Many files hold one record each, and numpy takes long to begin."""
+    """Return the hash of one id, without numpy."""
     encoded = text.encode("utf-8", "surrogatepass")
     if len(encoded) > LONGEST:
         return _long_hash(encoded, key) or 1
@@ -87,7 +85,7 @@ def _stirred(a: int, b: int, c: int, d: int, rounds: int) -> tuple[int, int, int
 
 def _starts(key: bytes) -> tuple[int, int, int, int]:
     low, high = int.from_bytes(key[:8], "little"), int.from_bytes(key[8:], "little")
-    # "somepseudorandomlygeneratedbytes": the paper's own start.
+    # "somepseudorandomlygeneratedbytes", from the paper.
     return low ^ 0x736F6D6570736575, high ^ 0x646F72616E646F6D, low ^ 0x6C7967656E657261, high ^ 0x7465646279746573
 
 
@@ -101,7 +99,7 @@ def _hash_some(ids: Sequence[str], key: bytes) -> Hashes:
         return _hash_apart(ids, key)
     text = "".join(ids)
     if text.isascii():
-        # The usual case: encoded all at once, a byte a character.
+        # The usual case: one byte per character, encoded at once.
         return _siphash(text.encode(), lengths, key)
     encoded = [one.encode("utf-8", "surrogatepass") for one in ids]
     lengths = _lengths(encoded)
@@ -118,7 +116,7 @@ def _hash_apart(ids: Sequence[str], key: bytes) -> Hashes:
     for place, one in enumerate(ids):
         encoded = one.encode("utf-8", "surrogatepass")
         if len(encoded) > LONGEST:
-            # Done with before the next one: each may be of a mebibyte.
+            # One at a time: each may have a mebibyte.
             hashes[place] = _long_hash(encoded, key)
         else:
             short.append(encoded)
@@ -132,18 +130,18 @@ def _lengths(texts: Sequence[str] | Sequence[bytes]) -> _Integers:
 
 
 def _siphash(joined: bytes, lengths: _Integers, key: bytes) -> Hashes:
-    """Return the SipHash-2-4 of each of some texts that stand one after the other."""
-    # Those with most words first, so that the ones that still have a word to give are always the first few.
+    """Return the SipHash-2-4 of each of some concatenated texts."""
+    # Longest first, so that the texts still active are always the first ones.
     words_before_last = (lengths >> 3).astype(np.uint8)
     order = np.argsort(_MOST_WORDS - words_before_last, kind="stable")
     sizes, starts = lengths[order], (np.cumsum(lengths) - lengths)[order]
-    # How many have a word at each step, and none after it: those between this step's number and the next one's end here.
+    # The number of active texts at each step; those between two steps' numbers end there.
     having = len(lengths) - np.cumsum(np.bincount(words_before_last, minlength=1)[:-1], dtype=np.int64)
     words = _words_anywhere(joined)
     state = _State(len(lengths), key)
     for step, (active, going_on) in enumerate(pairwise([len(lengths), *having.tolist(), 0])):
         message = words[starts[:active] + 8 * step].astype(np.uint64, copy=False)
-        # The last word holds the 0 to 7 bytes that are left and, on top, the length.
+        # The last word: the remaining 0 to 7 bytes, and the length in its top byte.
         ending = sizes[going_on:active]
         message[going_on:] &= _MASKS[ending & 7]
         message[going_on:] |= ending.astype(np.uint64) << np.uint64(56)
@@ -154,20 +152,20 @@ def _siphash(joined: bytes, lengths: _Integers, key: bytes) -> Hashes:
 
 
 def _words_anywhere(joined: bytes) -> Hashes:
-    """Return a view of bytes as the little-endian words that start at each of them, and at their end."""
+    """Return a view of the little-endian words that start at each byte, and at the end."""
     padded = joined + bytes(8)
     return np.ndarray((len(joined) + 1,), dtype="<u8", buffer=padded, strides=(1,))
 
 
 class _State:
-    """The four words that SipHash stirs, for many texts side by side."""
+    """The SipHash state of many texts."""
 
     def __init__(self, texts: int, key: bytes) -> None:
         self._words = list(np.repeat(np.array(_starts(key), dtype=np.uint64), texts).reshape(4, texts))
         self._spare = np.empty(texts, dtype=np.uint64)
 
     def compress(self, message: Hashes) -> None:
-        """Take in one word of each of the first few texts."""
+        """Add one word of each of the first texts."""
         some = [word[: len(message)] for word in self._words]
         some[3] ^= message
         self._stir(some, rounds=2)

@@ -1,4 +1,4 @@
-"""The rules on labels: a class may be called by its name or by its index, as a number or as text."""
+"""The rules on labels: a class name or index, as a number or a string."""
 
 import re
 from collections.abc import Sequence
@@ -9,36 +9,36 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monitor.records.layout import numbered
-from monitor.records.rejections import Reason, RejectionProblem, listed, shown
+from monitor.records.rejections import Reason, RejectionProblem, listed, preview
 from monitor.records.vectors import ACCEPTED, Codes, code_of
 
 Indices = NDArray[np.int64]
 Labels = NDArray[Any] | Sequence[object]
 
 NO_CLASS = -1
-"""The index given to a label that names no class."""
+"""The index of an invalid label."""
 
 _INTEGER = re.compile(r"-?[0-9]+")
 _INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
 _MOST_SPELT = 20
-# Tools that write a column of integers with a gap in it as floats write 3 as "3.0".
+# Some tools write an integer column with missing values as floats: 3 becomes "3.0".
 _WHOLE = re.compile(r"(-?[0-9]{1,18})\.0+")
 
 
 class LabelRules:
-    """Turns the labels of records into indices of their classes."""
+    """Converts labels into class indices."""
 
     def __init__(self, classes: tuple[str, ...]) -> None:
         self.classes = classes
         self._unnamed = classes == numbered(len(classes))
         self._index = {name: index for index, name in enumerate(classes)}
-        # Among classes named 3, 1, 2 a label of 1 is a name: taken as an index it would be another class.
+        # With class names that are numbers, a label is always a name.
         self._may_be_index = not any(_INTEGER.fullmatch(name) for name in classes)
         self.one_past_the_last = False
-        """Whether a label was K, where indices run from 0 to K - 1: labels that count from 1 have one."""
+        """Whether a label was K, where indices run from 0 to K - 1: a sign of labels that count from 1."""
 
     def index(self, label: object) -> int | RejectionProblem:
-        """Return the index of the class that a label names."""
+        """Return the class index of a label."""
         text = _text(label)
         if isinstance(text, RejectionProblem):
             return text
@@ -52,11 +52,11 @@ class LabelRules:
                 self.one_past_the_last = True
         expected = f"one of the classes {listed(self.classes)}"
         if self._unnamed and not _INTEGER.fullmatch(text):
-            expected += " (name them in the vector's order with --classes)"
-        return RejectionProblem(Reason.LABEL_OUT_OF_RANGE, expected, shown(label))
+            expected += " (set their names in vector order with --classes)"
+        return RejectionProblem(Reason.LABEL_OUT_OF_RANGE, expected, preview(label))
 
     def indices(self, labels: Labels) -> tuple[Indices, Codes]:
-        """Return the index for each label, and a code for each that is refused."""
+        """Return the index of each label, and the code of each rejected one."""
         if isinstance(labels, np.ndarray) and labels.dtype.kind != "O":
             distinct, inverse = np.unique(labels, return_inverse=True)
             values, positions = distinct.tolist(), inverse.reshape(-1)
@@ -68,7 +68,7 @@ class LabelRules:
         return indices[positions], np.array(codes, dtype=np.uint8)[positions]
 
     def counted_from_one(self) -> str:
-        """Say that labels seem to count from 1, and what to do."""
+        """Return the message that labels seem to count from 1."""
         most = len(self.classes)
         numbers = ",".join(map(str, range(1, most + 1))) if most <= _MOST_SPELT else f'"$(seq -s, 1 {most})"'
         named = f"name the classes by these numbers: --classes {numbers}" if self._unnamed else "write the class names"
@@ -84,7 +84,7 @@ class LabelRules:
             if not isinstance(value, str | int | float):
                 answers.append(self.index(value))
                 continue
-            # True equals 1 and hashes alike, so only labels of one type may share an answer.
+            # True == 1, so the key includes the type.
             key = (type(value), value)
             if key not in known:
                 known[key] = self.index(value)
@@ -93,7 +93,7 @@ class LabelRules:
 
 
 def _text(label: object) -> str | RejectionProblem:
-    """Return what a label calls its class."""
+    """Return a label as a string."""
     expected = "a class name or index"
     if isinstance(label, np.generic):
         label = label.item()
@@ -114,9 +114,9 @@ def _text(label: object) -> str | RejectionProblem:
 
 def _text_of_number(label: float) -> str | RejectionProblem:
     if isinstance(label, int):
-        # Python refuses to write out integers of more than 4,300 digits.
+        # Python does not convert integers of more than 4,300 digits.
         huge = label.bit_length() > 64
         return RejectionProblem(Reason.OUT_OF_RANGE, "a class index", "a huge integer") if huge else str(label)
     if not isfinite(label):
-        return RejectionProblem(Reason.WRONG_TYPE, "a class name or index", shown(label))
+        return RejectionProblem(Reason.WRONG_TYPE, "a class name or index", preview(label))
     return str(int(label)) if label.is_integer() and abs(label) < 2**53 else str(label)

@@ -8,22 +8,21 @@ import numpy as np
 
 from monitor.records.formats.json_problems import find, is_absent, read_line
 from monitor.records.labels import Indices
-from monitor.records.messages.message_forms import Text
-from monitor.records.record_batch import Pointer
+from monitor.records.message_forms import Text
+from monitor.records.record_batch import Pointer, RejectedRecord
 from monitor.records.record_schema import FieldPath, ModelFormat, RecordFields
 from monitor.records.rejections import Reason, RejectionProblem
-from monitor.records.stream_rejections import RejectedRecord
 
 _DIGEST_BYTES = 8
 _RAW_BYTES = 4 << 10
 
 _MOST_SHAPED_BYTES = 64 << 10
-"""Lines beyond which no shape is told: to parse them again would take longer than it is worth."""
+"""Longer lines get no shape: parsing them again is too slow."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinePointers:
-    """Makes pointers to the refused lines of one piece."""
+    """Creates pointers to rejected lines of one piece."""
 
     data: bytes
     offset: int
@@ -31,15 +30,15 @@ class LinePointers:
     keep_raw: bool
     shape: "RecordShape | None"
 
-    def __call__(self, refused: RejectedRecord) -> Pointer:
-        """Return where a line stands."""
-        if refused.start < 0:
-            return Pointer(refused.reason, refused.number)
-        line = self.data[refused.start : refused.end]
+    def __call__(self, rejected: RejectedRecord) -> Pointer:
+        """Return the pointer to a line."""
+        if rejected.start < 0:
+            return Pointer(rejected.reason, rejected.number)
+        line = self.data[rejected.start : rejected.end]
         return Pointer(
-            refused.reason,
-            refused.number,
-            self.offset + refused.start,
+            rejected.reason,
+            rejected.number,
+            self.offset + rejected.start,
             len(line),
             blake2b(line, digest_size=_DIGEST_BYTES, key=self.hash_key).hexdigest(),
             None if self.shape is None or len(line) > _MOST_SHAPED_BYTES else self.shape.of(line),
@@ -48,7 +47,7 @@ class LinePointers:
 
 
 class RecordShape:
-    """Tells types and lengths of the fields that were asked for, by the names that the configuration gives them."""
+    """Describes records by the types and lengths of their configured fields."""
 
     def __init__(self, models: Sequence[ModelFormat], fields: RecordFields) -> None:
         paths: dict[str, FieldPath] = {}
@@ -61,7 +60,7 @@ class RecordShape:
         self._paths = paths
 
     def of(self, line: bytes) -> str | None:
-        """Return the shape of a line of JSON; None when it is no object."""
+        """Return the shape of a JSON line; None if it is not an object."""
         value = read_line(line)
         if isinstance(value, RejectionProblem) or not isinstance(value, dict):
             return None
@@ -89,23 +88,23 @@ _TYPES: dict[type, str] = {
 
 @dataclass(frozen=True, slots=True)
 class PointerRules:
-    """What pointers may tell."""
+    """The settings of pointers."""
 
     hash_key: bytes
     keep_raw: bool
     shape: RecordShape
 
     def of_message(self, message: bytes, offset: int) -> Pointer:
-        """Return a pointer to a message as a whole."""
+        """Return a pointer to a whole message."""
         return LinePointers(message, offset, self.hash_key, False, None)(_all_of(message))
 
     def of_record(self, text: bytes) -> Pointer:
-        """Return a pointer that tells how a record looks."""
+        """Return a pointer with the shape of a record."""
         return LinePointers(text, 0, self.hash_key, self.keep_raw, self.shape)(_all_of(text))
 
 
 class MessagePointers:
-    """Makes pointers to refused records. These come in order, so that each message is looked at once."""
+    """Creates pointers to rejected records of messages, in ascending order."""
 
     def __init__(
         self,
@@ -125,22 +124,22 @@ class MessagePointers:
         self._whole = Pointer(Reason.EMPTY, 0)
         self._texts: Sequence[Text] = ()
 
-    def __call__(self, refused: RejectedRecord) -> Pointer:
-        """Return where a record stands: offset, length and digest of its message, and its place there, counting from 1."""
-        message = int(np.searchsorted(self._ends, refused.number, side="right"))
+    def __call__(self, rejected: RejectedRecord) -> Pointer:
+        """Return the pointer: offset, length and digest of the message, and the number of the record in it, from 1."""
+        message = int(np.searchsorted(self._ends, rejected.number, side="right"))
         if message != self._message:
-            self._turn_to(message)
-        place = refused.number - self._first
+            self._open_message(message)
+        place = rejected.number - self._first
         looks = self._rules.of_record(bytes(self._texts[place]) if self._texts else self._values[message])
-        return replace(self._whole, reason=refused.reason, number=place + 1, shape=looks.shape, raw=looks.raw)
+        return replace(self._whole, reason=rejected.reason, number=place + 1, shape=looks.shape, raw=looks.raw)
 
-    def _turn_to(self, message: int) -> None:
+    def _open_message(self, message: int) -> None:
         value = self._values[message]
         self._message = message
         self._first = int(self._ends[message - 1]) if message else 0
         self._whole = self._rules.of_message(value, self._offsets[message])
         texts = self._texts_of(value)
-        # A message that is refused as a whole has no texts; and many packed records share one.
+        # A message rejected as a whole has no texts; packed records share one.
         count = int(self._ends[message]) - self._first
         self._texts = () if isinstance(texts, Reason) or len(texts) != count else texts
 

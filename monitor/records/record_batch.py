@@ -1,32 +1,27 @@
-"""What a stream of records decodes into: columns for each model, what was refused, and where it stands."""
+"""The contract between sources and decoders: file formats, pieces of text, record batches and their rejections."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import BinaryIO, NamedTuple, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
-from monitor.core.segments import Records
+from monitor.core.recent_ids import Hashes
+from monitor.core.record_columns import Records
 from monitor.records.rejections import Reason
-
-Hashes = NDArray[np.uint64]
-
-NO_ID = 0
-"""Stands in a column of hashes where a record has no id."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelRecords:
-    """Accepted records of one model, as columns in the order they came."""
+    """Accepted records of one model, as columns in arrival order."""
 
     records: Records
     ids: Hashes | None = None
-    """Keyed hashes of the records' ids, NO_ID where a record has none; None when none of them has one."""
+    """Keyed hashes of the record ids, NO_ID for a record without one; None if no record has an id."""
     normalised: int = 0
-    """Vectors whose sum was further from 1 than rounding explains."""
+    """Vectors whose sum differed from 1 by more than rounding."""
     argmax_mismatches: int = 0
-    """Records whose own predicted class is not their most probable one; counted, and accepted all the same."""
+    """Accepted records whose predicted class is not their most probable one."""
 
     def __len__(self) -> int:
         """Return the number of records."""
@@ -35,43 +30,168 @@ class ModelRecords:
 
 @dataclass(frozen=True, slots=True)
 class Pointer:
-    """Where a refused record stands, without anything of what it says."""
+    """The location of a rejected record, without its content."""
 
     reason: Reason
     number: int
-    """The physical line of a text, or the row of an array; both count from 1 in the whole file."""
+    """The line or row in the file, from 1."""
     offset: int | None = None
-    """Where its line starts in the file, in bytes; None where records are no lines."""
+    """The byte offset of its line; None if records are not lines."""
     length: int | None = None
-    """How many bytes its line has, without the newline."""
+    """The length of its line in bytes, without the newline."""
     digest: str | None = None
-    """The first digits of a keyed hash of the line, to tell whether a line found later is the one that was refused."""
+    """A keyed hash of the line, truncated, to recognise the line later."""
     shape: str | None = None
-    """Types and lengths of the fields that were asked for: `probs: list[9], time: str`. No values."""
+    """Types and lengths of the configured fields, such as `probs: list[9], time: str`; no values."""
     raw: bytes | None = None
-    """The line itself, cut short; only where the operator asked for it."""
+    """The line, truncated; only with `store_raw`."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordBatch:
-    """What some lines, rows or messages of a stream held."""
+    """The decoded records of some lines, rows or messages."""
 
     models: Mapping[str, ModelRecords] = field(default_factory=dict)
-    """The accepted records by model."""
+    """Accepted records by model."""
     rejected: Counter[tuple[str, Reason]] = field(default_factory=Counter)
-    """How many were refused, by model (empty text where it could not be told) and reason."""
+    """Number of rejected records by model (empty if unknown) and reason."""
     pointers: tuple[Pointer, ...] = ()
-    """Where refused records stand: of each piece the last few thousand."""
+    """Locations of rejected records: the last few thousand of each piece."""
     ignored: int = 0
     """Blank lines and headers."""
     rows: int = 0
-    """Lines or rows that were read: accepted, refused and ignored ones together."""
+    """Lines or rows that were read: accepted, rejected and ignored."""
     unproven: int | None = None
-    """Lines of the file so far that were no JSON, as long as none was; None once one was. Goes into the next piece."""
+    """Lines of the file so far that are not JSON; None after the first JSON object. Passed to the next piece."""
     hints: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """By model, what probably is wrong with its records, as the latest few hundred look."""
+    """Hints by model, from its latest few hundred records."""
 
     @property
     def accepted(self) -> int:
         """Number of accepted records."""
         return sum(len(one) for one in self.models.values())
+
+
+MOST_POINTERS = 2_000
+"""Locations kept of each piece."""
+
+
+class RejectedRecord(NamedTuple):
+    """A rejected record."""
+
+    number: int
+    """Its line or row in the file, from 1."""
+    reason: Reason
+    start: int = -1
+    """Start and end of its line in the piece; negative if records are not lines."""
+    end: int = -1
+
+
+@dataclass(slots=True)
+class StreamRejections:
+    """The rejected records of one piece."""
+
+    counts: Counter[tuple[str, Reason]] = field(default_factory=Counter)
+    _last: list[RejectedRecord] = field(default_factory=list)
+
+    def add(self, model: str, rejected: RejectedRecord) -> None:
+        """Count one rejected record; the model is empty if it is unknown."""
+        self.counts[model, rejected.reason] += 1
+        self._last.append(rejected)
+        if len(self._last) > 4 * MOST_POINTERS:
+            self._last = self._sorted()
+
+    def count(self, model: str, reason: Reason, records: int) -> None:
+        """Count rejected records without keeping their locations."""
+        if records > 0:
+            self.counts[model, reason] += records
+
+    def pointers(self, pointer: Callable[[RejectedRecord], Pointer]) -> tuple[Pointer, ...]:
+        """Return the locations of the last rejected records, in file order."""
+        return tuple(map(pointer, self._sorted()))
+
+    def _sorted(self) -> list[RejectedRecord]:
+        # Unsorted: some rules apply line by line, others to many lines at once.
+        return sorted(self._last)[-MOST_POINTERS:]
+
+
+def bare_pointer(rejected: RejectedRecord) -> Pointer:
+    """Return the location of a record that is not a line."""
+    return Pointer(rejected.reason, rejected.number)
+
+
+class Format(StrEnum):
+    """File formats. Chosen by the file name, never by the content."""
+
+    JSONL = "jsonl"
+    CSV = "csv"
+    JSONL_GZ = "jsonl.gz"
+    CSV_GZ = "csv.gz"
+    NPY = "npy"
+    NPZ = "npz"
+    PARQUET = "parquet"
+    ARROW = "arrow"
+
+    @property
+    def grows(self) -> bool:
+        """Whether a file can be tailed: read up to its last newline while it is written."""
+        return self in {Format.JSONL, Format.CSV}
+
+
+SUFFIXES = {
+    ".jsonl": Format.JSONL,
+    ".ndjson": Format.JSONL,
+    ".csv": Format.CSV,
+    ".jsonl.gz": Format.JSONL_GZ,
+    ".ndjson.gz": Format.JSONL_GZ,
+    ".csv.gz": Format.CSV_GZ,
+    ".npy": Format.NPY,
+    ".npz": Format.NPZ,
+    ".parquet": Format.PARQUET,
+    ".pq": Format.PARQUET,
+    ".arrow": Format.ARROW,
+    ".feather": Format.ARROW,
+    ".ipc": Format.ARROW,
+}
+"""File name suffixes of each format."""
+
+
+def format_of(name: str) -> Format | None:
+    """Return the format of a file name, or None."""
+    lower = name.lower()
+    return next((format_ for suffix, format_ in SUFFIXES.items() if lower.endswith(suffix)), None)
+
+
+@dataclass(frozen=True, slots=True)
+class TextPiece:
+    """Complete lines of a text file that may still grow."""
+
+    where: str
+    """The name of the file in messages."""
+    format: Format
+    """JSONL or CSV."""
+    data: bytes
+    """The lines, each with its newline."""
+    offset: int = 0
+    """Their byte offset in the file."""
+    line: int = 1
+    """The number of the first line."""
+    head: bytes = b""
+    """For CSV, the first bytes of the file, with the header line."""
+    continues: bool = False
+    """Whether the first line is the end of one that was too long."""
+    unproven: int | None = 0
+    """See `RecordBatch.unproven`."""
+
+
+class Decoder(Protocol):
+    """Decodes files and lines into record batches. Raises `RefusedFile` if a whole file cannot be used."""
+
+    def text(self, piece: TextPiece) -> RecordBatch:
+        """Decode complete lines."""
+
+    def settled(self, where: str, file: BinaryIO, format_: Format, *, skip: int = 0) -> Iterator[RecordBatch]:
+        """Decode a complete file in pieces of bounded size, after its first `skip` rows or lines.
+
+        Raises before the first piece if the file is damaged.
+        """

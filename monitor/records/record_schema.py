@@ -12,7 +12,7 @@ from monitor.records.layout import MAX_CLASSES, Layout, OutputKind
 from monitor.records.rejections import Reason, RejectionProblem, listed
 
 FieldPath = tuple[str, ...]
-"""Names of fields, each inside the object that the one before it holds."""
+"""Names of nested fields, from the outside in."""
 
 _PART = re.compile(r"(?:[^.\\]|\\.)+", re.DOTALL)
 
@@ -21,29 +21,29 @@ def split_path(text: str, where: str) -> FieldPath:
     r"""Return the names on a dotted path; a dot that belongs to a name is written `\.`, a backslash `\\`."""
     parts = _PART.findall(text)
     if not parts or ".".join(parts) != text:
-        raise UsageError(f"{where}: expected a field's name or a dotted path, found {text!r}")
+        raise UsageError(f"{where}: expected the name of a field, or a dotted path, found {text!r}")
     return tuple(re.sub(r"\\(.)", r"\1", part, flags=re.DOTALL) for part in parts)
 
 
 def join_path(path: FieldPath) -> str:
-    """Return a path as users write it."""
+    """Return a path as a dotted string."""
     return ".".join(name.replace("\\", "\\\\").replace(".", "\\.") for name in path)
 
 
 def check_paths(outputs: Iterable[FieldPath], others: Iterable[FieldPath], where: str) -> None:
-    """Refuse paths of which one goes through a value that another one reads, and outputs that are read as something else."""
+    """Raise UsageError if a path leads through another, or a field is used for outputs and for something else."""
     wanted, rest = set(outputs), set(others)
     if both := wanted & rest:
-        raise UsageError(f"{where}: expected another field than that of the outputs, found {join_path(min(both))}")
+        raise UsageError(f"{where}: expected a field other than that of the outputs, found {join_path(min(both))}")
     for path in wanted | rest:
         for length in range(1, len(path)):
             if path[:length] in wanted | rest:
                 found = f"{join_path(path[:length])} and {join_path(path)}"
-                raise UsageError(f"{where}: expected fields outside one another, found {found}")
+                raise UsageError(f"{where}: expected fields that do not contain each other, found {found}")
 
 
 class TimeUnit(StrEnum):
-    """What the numbers in a time field count, since 1970."""
+    """The unit of numeric times, since 1970."""
 
     SECONDS = "seconds"
     MILLISECONDS = "ms"
@@ -52,23 +52,23 @@ class TimeUnit(StrEnum):
 
     @property
     def per_second(self) -> float:
-        """How many of it make a second."""
+        """Units per second."""
         return {"seconds": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}[self.value]
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFormat:
-    """What the records of one model look like."""
+    """The format of one model's records."""
 
     name: str
     classes: tuple[str, ...]
-    """The classes of the reference; they fix how long a vector is, and in which order its numbers stand."""
+    """The classes of the reference, in vector order."""
     kind: OutputKind = OutputKind.PROBS
     segment_fields: tuple[str, ...] = ()
-    """Names of the fields that split its records."""
+    """Names of its segment fields."""
 
     def __post_init__(self) -> None:
-        """Refuse formats that make no sense."""
+        """Raise UsageError for an invalid format."""
         if not self.name:
             raise UsageError("model: expected a name, found none")
         Layout(self.kind, classes=self.classes)
@@ -78,12 +78,12 @@ class ModelFormat:
 
     @property
     def width(self) -> int:
-        """How many numbers a record holds."""
+        """Numbers per record."""
         return 1 if self.kind is OutputKind.SCORE else len(self.classes)
 
 
 def reason_of_length(length: int, model: ModelFormat) -> Reason | None:
-    """Say why a vector of this length is no output of a model; None when it is one."""
+    """Return why a vector of this length is rejected; None if it is valid."""
     if length == model.width:
         return None
     if length == 0:
@@ -93,26 +93,26 @@ def reason_of_length(length: int, model: ModelFormat) -> Reason | None:
 
 @dataclass(frozen=True, slots=True)
 class RecordFields:
-    """Where things stand in a record: names, or dotted paths into nested objects."""
+    """The fields of a record: names, or dotted paths into nested objects."""
 
     probs: str | None = None
-    """The vector or score; by default `probs`, `logits` or `score`, as the model's kind says."""
+    """The vector or score; by default `probs`, `logits` or `score`, by the model's kind."""
     class_columns: tuple[str, ...] | None = None
-    """One field a class instead, in the order of the classes; a single `prob_*` means `prob_` and each class's name."""
+    """One field per class instead, in class order; a single `prob_*` means `prob_` and each class name."""
     model: str = "model"
     version: str = "version"
     id: str = "id"
     time: str = "time"
     predicted: str | None = None
-    """The model's own predicted class; None when there is none to compare with the vector."""
+    """The predicted class, to compare with the vector."""
     segments: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """Where the fields that split records stand, for those that do not stand under their own name."""
+    """Paths of segment fields that differ from their names."""
     time_unit: TimeUnit = TimeUnit.SECONDS
     time_zone: str | None = None
-    """The zone of times that are written without one, as `Europe/Oslo`; None to refuse them."""
+    """The time zone of times without one, such as `Europe/Oslo`; None to reject them."""
 
     def __post_init__(self) -> None:
-        """Refuse fields that make no sense."""
+        """Raise UsageError for invalid fields."""
         if self.class_columns is not None:
             Layout(vector_field=self.probs, class_columns=self.class_columns)
         for name in ("probs", "model", "version", "id", "time", "predicted"):
@@ -125,7 +125,7 @@ class RecordFields:
         self.zone()
 
     def zone(self) -> ZoneInfo | None:
-        """Return the zone of times without one."""
+        """Return the time zone of times without one."""
         if self.time_zone is None:
             return None
         try:
@@ -136,44 +136,44 @@ class RecordFields:
 
     @property
     def prefix(self) -> str | None:
-        """How the names of the class columns start, when they are given as a single `prefix*`."""
+        """The prefix of the class columns, if they are given as a single `prefix*`."""
         return None if self.class_columns is None else Layout(class_columns=self.class_columns).prefix
 
     def outputs(self, model: ModelFormat) -> tuple[str, ...]:
-        """Return where the numbers of a model's record stand: one place for all of them, or one a class."""
+        """Return the field of a model's outputs, or one field per class."""
         if self.class_columns is None:
             return (Layout(model.kind, self.probs).field or "",)
         prefix = self.prefix
         return self.class_columns if prefix is None else tuple(prefix + name for name in model.classes)
 
     def output_paths(self, model: ModelFormat) -> tuple[FieldPath, ...]:
-        """Return the paths to the numbers of a model's record."""
+        """Return the paths of a model's outputs."""
         where = "fields.probs" if self.class_columns is None else "fields.class_columns"
         prefix = self.prefix
         if prefix is None:
             return tuple(split_path(text, where) for text in self.outputs(model))
-        # A dot in the name of a class is no step into an object.
+        # A dot in a class name does not nest.
         *above, last = split_path(f"{prefix}*", where)
         return tuple((*above, last[:-1] + name) for name in model.classes)
 
     def segment(self, name: str) -> str:
-        """Return where a field that splits records stands."""
+        """Return the field of a segment."""
         return self.segments.get(name, name)
 
     def segment_path(self, name: str) -> FieldPath:
-        """Return the path to a field that splits records; under its own name, a dot is part of the name."""
+        """Return the path of a segment field; without a configured path, a dot is part of the name."""
         text = self.segments.get(name)
         return (name,) if text is None else split_path(text, f"fields.segments.{name}")
 
     def path(self, name: str) -> FieldPath:
-        """Return the path to the `model`, `version`, `id`, `time` or `predicted` of a record."""
+        """Return the path of the `model`, `version`, `id`, `time` or `predicted` field."""
         return split_path(getattr(self, name), f"fields.{name}")
 
 
-def strange_classes(
+def unknown_class_columns(
     models: Sequence[ModelFormat], prefix: str | None, names: Iterable[str], known: Iterable[str]
 ) -> RejectionProblem | None:
-    """Say that a file has columns named like those of classes, but of none that the model has."""
+    """Return the problem if a file has class columns that the model does not have."""
     if prefix is None or len(models) > 1:
         return None
     strange = len({name for name in names if name.startswith(prefix)} - set(known))
@@ -182,7 +182,7 @@ def strange_classes(
 
 
 def check_formats(models: Sequence[ModelFormat], fields: RecordFields) -> None:
-    """Refuse models and fields that do not fit together."""
+    """Raise UsageError if models and fields do not fit together."""
     names = tuple(model.name for model in models)
     if not names or len(set(names)) < len(names):
         raise UsageError(f"models: expected one or more, each name once, found {listed(names) or 'none'}")
@@ -197,12 +197,12 @@ def check_formats(models: Sequence[ModelFormat], fields: RecordFields) -> None:
             )
     known = {name for model in models for name in model.segment_fields}
     if stray := tuple(name for name in fields.segments if name not in known):
-        raise UsageError(f"fields.segments: expected fields that split some model's records, found {listed(stray)}")
+        raise UsageError(f"fields.segments: expected segment fields of a model, found {listed(stray)}")
     for name in sorted(known):
-        # In files without nesting the text is the name of the column.
+        # In flat files the string is the column name.
         if fields.segment_path(name) == fields.path("id") or fields.segment(name) == fields.id:
             found = f"the id for {name}: only keyed hashes of ids are kept"
-            raise UsageError(f"fields.segments: expected fields that are no ids, found {found}")
+            raise UsageError(f"fields.segments: expected fields other than the id, found {found}")
     single = [fields.path(name) for name in ("model", "version", "id", "time")]
     if fields.predicted is not None:
         single.append(fields.path("predicted"))

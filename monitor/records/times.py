@@ -1,4 +1,4 @@
-"""The times of records: numbers since 1970 in a declared unit, or ISO 8601 texts with a zone."""
+"""Record times: numbers since 1970 in a declared unit, or ISO 8601 strings with a time zone."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,27 +6,27 @@ from datetime import datetime, tzinfo
 
 import numpy as np
 
-from monitor.records.formats.json_vectors import floats_of
+from monitor.records.outputs import floats_of
 from monitor.records.record_schema import TimeUnit
 from monitor.records.vectors import Booleans, Floats
 
 LATEST = 1e11
-"""Seconds since 1970 that no record can have: the year 5138. What is later counts another unit."""
+"""The year 5138, in Unix seconds. Later times are in another unit."""
 
-# Milliseconds of the years 2001 to 5138, and the same in the smaller units.
+# The years 2001 to 5138 in each unit.
 _LIKELY = {unit: (1e9 * unit.per_second, LATEST * unit.per_second) for unit in TimeUnit}
 
 
 @dataclass(frozen=True, slots=True)
 class TimeRules:
-    """How the times of a stream are written."""
+    """The format of record times."""
 
     unit: TimeUnit = TimeUnit.SECONDS
     zone: tzinfo | None = None
-    """The zone of texts that name none; None to refuse those."""
+    """The time zone of strings without one; None to reject them."""
 
     def read(self, values: Sequence[object] | None, count: int) -> tuple[Floats, Booleans]:
-        """Return the times in Unix seconds, NaN where there is none, and which values are no times."""
+        """Return the times in Unix seconds, NaN where missing, and which values are invalid."""
         if values is None or (values[0] is None and values.count(None) == count):
             return np.full(count, np.nan), np.zeros(count, dtype=np.bool_)
         if type(values[0]) is float and (floats := floats_of(values)) is not None:
@@ -41,7 +41,7 @@ class TimeRules:
         return seconds, wrong
 
     def unit_like(self, values: Sequence[object]) -> TimeUnit | None:
-        """Return the unit that a refused time seems to be in, when it is the same for most of them."""
+        """Return the unit that most of the rejected times seem to have, if any."""
         numbers = np.array([value for value in values if type(value) in {int, float}], dtype=np.float64)
         for unit in TimeUnit:
             low, high = _LIKELY[unit]
@@ -51,12 +51,12 @@ class TimeRules:
 
     def _seconds(self, numbers: Floats, absent: Booleans | np.bool_) -> tuple[Floats, Booleans]:
         seconds = numbers if self.unit is TimeUnit.SECONDS else numbers / self.unit.per_second
-        # Written so that NaN is wrong too.
+        # NaN is wrong too.
         wrong: Booleans = ~((seconds >= 0.0) & (seconds <= LATEST)) & ~absent
         return seconds, wrong
 
     def _of_text(self, text: str) -> float:
-        """Return the time that a text names, or NaN."""
+        """Return the time of a string, or NaN."""
         try:
             moment = datetime.fromisoformat(text)
             if moment.tzinfo is None:

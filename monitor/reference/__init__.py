@@ -1,1 +1,1 @@
-"""The reference: the object, its file format, its summary, and what offline commands compute with it."""
+"""The reference: object, file format, summary, and offline estimation."""

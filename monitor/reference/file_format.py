@@ -1,8 +1,7 @@
-"""The reference artefact as a document: its fields, its bytes, and the check that they are whole.
+"""The file format of a reference.
 
-The first line is `cpcmon-reference FORMAT SHA256`; the rest is a JSON document whose bytes the SHA-256 is over. Arrays
-are base64 of little-endian numbers. Nothing in the file is ever executed, and the fingerprint is against damage and
-mix-ups: it is no signature.
+The first line is `cpcmon-reference FORMAT SHA256`, the rest is a JSON document with that SHA-256. Arrays are base64 of
+little-endian numbers. Nothing in the file is executed. The fingerprint detects damage; it is not a signature.
 """
 
 import base64
@@ -19,11 +18,11 @@ from monitor.reference.summary import BINS, ReferenceSummary
 FORMAT = 1
 _MAGIC = "cpcmon-reference"
 MAX_BYTES = 1 << 30
-"""The largest reference imaginable (a million records) is a tenth of this; a file beyond it is something else."""
+"""Ten times the size of a reference of a million records."""
 
 
 class Array(msgspec.Struct, forbid_unknown_fields=True):
-    """Numbers of one dimension."""
+    """A one-dimensional array."""
 
     dtype: str
     data: str
@@ -47,7 +46,7 @@ class Intervals(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ReferenceDocument(msgspec.Struct, forbid_unknown_fields=True):
-    """Everything a reference file holds."""
+    """The content of a reference file."""
 
     written_by: str
     model: str
@@ -64,19 +63,19 @@ class ReferenceDocument(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def to_bytes(document: ReferenceDocument) -> tuple[bytes, str]:
-    """Return the file's bytes and the fingerprint of its content."""
+    """Serialise a document; return the bytes and the fingerprint."""
     content = msgspec.json.format(msgspec.json.encode(document), indent=1)
     fingerprint = hashlib.sha256(content).hexdigest()
     return f"{_MAGIC} {FORMAT} {fingerprint}\n".encode() + content, fingerprint
 
 
 def from_bytes(where: str, raw: bytes) -> tuple[ReferenceDocument, str]:
-    """Verify a file's bytes and return what they hold, with the fingerprint."""
+    """Verify and deserialise a file; return the document and the fingerprint."""
     header, _, content = raw.partition(b"\n")
     words = header.split(b" ") if len(header) < 200 else []
     if len(raw) > MAX_BYTES or len(words) != 3 or words[0] != _MAGIC.encode() or not words[1].isdigit():
         raise InvalidReference(
-            f"{where}: expected a file made by `cpcmon calibrate`, which starts with {_MAGIC!r}, found one that does not"
+            f"{where}: expected a file made by `cpcmon calibrate`, which starts with {_MAGIC!r}, found another file"
         )
     if int(words[1]) != FORMAT:
         raise InvalidReference(
@@ -87,7 +86,7 @@ def from_bytes(where: str, raw: bytes) -> tuple[ReferenceDocument, str]:
     if fingerprint.encode() != words[2]:
         raise InvalidReference(
             f"{where}: expected content with fingerprint {words[2][:12].decode('ascii', 'replace')}…, found"
-            f" {fingerprint[:12]}…: the file is damaged or cut short; copy it again or calibrate again"
+            f" {fingerprint[:12]}…: the file is damaged or truncated; copy it again or calibrate again"
         )
     try:
         return msgspec.json.decode(content, type=ReferenceDocument), fingerprint
@@ -96,24 +95,24 @@ def from_bytes(where: str, raw: bytes) -> tuple[ReferenceDocument, str]:
 
 
 def check_reliability(document: ReferenceDocument) -> None:
-    """Raise ValueError for bins that cannot be those of this reference. None at all are those of an older release."""
+    """Raise ValueError for bins that contradict the reference. Older releases wrote none."""
     for bins in (document.summary.reliability, document.summary.reliability_scaled):
         if not bins:
             continue
         if len(bins) != BINS or any(not 0 <= one.right <= one.records or not 0 <= one.confidence <= 1 for one in bins):
-            raise ValueError("impossible reliability")
+            raise ValueError("invalid reliability bins")
         if (sum(one.records for one in bins), sum(one.right for one in bins)) != (document.records, document.right):
-            raise ValueError("reliability of another number of records")
+            raise ValueError("reliability bins of another number of records")
 
 
 def pack(array: NDArray[Any]) -> Array:
-    """Turn numbers into text."""
+    """Encode an array."""
     little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
     return Array(array.dtype.name, base64.b64encode(little.tobytes()).decode("ascii"))
 
 
 def unpack(packed: Array) -> NDArray[Any]:
-    """Turn text into numbers, or raise ValueError."""
+    """Decode an array; raises ValueError."""
     if packed.dtype not in {"float32", "float64", "int64"}:
         raise ValueError(f"numbers of type {packed.dtype!r}")
     raw = base64.b64decode(packed.data, validate=True)

@@ -1,4 +1,4 @@
-"""What the offline commands compute, for Python users too: an estimate for a window, errors for a labelled pair."""
+"""Offline estimation: for a window, or for a labelled pair of source and target."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -7,20 +7,19 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from monitor.core.calibration import WindowEstimate
-from monitor.core.ensemble import Variants, calibrate_all, measure, survey
+from monitor.core.ensemble import Variants, calibrate_all, estimate_all, measure
 from monitor.core.estimate import MINIMUM_RECORDS, Estimate, Result
 from monitor.core.estimators import EmptySets
 from monitor.core.estimators.consensus import CONSENSUS
 from monitor.core.scores import Singles, in_blocks, label_outputs
 from monitor.errors import InvalidInput, UsageError
 from monitor.records.layout import Layout, OutputKind
-from monitor.records.offline.batch import Batch
-from monitor.records.offline.intake import accept_array, as_kind
+from monitor.records.offline.offline_batch import Batch, accept_array, as_kind
 from monitor.reference.reference import Reference
 
 
 def variants(*, doc_absolute: bool = False, empty_sets: str = EmptySets.TOP) -> Variants:
-    """Return which variant of each estimator these options mean."""
+    """Return the variants of estimators for these options."""
     if empty_sets not in list(EmptySets):
         raise UsageError(f"empty_sets: expected one of {', '.join(EmptySets)}, found {empty_sets!r}")
     policy = EmptySets(empty_sets)
@@ -37,10 +36,10 @@ def estimate(
     empty_sets: str = EmptySets.TOP,
     minimum_records: int = MINIMUM_RECORDS,
 ) -> WindowEstimate:
-    """Estimate the accuracy in a window of unlabelled outputs, an array of shape (records, classes).
+    """Estimate the accuracy of a window of unlabelled outputs, an array of shape (records, classes).
 
-    Raises InvalidInput when a vector breaks the rules; `kind` says what the numbers are, as on the command line. From fewer
-    than `minimum_records` there is no estimate: each answer is a NoEstimate with the reason.
+    Raises InvalidInput for an invalid vector; `kind` is the output kind, as on the command line. With fewer than
+    `minimum_records`, each result is a NoEstimate.
     """
     if minimum_records < 1:
         raise UsageError(f"minimum_records: expected a number of records above 0, found {minimum_records}")
@@ -52,7 +51,7 @@ def estimate(
 def estimate_windows(
     reference: Reference, probabilities: Singles, window: int | None, chosen: Variants, minimum_records: int
 ) -> Iterator[WindowEstimate]:
-    """Estimate for all records at once, or for each successive window; the last may be short."""
+    """Yield the estimates of all records, or of each successive window; the last may be shorter."""
     step = window or max(1, len(probabilities))
     for start in range(0, max(1, len(probabilities)), step):
         yield reference.calibration.estimate(probabilities[start : start + step], chosen, minimum_records)
@@ -60,7 +59,7 @@ def estimate_windows(
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """Estimates for a target whose labels are known, from a labelled source."""
+    """Estimates for a labelled target, from a labelled source."""
 
     source_accuracy: float
     target_accuracy: float
@@ -69,21 +68,21 @@ class Evaluation:
     disagreement: float | None
 
     def error(self, name: str) -> float | None:
-        """Return the absolute error of an estimator, or None if it had no answer."""
+        """Return the absolute error of an estimator; None without an estimate."""
         value = self.estimates.get(name)
         return None if value is None else abs(value - self.target_accuracy)
 
 
 def evaluate(source: Batch, target: Batch, chosen: Variants) -> Evaluation:
-    """Estimate the target's accuracy as if its labels were unknown, and compare."""
+    """Estimate the accuracy of a target without its labels, and compare."""
     if source.labels is None or target.labels is None:
         raise InvalidInput("evaluate: expected labels in source and target, found none")
     if len(source.probabilities) == 0 or len(target.probabilities) == 0:
         raise InvalidInput("evaluate: expected at least one record in source and target, found none")
     labelled = label_outputs(source.probabilities, source.labels)
     ready = calibrate_all(labelled)
-    found = survey(ready, chosen, measure(ready, lambda: in_blocks(target.probabilities, labelled.temperature)))
-    estimates = {name: _accuracy(result) for name, result in found.answers.items()}
+    found = estimate_all(ready, chosen, measure(ready, lambda: in_blocks(target.probabilities, labelled.temperature)))
+    estimates = {name: _accuracy(result) for name, result in found.results.items()}
     realised = np.argmax(target.probabilities, axis=1) == target.labels
     return Evaluation(
         source_accuracy=labelled.accuracy,

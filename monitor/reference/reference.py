@@ -1,4 +1,4 @@
-"""The reference artefact: what a labelled set fixed, in one file that holds no record and is checked when read."""
+"""The reference: the calibration of a labelled set, in one file without records."""
 
 import dataclasses
 import os
@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from monitor.core.calibration import Calibration, calibrate
-from monitor.core.ensemble import Ready
+from monitor.core.ensemble import CalibratedEstimator
 from monitor.core.estimators import ESTIMATORS
 from monitor.core.estimators.consensus import CONSENSUS
 from monitor.core.intervals import DEFAULT_LEVEL, LEVELS, ErrorQuantiles, IntervalTables, Progress
 from monitor.core.scores import Integers, Singles, label_outputs
 from monitor.errors import InvalidReference
 from monitor.records.layout import Layout, OutputKind
-from monitor.records.offline.intake import accept_array, as_kind
+from monitor.records.offline.offline_batch import accept_array, as_kind
 from monitor.records.rejections import listed
 from monitor.reference.file_format import (
     FORMAT,
@@ -40,7 +40,7 @@ from monitor.reference.summary import ReferenceSummary, summarise
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Reference:
-    """A model's labelled reference, ready to judge its unlabelled outputs. Equal to another of the same fingerprint."""
+    """The reference of a model. References with the same fingerprint are equal."""
 
     model: str
     version: str
@@ -52,11 +52,11 @@ class Reference:
 
     @property
     def title(self) -> str:
-        """Return the model's name and, where known, its version."""
+        """The model name, and the version if known."""
         return f"{self.model} {self.version}".rstrip()
 
     def __repr__(self) -> str:
-        """Return what tells references apart, on one line: the numbers behind it are many thousands of characters."""
+        """Return a short description."""
         numbers = self.calibration
         return (
             f"Reference(model={self.model!r}, version={self.version!r}, classes=({listed(self.classes)}),"
@@ -83,10 +83,10 @@ class Reference:
         kind: str = OutputKind.PROBS,
         level: float = DEFAULT_LEVEL,
     ) -> Self:
-        """Make a reference from outputs of shape (records, classes) and their true classes (names or indices)."""
+        """Return a reference from outputs of shape (records, classes) and their labels (names or indices)."""
         named = None if classes is None else tuple(str(name) for name in classes)
         batch = accept_array(probabilities, Layout(kind=as_kind(kind), classes=named), labels)
-        assert batch.labels is not None  # noqa: S101  labels were given, so they came back
+        assert batch.labels is not None  # noqa: S101  labels were given
         return cls.from_accepted(
             batch.probabilities, batch.labels, model=model, version=version, classes=batch.classes, level=level
         )
@@ -103,7 +103,7 @@ class Reference:
         level: float = DEFAULT_LEVEL,
         progress: Progress | None = None,
     ) -> Self:
-        """Make a reference from columns that the decoder has accepted."""
+        """Return a reference from validated columns."""
         if len(probabilities) == 0:
             raise InvalidReference("reference: expected at least one labelled record, found none")
         if not str(model or "").strip():
@@ -122,7 +122,7 @@ class Reference:
         return dataclasses.replace(reference, fingerprint=to_bytes(_document(reference))[1])
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the reference, whole or not at all."""
+        """Write the reference atomically."""
         content, _ = to_bytes(_document(self))
         target = Path(path)
         handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
@@ -131,7 +131,7 @@ class Reference:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
-            # mkstemp is private to its owner; a reference is no secret, and the daemon runs as another user.
+            # mkstemp creates private files; the daemon may run as another user.
             Path(temporary).chmod(0o644)
             Path(temporary).replace(target)
         except BaseException:
@@ -140,11 +140,11 @@ class Reference:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read a reference and verify it."""
+        """Read and verify a reference."""
         where = os.fspath(path)
         try:
             with Path(path).open("rb") as file:
-                # Reading "at most so much" would ask for the memory of all of it first.
+                # read(n) allocates n bytes first, so n is limited to the file size.
                 raw = file.read(min(os.fstat(file.fileno()).st_size, MAX_BYTES) + 1)
         except OSError as error:
             raise InvalidReference(f"{where}: expected a reference file, found {error.strerror or error}") from error
@@ -206,7 +206,7 @@ def _reference(cls: type[_R], document: ReferenceDocument, fingerprint: str) -> 
         estimators=_estimators(document.estimators),
         intervals=intervals,
     )
-    # Whoever edits a file by hand may leave numbers that only an estimate trips over: let it trip here.
+    # An edited file may have numbers that only an estimate shows to be invalid.
     calibration.estimate(np.eye(len(document.classes), dtype=np.float32))
     return cls(
         model=document.model,
@@ -221,29 +221,31 @@ def _reference(cls: type[_R], document: ReferenceDocument, fingerprint: str) -> 
 
 def _check_intervals(tables: IntervalTables) -> None:
     forms = {form.full_name for member in ESTIMATORS for form in member.forms()} | {CONSENSUS}
-    if odd := forms ^ set(tables.errors):
-        raise ValueError(f"intervals for a different list of estimators ({', '.join(sorted(odd))}): calibrate again")
+    if unknown := forms ^ set(tables.errors):
+        raise ValueError(
+            f"intervals for a different list of estimators ({', '.join(sorted(unknown))}): calibrate again"
+        )
     columns = [tables.disagreement, *(column for error in tables.errors.values() for column in (error.low, error.high))]
     if any(len(column) != len(tables.sizes) for column in columns):
         raise ValueError("interval tables of unequal length")
 
 
-def _estimators(states: dict[str, dict[str, float | Array]]) -> tuple[Ready, ...]:
+def _estimators(states: dict[str, dict[str, float | Array]]) -> tuple[CalibratedEstimator, ...]:
     forms = [form for member in ESTIMATORS for form in member.forms() if form.variant is None]
-    if odd := {form.name for form in forms} ^ set(states):
-        raise ValueError(f"a different list of estimators ({', '.join(sorted(odd))}): calibrate again")
+    if unknown := {form.name for form in forms} ^ set(states):
+        raise ValueError(f"a different list of estimators ({', '.join(sorted(unknown))}): calibrate again")
     ready = []
     for form in forms:
         sizes = {len(unpack(value)) for value in states[form.name].values() if isinstance(value, Array)}
         if 0 in sizes or len(sizes) > 1:
             raise ValueError(f"arrays of unequal length for {form.name}")
         fields: dict[str, Any] = {n: unpack(v) if isinstance(v, Array) else v for n, v in states[form.name].items()}
-        ready.append(Ready(form, form.member.family(**fields)))
+        ready.append(CalibratedEstimator(form, form.member.family(**fields)))
     return tuple(ready)
 
 
-def _state(estimator: Any) -> dict[str, float | Array]:  # noqa: ANN401  any member of the list
-    """Fields of a calibrated estimator. Those with a default are options, chosen at each use and not kept."""
+def _state(estimator: Any) -> dict[str, float | Array]:  # noqa: ANN401  any estimator
+    """Return the fields of a calibrated estimator, without options, which have a default."""
     state: dict[str, float | Array] = {}
     for field in dataclasses.fields(estimator):
         if field.default is dataclasses.MISSING:

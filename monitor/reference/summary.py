@@ -1,4 +1,4 @@
-"""What a person wants to know of a reference before trusting it: classes, calibration, warnings."""
+"""The summary of a reference: classes, calibration, warnings."""
 
 import math
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import numpy as np
 from monitor.core.scores import FLOOR, LOG_TEMPERATURE_RANGE, Floats, LabelledOutputs
 
 BINS = 15
-"""Of equal width, for the reliability of a reference and for its calibration error."""
+"""Bins of equal width, for reliability and calibration error."""
 _FEW_RECORDS = 500
 _FEW_OF_A_CLASS = 10
 _ENOUGH_BY_CHANCE = 10
@@ -17,7 +17,7 @@ _NOTABLE_SHARE = 0.01
 
 
 class Concern(StrEnum):
-    """What makes a reference less trustworthy. A closed list."""
+    """Warnings about a reference. A closed list."""
 
     FEW_RECORDS = "few_records"
     RARE_CLASS = "rare_class"
@@ -30,36 +30,36 @@ class Concern(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReliabilityBin:
-    """The records of the reference whose confidence lies in one of the bins of equal width."""
+    """The records with a confidence in one bin."""
 
     records: int
     right: int
     confidence: float
-    """Their mean confidence; 0 where there are none."""
+    """Their mean confidence; 0 without records."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReferenceSummary:
-    """Counts and shares of a labelled reference."""
+    """Counts and shares of a reference."""
 
     class_records: tuple[int, ...]
-    """Records whose true class this is."""
+    """Records by true class."""
     class_right: tuple[int, ...]
-    """Those of them that were predicted right."""
+    """Right predictions by true class."""
     class_predicted: tuple[int, ...]
-    """Records for which this class was predicted."""
+    """Records by predicted class."""
     calibration_error: float
     calibration_error_scaled: float
     tied_share: float
-    """Share of records whose confidence another record has too."""
+    """The share of records with a confidence that occurs more than once."""
     floored_share: float
-    """Share of records with a probability under the floor of the temperature fit."""
+    """The share of records with a probability below the floor of the temperature fit."""
     temperature_at_bound: bool
-    """Whether the fit ran into an end of its range: every prediction right, or worse than chance."""
+    """Whether the fit ended at a bound: every prediction right, or worse than chance."""
     reliability: tuple[ReliabilityBin, ...] = ()
-    """Over 15 bins, of what the model says; empty in references from before it was kept."""
+    """Over 15 bins, unscaled; empty in references of older releases."""
     reliability_scaled: tuple[ReliabilityBin, ...] = ()
-    """The same after temperature scaling."""
+    """After temperature scaling."""
 
     @property
     def records(self) -> int:
@@ -67,38 +67,38 @@ class ReferenceSummary:
         return sum(self.class_records)
 
     def _is_mixed_up(self, index: int) -> bool:
-        """Tell whether a class is predicted for others rather than for its own, by more than chance would have it."""
+        """Return whether a class is predicted for its own records less than half as often as by chance."""
         by_chance = self.class_records[index] * self.class_predicted[index] / self.records
         return by_chance >= _ENOUGH_BY_CHANCE and self.class_right[index] < by_chance / 2
 
     def warnings(self) -> dict[Concern, str]:
-        """Return what people should see, with a sentence for each."""
+        """Return the warnings with their messages."""
         largest, right = max(self.class_records), sum(self.class_right)
         mixed_up = sum(map(self._is_mixed_up, range(len(self.class_records))))
         rare = sum(count < _FEW_OF_A_CLASS for count in self.class_records)
         found = {
             Concern.FEW_RECORDS: (
                 self.records < _FEW_RECORDS,
-                f"{self.records} records: fewer than {_FEW_RECORDS} make every interval wide",
+                f"{self.records} records: with fewer than {_FEW_RECORDS}, intervals are wide",
             ),
             Concern.RARE_CLASS: (
                 rare > 0,
                 (
                     f"{rare} of {len(self.class_records)} classes have fewer than {_FEW_OF_A_CLASS} records:"
-                    " a shift towards them cannot be judged"
+                    " a shift towards them cannot be detected"
                 ),
             ),
             Concern.TIED_SCORES: (
                 self.tied_share > _NOTABLE_SHARE,
                 (
                     f"{self.tied_share:.1%} of records share their confidence with another (vote shares, 8-bit or saturated"
-                    " outputs): thresholds cannot cut between them"
+                    " outputs): thresholds cannot separate them"
                 ),
             ),
             Concern.ZEROS_UNDER_FLOOR: (
                 self.floored_share > _NOTABLE_SHARE,
                 (
-                    f"{self.floored_share:.1%} of records hold a probability under {FLOOR:g}: T depends on that floor,"
+                    f"{self.floored_share:.1%} of records have a probability below {FLOOR:g}: T depends on that floor,"
                     " so prefer the raw estimators"
                 ),
             ),
@@ -106,11 +106,11 @@ class ReferenceSummary:
                 right < largest,
                 (
                     f"the accuracy {right / self.records:.3f} is below the largest class's share {largest / self.records:.3f}:"
-                    " always answering that class would do better (are the classes in the right order, and do labels count from 0?)"
+                    " always predicting that class would be better (are the classes in the right order, and do labels count from 0?)"
                 ),
             ),
             Concern.CLASSES_MIXED_UP: (
-                # Where nearly all are in a wrong order, the concern above says so already.
+                # If nearly all classes are in the wrong order, BELOW_LARGEST_CLASS covers it.
                 right >= largest and mixed_up > 0,
                 (
                     f"{mixed_up:,} of {len(self.class_records):,} classes are predicted for their own records less than half as"
@@ -119,14 +119,14 @@ class ReferenceSummary:
             ),
             Concern.TEMPERATURE_AT_BOUND: (
                 self.temperature_at_bound,
-                "T ran to the end of its range (every prediction right, or worse than chance): prefer the raw estimators",
+                "T is at the end of its range (every prediction right, or worse than chance): prefer the raw estimators",
             ),
         }
         return {warning: sentence for warning, (holds, sentence) in found.items() if holds}
 
 
 def summarise(reference: LabelledOutputs) -> ReferenceSummary:
-    """Count what there is to count in a reference."""
+    """Return the summary of a reference."""
     raw, classes = reference.outputs.raw, len(reference.outputs.raw.probabilities)
     _, seen = np.unique(raw.confidence.astype(np.float32), return_counts=True)
 
@@ -151,19 +151,19 @@ def summarise(reference: LabelledOutputs) -> ReferenceSummary:
 
 
 def _reliability(confidence: Floats, correct: np.ndarray) -> tuple[ReliabilityBin, ...]:
-    """Count how often the predicted class is right, by confidence, over bins of equal width."""
+    """Return the reliability bins."""
     places = np.minimum((confidence * BINS).astype(np.int64), BINS - 1)
     records = np.bincount(places, minlength=BINS)
     right = np.bincount(places[correct], minlength=BINS)
     sums = np.bincount(places, weights=confidence, minlength=BINS)
     return tuple(
-        # A mean of numbers up to 1 may come out a rounding error above it.
+        # Rounding may give a mean above 1.
         ReliabilityBin(int(count), int(hits), min(float(total / count), 1.0) if count else 0.0)
         for count, hits, total in zip(records, right, sums, strict=True)
     )
 
 
 def _calibration_error(bins: tuple[ReliabilityBin, ...]) -> float:
-    """Expected calibration error of the predicted class: how far off the bins are, weighted by their records."""
+    """Return the expected calibration error."""
     gaps = sum(abs(one.records * one.confidence - one.right) for one in bins)
     return gaps / sum(one.records for one in bins)

@@ -1,6 +1,7 @@
-"""The types of a setting: the contract, texts, flags, paths, secrets and choices."""
+"""Kinds of settings: the contract, strings, flags, paths, secrets and choices."""
 
 import difflib
+import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -10,85 +11,86 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Generic, TypeVar
 
-from monitor.settings.paths import expanded
-from monitor.settings.yaml_text import Items, Node, Scalar, YamlSettings, kept_back, shown
+from monitor.settings.yaml_text import Node, Scalar, YamlList, YamlMap, describe, describe_type
 
 HIDDEN = "(hidden)"
-"""Stands in place of what nobody should read: passwords, keys, tokens, addresses that may hold them."""
+"""Shown instead of passwords, keys, tokens, and URLs that may contain them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting."""
+    """An effective setting."""
 
     path: str
-    """As messages name it: `models[0].window.records`."""
+    """Such as `models[0].window.records`."""
     value: str
-    """As a file would write it, or HIDDEN."""
+    """As written in a file, or HIDDEN."""
     line: int | None
-    """Where the file says so; None where it says nothing, and this is the default."""
+    """None for a default."""
 
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
-    """What is wrong with a value."""
+class ValueProblem:
+    """A problem with a value."""
 
     expected: str
     found: str
     line: int
     below: str = ""
-    """Which part of the setting, as `[2]`."""
+    """The part of the setting, such as `[2]`."""
 
-    def under(self, place: str) -> "Fault":
-        """Return the fault as one of a part of something larger."""
+    def under(self, place: str) -> "ValueProblem":
+        """Return the problem with a prefix to its part."""
         return replace(self, below=place + self.below)
 
 
-class Unfit(Exception):
-    """A value that is not of the kind that a setting needs."""
+class InvalidValue(Exception):
+    """A value of the wrong kind."""
 
-    def __init__(self, *faults: Fault) -> None:
-        super().__init__(*(fault.expected for fault in faults))
-        self.faults = faults
-
-
-def unfit(node: Node, expected: str, advice: str = "") -> Unfit:
-    """Return what to raise for a value that is something else than expected."""
-    return Unfit(Fault(expected, shown(node) + (f": {advice}" if advice else ""), node.line))
+    def __init__(self, *problems: ValueProblem) -> None:
+        super().__init__(*(problem.expected for problem in problems))
+        self.problems = problems
 
 
-def is_nothing(node: Node) -> bool:
-    """Tell whether a key stands there without a value."""
-    return isinstance(node, Scalar) and shown(node) == "nothing"
+def invalid(node: Node, expected: str, advice: str = "") -> InvalidValue:
+    """Return the error for an unexpected value."""
+    return InvalidValue(ValueProblem(expected, describe(node) + (f": {advice}" if advice else ""), node.line))
+
+
+def is_null(node: Node) -> bool:
+    """Return whether a key has no value."""
+    return isinstance(node, Scalar) and describe(node) == "nothing"
 
 
 class SettingKind(ABC, Generic[T]):
-    """What a setting may be."""
+    """The kind of a setting: parses and shows values."""
 
     @property
     @abstractmethod
-    def word(self) -> str:
-        """What the page on the configuration calls it."""
+    def type_name(self) -> str:
+        """The name of the type in the documentation."""
+
+    what: str
 
     @property
-    @abstractmethod
     def expected(self) -> str:
-        """What messages call it, with its bounds."""
+        """The description in errors, with bounds."""
+        return self.what
 
     @property
     @abstractmethod
-    def stand_in(self) -> T:
-        """Any value of the kind, to go on with after a mistake was found."""
+    def placeholder(self) -> T:
+        """Any valid value, to continue after a problem."""
 
     @abstractmethod
     def read(self, node: Node) -> T:
-        """Return the value; raises Unfit."""
+        """Return the value; raises InvalidValue."""
 
     def show(self, value: T) -> str:
-        """Return a value as it is written in a file."""
+        """Return a value as written in a file."""
         return str(value)
 
 
@@ -98,38 +100,33 @@ class ListOf(SettingKind[tuple[T, ...]], Generic[T]):
 
     kind: SettingKind[T]
     what: str
-    """What is expected, as "a list of names"."""
+    """The description in errors, such as "a list of names"."""
     fewest: int = 0
 
     @property
-    def word(self) -> str:
-        """Of what it is a list."""
-        return f"list of {self.kind.word}s"
+    def type_name(self) -> str:
+        """With the type of its items."""
+        return f"list of {self.kind.type_name}s"
 
     @property
-    def expected(self) -> str:
-        """What was asked for."""
-        return self.what
-
-    @property
-    def stand_in(self) -> tuple[T, ...]:
+    def placeholder(self) -> tuple[T, ...]:
         """The empty list."""
         return ()
 
     def read(self, node: Node) -> tuple[T, ...]:
         """Return the values."""
-        if not isinstance(node, Items):
-            raise unfit(node, self.what)
+        if not isinstance(node, YamlList):
+            raise invalid(node, self.what)
         if len(node.nodes) < self.fewest:
-            raise Unfit(Fault(self.what, "an empty one", node.line))
-        values, faults = list[T](), list[Fault]()
+            raise InvalidValue(ValueProblem(self.what, "an empty list", node.line))
+        values, problems = list[T](), list[ValueProblem]()
         for place, item in enumerate(node.nodes):
             try:
                 values.append(self.kind.read(item))
-            except Unfit as error:
-                faults.extend(fault.under(f"[{place}]") for fault in error.faults)
-        if faults:
-            raise Unfit(*faults)
+            except InvalidValue as error:
+                problems.extend(problem.under(f"[{place}]") for problem in error.problems)
+        if problems:
+            raise InvalidValue(*problems)
         return tuple(values)
 
     def show(self, value: tuple[T, ...]) -> str:
@@ -138,41 +135,36 @@ class ListOf(SettingKind[tuple[T, ...]], Generic[T]):
 
 
 @dataclass(frozen=True)
-class ByName(SettingKind[dict[str, T]], Generic[T]):
-    """Values of one kind under names that the operator chooses."""
+class MapOf(SettingKind[dict[str, T]], Generic[T]):
+    """A mapping of names to values of one kind."""
 
     kind: SettingKind[T]
     name: SettingKind[str]
-    """Of what kind the names are: only how they are written matters."""
+    """The kind of the names, used only to show them."""
     what: str
 
     @property
-    def word(self) -> str:
-        """What stands under the names."""
-        return f"{self.kind.word}s by name"
+    def type_name(self) -> str:
+        """With the type of its values."""
+        return f"{self.kind.type_name}s by name"
 
     @property
-    def expected(self) -> str:
-        """What was asked for."""
-        return self.what
-
-    @property
-    def stand_in(self) -> dict[str, T]:
-        """No names."""
+    def placeholder(self) -> dict[str, T]:
+        """The empty mapping."""
         return {}
 
     def read(self, node: Node) -> dict[str, T]:
-        """Return the values by their names."""
-        if not isinstance(node, YamlSettings):
-            raise Unfit(Fault(self.what, kept_back(node), node.line))
-        values, faults = dict[str, T](), list[Fault]()
+        """Return the values by name."""
+        if not isinstance(node, YamlMap):
+            raise InvalidValue(ValueProblem(self.what, describe_type(node), node.line))
+        values, problems = dict[str, T](), list[ValueProblem]()
         for name, entry in node.entries.items():
             try:
                 values[name] = self.kind.read(entry.node)
-            except Unfit as error:
-                faults.extend(fault.under(f".{name}") for fault in error.faults)
-        if faults:
-            raise Unfit(*faults)
+            except InvalidValue as error:
+                problems.extend(problem.under(f".{name}") for problem in error.problems)
+        if problems:
+            raise InvalidValue(*problems)
         return values
 
     def show(self, value: dict[str, T]) -> str:
@@ -182,8 +174,8 @@ class ByName(SettingKind[dict[str, T]], Generic[T]):
 
 E = TypeVar("E", bound=StrEnum)
 
-# What some reader of YAML or other takes for a number, a truth value or nothing, and so for no text.
-_NO_TEXT = re.compile(
+# What some YAML parsers take for a number, a boolean or null.
+_NOT_A_STRING = re.compile(
     r"[-+]?(\.[0-9]+|[0-9][0-9_]*(\.[0-9_]*)?)([eE][-+]?[0-9]+)?|[-+]?0[xob][0-9a-fA-F_]+|[-+]?\.(inf|nan)"
     r"|true|false|null|~|",
     re.IGNORECASE,
@@ -193,102 +185,87 @@ _MOST_CHARACTERS = 4096
 
 @dataclass(frozen=True)
 class Flag(SettingKind[bool]):
-    """True or false."""
+    """A boolean."""
 
-    word = "`true` or `false`"
+    type_name = "`true` or `false`"
     expected = "true or false"
-    stand_in = False
+    placeholder = False
 
     def read(self, node: Node) -> bool:
-        """Return the truth value; `yes`, `no`, `on` and `off` are none."""
+        """Return the boolean; `yes`, `no`, `on` and `off` are rejected."""
         if isinstance(node, Scalar) and node.plain and node.text in {"true", "false"}:
             return node.text == "true"
         advice = ""
         if isinstance(node, Scalar) and node.text.lower() in {"yes", "on", "true", "no", "off", "false"}:
             advice = f"write {'true' if node.text.lower() in {'yes', 'on', 'true'} else 'false'}"
-        raise unfit(node, self.expected, advice)
+        raise invalid(node, self.expected, advice)
 
-    def show(self, value: bool) -> str:  # noqa: FBT001  the kind's own value
-        """Return the truth value as YAML writes it."""
+    def show(self, value: bool) -> str:  # noqa: FBT001  the value
+        """Return `true` or `false`."""
         return "true" if value else "false"
 
 
 @dataclass(frozen=True)
 class Text(SettingKind[str]):
-    """A text of one line, of a certain form."""
+    """A string of one line, optionally matching a pattern."""
 
-    what: str = "a text"
+    what: str = "a string"
     form: re.Pattern[str] | None = None
-    word = "text"
-    stand_in = "?"
-
-    @property
-    def expected(self) -> str:
-        """What was asked for."""
-        return self.what
+    type_name = "text"
+    placeholder = "?"
 
     def read(self, node: Node) -> str:
-        """Return the text; what looks like a number must stand in quotes, since 2.10 would else become 2.1."""
-        if not isinstance(node, Scalar) or is_nothing(node):
-            raise unfit(node, self.what)
-        if node.plain and _NO_TEXT.fullmatch(node.text):
-            raise unfit(node, self.what, f'write it in quotes, "{node.text}"')
+        """Return the string. Anything that looks like a number must be quoted: 2.10 would become 2.1."""
+        if not isinstance(node, Scalar) or is_null(node):
+            raise invalid(node, self.what)
+        if node.plain and _NOT_A_STRING.fullmatch(node.text):
+            raise invalid(node, self.what, f'write it in quotes, "{node.text}"')
         if not node.text or not node.text.isprintable() or len(node.text) > _MOST_CHARACTERS:
-            raise unfit(node, f"{self.what} in one line of 1 to {_MOST_CHARACTERS:,} characters")
+            raise invalid(node, f"{self.what} in one line of 1 to {_MOST_CHARACTERS:,} characters")
         if self.form is not None and not self.form.fullmatch(node.text):
-            raise unfit(node, self.what)
+            raise invalid(node, self.what)
         return node.text
 
     def show(self, value: str) -> str:
-        """Return the text, in quotes where YAML might take it for something else."""
-        if re.fullmatch(r"[A-Za-z_][\w./-]*", value) and not _NO_TEXT.fullmatch(value):
+        """Return the string, quoted where YAML could take it for another type."""
+        if re.fullmatch(r"[A-Za-z_][\w./-]*", value) and not _NOT_A_STRING.fullmatch(value):
             return value
-        # A backslash means something in double quotes, and nothing in single ones.
+        # In double quotes a backslash starts an escape.
         return f'"{value}"' if '"' not in value and "\\" not in value else "'" + value.replace("'", "''") + "'"
 
 
 @dataclass(frozen=True)
 class Secret(SettingKind[str]):
-    """A text that no message, page or list of settings shows."""
+    """A string that is never shown."""
 
     what: str
-    word: str = "text (secret)"
-    stand_in = ""
-
-    @property
-    def expected(self) -> str:
-        """What was asked for."""
-        return self.what
+    type_name: str = "text (secret)"
+    placeholder = ""
 
     def read(self, node: Node) -> str:
-        """Return the text."""
+        """Return the string."""
         try:
             return Text(self.what).read(node)
-        except Unfit as error:
-            found = "nothing" if is_nothing(node) else "something else, which is not shown"
-            raise Unfit(Fault(self.what, found, node.line)) from error
+        except InvalidValue as error:
+            found = "nothing" if is_null(node) else "another value, not shown"
+            raise InvalidValue(ValueProblem(self.what, found, node.line)) from error
 
-    def show(self, value: str) -> str:  # noqa: ARG002  whatever it is
-        """Return what stands in its place, wherever values are listed."""
+    def show(self, value: str) -> str:  # noqa: ARG002  never shown
+        """Return HIDDEN."""
         return HIDDEN
 
 
 @dataclass(frozen=True)
 class FilePath(SettingKind[Path]):
-    """A path, relative to the folder of the configuration; `~` and environment variables are filled in."""
+    """A path, relative to the directory of the configuration. Expands `~` and environment variables."""
 
     folder: Path
     what: str = "a path"
-    word = "path"
+    type_name = "path"
 
     @property
-    def expected(self) -> str:
-        """What was asked for."""
-        return self.what
-
-    @property
-    def stand_in(self) -> Path:
-        """The folder itself."""
+    def placeholder(self) -> Path:
+        """The directory of the configuration."""
         return self.folder
 
     def read(self, node: Node) -> Path:
@@ -296,41 +273,41 @@ class FilePath(SettingKind[Path]):
         try:
             return self.folder / expanded(Text(self.what).read(node))
         except ValueError as error:
-            raise unfit(node, self.what, str(error)) from error
+            raise invalid(node, self.what, str(error)) from error
 
     def show(self, value: Path) -> str:
-        """Return the path as it is written: relative, unless it leads elsewhere."""
+        """Return the path, relative to the directory of the configuration if it is below it."""
         return Text().show(str(value.relative_to(self.folder) if value.is_relative_to(self.folder) else value))
 
 
 @dataclass(frozen=True)
 class SecretPath(FilePath):
-    """The path of a file that holds a secret. The secret is easily pasted in its place, so the path is not shown either."""
+    """The path of a secret file. Never shown: the secret itself may have been pasted in its place."""
 
     def read(self, node: Node) -> Path:
         """Return the path."""
         try:
             return self.folder / expanded(Secret(self.what).read(node))
         except ValueError:
-            # Not chained: the error would quote the setting.
-            found = "a home folder or an environment variable that is not known"
-            raise Unfit(Fault(self.what, found, node.line)) from None
+            # Not chained: the error quotes the setting.
+            found = "an unknown home directory or environment variable"
+            raise InvalidValue(ValueProblem(self.what, found, node.line)) from None
 
-    def show(self, value: Path) -> str:  # noqa: ARG002  whatever it is
-        """Return what stands in its place, wherever values are listed."""
+    def show(self, value: Path) -> str:  # noqa: ARG002  never shown
+        """Return HIDDEN."""
         return HIDDEN
 
 
 @dataclass(frozen=True)
 class OneOf(SettingKind[str]):
-    """One of a few words."""
+    """One of several words."""
 
     names: tuple[str, ...]
     advice: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """What to say to those who write certain others."""
+    """Advice for certain other words."""
 
     @property
-    def word(self) -> str:
+    def type_name(self) -> str:
         """All the words."""
         return ", ".join(f"`{name}`" for name in self.names)
 
@@ -340,7 +317,7 @@ class OneOf(SettingKind[str]):
         return f"one of {', '.join(self.names)}" if len(self.names) > 1 else self.names[0]
 
     @property
-    def stand_in(self) -> str:
+    def placeholder(self) -> str:
         """The first."""
         return self.names[0]
 
@@ -350,19 +327,19 @@ class OneOf(SettingKind[str]):
             return node.text
         text = node.text if isinstance(node, Scalar) else ""
         near = difflib.get_close_matches(text, self.names, 1)
-        raise unfit(node, self.expected, self.advice.get(text, f"did you mean {near[0]}?" if near else ""))
+        raise invalid(node, self.expected, self.advice.get(text, f"did you mean {near[0]}?" if near else ""))
 
 
 @dataclass(frozen=True)
 class Choice(SettingKind[E], Generic[E]):
-    """A member of a closed list."""
+    """A member of an enumeration."""
 
     members: type[E]
 
     @property
-    def word(self) -> str:
+    def type_name(self) -> str:
         """All the members."""
-        return self._names.word
+        return self._names.type_name
 
     @property
     def expected(self) -> str:
@@ -370,7 +347,7 @@ class Choice(SettingKind[E], Generic[E]):
         return self._names.expected
 
     @property
-    def stand_in(self) -> E:
+    def placeholder(self) -> E:
         """The first."""
         return next(iter(self.members))
 
@@ -381,3 +358,21 @@ class Choice(SettingKind[E], Generic[E]):
     def read(self, node: Node) -> E:
         """Return the member."""
         return self.members(self._names.read(node))
+
+
+_VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
+
+
+def expanded(text: str) -> str:
+    """Expand `~`, `~user` and environment variables; raises ValueError for an unknown one, unlike `os.path.expandvars`."""
+    path = os.path.expanduser(text)  # noqa: PTH111 - Path normalises
+    if path.startswith("~"):
+        raise ValueError(f"no home directory is known for {text.partition('/')[0]}")
+    return _VARIABLE.sub(_value, path)
+
+
+def _value(found: re.Match[str]) -> str:
+    name = found[1] or found[2]
+    if not (value := os.environ.get(name)):
+        raise ValueError(f"the environment variable {name} is not set")
+    return value

@@ -1,7 +1,6 @@
-"""Files that hold settings or secrets: opened only if they are regular files, read within limits.
+"""Files of settings and secrets. Only regular files are opened, and only a bounded size is read.
 
-Opening a pipe waits for whoever writes to it. At a reload that would be the daemon itself, which then neither stops nor
-tells systemd that it lives.
+Opening a pipe blocks until there is a writer. During a reload that would block the daemon and its watchdog.
 """
 
 import errno
@@ -15,12 +14,12 @@ from typing import BinaryIO
 from monitor.errors import ConfigError
 from monitor.settings.kinds import SecretPath
 from monitor.settings.section import Section, SettingsFindings
-from monitor.settings.yaml_text import MOST_BYTES, InvalidYaml, Problem, YamlSettings, compose, raise_problems, shown
+from monitor.settings.yaml_text import MOST_BYTES, InvalidYaml, Problem, YamlMap, compose, describe, raise_problems
 
 
 def open_file(path: Path) -> BinaryIO:
-    """Open a file to read it; raises OSError, also for what is there and is no file."""
-    # Without O_NONBLOCK the opening itself would wait. It has no effect on a file.
+    """Open a regular file for reading; raises OSError for anything else."""
+    # O_NONBLOCK: opening a pipe does not block. It has no effect on regular files.
     number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         _check(os.fstat(number))
@@ -31,7 +30,7 @@ def open_file(path: Path) -> BinaryIO:
 
 
 def problem_of(path: Path) -> str | None:
-    """Say what keeps a path from being a file that can be opened; None when nothing does, or only opening it tells."""
+    """Return why a path is not a regular file; None if it is one. Permissions are not checked."""
     try:
         _check(path.stat())
     except OSError as error:
@@ -48,34 +47,34 @@ def _check(found: os.stat_result) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SettingsDocument:
-    """A file of settings. Read its root, then `finish`."""
+    """A file of settings. Read its root, then call `finish`."""
 
     file: Path
     root: Section
     digest: str
-    """Tells one file's content from another's."""
+    """SHA-256 of the content."""
 
     @property
     def findings(self) -> SettingsFindings:
-        """What has come to light so far."""
+        """Problems and other findings so far."""
         return self.root.findings
 
     def finish(self) -> None:
-        """Raise ConfigError with all mistakes, if there are any; unknown keys are those that nobody asked for."""
+        """Raise ConfigError with all problems, if there are any."""
         if problems := self.findings.all_problems():
             raise_problems(self.file, problems)
 
 
 def open_document(file: Path) -> SettingsDocument:
-    """Open a file of settings; raises ConfigError when nothing can be made of it."""
+    """Open a file of settings; raises ConfigError if it is not YAML with settings."""
     raw = _content(file)
     findings = SettingsFindings()
     try:
         tree = compose(raw, findings.problems)
     except InvalidYaml as error:
         raise_problems(file, [*findings.problems, error.problem])
-    if not isinstance(tree, YamlSettings):
-        found = "an empty file" if tree is None else shown(tree)
+    if not isinstance(tree, YamlMap):
+        found = "an empty file" if tree is None else describe(tree)
         line = 1 if tree is None else tree.line
         raise_problems(file, [Problem(line, "", "settings", found)])
     return SettingsDocument(file, Section(findings, "", tree, tree.line), hashlib.sha256(raw).hexdigest())
@@ -84,7 +83,7 @@ def open_document(file: Path) -> SettingsDocument:
 def _content(file: Path) -> bytes:
     try:
         with open_file(file) as opened:
-            # One byte more tells that there is more; the rest of a huge file is never read.
+            # One byte more than allowed shows that the file is too large.
             return opened.read(MOST_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
@@ -95,28 +94,28 @@ _MOST_BYTES = 64 << 10
 
 
 def secret_file(section: Section, key: str, folder: Path, what: str) -> Path | None:
-    """Return the path of a file that holds a secret; None without one. `what` is "an address" or "a password"."""
-    return section.get(key, SecretPath(folder, f"the path of a file that holds {what}"), None)
+    """Return the path of a secret file; None without one. `what` is "a URL" or "a password"."""
+    return section.get(key, SecretPath(folder, f"the path of a file with {what}"), None)
 
 
-def secret_in(section: Section, key: str, file: Path, what: str) -> str | None:
-    """Return the line that a file holds, without the newline at its end; None after a mistake, which is noted."""
-    expected = f"a file that holds {what}"
+def read_line(section: Section, key: str, file: Path, what: str) -> str | None:
+    """Return the content of a file of one line; None after a problem, which is reported."""
+    expected = f"a file with {what}"
     try:
         with open_file(file) as opened:
             raw = opened.read(_MOST_BYTES + 1)
         text = raw.decode("utf-8").rstrip("\r\n")
     except UnicodeDecodeError:
-        section.tell(key, expected, "one that is not UTF-8")
+        section.report(key, expected, "a file that is not UTF-8")
         return None
     except (OSError, ValueError) as error:
-        section.tell(key, expected, getattr(error, "strerror", None) or "a path that cannot be read")
+        section.report(key, expected, getattr(error, "strerror", None) or "an invalid path")
         return None
     if len(raw) > _MOST_BYTES:
-        section.tell(key, f"a file of at most {_MOST_BYTES >> 10} KiB", "a larger one")
+        section.report(key, f"a file of at most {_MOST_BYTES >> 10} KiB", "a larger one")
         return None
     if not text.strip() or not text.strip().isprintable():
-        expected = f"a file that holds one line, the {what.partition(' ')[2]}"
-        section.tell(key, expected, "something else" if text.strip() else "nothing")
+        expected = f"a file with one line, the {what.partition(' ')[2]}"
+        section.report(key, expected, "several lines" if text.strip() else "an empty file")
         return None
     return text

@@ -1,8 +1,7 @@
-"""YAML into a tree of plain texts with line numbers, and the problems found in it. The only module that imports PyYAML.
+"""YAML as a tree of strings with line numbers. The only module that imports PyYAML.
 
-YAML's own idea of types is left out: in it `no` is false, `12:30` is 750, `010` is 8 and `1e3` a text. Here a scalar is
-what is written, and the setting that is read decides what it must be. Anchors, aliases and tags are refused: a few
-hundred bytes of aliases unfold into gigabytes.
+YAML's types are not used: in YAML, `no` is false, `12:30` is 750 and `010` is 8. Here a scalar is a string, and the kind of
+the setting parses it. Anchors, aliases and tags are rejected: a few hundred bytes of aliases expand to gigabytes.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,33 +14,33 @@ import yaml
 
 from monitor.errors import ConfigError
 
-_MOST_TOLD = 100
-"""A file that is something else altogether would otherwise fill the terminal."""
+_MOST_LISTED = 100
+"""Problems listed in one error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One mistake."""
+    """A problem in a file of settings."""
 
     line: int
     path: str
-    """Which setting, as `models[0].window.records`; empty for the file as a whole."""
+    """The setting, such as `models[0].window.records`; empty for the whole file."""
     expected: str
     found: str
 
-    def told(self, file: Path) -> str:
-        """Return the sentence for the operator."""
+    def message(self, file: Path) -> str:
+        """Return the error message."""
         where = f"{file}:{self.line}: {self.path}" if self.path else f"{file}:{self.line}"
         return f"{where}: expected {self.expected}, found {self.found}"
 
 
 def raise_problems(file: Path, problems: Iterable[Problem]) -> NoReturn:
-    """Raise one error that tells all mistakes, in the order of the file."""
+    """Raise one error that lists all problems by line."""
     ranked = sorted(set(problems), key=attrgetter("line", "path", "expected", "found"))
-    sentences = [problem.told(file) for problem in ranked[:_MOST_TOLD]]
-    if len(ranked) > _MOST_TOLD:
-        sentences.append(f"{file}: and {len(ranked) - _MOST_TOLD:,} more")
-    sentences.append(f"{file}: {len(ranked):,} {'mistake' if len(ranked) == 1 else 'mistakes'}")
+    sentences = [problem.message(file) for problem in ranked[:_MOST_LISTED]]
+    if len(ranked) > _MOST_LISTED:
+        sentences.append(f"{file}: and {len(ranked) - _MOST_LISTED:,} more")
+    sentences.append(f"{file}: {len(ranked):,} {'problem' if len(ranked) == 1 else 'problems'}")
     raise ConfigError("\n".join(sentences))
 
 
@@ -49,22 +48,22 @@ MOST_BYTES = 1 << 20
 MOST_DEPTH = 50
 _MOST_NODES = 200_000
 
-# The same parser in C, fifty times faster; a PyYAML that was built without it has only the other one.
+# The C parser is fifty times faster, but not in every build of PyYAML.
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """A single value as it is written."""
+    """A single value, as written."""
 
     text: str
     plain: bool
-    """Whether it stands without quotes."""
+    """Whether it is unquoted."""
     line: int
 
 
 @dataclass(frozen=True, slots=True)
-class Items:
+class YamlList:
     """A list."""
 
     nodes: "tuple[Node, ...]"
@@ -73,25 +72,25 @@ class Items:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A key with what stands under it."""
+    """The value of a key."""
 
     line: int
     node: "Node"
 
 
 @dataclass(frozen=True, slots=True)
-class YamlSettings:
-    """Keys and what stands under them, in the order of the file."""
+class YamlMap:
+    """Keys and values, in the order of the file."""
 
     entries: dict[str, Entry]
     line: int
 
 
-Node: TypeAlias = Scalar | Items | YamlSettings
+Node: TypeAlias = Scalar | YamlList | YamlMap
 
 
 class InvalidYaml(Exception):
-    """A text with which reading cannot go on."""
+    """YAML that cannot be parsed further."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.expected)
@@ -99,9 +98,9 @@ class InvalidYaml(Exception):
 
 
 def compose(raw: bytes, problems: list[Problem]) -> Node | None:
-    """Return the tree of a text, None for one that holds nothing.
+    """Return the tree of a text; None if it is empty.
 
-    Mistakes that leave the rest readable are added to the problems; raises Unreadable for the others.
+    Raises InvalidYaml where parsing cannot go on; other problems are added to `problems`.
     """
     if len(raw) > MOST_BYTES:
         line = raw[:MOST_BYTES].count(b"\n") + 1
@@ -119,11 +118,11 @@ def compose(raw: bytes, problems: list[Problem]) -> Node | None:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = 1 if mark is None else mark.line + 1
-        raise InvalidYaml(Problem(line, "", "YAML", f"an error in it: {error.problem or error.context}")) from error
+        raise InvalidYaml(Problem(line, "", "YAML", f"a syntax error: {error.problem or error.context}")) from error
 
 
 class _Composer:
-    """Builds the tree from the parser's events, and refuses at the event what is not wanted."""
+    """Builds the tree from the events of the parser."""
 
     def __init__(self, events: Iterator[yaml.Event], problems: list[Problem]) -> None:
         self._events = events
@@ -138,7 +137,7 @@ class _Composer:
             if isinstance(event, yaml.DocumentStartEvent):
                 documents += 1
                 if documents > 1:
-                    raise InvalidYaml(Problem(_line(event), "", "one document", "another one after ---"))
+                    raise InvalidYaml(Problem(_line(event), "", "one document", "a second one after ---"))
             elif isinstance(event, yaml.NodeEvent):
                 root = self._node(event, "", 1)
         return None if isinstance(root, Scalar) and root.plain and not root.text else root
@@ -157,10 +156,10 @@ class _Composer:
         if getattr(event, "tag", None) is not None:
             self._problems.append(Problem(line, path, "no tag (!name)", "one"))
         if isinstance(event, yaml.MappingStartEvent):
-            return YamlSettings(self._entries(path, depth), line)
+            return YamlMap(self._entries(path, depth), line)
         if isinstance(event, yaml.SequenceStartEvent):
-            return Items(tuple(self._items(path, depth)), line)
-        assert isinstance(event, yaml.ScalarEvent)  # noqa: S101  nothing else is left
+            return YamlList(tuple(self._items(path, depth)), line)
+        assert isinstance(event, yaml.ScalarEvent)  # noqa: S101  the only event left
         return Scalar(event.value, not event.style, line)
 
     def _items(self, path: str, depth: int) -> Iterator[Node]:
@@ -180,21 +179,21 @@ class _Composer:
             below = f"{path}.{name}".removeprefix(".") if name.isprintable() else path
             node = self._node(next(self._events), below, depth + 1)
             if not isinstance(key, Scalar) or not _is_name(key):
-                self._problems.append(Problem(line, path, "a text as key", shown(key)))
+                self._problems.append(Problem(line, path, "a string as key", describe(key)))
             elif name in entries:
-                found = f"{shown(key)} again, after line {entries[name].line}"
+                found = f"{describe(key)} again, after line {entries[name].line}"
                 self._problems.append(Problem(line, path, "each key once", found))
             else:
                 entries[name] = Entry(line, node)
         return entries
 
 
-def shown(node: Node) -> str:
-    """Return what a message says of a value: numbers as they are, texts in quotes, and of the rest only what it is."""
-    if isinstance(node, Items):
+def describe(node: Node) -> str:
+    """Return a value for a message: a number, a quoted string, or the type of anything else."""
+    if isinstance(node, YamlList):
         return "a list"
-    if isinstance(node, YamlSettings):
-        return "a group of settings"
+    if isinstance(node, YamlMap):
+        return "a mapping"
     if node.plain and node.text.lower() in {"", "~", "null"}:
         return "nothing"
     if node.plain and node.text.replace(".", "", 1).removeprefix("-").isdecimal() and len(node.text) <= 40:
@@ -202,9 +201,9 @@ def shown(node: Node) -> str:
     return repr(node.text if len(node.text) <= 40 else f"{node.text[:40]}…")
 
 
-def kept_back(node: Node) -> str:
-    """Say what stands in place of a group, without showing it: it may be a secret that belongs one level lower."""
-    return "a single value" if isinstance(node, Scalar) and shown(node) != "nothing" else shown(node)
+def describe_type(node: Node) -> str:
+    """Return the type of a value, without its content: it may be a secret at the wrong level."""
+    return "a single value" if isinstance(node, Scalar) and describe(node) != "nothing" else describe(node)
 
 
 def _is_name(key: Scalar) -> bool:

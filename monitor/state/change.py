@@ -7,9 +7,10 @@ that has no name, and whose records are kept under the name of the model alone.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from monitor.core.recent_ids import Hashes
 from monitor.core.scores import Floats, Singles
 from monitor.core.segments import Segment
-from monitor.records.record_batch import Hashes, Pointer
+from monitor.records.record_batch import Pointer
 from monitor.state.history_table import HistoryChange
 
 Shard = tuple[str, str]

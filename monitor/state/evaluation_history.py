@@ -5,7 +5,7 @@ import threading
 from collections.abc import Iterable
 from itertools import islice
 
-from monitor.core.history import Past, Place, Series, Span
+from monitor.core.history import ModelHistory, Place, Series, Span
 from monitor.core.report import ModelReport
 from monitor.state.history_table import HistoryChange, HistoryRow
 
@@ -21,7 +21,7 @@ class History:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._models: dict[str, Past] = {}
+        self._models: dict[str, ModelHistory] = {}
         self._unwritten: dict[tuple[str, Place], None] = {}
         """In the order they came. Names only, and those that left memory fall out: on a full disk it does not grow."""
         self._only: frozenset[str] | None = None
@@ -42,7 +42,7 @@ class History:
         with self._lock:
             self._strangers = bool(unreadable)
             for name, some in found.items():
-                self._models[name] = Past()
+                self._models[name] = ModelHistory()
                 made = self._models[name].restore((row.place, row.frame) for row in some)
                 self._unwritten.update(dict.fromkeys((name, place) for place in made))
 
@@ -52,7 +52,7 @@ class History:
             names = frozenset(models)
             gone = self._models.keys() - names
             for name in names - self._models.keys():
-                self._models[name] = Past()
+                self._models[name] = ModelHistory()
             for name in gone:
                 del self._models[name]
             self._forget_unwritten()
@@ -68,7 +68,7 @@ class History:
     def note(self, report: ModelReport, at: float) -> None:
         """Keep what was said of a model at a time; also that nothing could be said any more."""
         with self._lock:
-            places = self._models.setdefault(report.model, Past()).note(report, at)
+            places = self._models.setdefault(report.model, ModelHistory()).note(report, at)
             self._unwritten.update(dict.fromkeys((report.model, place) for place in places))
             self._forget_unwritten()
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from monitor.records.record_batch import Hashes
+from monitor.core.recent_ids import Hashes
 from monitor.state.change import IdBatch, StateChange
 from monitor.state.checksum import checksum
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from monitor.core.ensemble import Ready, answer, choose
+from monitor.core.ensemble import CalibratedEstimator, choose, results_of
 from monitor.core.estimate import Estimate, NoEstimate
 from monitor.core.estimators import Form, Member
 from monitor.core.estimators.conformal import Conformal
@@ -185,7 +185,7 @@ def check_estimator(member: Member, probabilities: Singles, labels: Integers) ->
     reference = label_outputs(probabilities, labels)
     for form in member.forms():
         calibrated = member.family.calibrate(reference, scaled=form.scaled)
-        ready = choose(Ready(Form(member, form.scaled, None), calibrated), form.variant)
+        ready = choose(CalibratedEstimator(Form(member, form.scaled, None), calibrated), form.variant)
         _check_contributions(ready, probabilities, reference.temperature)
         for size in sorted({min(size, len(probabilities)) for size in (0, 1, 2, len(probabilities))}):
             window = np.array(probabilities[:size])
@@ -211,7 +211,7 @@ def check_estimator(member: Member, probabilities: Singles, labels: Integers) ->
             )
 
 
-def _check_contributions(ready: Ready, probabilities: Singles, temperature: float) -> None:
+def _check_contributions(ready: CalibratedEstimator, probabilities: Singles, temperature: float) -> None:
     """Hold a member to what running totals need of it."""
     if isinstance(ready.estimator, Conformal):
         return
@@ -224,8 +224,8 @@ def _check_contributions(ready: Ready, probabilities: Singles, temperature: floa
     _require(np.array_equal(rows, moved), f"{name}: contributions do not move with the window's confidence")
 
 
-def _ask(ready: Ready, window: Singles, temperature: float) -> Estimate | NoEstimate:
-    return answer([ready], lambda: (outputs(window, temperature),))[ready.form.full_name]
+def _ask(ready: CalibratedEstimator, window: Singles, temperature: float) -> Estimate | NoEstimate:
+    return results_of([ready], lambda: (outputs(window, temperature),))[ready.form.full_name]
 
 
 def _alike(one: Estimate | NoEstimate, other: Estimate | NoEstimate) -> bool:

@@ -1,1 +1,1 @@
-"""The HTTP server: /metrics, health, reload, status, and a page to look at; TLS, client certificates and passwords."""
+"""The web server: pages, JSON API, /metrics, health and reload; TLS, client certificates and passwords."""

@@ -1,7 +1,4 @@
-"""The JSON API, `/api/v1/…`. `docs/api.md` lists every key.
-
-`docs/api.md` lists every key. They are all always there, as null where there is nothing to say.
-"""
+"""The JSON API, `/api/v1/…`. `docs/api.md` lists every key. Every key is always present; unknown values are null."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -19,20 +16,20 @@ from monitor.core.segments import ALL, name_of
 from monitor.reference.reference import Reference
 from monitor.reference.summary import ReliabilityBin
 from monitor.settings.kinds import HIDDEN, Setting
-from monitor.web.site import RefusedRecord, Site
+from monitor.web.site import RejectPointer, Site
 
 VERSION = 1
-"""Rises when a key changes its meaning or goes."""
+"""Increases when a key changes its meaning or is removed."""
 
 
 def status_document(reports: Mapping[str, ModelReport], facts: Mapping[str, Any]) -> bytes:
-    """Return what is known now; `facts` are of the daemon itself."""
+    """Return the last reports; `facts` describe the daemon itself."""
     models = [_model(reports[name]) for name in sorted(reports)]
     return msgspec.json.encode({"version": VERSION, **facts, "models": models})
 
 
 def _model(report: ModelReport) -> dict[str, Any]:
-    reference, look = report.reference, report.input
+    reference, records = report.reference, report.input
     return {
         "model": report.model,
         "evaluated_at": report.at,
@@ -49,15 +46,15 @@ def _model(report: ModelReport) -> dict[str, Any]:
             "temperature": reference.temperature,
         },
         "input": {
-            "rejected_share": look.rejected_share,
-            "degraded": look.degraded,
-            "one_hot": look.one_hot,
-            "constant": look.constant,
-            "hints": look.hints,
+            "rejected_share": records.rejected_share,
+            "degraded": records.degraded,
+            "one_hot": records.one_hot,
+            "constant": records.constant,
+            "hints": records.hints,
         },
         "failed_estimators": dict(report.errors),
         "segments_limit": report.most_segments,
-        # One at a time: thousands of them at once would keep the other threads waiting, and take much memory.
+        # Encoded one at a time: thousands at once would block other threads and take much memory.
         "segments": [msgspec.Raw(msgspec.json.encode(_segment(one))) for one in report.segments],
     }
 
@@ -107,8 +104,8 @@ def _alert(alert: AlertStatus) -> dict[str, Any]:
     }
 
 
-def configuration_document(site: Site, query: Mapping[str, str]) -> bytes | None:  # noqa: ARG001  every document is asked alike
-    """Return every setting that holds, in the order of the file; what is hidden has no value."""
+def configuration_document(site: Site, query: Mapping[str, str]) -> bytes | None:  # noqa: ARG001  all documents share a signature
+    """Return every setting in force, in the order of the file; hidden ones have no value."""
     return msgspec.json.encode({"version": VERSION, "settings": [_setting(one) for one in site.settings()]})
 
 
@@ -118,11 +115,11 @@ def _setting(one: Setting) -> dict[str, Any]:
 
 
 _DIGITS = 6
-"""History is kept in single precision: what follows would be noise."""
+"""History is stored in single precision; more digits would be noise."""
 
 
 def history_document(site: Site, query: Mapping[str, str]) -> bytes | None:
-    """Return a window over time; None where model, segment or span is not known."""
+    """Return the history of a window; None for an unknown model, segment or span."""
     model, segment = query.get("model", ""), query.get("segment", name_of(ALL))
     series = None
     with suppress(ValueError):
@@ -165,15 +162,16 @@ def _numbers(column: Floats) -> list[float | None]:
 
 
 def realised_document(site: Site, query: Mapping[str, str]) -> bytes | None:
-    """Return what others found out later; None for a model that is not known."""
+    """Return the realised accuracies of a model; None for an unknown one."""
     model = query.get("model", "")
     if model not in site.reports():
         return None
-    told = {"model": model, "remark": site.realised_remark(model), "realised": [_one(x) for x in site.realised(model)]}
-    return msgspec.json.encode({"version": VERSION, **told})
+    realised = [_realised(one) for one in site.realised(model)]
+    remark = site.realised_remark(model)
+    return msgspec.json.encode({"version": VERSION, "model": model, "remark": remark, "realised": realised})
 
 
-def _one(one: Realised) -> dict[str, Any]:
+def _realised(one: Realised) -> dict[str, Any]:
     return {
         "at": one.at,
         "segment": one.segment,
@@ -184,7 +182,7 @@ def _one(one: Realised) -> dict[str, Any]:
 
 
 def reference_document(site: Site, query: Mapping[str, str]) -> bytes | None:
-    """Return what a model is judged by; None for a model that is not known, or has no reference."""
+    """Return the reference of a model; None for an unknown model or one without a reference."""
     reference = site.reference(query.get("model", ""))
     return None if reference is None else msgspec.json.encode({"version": VERSION, **_reference(reference)})
 
@@ -219,7 +217,7 @@ def _reference(reference: Reference) -> dict[str, Any]:
 
 
 def _bins(bins: Sequence[ReliabilityBin]) -> list[dict[str, Any]]:
-    """Return the bins with their bounds; a mean of no records, and their accuracy, are null."""
+    """Return the bins with their bounds; confidence and accuracy of an empty bin are null."""
     return [
         {
             "from": place / len(bins),
@@ -234,17 +232,17 @@ def _bins(bins: Sequence[ReliabilityBin]) -> list[dict[str, Any]]:
 
 
 def rejects_document(site: Site, _query: Mapping[str, str]) -> bytes | None:
-    """Return the counts, and the places of the latest."""
+    """Return the counts, and where the latest rejected records are."""
     rejects = site.rejects()
     counts = [
         {"source": source, "reason": reason, "records": count}
         for (source, reason), count in sorted(rejects.counts.items())
     ]
-    latest = [_place(one) for one in rejects.latest]
+    latest = [_rejected(one) for one in rejects.latest]
     return msgspec.json.encode({"version": VERSION, "counts": counts, "latest": latest})
 
 
-def _place(record: RefusedRecord) -> dict[str, Any]:
+def _rejected(record: RejectPointer) -> dict[str, Any]:
     return {
         "at": record.at,
         "source": record.source,

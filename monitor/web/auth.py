@@ -1,7 +1,7 @@
-"""Passwords against bcrypt hashes, one check at a time; clients take turns, so a flood of guesses locks nobody out.
+"""Checks passwords against bcrypt hashes, one at a time, scheduled so that a flood of guesses locks nobody out.
 
-Addresses take turns, the users of one address do too, and wishes of one user come in their order. So whoever guesses a
-password holds up those who give the same name from the same address, and nobody else.
+The queue is round robin over client addresses, then over the users of an address, then first in, first out. An attacker
+delays only those who log in with the same name from the same address.
 """
 
 import asyncio
@@ -18,66 +18,66 @@ import bcrypt
 
 from monitor.web.server.workers import Workers
 
-Turn = asyncio.Future[bool]
+Ticket = asyncio.Future[bool]
 
 
-class Turns:
-    """One turn at a time, round robin over those who wait. Lives on the server's loop."""
+class FairLock:
+    """A lock with a bounded queue, round robin over those who wait. Used on the server's event loop."""
 
     def __init__(self, most_waiting: int) -> None:
         self._most_waiting = most_waiting
-        self._taken = False
-        # By address and user; those whose turn is next come first.
-        self._waiting: dict[str, dict[str, deque[Turn]]] = {}
+        self._locked = False
+        # By address and user, next first.
+        self._waiting: dict[str, dict[str, deque[Ticket]]] = {}
 
-    async def take(self, address: str, user: str) -> bool:
-        """Wait for a turn, which the caller gives back; False when too many wait, which may turn out while waiting."""
-        if not self._taken:
-            self._taken = True
+    async def acquire(self, address: str, user: str) -> bool:
+        """Acquire the lock; returns False when too many wait, possibly after waiting."""
+        if not self._locked:
+            self._locked = True
             return True
-        turn: Turn = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(address, {}).setdefault(user, deque()).append(turn)
+        ticket: Ticket = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(address, {}).setdefault(user, deque()).append(ticket)
         if self._count() > self._most_waiting:
-            self._send_one_away()
+            self._drop_one()
         try:
-            return await turn
+            return await ticket
         except asyncio.CancelledError:
-            if turn.cancelled():
-                self._remove(address, user, turn)
-            elif turn.result():
-                self.give_back()
+            if ticket.cancelled():
+                self._remove(address, user, ticket)
+            elif ticket.result():
+                self.release()
             raise
 
-    def give_back(self) -> None:
-        """End a turn; the next one begins."""
+    def release(self) -> None:
+        """Release the lock to the next in the queue."""
         if not self._waiting:
-            self._taken = False
+            self._locked = False
             return
         address = next(iter(self._waiting))
         user = next(iter(self._waiting[address]))
-        turn = self._waiting[address][user][0]
-        self._remove(address, user, turn)
-        # Whoever was served goes behind the others.
+        ticket = self._waiting[address][user][0]
+        self._remove(address, user, ticket)
+        # The address and the user served go to the end.
         if address in self._waiting:
             users = self._waiting[address] = self._waiting.pop(address)
             if user in users:
                 users[user] = users.pop(user)
-        turn.set_result(True)
+        ticket.set_result(True)
 
-    def _send_one_away(self) -> None:
-        """End the latest wait of the user with the most that wait, at the address with the most."""
+    def _drop_one(self) -> None:
+        """Drop the newest entry of the longest queue, by address and then by user."""
         address, users = max(self._waiting.items(), key=lambda one: sum(map(len, one[1].values())))
-        user, turns = max(users.items(), key=lambda one: len(one[1]))
-        latest = turns[-1]
+        user, tickets = max(users.items(), key=lambda one: len(one[1]))
+        latest = tickets[-1]
         self._remove(address, user, latest)
         latest.set_result(False)
 
     def _count(self) -> int:
-        return sum(len(turns) for users in self._waiting.values() for turns in users.values())
+        return sum(len(tickets) for users in self._waiting.values() for tickets in users.values())
 
-    def _remove(self, address: str, user: str, turn: Turn) -> None:
+    def _remove(self, address: str, user: str, ticket: Ticket) -> None:
         users = self._waiting[address]
-        users[user].remove(turn)
+        users[user].remove(ticket)
         if not users[user]:
             del users[user]
         if not users:
@@ -86,66 +86,66 @@ class Turns:
 
 _MOST_KNOWN = 256
 _BCRYPT_BYTES = 72
-"""bcrypt looks at no more of a password; Go's, which made many of the hashes, cuts there without a word."""
+"""bcrypt uses no more of a password. Go's implementation truncates silently, so this one does too."""
 _MOST_HEADER = 4096
 
 
 class LoginResult(Enum):
-    """What became of a check."""
+    """The result of a login."""
 
     RIGHT = auto()
     WRONG = auto()
     BUSY = auto()
-    """Too many wait already; nothing was checked."""
+    """Too many logins are queued; the password was not checked."""
 
 
 class Passwords:
-    """Checks credentials. Lives on the server's loop; only the hashing itself runs on another thread."""
+    """Checks credentials on the server's event loop; hashing runs on another thread."""
 
     def __init__(self, workers: Workers, most_waiting: int) -> None:
         self._workers = workers
-        self._turns = Turns(most_waiting)
+        self._lock = FairLock(most_waiting)
         self._key = secrets.token_bytes(32)
-        # Right ones only: wrong ones would let anybody push them out. Keyed, so that memory holds no password.
+        # Correct passwords only, or wrong ones would evict them. Keyed, so that memory holds no password.
         self._known: OrderedDict[bytes, None] = OrderedDict()
 
     async def check(self, authorization: str, users: Mapping[str, str], client: str) -> LoginResult:
-        """Judge an Authorization header by the users' hashes; `client` is whose address it came from."""
+        """Check an Authorization header against the users' hashes; `client` is the client's address."""
         credentials = credentials_in(authorization)
         if credentials is None:
             return LoginResult.WRONG
         name, password = credentials
         hashed = users.get(name)
-        # For a name that nobody has, another's hash is computed, always the same one: the time taken tells nothing.
-        against = self._stand_in(name, users) if hashed is None else hashed
-        seal = self._seal(name, against, password)
-        if hashed is not None and seal in self._known:
-            self._known.move_to_end(seal)
+        # An unknown name is checked against another user's hash, always the same, so that timing reveals nothing.
+        against = self._decoy(name, users) if hashed is None else hashed
+        digest = self._digest(name, against, password)
+        if hashed is not None and digest in self._known:
+            self._known.move_to_end(digest)
             return LoginResult.RIGHT
-        if not await self._turns.take(client, name):
+        if not await self._lock.acquire(client, name):
             return LoginResult.BUSY
         try:
-            fits = await self._workers.run(lambda: _fits(password, against))
+            matches = await self._workers.run(lambda: _matches(password, against))
         finally:
-            self._turns.give_back()
-        if not fits or hashed is None:
+            self._lock.release()
+        if not matches or hashed is None:
             return LoginResult.WRONG
-        self._known[seal] = None
+        self._known[digest] = None
         if len(self._known) > _MOST_KNOWN:
             self._known.popitem(last=False)
         return LoginResult.RIGHT
 
-    def _stand_in(self, name: str, users: Mapping[str, str]) -> str:
+    def _decoy(self, name: str, users: Mapping[str, str]) -> str:
         hashes = sorted(users.values())
-        return hashes[int.from_bytes(self._seal(name, "", b"")[:8], "big") % len(hashes)]
+        return hashes[int.from_bytes(self._digest(name, "", b"")[:8], "big") % len(hashes)]
 
-    def _seal(self, name: str, hashed: str, password: bytes) -> bytes:
+    def _digest(self, name: str, hashed: str, password: bytes) -> bytes:
         parts = (name.encode(), hashed.encode(), password)
         return hmac.digest(self._key, b"".join(hashlib.sha256(part).digest() for part in parts), "sha256")
 
 
 def credentials_in(authorization: str) -> tuple[str, bytes] | None:
-    """Return the name and password of a header for basic authentication; None when it holds none."""
+    """Return the name and password of a basic authentication header; None when it is not one."""
     scheme, _, rest = authorization.strip().partition(" ")
     if scheme.lower() != "basic" or len(rest) > _MOST_HEADER:
         return None
@@ -156,7 +156,7 @@ def credentials_in(authorization: str) -> tuple[str, bytes] | None:
         return None
 
 
-def _fits(password: bytes, hashed: str) -> bool:
+def _matches(password: bytes, hashed: str) -> bool:
     try:
         return bcrypt.checkpw(password[:_BCRYPT_BYTES], hashed.encode())
     except ValueError:

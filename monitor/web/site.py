@@ -1,4 +1,4 @@
-"""What the pages ask the daemon for: plain functions, called on the server's threads, several at once."""
+"""The data that pages and API read from the daemon, as functions. The server calls them on several threads at once."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,28 +12,28 @@ from monitor.sources.base import Lag
 
 @dataclass(frozen=True, slots=True)
 class SourceView:
-    """A source as the page shows it."""
+    """A source as pages show it."""
 
     name: str
     kind: str
     """`directory` or `kafka`."""
     waits_for: str | None
-    """A sentence; None when it can be read."""
+    """What it waits for; None when it is ready."""
     lag: Lag = field(default_factory=Lag)
     records: int = 0
-    """Taken in since the state was made."""
+    """Records ingested since the state was created."""
     rejected: int = 0
-    """Refused since the state was made."""
+    """Records rejected since the state was created."""
     partitions: int | None = None
-    """How many are ours; None for a source without any."""
+    """Partitions assigned to this replica; None for a source without partitions."""
 
 
 @dataclass(frozen=True, slots=True)
-class RefusedRecord:
-    """Where a refused record stands. Nothing of what it says."""
+class RejectPointer:
+    """Where to find a rejected record. Never its content."""
 
     at: float
-    """When it was refused, in Unix seconds."""
+    """When it was rejected, in Unix seconds."""
     source: str
     origin: str
     """`file#3fa2c81b`, or a partition: `predictions/3`. Never a file's name."""
@@ -48,36 +48,40 @@ class RefusedRecord:
 
 @dataclass(frozen=True, slots=True)
 class Rejects:
-    """What was refused."""
+    """Rejected records."""
 
     counts: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    """By source and reason, since the state was made."""
-    latest: Sequence[RefusedRecord] = ()
+    """By source and reason, since the state was created."""
+    latest: Sequence[RejectPointer] = ()
     """Newest first; the last few hundred."""
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Everything that pages and API are made from. What is not known yet is empty."""
+    """Everything that pages and API show. Unknown values are empty."""
 
     reports: Callable[[], Mapping[str, ModelReport]]
     healthy: Callable[[], Sequence[str]]
-    """Sentences on what only a restart can mend."""
+    """Problems that only a restart can fix; empty when healthy."""
     ready: Callable[[], Sequence[str]]
-    """Sentences on what is waited for."""
+    """Reasons why cpcmon is not ready; empty when it is."""
     now: Callable[[], float]
     version: str
+    unevaluated: Callable[[], Sequence[str]] = lambda: ()
+    """Models that have not been evaluated since the start."""
+    evaluation_seconds: Callable[[], Sequence[float]] = lambda: ()
+    """The configured evaluation intervals."""
     notices: Callable[[], Sequence[str]] = lambda: ()
-    """Sentences on what somebody should look at, though cpcmon goes on."""
+    """Warnings that do not stop cpcmon."""
     history: Callable[[str, str, Span], Series | None] = lambda _model, _segment, _span: None
-    """Of a model's segment, by its name; None where neither is known."""
+    """Of a model and a segment name; None when unknown."""
     realised: Callable[[str], Sequence[Realised]] = lambda _model: ()
-    """Of a model, oldest first; empty where nobody tells."""
+    """Of a model, oldest first; empty without labels."""
     realised_remark: Callable[[str], str | None] = lambda _model: None
-    """A sentence on what is wrong with the file of them; None when nothing is."""
+    """A problem with the file of realised accuracies; None without one."""
     sources: Callable[[], Sequence[SourceView]] = lambda: ()
     rejects: Callable[[], Rejects] = Rejects
     settings: Callable[[], Sequence[Setting]] = lambda: ()
     reference: Callable[[str], Reference | None] = lambda _model: None
     runbooks: Callable[[], str] = lambda: "docs/runbooks/"
-    """Where the pages for people on call stand: an address or a path, ending in a slash."""
+    """The address or path of the runbooks, ending in a slash."""

@@ -1,4 +1,4 @@
-"""axe-core: what on a page some people cannot use, said by the tool that others say it with."""
+"""Accessibility checks with axe-core."""
 
 from functools import cache
 from pathlib import Path
@@ -13,15 +13,15 @@ _RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice
 
 
 def complaints(page: Page) -> list[str]:
-    """Return what is wrong with a page as it stands: the rule, what it asks for, and the elements that do not keep it."""
+    """Return the violations on a page: rule, requirement and elements."""
     page.evaluate(_source())
     found = page.evaluate("rules => axe.run(document, {runOnly: rules})", _RULES)
-    # A tool that did not look has no complaints either.
+    # Ensures that axe ran.
     assert len(found["passes"]) > 10, found["passes"]
-    return [_told(one) for one in found["violations"]]
+    return [_format(one) for one in found["violations"]]
 
 
-def _told(violation: dict[str, Any]) -> str:
+def _format(violation: dict[str, Any]) -> str:
     where = "; ".join(
         f"{' '.join(map(str, node['target']))}: {node['failureSummary']}" for node in violation["nodes"][:3]
     )

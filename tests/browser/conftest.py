@@ -1,4 +1,4 @@
-"""A browser for each module, a daemon for each worker that nobody changes, and a new window for each test."""
+"""A browser per module, a read-only daemon per worker, and a new window per test."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.browser.site import Standing, standing
+from tests.browser.site import RunningSite, running_site
 from tests.browser.visiting import Visit, chromium, visiting
 from tests.daemon.process import LIMIT
 from tests.servers import real_server
@@ -17,7 +17,7 @@ Visiting = Callable[..., Visit]
 expect.set_options(timeout=LIMIT * 500)
 
 
-# Not for the session: while Playwright runs, no other test of the same worker could have a loop of asyncio.
+# Not per session: while Playwright runs, no other test of the worker can run an asyncio loop.
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """The system's Chromium."""
@@ -26,25 +26,25 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="session")
-def sick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standing]:
-    """A daemon with everything to be seen, an alert among it. Tests only look at it."""
+def alerting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSite]:
+    """A daemon with a firing alert, which tests do not change."""
     real_server("chromium")
-    with standing(tmp_path_factory.mktemp("sick") / "site") as found:
-        found.sicken()
+    with running_site(tmp_path_factory.mktemp("alerting") / "site") as found:
+        found.make_alert_fire()
         yield found
 
 
 @pytest.fixture
 def visit(browser: Browser) -> Iterator[Visiting]:
-    """Open windows; at the end none may have complained, nor asked anybody but its daemon."""
+    """Open windows; at the end, none may have errors or requests to other hosts."""
     with ExitStack() as stack:
         opened: list[Visit] = []
 
-        def look(url: str, **options: Any) -> Visit:
+        def open_window(url: str, **options: Any) -> Visit:
             opened.append(stack.enter_context(visiting(browser, url, **options)))
             return opened[-1]
 
-        yield look
+        yield open_window
         for one in opened:
-            assert one.heard.complaints == []
-            assert [url for url in one.heard.asked if not url.startswith(f"{one.url}/")] == []
+            assert one.log.complaints == []
+            assert [url for url in one.log.requests if not url.startswith(f"{one.url}/")] == []

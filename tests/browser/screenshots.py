@@ -1,7 +1,7 @@
-"""Pictures of every page for people to look at: `python -m tests.browser.screenshots`.
+"""Screenshots of every page: `python -m tests.browser.screenshots`.
 
-They go to `.screenshots/`, which is not kept. The few that the README shows are renewed as well, in `docs/images/`.
-`--url http://127.0.0.1:9877` takes them of a daemon that runs, such as the demo's, in place of one of its own.
+They go to `.screenshots/`, which is not in Git. Those in the README are renewed too, in `docs/images/`.
+`--url http://127.0.0.1:9877` uses a running daemon, such as the demo's, instead of starting one.
 """
 
 # ruff: noqa: T201 - it is a command
@@ -19,14 +19,14 @@ from urllib.parse import quote
 from PIL import Image
 from playwright.sync_api import Browser
 
-from tests.browser.site import HEALTHY, POOR, standing
+from tests.browser.site import HEALTHY, POOR, running_site
 from tests.browser.visiting import DESKTOP, PAGES, PHONE, chromium, visiting
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / ".screenshots"
 _IMAGES = ROOT / "docs" / "images"
 _README = {"overview-light.png": ("overview", "body"), "history-light.png": ("model", "section:has(figure)")}
-"""What the README shows, by the name of its file: a page, and the first part of it that is meant."""
+"""The images in the README by file name: a page, and a selector within it."""
 _SHOWN = (1280, 1150)
 _MOST_BYTES = 200_000
 _STEPS = 30
@@ -36,7 +36,7 @@ _SCHEMES: tuple[Scheme, ...] = ("light", "dark")
 
 
 def take_all(browser: Browser, url: str, pages: Mapping[str, str] = PAGES) -> Iterator[Path]:
-    """Take a picture of every page, in both themes, on a desktop and on a phone."""
+    """Take a screenshot of every page, in both themes, on a desktop and on a phone."""
     FOLDER.mkdir(exist_ok=True)
     for scheme in _SCHEMES:
         for size in (DESKTOP, PHONE):
@@ -48,7 +48,7 @@ def take_all(browser: Browser, url: str, pages: Mapping[str, str] = PAGES) -> It
 
 
 def renew_images(browser: Browser, url: str, pages: Mapping[str, str]) -> None:
-    """Take the README's pictures, in few colours so that a clone stays small."""
+    """Take the README's images, with few colours to keep them small."""
     _IMAGES.mkdir(exist_ok=True)
     for name, (page, part) in _README.items():
         with visiting(browser, url, size=_SHOWN, color_scheme="light") as one:
@@ -62,14 +62,16 @@ def renew_images(browser: Browser, url: str, pages: Mapping[str, str]) -> None:
 
 
 def main(words: Sequence[str]) -> int:
-    """Take them all."""
-    parser = argparse.ArgumentParser(prog="python -m tests.browser.screenshots", description="pictures of every page")
-    parser.add_argument("--url", help="of a daemon that runs; without it one is started, and fed for half a minute")
-    asked = parser.parse_args(words)
+    """Run the command."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.browser.screenshots", description="screenshots of every page"
+    )
+    parser.add_argument("--url", help="of a running daemon; without it, one is started and fed for half a minute")
+    arguments = parser.parse_args(words)
     with ExitStack() as stack:
         browser = stack.enter_context(chromium())
-        url = asked.url.rstrip("/") if asked.url else _story(stack)
-        pages = _pages_of(browser, url) if asked.url else PAGES
+        url = arguments.url.rstrip("/") if arguments.url else _story(stack)
+        pages = _pages_of(browser, url) if arguments.url else PAGES
         for file in take_all(browser, url, pages):
             print(file.relative_to(ROOT))
         renew_images(browser, url, pages)
@@ -78,7 +80,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def _pages_of(browser: Browser, url: str) -> dict[str, str]:
-    """Return the pages of a daemon whose models are not known: those of the first, and of its window that alerts if one does."""
+    """Return the pages of a daemon with unknown models: those of the first model and of its first alerting window."""
     with visiting(browser, url) as one:
         page = one.go("/")
         model = page.locator("main tr[data-model]").first.get_attribute("data-model")
@@ -91,12 +93,12 @@ def _pages_of(browser: Browser, url: str) -> dict[str, str]:
 
 
 def _story(stack: ExitStack) -> str:
-    """Start a daemon to which first good and then poor records come, a few with each evaluation."""
+    """Start a daemon that gets good records first and poor ones later."""
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cpcmon-")))
-    site = stack.enter_context(standing(folder / "site"))
+    site = stack.enter_context(running_site(folder / "site"))
     for step in range(_STEPS):
         site.drop(HEALTHY if step < _STEPS // 2 else POOR, 60)
-    site.sicken()
+    site.make_alert_fire()
     return site.url
 
 

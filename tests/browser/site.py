@@ -1,4 +1,4 @@
-"""A real daemon for a browser to look at: segments, refused records, secrets, and an alert that fires when told to."""
+"""A real daemon with segments, rejected records, secrets, and an alert that fires on demand."""
 
 import json
 import time
@@ -19,24 +19,24 @@ SCANNERS = ["N1", "N2", "S1", "E1"]
 
 @dataclass(frozen=True)
 class Feed:
-    """Outputs of a model, and the truth that is known later."""
+    """Outputs of a model, with their labels."""
 
     vectors: Singles
     labels: Integers
 
     def right(self, some: slice) -> int:
-        """Return how many of some turned out right."""
+        """Return the number of correct predictions in a slice."""
         return int((self.vectors[some].argmax(axis=1) == self.labels[some]).sum())
 
 
 HEALTHY = Feed(*synthetic(4000, 3, seed=5, sharpness=2.6))
 POOR = Feed(*synthetic(4000, 3, seed=6, sharpness=1.6))
 FIRST = 240
-"""Records that a site holds before anybody looks."""
+"""Records at the start."""
 WINDOW = 900
-"""Records that a window holds."""
+"""The size of a window."""
 SECRETS = ("ZZSECRET-webhook", "ZZSECRET-heartbeat", "ZZSECRET-user", "ZZSECRET-refused", "ZZSECRET-patient")
-"""What no page and no answer may hold: tokens in addresses, and what stands in records and in names of files."""
+"""Texts that no response may contain: tokens in addresses, record contents, file names."""
 
 _REALISED = "audit.jsonl"
 _CONFIG = """\
@@ -69,8 +69,8 @@ notify:
 
 
 @dataclass
-class Standing:
-    """A daemon that runs, and the folder that it reads from."""
+class RunningSite:
+    """A running daemon and its folder."""
 
     folder: Path
     process: Process
@@ -78,11 +78,11 @@ class Standing:
 
     @property
     def url(self) -> str:
-        """Where its pages are."""
+        """The address of its pages."""
         return self.process.url
 
     def drop(self, feed: Feed, count: int, model: str = "density") -> None:
-        """Let some more records arrive, and go on when they are counted; how many were right is told as well."""
+        """Send more records with their realised accuracy, and wait until they are counted."""
         start = self.sent.get(model, 0)
         some = slice(start % 2000, start % 2000 + count)
         self.sent[model] = start + count
@@ -91,9 +91,9 @@ class Standing:
         self.wait_for("cpcmon_window_records", min(start + count, WINDOW), model=model, segment="all")
 
         if model == "density":
-            told = {"at": time.time(), "segment": "all", "records": count, "right": feed.right(some)}
+            line = {"at": time.time(), "segment": "all", "records": count, "right": feed.right(some)}
             with (self.folder / _REALISED).open("a", encoding="utf-8") as file:
-                file.write(f"{json.dumps(told)}\n")
+                file.write(f"{json.dumps(line)}\n")
 
     def wait_for(self, name: str, value: float, **labels: str) -> None:
         """Wait until a series has a value."""
@@ -102,10 +102,10 @@ class Standing:
             assert time.monotonic() < deadline, f"{name} of {labels} is {found}, not {value}:\n{self.process.log}"
             time.sleep(0.1)
 
-    def sicken(self) -> None:
-        """Let records arrive that make the alert fire, and go on when it does."""
+    def make_alert_fire(self) -> None:
+        """Send poor records until the alert fires."""
         self.drop(POOR, WINDOW)
-        # It waits for new records after the first evaluation that was too low.
+        # The alert needs new records after the first low evaluation.
         firing = {"model": "density", "alert": "accuracy_low", "segment": "all"}
         deadline = time.monotonic() + LIMIT
         while one(self.process.metrics(), "cpcmon_alert_firing", **firing) != 1.0:
@@ -115,18 +115,18 @@ class Standing:
 
 
 @contextmanager
-def standing(folder: Path, *words: str) -> Iterator[Standing]:
-    """Run a daemon in a new folder, with records that are well and a few that were refused."""
+def running_site(folder: Path, *words: str) -> Iterator[RunningSite]:
+    """Run a daemon in a new folder, with good records and a few rejected ones."""
     prepare(folder)
     with running(folder / "config.yaml", *words) as process:
-        found = Standing(folder, process)
+        found = RunningSite(folder, process)
         found.drop(HEALTHY, FIRST)
         found.drop(HEALTHY, 200, model="fracture")
         yield found
 
 
 def prepare(folder: Path) -> None:
-    """Write references, secrets and a configuration, and drop what will be refused."""
+    """Write references, secrets, a configuration and records that will be rejected."""
     for name in ("inbox", "secrets"):
         (folder / name).mkdir(parents=True)
     for name in ("density", "fracture"):
@@ -134,7 +134,7 @@ def prepare(folder: Path) -> None:
     (folder / "secrets" / "heartbeat").write_text("http://127.0.0.1:9/ZZSECRET-heartbeat\n", encoding="utf-8")
     (folder / "secrets" / "heartbeat").chmod(0o600)
     (folder / "config.yaml").write_text(_CONFIG.format(window=WINDOW), encoding="utf-8")
-    (folder / "inbox" / "odd-ZZSECRET-patient.jsonl").write_text(_refused(), encoding="utf-8")
+    (folder / "inbox" / "odd-ZZSECRET-patient.jsonl").write_text(_rejected(), encoding="utf-8")
 
 
 @cache
@@ -143,7 +143,7 @@ def _reference(name: str) -> Reference:
     return Reference.calibrate(vectors, labels, model=name, version="2.1", classes=CLASSES)
 
 
-def _refused() -> str:
+def _rejected() -> str:
     good = {"probs": [0.2, 0.3, 0.5], "model": "density"}
     odd: list[object] = [
         {**good, "probs": [0.2, "ZZSECRET-refused", 0.5]},

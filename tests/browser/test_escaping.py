@@ -1,7 +1,7 @@
-"""Names that are programs do nothing, wherever they come from; the browser's own guard is off, so that only ours is tried.
+"""Hostile names do nothing, with the CSP off so that only the escaping protects.
 
-Names of models, sources, alerts and segments cannot hold such letters at all: tests/config and tests/records show it.
-What is left is free: classes, versions, paths, addresses of runbooks, and whatever a client asks for.
+Names of models, sources, alerts and segments cannot contain markup: see tests/config and tests/records. Classes, versions,
+paths, runbook addresses and queries can.
 """
 
 from collections.abc import Iterator
@@ -42,7 +42,7 @@ runbooks: 'https://example.org/"><img src=x onerror=window.hacked=1>/'
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
-    """A daemon in which everything that may be named freely is named to do harm."""
+    """A daemon with hostile values wherever markup is possible."""
     real_server("chromium")
     folder = tmp_path_factory.mktemp("hostile")
     vectors, labels = synthetic(600, 3, seed=1, sharpness=2.6)
@@ -57,39 +57,39 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
     write_records(inbox / "odd.jsonl", HEALTHY.vectors[:5], model=_IMAGE, site="North")
     write_records(inbox / "odd.jsonl", HEALTHY.vectors[5:9], model="density", site=_SCRIPT)
     with running(folder / "config.yaml") as process:
-        # Those of a segment that nobody may be called are refused.
+        # Records with a hostile segment are rejected.
         process.wait_for('cpcmon_window_records{model="density",segment="all"}', 100.0)
         yield process
 
 
-def test_names_that_are_programs_are_shown_as_they_are_and_do_nothing(hostile: Process, browser: Browser) -> None:
+def test_hostile_names_are_shown_as_text(hostile: Process, browser: Browser) -> None:
     with visiting(browser, hostile.url, bypass_csp=True) as one:
         for name, path in PAGES.items():
             page = one.go(path)
             before = page.locator("#as-of").inner_text()
-            # What comes with an update is put in by a script.
+            # The script inserts updates.
             expect(page.locator("#as-of")).not_to_have_text(before)
             page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
             page.evaluate(_TOUCH)
             assert page.evaluate("window.hacked === undefined"), name
             assert page.locator("main script, main img, [onerror], [onmouseover]").count() == 0, name
         page = one.go(PAGES["reference"])
-        for told in (_SCRIPT, _IMAGE, _QUOTE):
-            expect(page.get_by_text(told).first).to_be_visible()
+        for text in (_SCRIPT, _IMAGE, _QUOTE):
+            expect(page.get_by_text(text).first).to_be_visible()
         page = one.go(PAGES["configuration"])
         expect(page.get_by_text("window.hacked").first).to_be_visible()
-        assert one.heard.complaints == []
-        assert [url for url in one.heard.asked if not url.startswith(hostile.url)] == []
+        assert one.log.complaints == []
+        assert [url for url in one.log.requests if not url.startswith(hostile.url)] == []
 
 
 _TOUCH = """document.querySelectorAll("body *").forEach(one => one.dispatchEvent(new MouseEvent("mouseover")))"""
 
 
 @pytest.mark.parametrize("path", ["/model?name=", "/reference?name=", "/model?name=density&segment=", "/nowhere/"])
-def test_what_somebody_asks_for_is_not_repeated(hostile: Process, browser: Browser, path: str) -> None:
+def test_client_input_is_not_echoed(hostile: Process, browser: Browser, path: str) -> None:
     with visiting(browser, hostile.url, bypass_csp=True) as one:
         for word in (_SCRIPT, _IMAGE):
             page = one.go(path + quote(word))
             assert page.evaluate("window.hacked === undefined")
             assert "hacked" not in page.content()
-        assert {told.partition(" for ")[0] for told in one.heard.complaints if " for " in told} == {"404"}
+        assert {error.partition(" for ")[0] for error in one.log.complaints if " for " in error} == {"404"}

@@ -1,4 +1,4 @@
-"""Pages behind a password and behind TLS are live too."""
+"""Pages behind TLS and a password."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ _CREDENTIALS = {"username": "alice", "password": "wonder:land"}
 
 
 def write_web_config(folder: Path) -> Path:
-    """Write a web configuration with a password and a certificate that nobody knows."""
+    """Write a web configuration with a password and a self-signed certificate."""
     pair = Authority(folder, "nobody").signed("server")
     hashed = bcrypt.hashpw(_CREDENTIALS["password"].encode(), bcrypt.gensalt(4)).decode()
     path = folder / "web.yml"
@@ -39,16 +39,15 @@ def test_behind_tls_and_a_password_every_page_loads_and_stays_live(
             assert answer.status == 401
             assert "density" not in answer.text()
         one = visit(url, ignore_https_errors=True, http_credentials=_CREDENTIALS)
-        # No record has come, so no segment is known.
-        for path in (path for name, path in PAGES.items() if name != "segment"):
+        for path in PAGES.values():
             expect(one.go(path).locator("main h1")).to_be_visible()
         stays_live(one.go("/"))
-        # The browser asks without the password first, each time that it has forgotten it.
-        one.heard.complaints[:] = [told for told in one.heard.complaints if "401" not in told]
+        # The browser first tries without the password.
+        one.log.complaints[:] = [error for error in one.log.complaints if "401" not in error]
 
 
 def stays_live(page: Page) -> None:
-    """See to it that a page is renewed."""
+    """Check that a page refreshes."""
     before = page.locator("#as-of").inner_text()
     expect(page.locator("#as-of")).not_to_have_text(before)
     expect(page.locator("#live")).to_have_attribute("data-state", "live")

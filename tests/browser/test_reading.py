@@ -1,4 +1,4 @@
-"""Every page for everybody: in light and in the dark, on a phone, by keyboard alone, read out."""
+"""Accessibility: both themes, phones, keyboard, screen readers."""
 
 import re
 from typing import Literal
@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.axe import complaints
 from tests.browser.conftest import Visiting
-from tests.browser.site import Standing
+from tests.browser.site import RunningSite
 from tests.browser.visiting import DESKTOP, PAGES, PHONE, visiting
 
 Scheme = Literal["light", "dark"]
@@ -17,7 +17,7 @@ _STILL = "**/static/cpcmon.js*"
 
 
 def still(page: Page) -> Page:
-    """Take away the script that swaps what is shown, so that what is looked at stays."""
+    """Remove the script, so that the page does not change."""
     page.route(_STILL, lambda route: route.fulfill(body="", content_type="text/javascript"))
     return page
 
@@ -25,23 +25,20 @@ def still(page: Page) -> Page:
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_nothing_on_any_page_keeps_anybody_out(
-    sick: Standing, visit: Visiting, scheme: Scheme, size: tuple[int, int]
-) -> None:
-    one = visit(sick.url, color_scheme=scheme, size=size)
+def test_axe_finds_no_violation(alerting: RunningSite, visit: Visiting, scheme: Scheme, size: tuple[int, int]) -> None:
+    one = visit(alerting.url, color_scheme=scheme, size=size)
     still(one.page)
     found = []
     for name, path in PAGES.items():
         page = one.go(path)
-        # What is folded is read too.
+        # Check folded content too.
         page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
-        found += [f"{name}: {told}" for told in complaints(page)]
+        found += [f"{name}: {violation}" for violation in complaints(page)]
     assert not found, "\n".join(found)
 
 
-def test_what_keeps_somebody_out_is_found(browser: Browser, sick: Standing) -> None:
-    """Else the test above would show nothing."""
-    with visiting(browser, sick.url, bypass_csp=True) as one:
+def test_axe_finds_planted_violations(browser: Browser, alerting: RunningSite) -> None:
+    with visiting(browser, alerting.url, bypass_csp=True) as one:
         page = still(one.page)
         one.go("/")
         page.evaluate("document.querySelector('h1').style.color = getComputedStyle(document.body).backgroundColor")
@@ -51,14 +48,14 @@ def test_what_keeps_somebody_out_is_found(browser: Browser, sick: Standing) -> N
     assert "image-alt" in found
 
 
-def test_light_and_dark_are_two_themes(sick: Standing, visit: Visiting) -> None:
-    told = {}
+def test_light_and_dark_are_two_themes(alerting: RunningSite, visit: Visiting) -> None:
+    colours = {}
     for scheme in ("light", "dark"):
-        page = visit(sick.url, color_scheme=scheme).go("/")
-        told[scheme] = page.evaluate(
+        page = visit(alerting.url, color_scheme=scheme).go("/")
+        colours[scheme] = page.evaluate(
             "(() => { const one = getComputedStyle(document.body); return [one.color, one.backgroundColor]; })()"
         )
-    (ink, paper), (chalk, board) = told["light"], told["dark"]
+    (ink, paper), (chalk, board) = colours["light"], colours["dark"]
     assert lightness(ink) < lightness(paper)
     assert lightness(chalk) > lightness(board)
     assert lightness(board) < lightness(paper)
@@ -72,8 +69,8 @@ def lightness(colour: str) -> float:
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_a_phone_never_scrolls_a_page_sideways(sick: Standing, visit: Visiting, name: str) -> None:
-    one = visit(sick.url, size=PHONE, has_touch=True, is_mobile=True)
+def test_a_phone_never_scrolls_a_page_sideways(alerting: RunningSite, visit: Visiting, name: str) -> None:
+    one = visit(alerting.url, size=PHONE, has_touch=True, is_mobile=True)
     still(one.page)
     page = one.go(PAGES[name])
     page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
@@ -86,8 +83,8 @@ def test_a_phone_never_scrolls_a_page_sideways(sick: Standing, visit: Visiting, 
     assert wide <= seen, culprits
 
 
-def test_the_first_stop_is_a_link_that_skips_to_the_content(sick: Standing, visit: Visiting) -> None:
-    one = visit(sick.url)
+def test_the_first_tab_stop_skips_to_the_content(alerting: RunningSite, visit: Visiting) -> None:
+    one = visit(alerting.url)
     still(one.page)
     page = one.go("/")
     page.keyboard.press("Tab")
@@ -101,8 +98,8 @@ def test_the_first_stop_is_a_link_that_skips_to_the_content(sick: Standing, visi
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_the_keyboard_stops_at_everything_in_order_and_shows_where(sick: Standing, visit: Visiting, name: str) -> None:
-    one = visit(sick.url)
+def test_tab_stops_are_complete_ordered_and_visible(alerting: RunningSite, visit: Visiting, name: str) -> None:
+    one = visit(alerting.url)
     still(one.page)
     page = one.go(PAGES[name])
     wanted = page.evaluate(
@@ -117,10 +114,10 @@ def test_the_keyboard_stops_at_everything_in_order_and_shows_where(sick: Standin
         number, shown, tag = page.evaluate(_WHERE)
         if tag == "BODY":
             break
-        # A box that scrolls is a stop as well.
+        # A scrolling box is a tab stop too.
         if number is not None:
             found.append(number)
-            assert shown, f"no sign of where the keyboard is: {page.evaluate('document.activeElement.outerHTML')[:200]}"
+            assert shown, f"no visible focus: {page.evaluate('document.activeElement.outerHTML')[:200]}"
     assert found == wanted
 
 
@@ -133,8 +130,8 @@ _WHERE = """(() => {
 
 
 @pytest.mark.slow
-def test_the_keyboard_alone_leads_to_a_model_and_back(sick: Standing, visit: Visiting) -> None:
-    page = visit(sick.url).go("/")
+def test_keyboard_navigation_to_a_model_and_back(alerting: RunningSite, visit: Visiting) -> None:
+    page = visit(alerting.url).go("/")
     _press_until(page, 'tr[data-model="density"] a[href*="/model?"]')
     page.keyboard.press("Enter")
     expect(page).to_have_url(re.compile(r"/model\?name=density"))
@@ -143,7 +140,7 @@ def test_the_keyboard_alone_leads_to_a_model_and_back(sick: Standing, visit: Vis
     expect(page.locator("main details:has(summary:focus)")).to_have_attribute("open", "")
     _press_until(page, 'nav a[href="/"]')
     page.keyboard.press("Enter")
-    expect(page).to_have_url(f"{sick.url}/")
+    expect(page).to_have_url(f"{alerting.url}/")
 
 
 def _press_until(page: Page, wanted: str) -> None:
@@ -151,4 +148,4 @@ def _press_until(page: Page, wanted: str) -> None:
         page.keyboard.press("Tab")
         if page.evaluate("wanted => document.activeElement.matches(wanted)", wanted):
             return
-    raise AssertionError(f"the keyboard never came to {wanted}")
+    raise AssertionError(f"never focused: {wanted}")

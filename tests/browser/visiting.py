@@ -1,4 +1,4 @@
-"""A real Chromium that looks at the pages of one daemon, and everything that went wrong meanwhile."""
+"""A real Chromium for the pages of one daemon, with a log of requests and errors."""
 
 import os
 from collections.abc import Iterator
@@ -13,20 +13,20 @@ from tests.servers import real_server
 PAGES = {
     "overview": "/",
     "model": "/model?name=density",
-    "segment": "/model?name=density&segment=site%3DNorth",
     "waiting": "/model?name=quiet",
     "reference": "/reference?name=density",
     "rejects": "/rejects",
     "configuration": "/configuration",
 }
-"""Every kind of page, by a name that a file can have."""
+"""Every kind of page, by a name that is valid in a file name."""
+SEGMENT = "/model?name=density&segment=site%3DNorth"
 DESKTOP, PHONE = (1280, 800), (360, 740)
 _ABORTED = "net::ERR_ABORTED"
 
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """Start the system's browser, which can find no machine but this one."""
+    """Start the system's browser, which resolves no other host."""
     arguments = ["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]
     if os.geteuid() == 0:
         arguments.append("--no-sandbox")
@@ -38,14 +38,14 @@ def chromium() -> Iterator[Browser]:
 
 
 @dataclass
-class Heard:
-    """What a browser asked for and complained of."""
+class BrowserLog:
+    """The requests and errors of a browser."""
 
-    asked: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
     complaints: list[str] = field(default_factory=list)
 
     def listen(self, context: BrowserContext) -> None:
-        """Note everything from now on."""
+        """Start recording."""
         context.on("request", self._request)
         context.on("response", self._response)
         context.on("requestfailed", self._failed)
@@ -54,14 +54,14 @@ class Heard:
         context.on("dialog", self._dialog)
 
     def _request(self, request: Request) -> None:
-        self.asked.append(request.url)
+        self.requests.append(request.url)
 
     def _response(self, response: Response) -> None:
         if response.status >= 400:
             self.complaints.append(f"{response.status} for {response.url}")
 
     def _failed(self, request: Request) -> None:
-        # A page that is left while it asks for news gives up that question.
+        # Leaving a page aborts its requests.
         if request.failure != _ABORTED:
             self.complaints.append(f"{request.failure} for {request.url}")
 
@@ -76,27 +76,27 @@ class Heard:
 
 @dataclass
 class Visit:
-    """One window of the browser, looking at one daemon."""
+    """A browser window on a daemon."""
 
     url: str
     page: Page
-    heard: Heard
+    log: BrowserLog
 
     def go(self, path: str) -> Page:
-        """Open a page of the daemon and return it, loaded."""
+        """Open a page of the daemon."""
         self.page.goto(self.url + path, wait_until="load")
         return self.page
 
 
 @contextmanager
 def visiting(browser: Browser, url: str, *, size: tuple[int, int] = DESKTOP, **options: Any) -> Iterator[Visit]:
-    """Open a window with no memory of others."""
+    """Open a window in a new browser context."""
     shape = ViewportSize(width=size[0], height=size[1])
     context = browser.new_context(viewport=shape, locale="en-GB", reduced_motion="reduce", **options)
     context.set_default_timeout(30_000)
-    heard = Heard()
-    heard.listen(context)
+    log = BrowserLog()
+    log.listen(context)
     try:
-        yield Visit(url, context.new_page(), heard)
+        yield Visit(url, context.new_page(), log)
     finally:
         context.close()

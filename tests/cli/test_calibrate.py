@@ -145,7 +145,7 @@ def test_warnings_reach_the_screen(cpcmon: Command, tmp_path: Path) -> None:
     data = jsonl(tmp_path / "small.jsonl", *synthetic(60, 3, seed=1))
     ran = cpcmon("calibrate", "--input", data, "--model", "m", "--output", tmp_path / "m.ref")
     assert ran.code == 0
-    assert "warning: 60 records: fewer than 500 make every interval wide" in ran.out
+    assert "warning: 60 records: with fewer than 500, intervals are wide" in ran.out
 
 
 def test_bad_records_stop_it_and_nothing_is_written(cpcmon: Command, tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_skip_bad_goes_on_and_says_how_many(cpcmon: Command, tmp_path: Path) -> 
         pytest.param(["--output", "data.jsonl"], "found the input itself", id="output is the input"),
         pytest.param(["--output", "."], "found a directory", id="output is a directory"),
         pytest.param(["--output", "m.ref", "--model", " "], "--model: expected a name", id="no name"),
-        pytest.param(["--output", "m.ref", "--classes", "a,,b"], "found an empty one", id="empty class name"),
+        pytest.param(["--output", "m.ref", "--classes", "a,,b"], "found an empty name", id="empty class name"),
         pytest.param(["--output", "m.ref", "--level", "0.999"], "level: expected", id="level beyond the replays"),
         pytest.param(["--output", "m.ref", "--level", "95"], "level: expected", id="level in percent"),
         pytest.param(["--output", "m.ref", "--label-field", "truth"], "truth", id="no such label"),
@@ -225,7 +225,7 @@ def test_named_labels_without_class_names_get_the_right_advice(cpcmon: Command, 
     (tmp_path / "named.jsonl").write_text('{"probs": [0.7, 0.3], "label": "benign"}\n' * 30)
     ran = cpcmon("calibrate", "--input", tmp_path / "named.jsonl", "--model", "m", "--output", tmp_path / "m.ref")
     assert ran.code == 2
-    assert "name them in the vector's order with --classes" in ran.err
+    assert "set their names in vector order with --classes" in ran.err
 
 
 def counted_from_one(path: Path, classes: int = 4, records: int = 400) -> tuple[Path, np.ndarray, np.ndarray]:

@@ -192,7 +192,7 @@ def test_a_damaged_reference_is_refused(example: Example, cpcmon: Command, tmp_p
     (tmp_path / "cut.ref").write_bytes(example.reference.read_bytes()[:-100])
     ran = cpcmon("estimate", "--reference", tmp_path / "cut.ref", "--input", example.site_a)
     assert ran.code == 2
-    assert "damaged or cut short" in ran.err
+    assert "damaged or truncated" in ran.err
     assert ran.out == ""
 
 
@@ -202,7 +202,7 @@ def test_what_is_wrong_with_the_reference_is_told_again(cpcmon: Command, tmp_pat
     Reference.calibrate(probabilities, labels, model="m").save(tmp_path / "m.ref")
     np.save(tmp_path / "w.npy", probabilities)
     ran = cpcmon("estimate", "--reference", tmp_path / "m.ref", "--input", tmp_path / "w.npy", "--output", "json")
-    assert "m.ref: warning: 60 records: fewer than 500" in ran.err
+    assert "m.ref: warning: 60 records: with fewer than 500" in ran.err
     assert json.loads(ran.out)["records"] == 60
 
 

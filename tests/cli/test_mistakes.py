@@ -53,7 +53,7 @@ def test_a_path_that_the_shell_left_as_it_is_leads_home(
         (
             "estimate --reference {site_b} --input {site_b}",
             2,
-            "starts with 'cpcmon-reference', found one that does not",
+            "starts with 'cpcmon-reference', found another file",
         ),
         ("demo --directory config.yaml", 2, "--directory config.yaml: expected a folder, found a file: choose another"),
         ("demo --tour --directory config.yaml", 2, "--directory config.yaml: expected a folder, found a file: choose"),
@@ -70,7 +70,7 @@ def test_a_path_that_the_shell_left_as_it_is_leads_home(
             2,
             "the environment variable NONE_SUCH is not set",
         ),
-        ("watch folder --reference {reference} --state ~none_such/s", 2, "no home folder is known for ~none_such"),
+        ("watch folder --reference {reference} --state ~none_such/s", 2, "no home directory is known for ~none_such"),
     ],
 )
 def test_a_mistake_is_told_in_a_sentence_and_nothing_is_written(

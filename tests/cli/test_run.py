@@ -25,7 +25,7 @@ def test_mistakes_in_the_configuration_are_events_like_others(tmp_path: Path) ->
     assert ran.returncode == 2
     assert {event["level"] for event in events} == {"error"}
     assert events[0]["msg"].startswith(f"{file}:1: expected one of ")
-    assert events[-1]["msg"] == f"{file}: {len(events) - 1} mistakes"
+    assert events[-1]["msg"] == f"{file}: {len(events) - 1} problems"
 
 
 @pytest.mark.parametrize(

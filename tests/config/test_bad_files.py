@@ -1,4 +1,4 @@
-"""Every way to get the configuration wrong is a file, whose first lines hold the sentences that the operator will see."""
+"""One file per configuration error; its first lines are the expected messages."""
 
 from itertools import takewhile
 from pathlib import Path
@@ -7,6 +7,7 @@ import pytest
 
 from monitor.config.reading import read_config
 from monitor.errors import ConfigError
+from monitor.evaluation.schedule import cron_problem
 from tests.conftest import ROOT
 
 BAD = ROOT / "tests" / "data" / "config" / "bad"
@@ -14,15 +15,15 @@ FILES = sorted(BAD.glob("*.yaml"))
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_a_bad_file_is_refused_with_exactly_these_sentences(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All of them, in the order of their lines, and a last line that counts them."""
+def test_a_bad_file_is_rejected_with_exactly_these_messages(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them by line, and a last line with their number."""
     monkeypatch.chdir(BAD)
     lines = file.read_text(encoding="utf-8").splitlines()
-    told = [line.removeprefix("# ") for line in takewhile(lambda line: line.startswith("# "), lines)]
-    expected = [f"{file.name}:{sentence}" for sentence in told]
+    reported = [line.removeprefix("# ") for line in takewhile(lambda line: line.startswith("# "), lines)]
+    expected = [f"{file.name}:{sentence}" for sentence in reported]
     with pytest.raises(ConfigError) as caught:
-        read_config(Path(file.name))
-    count = f"{len(told)} {'mistake' if len(told) == 1 else 'mistakes'}"
+        read_config(Path(file.name), cron_problem)
+    count = f"{len(reported)} {'problem' if len(reported) == 1 else 'problems'}"
     assert str(caught.value).splitlines() == [*expected, f"{file.name}: {count}"]
 
 
@@ -31,8 +32,8 @@ def test_there_are_many() -> None:
     assert len(FILES) >= 100
 
 
-def test_no_sentence_shows_what_stood_in_a_secret_setting() -> None:
-    """The canary stands in the files, and in none of their sentences."""
+def test_no_message_shows_the_value_of_a_secret() -> None:
+    """The canary is in the files, and in none of their messages."""
     texts = [file.read_text(encoding="utf-8") for file in FILES]
     assert sum("ZZPATIENT" in text for text in texts) >= 8
     assert not [line for text in texts for line in text.splitlines() if line.startswith("# ") and "ZZPATIENT" in line]

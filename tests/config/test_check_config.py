@@ -37,7 +37,7 @@ notify:
 """
 
 
-def test_it_tells_what_a_configuration_means(cpcmon: Callable[..., Ran], write: Write, reference: Reference) -> None:
+def test_it_describes_a_configuration(cpcmon: Callable[..., Ran], write: Write, reference: Reference) -> None:
     """Reference, memory, segments, schedule, alerts as numbers, warnings, sources and the total."""
     file = write(MORE)
     ran = cpcmon("check-config", file)
@@ -63,7 +63,7 @@ def test_it_tells_what_a_configuration_means(cpcmon: Callable[..., Ran], write: 
     assert lines[11:14] == [
         f"  warning: alert low: the reference itself, with {accuracy:.3f}, is under 0.990",
         f"  warning: alert odd: the reference itself, with {accuracy:.3f}, is over 0.200",
-        "  warning: 300 records: fewer than 500 make every interval wide",
+        "  warning: 300 records: with fewer than 500, intervals are wide",
     ]
     assert lines[14:18] == [
         "model later: no reference yet: nothing can be said of it, and its records are refused",
@@ -87,7 +87,7 @@ def test_it_tells_what_a_configuration_means(cpcmon: Callable[..., Ran], write: 
     assert "ZZPATIENT" not in ran.out
 
 
-def test_a_directory_that_is_not_there_is_no_mistake(cpcmon: Callable[..., Ran], write: Write) -> None:
+def test_a_directory_that_is_not_there_is_no_error(cpcmon: Callable[..., Ran], write: Write) -> None:
     """It may be mounted later."""
     file = write()
     (file.parent / "inbox").rmdir()
@@ -96,7 +96,7 @@ def test_a_directory_that_is_not_there_is_no_mistake(cpcmon: Callable[..., Ran],
     assert f"source results: directory {file.parent / 'inbox'}: not there now; it will be waited for\n" in ran.out
 
 
-def test_every_mistake_is_told_and_the_exit_code_is_2(cpcmon: Callable[..., Ran], write: Write) -> None:
+def test_every_problem_is_reported_and_the_exit_code_is_2(cpcmon: Callable[..., Ran], write: Write) -> None:
     """Each on a line of its own that begins with the file, as editors and CI know to read it."""
     file = write("    minimum_records: -1\n    windw: {}\n")
     ran = cpcmon("check-config", file)
@@ -104,7 +104,7 @@ def test_every_mistake_is_told_and_the_exit_code_is_2(cpcmon: Callable[..., Ran]
     assert [line.split(" ")[0] for line in ran.err.splitlines()] == [f"{file}:7:", f"{file}:8:", f"{file}:"]
 
 
-def test_a_reference_that_is_not_there_is_a_mistake(cpcmon: Callable[..., Ran], write: Write) -> None:
+def test_a_reference_that_is_not_there_is_an_error(cpcmon: Callable[..., Ran], write: Write) -> None:
     """The references are opened."""
     file = write()
     (file.parent / "density.ref").unlink()
@@ -113,14 +113,14 @@ def test_a_reference_that_is_not_there_is_a_mistake(cpcmon: Callable[..., Ran], 
     assert ran.err.startswith(f"{file}:6: models[0].reference: expected a reference file, found No such file")
 
 
-def test_a_crontab_line_that_never_comes_true_is_a_mistake(cpcmon: Callable[..., Ran], write: Write) -> None:
+def test_a_crontab_line_that_never_comes_true_is_an_error(cpcmon: Callable[..., Ran], write: Write) -> None:
     """The scheduler itself is asked."""
     ran = cpcmon("check-config", write('    evaluate: {cron: "0 0 30 2 *"}\n'))
     assert ran.code == 2
     assert ":7: models[0].evaluate.cron: expected a crontab line" in ran.err
 
 
-def test_a_directory_that_cannot_be_looked_at_is_no_mistake(cpcmon: Callable[..., Ran], write: Write) -> None:
+def test_a_directory_that_cannot_be_looked_at_is_no_error(cpcmon: Callable[..., Ran], write: Write) -> None:
     """Whoever checks may have fewer rights than the daemon, and is told all the rest."""
     file = write(base=BASE.replace("path: inbox", f"path: {'x' * 300}"))
     ran = cpcmon("check-config", file)
@@ -130,7 +130,7 @@ def test_a_directory_that_cannot_be_looked_at_is_no_mistake(cpcmon: Callable[...
 
 
 @pytest.mark.parametrize("path", ["config.yaml", "config.yaml/state", "/proc/cpcmon", "newer"])
-def test_a_state_folder_that_the_daemon_refuses_is_refused_in_the_same_words(
+def test_a_state_folder_that_the_daemon_rejects_is_rejected_in_the_same_words(
     path: str, cpcmon: Callable[..., Ran], write: Write
 ) -> None:
     """A file, a place below one, a place where nothing can be made, and the state of a newer cpcmon."""
@@ -156,7 +156,7 @@ def test_checking_leaves_no_trace_and_does_not_disturb_a_daemon(cpcmon: Callable
         assert sorted(file.parent.rglob("*")) == before
 
 
-def test_whoever_may_only_read_the_state_of_a_running_daemon_may_check() -> None:
+def test_read_access_to_the_state_is_enough_to_check() -> None:
     """As ExecReload of the systemd unit does: as nobody, with the right to read everything and no other."""
     needs_root("give rights away")
     with tempfile.TemporaryDirectory(prefix="cpcmon-check-") as name:  # tmp_path is closed to others

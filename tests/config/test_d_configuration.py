@@ -18,7 +18,7 @@ CANARY = "ZZPATIENT"
 _BOMB = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12))
 
 
-def _refusal(file: Path) -> str:
+def _error_of(file: Path) -> str:
     with pytest.raises(ConfigError) as caught:
         read_config(file)
     return str(caught.value)
@@ -39,13 +39,13 @@ def _refusal(file: Path) -> str:
         pytest.param(BASE + "a: \x1b[31m\n", r":7: expected text, found a control character", id="escape sequence"),
     ],
 )
-def test_d9_a_hostile_file_is_refused_at_once_with_a_line(tmp_path: Path, content: str, expected: str) -> None:
+def test_d9_a_hostile_file_is_rejected_at_once_with_a_line(tmp_path: Path, content: str, expected: str) -> None:
     """With little work, and without unfolding anything."""
     file = tmp_path / "config.yaml"
     file.write_text(content, encoding="utf-8")
-    told = list[str]()
-    calls_of(lambda: told.append(_refusal(file)), most=10_000)
-    assert re.search(re.escape(str(file)) + expected, told[0])
+    reported = list[str]()
+    calls_of(lambda: reported.append(_error_of(file)), most=10_000)
+    assert re.search(re.escape(str(file)) + expected, reported[0])
 
 
 @pytest.mark.slow
@@ -58,21 +58,21 @@ def test_d9_a_hostile_file_is_refused_at_once_with_a_line(tmp_path: Path, conten
         pytest.param("".join(f"k{n}: 1\n" for n in range(90_000)), id="unknown keys"),
     ],
 )
-def test_d9_a_file_of_nothing_but_mistakes_is_little_work(tmp_path: Path, content: str) -> None:
-    """A mebibyte of them is told in a hundred sentences, with some work for each byte and no more."""
+def test_d9_a_file_of_nothing_but_errors_is_cheap(tmp_path: Path, content: str) -> None:
+    """A mebibyte of them is reported in a hundred sentences, with some work for each byte and no more."""
     file = tmp_path / "config.yaml"
     file.write_text(content, encoding="utf-8")
-    told = list[str]()
-    calls_of(lambda: told.extend(_refusal(file).splitlines()), most=20 * len(content))
-    assert 0 < len(told) <= 102
+    reported = list[str]()
+    calls_of(lambda: reported.extend(_error_of(file).splitlines()), most=20 * len(content))
+    assert 0 < len(reported) <= 102
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "latin-1"])
-def test_d9_a_file_in_another_encoding_is_refused(tmp_path: Path, encoding: str) -> None:
+def test_d9_a_file_in_another_encoding_is_rejected(tmp_path: Path, encoding: str) -> None:
     """It names the line."""
     file = tmp_path / "config.yaml"
     file.write_bytes((BASE + "runbooks: Århus\n").encode(encoding))
-    assert re.search(r"config.yaml:[17]: expected UTF-8, found the byte 0x", _refusal(file))
+    assert re.search(r"config.yaml:[17]: expected UTF-8, found the byte 0x", _error_of(file))
 
 
 @pytest.mark.parametrize(
@@ -99,9 +99,9 @@ def test_d9_a_file_in_another_encoding_is_refused(tmp_path: Path, encoding: str)
 )
 def test_d10_no_value_is_taken_for_another_one(write: Write, line: str, expected: str) -> None:
     """It is a mistake, and the sentence says what to write."""
-    refusal = _refusal(write(line + "\n"))
-    assert expected in refusal
-    assert refusal.splitlines()[0].startswith(f"{write(line)}:7: models[0].{line.strip().partition(':')[0]}: expected ")
+    message = _error_of(write(line + "\n"))
+    assert expected in message
+    assert message.splitlines()[0].startswith(f"{write(line)}:7: models[0].{line.strip().partition(':')[0]}: expected ")
 
 
 @pytest.mark.parametrize("text", ["no", "12:30", "2026-01-31", '"010"', "'2.10'", "v2.1", "0x", "1.2.3"])
@@ -143,16 +143,16 @@ def test_d2_a_secret_is_in_no_message(write: Write, section: str, settings: str)
     (file.parent / "lines").write_text(f"https://a/{CANARY}\nhttps://a/{CANARY}\n")
     (file.parent / "large").write_text(f"https://a/{CANARY}" * 10_000)
     (file.parent / "bytes").write_bytes(b"https://a/\xff" + CANARY.encode())
-    refusal = _refusal(file)
-    assert f"notify.{section}" in refusal
-    assert CANARY not in refusal
+    message = _error_of(file)
+    assert f"notify.{section}" in message
+    assert CANARY not in message
 
 
 @pytest.mark.parametrize("section", ["webhook", "heartbeat"])
 def test_d2_a_secret_one_level_too_high_is_in_no_message(write: Write, section: str) -> None:
     """It is easily pasted there."""
-    assert CANARY not in _refusal(write(f"notify:\n  {section}: https://a/{CANARY}\n"))
-    assert CANARY not in _refusal(write(f"notify: https://a/{CANARY}\n"))
+    assert CANARY not in _error_of(write(f"notify:\n  {section}: https://a/{CANARY}\n"))
+    assert CANARY not in _error_of(write(f"notify: https://a/{CANARY}\n"))
 
 
 def test_d2_a_secret_is_not_in_what_is_shown_of_a_configuration(write: Write) -> None:
@@ -171,30 +171,28 @@ def test_d2_a_secret_is_not_in_what_is_shown_of_a_configuration(write: Write) ->
     ("piped", "expected"),
     [
         pytest.param("config.yaml", "config.yaml: expected a file of settings, found a pipe or a device", id="itself"),
-        pytest.param(
-            "secret", "notify.webhook.url_file: expected a file that holds an address, found a pipe", id="url"
-        ),
+        pytest.param("secret", "notify.webhook.url_file: expected a file with a URL, found a pipe", id="url"),
         pytest.param("density.ref", "models[0].reference: expected a reference file, found a pipe", id="reference"),
     ],
 )
-def test_a_pipe_is_refused_and_nobody_waits_for_its_writer(write: Write, piped: str, expected: str) -> None:
+def test_a_pipe_is_rejected_and_does_not_block(write: Write, piped: str, expected: str) -> None:
     """At a reload it would be the daemon that waits, and could no longer be stopped."""
     file = write("notify:\n  webhook: {url_file: secret}\n")
     (file.parent / "secret").write_text("https://hook.example/")
     (file.parent / piped).unlink()
     os.mkfifo(file.parent / piped)
-    told: list[str] = []
+    reported: list[str] = []
 
     def read() -> None:
         try:
             load_models(read_config(file))
         except ConfigError as error:
-            told.append(str(error))
+            reported.append(str(error))
 
     reading = threading.Thread(target=read, daemon=True)
     reading.start()
     reading.join(20.0)
-    assert expected in "".join(told)
+    assert expected in "".join(reported)
 
 
 ODD_ADDRESSES = (
@@ -228,16 +226,16 @@ ODD_ADDRESSES = (
 
 
 @pytest.mark.parametrize("address", ODD_ADDRESSES)
-def test_an_address_that_could_not_be_called_is_a_mistake_with_a_line(write: Write, address: str) -> None:
+def test_an_address_that_could_not_be_called_is_an_error_with_a_line(write: Write, address: str) -> None:
     """Told with all the others, under the setting that holds it, and never shown."""
     file = write("notify:\n  webhook:\n    url_file: secret\n", BASE.replace("density\n", "density\n    colour: red\n"))
     (file.parent / "secret").write_text(address, encoding="utf-8")
-    refusal = _refusal(file)
+    message = _error_of(file)
     try:
         Target.of(address)
     except UsageError:
-        assert f"{file}:10: notify.webhook.url_file: expected " in refusal
+        assert f"{file}:10: notify.webhook.url_file: expected " in message
     else:
-        assert "notify.webhook" not in refusal
-    assert f"{file}:6: models[0]: expected " in refusal
-    assert address not in refusal
+        assert "notify.webhook" not in message
+    assert f"{file}:6: models[0]: expected " in message
+    assert address not in message

@@ -12,7 +12,7 @@ from monitor.core.segments import Segmentation
 from monitor.reference.reference import Reference
 from monitor.sources.directory.directory_options import DirectoryOptions
 from monitor.sources.kafka.kafka_options import KafkaOptions
-from tests.config.settings import EXAMPLE, asked, asked_by_path, places_in_the_example
+from tests.config.settings import EXAMPLE, declared, declared_by_path, places_in_the_example
 
 LINES = EXAMPLE.read_text(encoding="utf-8").splitlines()
 
@@ -52,20 +52,20 @@ def test_the_kafka_source_of_the_example_has_the_defaults_of_the_code(tmp_path: 
 
 def _has_a_default(line: str) -> bool:
     if "sasl:" in line or "mechanism:" in line:
-        return False  # who is asked for nothing has no user
+        return False  # who is declared for nothing has no user
     return "no default" not in line or "topics:" in line
 
 
 def test_the_example_holds_exactly_the_settings_that_the_code_reads() -> None:
     """No setting is a secret, and none is made up."""
-    assert {path for path, _, _ in places_in_the_example()} == set(asked())
+    assert {path for path, _, _ in places_in_the_example()} == set(declared())
 
 
 def test_every_setting_of_the_example_shows_its_default() -> None:
     """At least once, read as the code reads it; the others say that there is none."""
     places = list(places_in_the_example())
     wrong = []
-    for path, settings in asked().items():
+    for path, settings in declared().items():
         here = [(line, node) for place, line, node in places if place == path]
         defaults = {one.default_text() for one in settings}
         if defaults <= {"required", "none"}:
@@ -80,11 +80,11 @@ def test_every_setting_of_the_example_shows_its_default() -> None:
 
 def test_what_is_left_out_in_the_example_could_be_written() -> None:
     """The values beside settings that are commented out are of their kinds."""
-    known = asked()
+    known = declared()
     for path, _, node in places_in_the_example():
         known[path][0].kind.read(node)
 
 
-def test_a_setting_that_is_asked_for_in_an_absent_section_is_known() -> None:
+def test_settings_of_an_absent_section_are_declared() -> None:
     """Otherwise the example could forget it."""
-    assert "notify.webhook.url_file" in asked_by_path()
+    assert "notify.webhook.url_file" in declared_by_path()

@@ -1,19 +1,16 @@
 """A configuration that is right becomes what it says."""
 
 import os
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from monitor.config.config import Cron, Every, Heartbeat, Webhook
-from monitor.config.directory_settings import DURATIONS, SIZES
 from monitor.config.reading import read_config
 from monitor.core.alerts import AlertRule, AlertType, On, Severity
 from monitor.core.segments import Segmentation
 from monitor.core.window import Bounds
-from monitor.errors import ConfigError, UsageError
+from monitor.errors import ConfigError
 from monitor.records.record_schema import TimeUnit
 from monitor.sources.directory.directory_options import DirectoryOptions, OnFinish
 from tests.config.conftest import BASE, Write
@@ -134,7 +131,7 @@ def test_addresses_come_from_files(write: Write) -> None:
     assert config.remarks == ()
 
 
-def test_a_crontab_line_is_judged_by_who_is_asked(write: Write) -> None:
+def test_a_crontab_line_is_checked_by_the_scheduler(write: Write) -> None:
     """The sentence holds what the judge says."""
     file = write('    evaluate: {cron: "0 0 30 2 *"}\n')
     assert read_config(file).models[0].evaluate == Cron("0 0 30 2 *")
@@ -142,7 +139,7 @@ def test_a_crontab_line_is_judged_by_who_is_asked(write: Write) -> None:
         read_config(file, cron_problem=lambda _: "it never comes true")
 
 
-def test_the_digest_tells_files_apart(write: Write) -> None:
+def test_the_digest_differs_between_files(write: Write) -> None:
     """And knows the same one again."""
     one, other = read_config(write()), read_config(write("# a comment\n"))
     assert one.digest == read_config(write()).digest != other.digest
@@ -158,7 +155,7 @@ def test_the_line_of_a_setting_is_known_afterwards(write: Write) -> None:
 
 
 @pytest.mark.parametrize("name", ["absent.yaml", ".", "config.yaml/below", "a\0b"])
-def test_a_file_that_cannot_be_opened_is_a_mistake_of_configuration(write: Write, name: str) -> None:
+def test_a_file_that_cannot_be_opened_is_a_config_error(write: Write, name: str) -> None:
     """Exit code 2, not 1: trying again would not help."""
     write()
     file = Path(os.fspath(write().parent) + "/" + name)
@@ -173,20 +170,7 @@ def test_a_file_that_windows_wrote_is_read(write: Write) -> None:
     assert read_config(file).models[0].name == "density"
 
 
-@pytest.mark.parametrize("key", [*DURATIONS, *SIZES])
-def test_the_bounds_of_a_directory_are_those_of_its_options(key: str) -> None:
-    """At the bound the options agree, and just beyond it they refuse."""
-    name, kind = (DURATIONS | SIZES)[key]
-    options = DirectoryOptions(Path("/in"))
-    for value, beyond in ((kind.least, kind.least - 0.001), (kind.most, kind.most * 1.001)):
-        inside: Any = {name: value}
-        outside: Any = {name: beyond}
-        assert getattr(replace(options, **inside), name) == value
-        with pytest.raises(UsageError, match=f"{name}: expected"):
-            replace(options, **outside)
-
-
-def test_home_and_environment_variables_are_filled_in_for_every_path(
+def test_home_and_environment_variables_are_filled_in_forevery_path(
     write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As systemd gives $STATE_DIRECTORY and $CREDENTIALS_DIRECTORY; what they hold may be relative or not."""
@@ -213,18 +197,18 @@ def test_home_and_environment_variables_are_filled_in_for_every_path(
     [
         ("$NONE_SUCH/state", "'$NONE_SUCH/state': the environment variable NONE_SUCH is not set"),
         ("${EMPTY}", "'${EMPTY}': the environment variable EMPTY is not set"),
-        ("~none_such/state", "'~none_such/state': no home folder is known for ~none_such"),
+        ("~none_such/state", "'~none_such/state': no home directory is known for ~none_such"),
     ],
 )
-def test_what_cannot_be_filled_in_is_a_mistake(
+def test_what_cannot_be_filled_in_is_an_error(
     written: str, found: str, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rather than a folder of that name; in a path that is kept secret, nothing of it is shown."""
     monkeypatch.setenv("EMPTY", "")
-    with pytest.raises(ConfigError) as refused:
+    with pytest.raises(ConfigError) as rejected:
         read_config(
             write("notify: {webhook: {url_file: $NONE_SUCH/url}}\n", BASE.replace("path: state", f"path: '{written}'"))
         )
-    told = str(refused.value).splitlines()
-    assert told[0].endswith(f":1: storage.path: expected the path of a folder, found {found}")
-    assert told[1].endswith("holds an address, found a home folder or an environment variable that is not known")
+    reported = str(rejected.value).splitlines()
+    assert reported[0].endswith(f":1: storage.path: expected the path of a directory, found {found}")
+    assert reported[1].endswith("a URL, found an unknown home directory or environment variable")

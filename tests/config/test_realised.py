@@ -1,4 +1,4 @@
-"""The setting `models[].realised`: where accuracies from late labels stand."""
+"""The setting `models[].realised`: the file of realised accuracies."""
 
 import pytest
 
@@ -14,9 +14,11 @@ def test_the_path_is_relative_to_the_configuration_and_need_not_lead_anywhere(wr
     assert read_config(write()).models[0].realised is None
 
 
-def test_a_file_where_a_source_reads_is_a_mistake(write: Write) -> None:
-    """It would be refused as records, and archived or deleted with them."""
-    with pytest.raises(ConfigError, match=r"realised: expected a file in a folder that source 'results' does not read"):
+def test_a_file_where_a_source_reads_is_an_error(write: Write) -> None:
+    """It would be rejected as records, and archived or deleted with them."""
+    with pytest.raises(
+        ConfigError, match=r"realised: expected a file in a directory that source 'results' does not read"
+    ):
         read_config(write("    realised: inbox/density.jsonl\n"))
 
 
@@ -24,5 +26,5 @@ def test_a_folder_within_counts_when_the_source_reads_folders_within(write: Writ
     """And only then."""
     more = "    realised: inbox/audits/density.jsonl\n"
     read_config(write(more))
-    with pytest.raises(ConfigError, match="realised: expected a file in a folder that source"):
+    with pytest.raises(ConfigError, match="realised: expected a file in a directory that source"):
         read_config(write(more, BASE.replace("path: inbox", "path: inbox, recursive: true")))

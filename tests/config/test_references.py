@@ -1,4 +1,4 @@
-"""What a configuration names is opened, and everything that does not fit is told at once."""
+"""References are opened, and everything that does not fit is reported at once."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from monitor.reference.reference import Reference
 from tests.config.conftest import BASE, Write
 
 
-def _refusal(file: Path) -> list[str]:
+def _error_of(file: Path) -> list[str]:
     config = read_config(file)
     with pytest.raises(ConfigError) as caught:
         load_models(config)
@@ -24,7 +24,7 @@ def test_every_model_gets_its_reference(write: Write, reference: Reference) -> N
     assert load_models(config) == [(config.models[0], reference), (config.models[1], None)]
 
 
-def test_all_references_that_do_not_fit_are_told_at_once(write: Write) -> None:
+def test_all_references_that_do_not_fit_are_reported_at_once(write: Write) -> None:
     """Each at its line: absent, damaged, of another model, of another version, of other outputs, of a lower accuracy."""
     more = """\
   - name: absent
@@ -37,45 +37,47 @@ def test_all_references_that_do_not_fit_are_told_at_once(write: Write) -> None:
     own = '    version: "3"\n    kind: score\n    alerts: [{name: low, drop: 0.99}]\n'
     file = write(own + more)
     (file.parent / "damaged.ref").write_bytes((file.parent / "density.ref").read_bytes()[:-10])
-    told = _refusal(file)
+    reported = _error_of(file)
     folder = file.parent
-    assert told[0] == "7: models[0].version: expected the reference to be of version '3', found one of '2.1'"
-    assert told[1] == "8: models[0].kind: expected 2 names, since a score is that of the second, found 3"
-    assert told[2].startswith("9: models[0].alerts[0].drop: expected less than the reference's accuracy, 0.")
-    assert told[3] == (
+    assert reported[0] == "7: models[0].version: expected a reference of version '3', found version '2.1'"
+    assert reported[1] == "8: models[0].kind: expected 2 names for kind score, found 3"
+    assert reported[2].startswith("9: models[0].alerts[0].drop: expected less than the reference's accuracy, 0.")
+    assert reported[3] == (
         "11: models[1].reference: expected a reference file,"
         f" found No such file or directory in '{folder}/nowhere/absent.ref'"
     )
-    assert told[4].startswith("13: models[2].reference: expected content with fingerprint ")
-    assert told[5] == "15: models[3].reference: expected a reference made for model 'other', found one for 'density'"
-    assert told[6:] == [" 6 mistakes"]
+    assert reported[4].startswith("13: models[2].reference: expected content with fingerprint ")
+    assert (
+        reported[5] == "15: models[3].reference: expected a reference made for model 'other', found one for 'density'"
+    )
+    assert reported[6:] == [" 6 problems"]
 
 
-def test_windows_that_may_take_too_much_memory_are_refused(write: Write) -> None:
+def test_windows_that_may_take_too_much_memory_are_rejected(write: Write) -> None:
     """The sentence says what each model costs and what to change."""
     file = write("    segment_by: [site]\n    window: {records: 100000}\n    segments: {limit: 500}\n")
-    (told, count) = _refusal(file)
-    assert told.startswith("1: limits.window_bytes: expected at least ")
-    assert "which the windows may come to take (density " in told
-    assert told.endswith(
+    (reported, count) = _error_of(file)
+    assert reported.startswith("1: limits.window_bytes: expected at least ")
+    assert "the size of all windows when full (density " in reported
+    assert reported.endswith(
         "found 512MiB: raise it, or lower window.records, window.most_records or segments.limit of a model"
     )
-    assert count == " 1 mistake"
+    assert count == " 1 problem"
     file.write_text(file.read_text() + "limits: {window_bytes: 8GiB}\n")
     assert load_models(read_config(file))
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "reported"),
     [
         ("{class_columns: [p1, p2]}", "fields.class_columns: expected 3 for model density, found p1, p2"),
-        ("{segments: {scanner: x}}", "fields.segments: expected fields that split some model's records, found scanner"),
-        ("{id: site}", "fields.segments: expected fields that are no ids, found the id for site"),
-        ("{probs: a, time: a.b}", "fields: expected fields outside one another, found a and a.b"),
+        ("{segments: {scanner: x}}", "fields.segments: expected segment fields of a model, found scanner"),
+        ("{id: site}", "fields.segments: expected fields other than the id, found the id for site"),
+        ("{probs: a, time: a.b}", "fields: expected fields that do not contain each other, found a and a.b"),
     ],
 )
-def test_fields_that_do_not_fit_the_models_are_told(write: Write, fields: str, told: str) -> None:
+def test_fields_that_do_not_fit_the_models_are_reported(write: Write, fields: str, reported: str) -> None:
     """At the source, in its line."""
     base = BASE.replace("path: inbox}", f"path: inbox, fields: {fields}}}")
-    (first, _) = _refusal(write("    segment_by: [site]\n", base))
-    assert first.startswith(f"3: sources[0].{told}")
+    (first, _) = _error_of(write("    segment_by: [site]\n", base))
+    assert first.startswith(f"3: sources[0].{reported}")

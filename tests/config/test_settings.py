@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from monitor.config.config import Config
 from monitor.config.reading import read_config
-from monitor.settings.kinds import HIDDEN, ByName, ListOf, Secret, SecretPath, Setting, SettingKind, Text
+from monitor.settings.kinds import HIDDEN, ListOf, MapOf, Secret, SecretPath, Setting, SettingKind, Text
 from monitor.settings.quantities import Duration, Number
-from monitor.settings.section import Asked
-from monitor.settings.yaml_text import Scalar, YamlSettings, compose
+from monitor.settings.section import DeclaredSetting
+from monitor.settings.yaml_text import Scalar, YamlMap, compose
 from tests.config.conftest import BASE, Write
-from tests.config.settings import EXAMPLE, asked, asked_by_path
+from tests.config.settings import EXAMPLE, declared, declared_by_path
 from tests.conftest import Ran
 
 MARK = "ZZSECRET"
@@ -47,7 +47,7 @@ notify:
 
 
 def _is_secret(kind: SettingKind[object]) -> bool:
-    return isinstance(kind, Secret | SecretPath) or (isinstance(kind, ListOf | ByName) and _is_secret(kind.kind))
+    return isinstance(kind, Secret | SecretPath) or (isinstance(kind, ListOf | MapOf) and _is_secret(kind.kind))
 
 
 def _by_path(config: Config) -> dict[str, Setting]:
@@ -73,7 +73,7 @@ def test_every_setting_of_the_example_is_listed_in_its_order() -> None:
     lines = [one.line for one in config.settings if one.line is not None]
     assert lines == sorted(lines)
     known = {
-        path for path, one in asked_by_path().items() if not path.startswith("notify.") and one.default is not None
+        path for path, one in declared_by_path().items() if not path.startswith("notify.") and one.default is not None
     }
     assert set(_by_path(config)) >= known
 
@@ -83,7 +83,7 @@ def test_each_value_is_written_as_a_file_would(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(EXAMPLE.read_text(encoding="utf-8"), encoding="utf-8")
     wrong = []
-    before, kinds = _by_path(read_config(file)), asked_by_path(file)
+    before, kinds = _by_path(read_config(file)), declared_by_path(file)
     for path, one in before.items():
         node = _only(one.value)
         if kinds[path].kind.show(kinds[path].kind.read(node)) != one.value:
@@ -93,9 +93,9 @@ def test_each_value_is_written_as_a_file_would(tmp_path: Path) -> None:
     assert wrong == []
 
 
-def _only(value: str) -> Scalar | YamlSettings:
+def _only(value: str) -> Scalar | YamlMap:
     tree = compose(f"value: {value}\n".encode(), [])
-    assert isinstance(tree, YamlSettings)
+    assert isinstance(tree, YamlMap)
     return tree.entries["value"].node  # type: ignore[return-value]
 
 
@@ -154,7 +154,7 @@ def test_optional_groups_that_are_absent_are_not_listed(write: Write, group: str
     assert f".{group}." not in " ".join(_by_path(read_config(write("    window: {age: 1d}\n", base))))
 
 
-def test_what_something_else_replaces_is_not_in_force(write: Write) -> None:
+def test_what_something_else_replaces_is_not_effective(write: Write) -> None:
     """`every` beside a crontab line, `start` beside `since`, `records` beside an age."""
     base = BASE.replace(
         "type: directory, path: inbox", 'type: kafka, brokers: ["k:1"], group: g, topics: [t], since: 1h'
@@ -164,7 +164,7 @@ def test_what_something_else_replaces_is_not_in_force(write: Write) -> None:
     assert not {"models[0].evaluate.every", "sources[0].start", "models[0].window.records"} & set(found)
 
 
-def test_a_setting_without_a_value_is_not_in_force(write: Write) -> None:
+def test_a_setting_without_a_value_is_not_effective(write: Write) -> None:
     """Neither where the file is silent nor where it says nothing."""
     assert "models[0].version" not in _by_path(read_config(write("    version:\n")))
 
@@ -172,32 +172,34 @@ def test_a_setting_without_a_value_is_not_in_force(write: Write) -> None:
 def test_every_secret_is_hidden(secretive: Path) -> None:
     """Of all that are there: each kind of secret that the code knows is in the file, and listed without its value."""
     config = read_config(secretive)
-    found, kinds = _by_path(config), asked_by_path(secretive)
+    found, kinds = _by_path(config), declared_by_path(secretive)
     secrets = {path: one for path, one in kinds.items() if _is_secret(one.kind)}
     listed = {path for path in secrets if path in found}
     assert {found[path].value for path in listed} == {HIDDEN}
     assert MARK not in repr(config.settings)
     names = {re.sub(r"\[\d+\]", "[]", path) for path in listed}
-    missing = {path.replace("[kafka]", "[]") for path, some in asked().items() if _secrets_of(some)} - names
+    missing = {path.replace("[kafka]", "[]") for path, some in declared().items() if _secrets_of(some)} - names
     url, file = ("webhook", "heartbeat") if "notify.webhook.url" in listed else ("heartbeat", "webhook")
     assert missing == {f"notify.{url}.url_file", f"notify.{file}.url"}, "the mark stands in all others"
 
 
-def _secrets_of(some: list[Asked]) -> bool:
+def _secrets_of(some: list[DeclaredSetting]) -> bool:
     return any(_is_secret(one.kind) for one in some)
 
 
 def test_what_sounds_like_a_secret_is_of_the_kind(secretive: Path) -> None:
     """So that a new setting is not forgotten: it is hidden by its kind, or its name says that it holds none."""
     sounds = re.compile(r"password|token|secret|credential|(^|[._])key|(^|\.)url|user|login")
-    wrong = [path for path, one in asked_by_path(secretive).items() if sounds.search(path) and not _is_secret(one.kind)]
+    wrong = [
+        path for path, one in declared_by_path(secretive).items() if sounds.search(path) and not _is_secret(one.kind)
+    ]
     assert wrong == []
 
 
-@pytest.mark.parametrize("kind", [Secret("x"), ListOf(Secret("x"), "some"), ByName(Secret("x"), Text(), "some")])
-def test_secrets_are_hidden_wherever_they_stand(kind: SettingKind[object]) -> None:
+@pytest.mark.parametrize("kind", [Secret("x"), ListOf(Secret("x"), "some"), MapOf(Secret("x"), Text(), "some")])
+def test_secrets_are_hidden_everywhere(kind: SettingKind[object]) -> None:
     """In a list, or under names, too."""
-    value: object = {"a": MARK} if isinstance(kind, ByName) else (MARK,) if isinstance(kind, ListOf) else MARK
+    value: object = {"a": MARK} if isinstance(kind, MapOf) else (MARK,) if isinstance(kind, ListOf) else MARK
     assert HIDDEN in kind.show(value)
     assert MARK not in kind.show(value)
 

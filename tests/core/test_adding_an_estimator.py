@@ -113,7 +113,7 @@ class Unbounded(Sureness):
         pytest.param(Unbounded, "within 0 and 1", id="unbounded"),
     ],
 )
-def test_a_member_that_windows_could_not_follow_is_refused_by_the_shared_checks(
+def test_a_member_that_windows_could_not_follow_is_rejected_by_the_shared_checks(
     family: type[Sureness], claim: str
 ) -> None:
     """Offline it would work, and in a window it would be silently wrong."""

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.core.ensemble import answer, calibrate_all, combine, with_variants
+from monitor.core.ensemble import calibrate_all, combine, results_of, with_variants
 from monitor.core.estimate import Estimate, Result
 from monitor.core.scores import in_blocks, label_outputs
 from monitor.testing.oracle import Oracle, oracle_temperature
@@ -32,7 +32,7 @@ def found_values(results: dict[str, Result]) -> dict[str, float]:
 def compare(case: Case) -> None:
     """Ask both sides, at the temperature that was fitted."""
     reference = label_outputs(case.reference, case.labels)
-    results = answer(with_variants(calibrate_all(reference)), lambda: in_blocks(case.window, reference.temperature))
+    results = results_of(with_variants(calibrate_all(reference)), lambda: in_blocks(case.window, reference.temperature))
     oracle = Oracle(case.reference.tolist(), case.labels.tolist(), reference.temperature)
     wanted = oracle.estimates(case.window.tolist())
     found = found_values(results)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from monitor.config.reading import read_config
 from monitor.core.alerts import AlertFacts, AlertPhase, AlertRule, AlertState, AlertType, On, step
 from monitor.core.calibration import Calibration, calibrate
-from monitor.core.ensemble import Ready
+from monitor.core.ensemble import CalibratedEstimator
 from monitor.core.estimate import Estimate, WindowState
 from monitor.core.estimators.average_thresholded_confidence import ThresholdedConfidence, ThresholdedEntropy
 from monitor.core.estimators.calibrated_confidence import CalibratedConfidence
@@ -36,10 +36,10 @@ from tests.strategies import accepted
 SMALL, LARGE = 500, 5000
 """Windows. The large one is that of the example configuration; what it costs is a busier site, not a longer wait."""
 BATCHES = 25
-"""Looks in which a window is filled anew, whatever its size: 20 or 200 records come between two looks."""
-LOOK_SECONDS = 300.0
+"""Evaluations in which a window is filled again, whatever its size: 20 or 200 records come between two evaluations."""
+EVALUATION_SECONDS = 300.0
 WEEK = 7 * 24 * 12
-"""Looks in a week."""
+"""Evaluations in a week."""
 POOL = 40_000
 SEGMENTS = 50
 SEED = 22
@@ -52,7 +52,7 @@ EARLY = AlertRule("accuracy_falling", drop=0.02, on=On.VALUE, for_seconds=3600.0
 """The value is two points under the reference, for an hour. For windows of thousands of records."""
 
 PATIENT = replace(EARLY, for_seconds=5 * 3600.0)
-"""The same for windows of hundreds: until the window was filled anew more than twice."""
+"""The same for windows of hundreds: until the window was filled again more than twice."""
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "config.example.yaml"
 (APART,) = (rule for rule in read_config(EXAMPLE).models[0].alerts if rule.kind is AlertType.DISAGREEMENT)
@@ -75,10 +75,12 @@ class Pool:
         (self._moving,) = (one for one in voices if isinstance(one.estimator, AnchoredAtConfidence))
         self._said_of = {one.form.name: _per_record(one, both) for one in voices if one is not self._moving}
 
-    def looks(self, rows: Integers, window: int) -> dict[str, Floats]:
+    def evaluations(self, rows: Integers, window: int) -> dict[str, Floats]:
         """Return what the voices, the consensus and the disagreement are in each full window, while these rows come a batch at a time."""
         batches = rows.reshape(-1, window // BATCHES)
-        values = {name: _in_windows(said[batches].sum(axis=1)) / window for name, said in self._said_of.items()}
+        values = {
+            name: _in_windows(estimates[batches].sum(axis=1)) / window for name, estimates in self._said_of.items()
+        }
         values[self._moving.form.name] = self._moving_sets(batches, window)
         ranked = np.sort(np.array([values[voice] for voice in VOICES]), axis=0)
         # The lower quartile of six.
@@ -93,10 +95,10 @@ class Pool:
         found = np.array([estimator.accuracy - estimator.reference_mean(mean) for mean in confidence])
         for threshold in np.unique(thresholds):
             now = thresholds == threshold
-            said = self._scaled.sets_at(threshold).mean_score
+            estimates = self._scaled.sets_at(threshold).mean_score
             needed = np.convolve(now, np.ones(BATCHES)) > 0.5
             sums = np.zeros(len(batches))
-            sums[needed] = said[batches[needed]].sum(axis=1)
+            sums[needed] = estimates[batches[needed]].sum(axis=1)
             found[now] += _in_windows(sums)[now] / window
         return found
 
@@ -127,11 +129,11 @@ class Clinic(Pool):
         return (low + high) / 2.0
 
     def _accuracy_at(self, contrast: float) -> float:
-        said, grades = self._said(POOL, contrast)
-        return float((said.argmax(axis=1) == grades).mean())
+        estimates, grades = self._said(POOL, contrast)
+        return float((estimates.argmax(axis=1) == grades).mean())
 
 
-def _per_record(one: Ready, both: Outputs) -> Floats:
+def _per_record(one: CalibratedEstimator, both: Outputs) -> Floats:
     """Return for each record a number whose mean over a window is the voice's estimate, but for clipping at 0 and 1."""
     estimator = one.estimator
     first, *others = estimator.contributions(both.scores(scaled=one.form.scaled), 0.0)
@@ -180,9 +182,9 @@ def wandering_mix(place: Clinic, random: np.random.Generator, batches: int, batc
     pushes = 0.3 * np.sqrt(1.0 - memory**2) * random.normal(size=(batches, len(PREVALENCE)))
     odds = np.empty_like(pushes)
     now = 0.3 * random.normal(size=len(PREVALENCE))
-    for look, push in enumerate(pushes):
+    for evaluation, push in enumerate(pushes):
         now = memory * now + push
-        odds[look] = now
+        odds[evaluation] = now
     shares = PREVALENCE * np.exp(odds)
     reached = np.cumsum(shares / shares.sum(axis=1, keepdims=True), axis=1)
     grades = (random.random((batches, batch, 1)) > reached[:, None, :-1]).sum(axis=2).ravel()
@@ -194,7 +196,7 @@ def wandering_mix(place: Clinic, random: np.random.Generator, batches: int, batc
 
 
 def facts(place: Pool, window: int, values: Mapping[str, float]) -> AlertFacts:
-    """Return the facts of one look among many."""
+    """Return the facts of one evaluation among many."""
     interval = place.calibration.intervals.interval
     estimates = {name: value for name, value in values.items() if name != DISAGREEMENT}
     return AlertFacts(
@@ -202,7 +204,7 @@ def facts(place: Pool, window: int, values: Mapping[str, float]) -> AlertFacts:
         records=window,
         new_records=window // BATCHES,
         quiet_seconds=0.0,
-        elapsed_seconds=LOOK_SECONDS,
+        elapsed_seconds=EVALUATION_SECONDS,
         results={name: Estimate(value, window, interval(name, value, window)) for name, value in estimates.items()},
         disagreement=values.get(DISAGREEMENT),
         chance_disagreement=place.chance(window),
@@ -211,17 +213,17 @@ def facts(place: Pool, window: int, values: Mapping[str, float]) -> AlertFacts:
 
 
 def fired(rules: Sequence[AlertRule], place: Pool, rows: Integers, window: int) -> list[list[int]]:
-    """Return for each rule at which looks an alert began to fire while these rows came."""
+    """Return for each rule at which evaluations an alert began to fire while these rows came."""
     states, begun = [AlertState()] * len(rules), [list[int]() for _ in rules]
-    said = place.looks(rows, window)
+    estimates = place.evaluations(rows, window)
     names = sorted({rule.estimator if rule.kind is AlertType.ACCURACY else DISAGREEMENT for rule in rules})
-    for look, values in enumerate(zip(*(said[name].tolist() for name in names), strict=True)):
+    for evaluation, values in enumerate(zip(*(estimates[name].tolist() for name in names), strict=True)):
         known = facts(place, window, dict(zip(names, values, strict=True)))
         for index, rule in enumerate(rules):
             before = states[index]
-            states[index] = step(rule, before, known, look * LOOK_SECONDS)
+            states[index] = step(rule, before, known, evaluation * EVALUATION_SECONDS)
             if states[index].phase is AlertPhase.FIRING and before.phase is AlertPhase.PENDING:
-                begun[index].append(look)
+                begun[index].append(evaluation)
     return begun
 
 
@@ -233,30 +235,32 @@ def alerts_in(
     for segment in range(segments):
         random = np.random.default_rng([seed, segment])
         rows = draw(place, random, weeks * WEEK + BATCHES - 1, window // BATCHES)
-        for index, looks in enumerate(fired(rules, place, rows, window)):
-            alerts[index] += len(looks)
+        for index, evaluations in enumerate(fired(rules, place, rows, window)):
+            alerts[index] += len(evaluations)
     return alerts
 
 
 def looks_to_fire(
     rules: Sequence[AlertRule], seed: int, window: int, draw: Draw = independent, segments: int = SEGMENTS
 ) -> list[Floats]:
-    """Return for each rule and segment at how many looks after the drop it fired; infinity if not within four windows."""
+    """Return for each rule and segment at how many evaluations after the drop it fired; infinity if not within four windows."""
     place, healthy = clinic(seed), BATCHES + 72
     found = np.full((len(rules), segments), np.inf)
     for segment in range(segments):
         random = np.random.default_rng([seed, segment, 1])
         rows = draw(place, random, healthy + 4 * BATCHES, window // BATCHES)
         rows[healthy * (window // BATCHES) :] += POOL
-        for index, looks in enumerate(fired(rules, place, rows, window)):
-            # The window of look 0 is the first full one, and that of look 72 the last without a poor record.
-            found[index, segment] = min((look - 72.0 for look in looks if look > 72), default=np.inf)
+        for index, evaluations in enumerate(fired(rules, place, rows, window)):
+            # The window of evaluation 0 is the first full one, and that of evaluation 72 the last without a poor record.
+            found[index, segment] = min(
+                (evaluation - 72.0 for evaluation in evaluations if evaluation > 72), default=np.inf
+            )
     return list(found)
 
 
 def limit_in_looks(rule: AlertRule) -> float:
-    """Return half a window plus what the rule waits, in looks."""
-    return BATCHES / 2 + max(rule.for_seconds / LOOK_SECONDS, rule.new_records * BATCHES)
+    """Return half a window plus what the rule waits, in evaluations."""
+    return BATCHES / 2 + max(rule.for_seconds / EVALUATION_SECONDS, rule.new_records * BATCHES)
 
 
 @pytest.mark.slow
@@ -266,10 +270,10 @@ def test_the_short_way_to_an_estimate_is_the_long_one(window: int) -> None:
     place, random, batch = clinic(SEED), np.random.default_rng(3), window // BATCHES
     rows = wandering_mix(place, random, 2 * BATCHES, batch)
     rows[BATCHES * batch :] += POOL
-    gauge, said = Gauge(place.calibration), place.looks(rows, window)
-    for look in range(0, BATCHES + 1, 5):
-        results = facts(place, window, {name: float(values[look]) for name, values in said.items()}).results
-        expected = totals_of(gauge, place.vectors[rows[look * batch : look * batch + window]]).estimate()
+    gauge, estimates = Gauge(place.calibration), place.evaluations(rows, window)
+    for evaluation in range(0, BATCHES + 1, 5):
+        results = facts(place, window, {name: float(values[evaluation]) for name, values in estimates.items()}).results
+        expected = totals_of(gauge, place.vectors[rows[evaluation * batch : evaluation * batch + window]]).estimate()
         for name in (*VOICES, CONSENSUS):
             result, wanted = results[name], expected[name]
             assert isinstance(result, Estimate)
@@ -283,7 +287,7 @@ def test_the_short_way_to_an_estimate_is_the_long_one(window: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("window", "early"), [(LARGE, EARLY), (SMALL, PATIENT)])
 def test_e3_fifty_healthy_segments_in_four_weeks_give_at_most_two_alerts(window: int, early: AlertRule) -> None:
-    """403,200 looks at overlapping windows."""
+    """403,200 evaluations at overlapping windows."""
     for alerts in alerts_in([FAR, early, APART], 4, SEED, window):
         assert alerts <= 2
 
@@ -356,7 +360,7 @@ _MEASURED = {
     "`type: disagreement`": APART,
     "`type: disagreement`, `new_records: 0.2`": replace(APART, new_records=0.2),
 }
-"""On the value where nothing is said."""
+"""On the value where nothing is estimates."""
 
 
 def main(window: int, seeds: Sequence[int], draws: Collection[Draw], weeks: int) -> None:
@@ -379,5 +383,5 @@ if __name__ == "__main__":
     parser.add_argument("window", type=int)
     parser.add_argument("seeds", type=int, nargs="+")
     parser.add_argument("--weeks", type=int, default=4)
-    asked = parser.parse_args()
-    main(asked.window, asked.seeds, (independent, wandering_mix, four_views), asked.weeks)
+    queried = parser.parse_args()
+    main(queried.window, queried.seeds, (independent, wandering_mix, four_views), queried.weeks)

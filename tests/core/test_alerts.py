@@ -32,7 +32,7 @@ SILENT = AlertRule("silent", kind=AlertType.SILENT, after_seconds=7200.0, for_se
 DEGRADED = AlertRule("degraded", kind=AlertType.DEGRADED_INPUT, for_seconds=600.0)
 UNSURE = AlertRule("unsure", kind=AlertType.DISAGREEMENT)
 
-LOOK = AlertFacts(
+EVALUATION = AlertFacts(
     state=WindowState.OK,
     records=500,
     new_records=20,
@@ -43,36 +43,36 @@ LOOK = AlertFacts(
     chance_disagreement=0.04,
     reference_accuracy=0.90,
 )
-"""One look in many: five minutes and 20 records after the one before."""
+"""One evaluation in many: five minutes and 20 records after the one before."""
 
 
-def saying(upper: float, look: AlertFacts = LOOK, *, estimator: str = CONSENSUS) -> AlertFacts:
-    """Return a look at which an estimator's upper bound is this."""
-    results: dict[str, Result] = {estimator: Estimate(upper - 0.03, look.records, Interval(upper - 0.06, upper))}
-    return replace(look, results=results)
+def with_upper_bound(upper: float, evaluation: AlertFacts = EVALUATION, *, estimator: str = CONSENSUS) -> AlertFacts:
+    """Return a evaluation at which an estimator's upper bound is this."""
+    results: dict[str, Result] = {estimator: Estimate(upper - 0.03, evaluation.records, Interval(upper - 0.06, upper))}
+    return replace(evaluation, results=results)
 
 
-GOOD, BETWEEN, POOR = saying(0.90), saying(0.805), saying(0.70)
+GOOD, BETWEEN, POOR = with_upper_bound(0.90), with_upper_bound(0.805), with_upper_bound(0.70)
 
 
 def run(
-    rule: AlertRule, looks: list[AlertFacts], state: AlertState | None = None, *, begin: float = 1000.0
+    rule: AlertRule, evaluations: list[AlertFacts], state: AlertState | None = None, *, begin: float = 1000.0
 ) -> list[AlertState]:
-    """Return the states after each look, five minutes apart by the wall clock."""
+    """Return the states after each evaluation, five minutes apart by the wall clock."""
     states = [state or AlertState()]
-    for index, look in enumerate(looks):
-        states.append(step(rule, states[-1], look, begin + 300.0 * index))
+    for index, evaluation in enumerate(evaluations):
+        states.append(step(rule, states[-1], evaluation, begin + 300.0 * index))
     return states[1:]
 
 
-def phases(rule: AlertRule, looks: list[AlertFacts], state: AlertState | None = None) -> list[AlertPhase]:
-    """Return the phases after each look."""
-    return [after.phase for after in run(rule, looks, state)]
+def phases(rule: AlertRule, evaluations: list[AlertFacts], state: AlertState | None = None) -> list[AlertPhase]:
+    """Return the phases after each evaluation."""
+    return [after.phase for after in run(rule, evaluations, state)]
 
 
-def episodes(rule: AlertRule, looks: list[AlertFacts]) -> int:
+def episodes(rule: AlertRule, evaluations: list[AlertFacts]) -> int:
     """Return how often an alert began to fire."""
-    seen = [AlertPhase.OK, *phases(rule, looks)]
+    seen = [AlertPhase.OK, *phases(rule, evaluations)]
     return sum(
         after is AlertPhase.FIRING and before in {AlertPhase.OK, AlertPhase.PENDING}
         for before, after in itertools.pairwise(seen)
@@ -88,28 +88,28 @@ RECOVERING = run(LOW, [*[POOR] * 7, *[GOOD] * 3])[-1]
 
 
 @pytest.mark.parametrize(
-    ("looks", "phase"),
+    ("evaluations", "phase"),
     [
         pytest.param([], AlertPhase.OK, id="never looked"),
-        pytest.param([GOOD], AlertPhase.OK, id="one good look"),
-        pytest.param([POOR], AlertPhase.PENDING, id="one poor look"),
-        pytest.param([POOR] * 6, AlertPhase.PENDING, id="one look short"),
+        pytest.param([GOOD], AlertPhase.OK, id="one good evaluation"),
+        pytest.param([POOR], AlertPhase.PENDING, id="one poor evaluation"),
+        pytest.param([POOR] * 6, AlertPhase.PENDING, id="one evaluation short"),
         pytest.param([POOR] * 7, AlertPhase.FIRING, id="half an hour after it became pending"),
-        pytest.param([*[POOR] * 6, GOOD, POOR], AlertPhase.PENDING, id="one good look restarts the wait"),
+        pytest.param([*[POOR] * 6, GOOD, POOR], AlertPhase.PENDING, id="one good evaluation restarts the wait"),
         pytest.param([*[POOR] * 6, BETWEEN], AlertPhase.OK, id="hysteresis is for recovery only"),
         pytest.param([*[POOR] * 7, BETWEEN], AlertPhase.FIRING, id="above the threshold, not beyond hysteresis"),
-        pytest.param([*[POOR] * 7, GOOD], AlertPhase.RECOVERING, id="one good look after firing"),
-        pytest.param([*[POOR] * 7, *[GOOD] * 6], AlertPhase.RECOVERING, id="recovery one look short"),
+        pytest.param([*[POOR] * 7, GOOD], AlertPhase.RECOVERING, id="one good evaluation after firing"),
+        pytest.param([*[POOR] * 7, *[GOOD] * 6], AlertPhase.RECOVERING, id="recovery one evaluation short"),
         pytest.param([*[POOR] * 7, *[GOOD] * 7], AlertPhase.OK, id="recovered"),
         pytest.param([*[POOR] * 7, *[GOOD] * 6, BETWEEN], AlertPhase.FIRING, id="recovery that did not last"),
         pytest.param(
-            [*[POOR] * 7, *[GOOD] * 6, BETWEEN, *[GOOD] * 6], AlertPhase.RECOVERING, id="recovery starts anew"
+            [*[POOR] * 7, *[GOOD] * 6, BETWEEN, *[GOOD] * 6], AlertPhase.RECOVERING, id="recovery starts again"
         ),
     ],
 )
-def test_an_alert_after(looks: list[AlertFacts], phase: AlertPhase) -> None:
-    """Half an hour of poor looks fires, half an hour of good ones ends it."""
-    state = run(LOW, looks)[-1] if looks else AlertState()
+def test_an_alert_after(evaluations: list[AlertFacts], phase: AlertPhase) -> None:
+    """Half an hour of poor evaluations fires, half an hour of good ones ends it."""
+    state = run(LOW, evaluations)[-1] if evaluations else AlertState()
     assert state.phase is phase
 
 
@@ -117,7 +117,7 @@ def test_an_alert_after(looks: list[AlertFacts], phase: AlertPhase) -> None:
 def test_a_window_needs_a_fifth_of_new_records_and_at_least_one(records: int) -> None:
     """Time alone never fires."""
     needed = max(1, math.ceil(records / 5))
-    slow = saying(0.7, replace(LOOK, records=records, new_records=0, elapsed_seconds=86_400.0))
+    slow = with_upper_bound(0.7, replace(EVALUATION, records=records, new_records=0, elapsed_seconds=86_400.0))
     last = replace(slow, new_records=1)
     begun = run(LOW, [slow] * 3)[-1]
     assert begun.phase is AlertPhase.PENDING
@@ -129,12 +129,12 @@ def test_a_window_needs_a_fifth_of_new_records_and_at_least_one(records: int) ->
 
 def test_records_alone_never_fire() -> None:
     """A burst that fills the window many times over still waits for its time."""
-    burst = saying(0.7, replace(LOOK, new_records=10_000, elapsed_seconds=1.0))
+    burst = with_upper_bound(0.7, replace(EVALUATION, new_records=10_000, elapsed_seconds=1.0))
     assert phases(LOW, [burst] * 1800)[-1] is AlertPhase.PENDING
     assert phases(LOW, [burst] * 1801)[-1] is AlertPhase.FIRING
 
 
-def test_an_accuracy_alert_needs_two_looks_even_without_a_wait() -> None:
+def test_an_accuracy_alert_needs_two_evaluations_even_without_a_wait() -> None:
     """What made it pending cannot also confirm it."""
     at_once = replace(LOW, for_seconds=0.0, new_records=0.0)
     assert phases(at_once, [POOR, POOR]) == [AlertPhase.PENDING, AlertPhase.FIRING]
@@ -166,7 +166,7 @@ def test_what_is_compared(rule: AlertRule, bad: float, between: float | None, we
 
     def seen(upper: float) -> AlertFacts:
         # Away from rounding: half a hair towards the side that the table means.
-        return saying(upper + (1e-9 if (rule.above is None) else -1e-9), estimator=rule.estimator)
+        return with_upper_bound(upper + (1e-9 if (rule.above is None) else -1e-9), estimator=rule.estimator)
 
     assert step(rule, AlertState(), seen(bad), 1.0).phase is AlertPhase.PENDING
     assert step(rule, firing, seen(bad), 1.0) == firing
@@ -185,12 +185,12 @@ def test_what_is_compared(rule: AlertRule, bad: float, between: float | None, we
     ],
 )
 def test_exactly_at_the_threshold_is_not_beyond_it(rule: AlertRule, at: float, recovered: float) -> None:
-    """Neither does it fire at the threshold, nor is the last hair of the hysteresis asked for."""
+    """Neither does it fire at the threshold, nor is the last hair of the hysteresis queried for."""
     firing = AlertState(AlertPhase.FIRING, 5.0, rule=rule.fingerprint)
-    exactly = replace(LOOK, results={CONSENSUS: Estimate(at, 500)})
+    exactly = replace(EVALUATION, results={CONSENSUS: Estimate(at, 500)})
     assert step(rule, AlertState(), exactly, 1.0).phase is AlertPhase.OK
     assert step(rule, firing, exactly, 1.0).phase is AlertPhase.FIRING
-    back = replace(LOOK, results={CONSENSUS: Estimate(recovered, 500)})
+    back = replace(EVALUATION, results={CONSENSUS: Estimate(recovered, 500)})
     assert step(rule, firing, back, 1.0).phase is AlertPhase.RECOVERING
 
 
@@ -202,8 +202,8 @@ def test_a_share_of_the_window_is_not_rounded_up_by_its_last_digit() -> None:
 
 
 def test_without_an_interval_the_value_is_compared() -> None:
-    """An estimate without bounds is still judged."""
-    poor = replace(LOOK, results={CONSENSUS: Estimate(0.79, 500)})
+    """An estimate without bounds is still evaluated."""
+    poor = replace(EVALUATION, results={CONSENSUS: Estimate(0.79, 500)})
     assert step(LOW, AlertState(), poor, 1.0).phase is AlertPhase.PENDING
     assert status(LOW, AlertState(), poor).value == 0.79
 
@@ -219,51 +219,57 @@ def test_without_an_interval_the_value_is_compared() -> None:
 )
 def test_disagreement(rule: AlertRule, disagreement: float, phase: AlertPhase) -> None:
     """Disagreement is compared with a threshold, or with one and a half times what chance gives."""
-    assert step(rule, AlertState(), replace(LOOK, disagreement=disagreement), 1.0).phase is phase
+    assert step(rule, AlertState(), replace(EVALUATION, disagreement=disagreement), 1.0).phase is phase
 
 
 def test_a_disagreement_near_zero_can_recover() -> None:
     """Where the threshold is less than the hysteresis, half of it is enough."""
     firing = AlertState(AlertPhase.FIRING, 5.0, rule=UNSURE.fingerprint)
-    tight = replace(LOOK, chance_disagreement=0.008)
+    tight = replace(EVALUATION, chance_disagreement=0.008)
     assert step(UNSURE, firing, replace(tight, disagreement=0.0061), 1.0).phase is AlertPhase.FIRING
     assert step(UNSURE, firing, replace(tight, disagreement=0.0059), 1.0).phase is AlertPhase.RECOVERING
 
 
-# What cannot be judged is held
+# What cannot be evaluated is held
 
-_NOT_JUDGED = [
+_NOT_EVALUATED = [
     *(
         pytest.param(LOW, replace(POOR, state=state), id=f"accuracy while {state}")
         for state in WindowState
         if state not in {WindowState.OK, WindowState.ERROR}
     ),
-    pytest.param(LOW, LOOK, id="no answer of the estimator"),
-    pytest.param(LOW, replace(LOOK, results={CONSENSUS: NoEstimate(Why.TOO_FEW_RECORDS, 3)}), id="no estimate"),
-    pytest.param(LOW, replace(LOOK, results={CONSENSUS: Estimate(math.nan, 500)}), id="not a number"),
-    pytest.param(LOW, replace(saying(0.7, estimator="doc_ts"), state=WindowState.ERROR), id="only another estimator"),
+    pytest.param(LOW, EVALUATION, id="no answer of the estimator"),
+    pytest.param(LOW, replace(EVALUATION, results={CONSENSUS: NoEstimate(Why.TOO_FEW_RECORDS, 3)}), id="no estimate"),
+    pytest.param(LOW, replace(EVALUATION, results={CONSENSUS: Estimate(math.nan, 500)}), id="not a number"),
+    pytest.param(
+        LOW, replace(with_upper_bound(0.7, estimator="doc_ts"), state=WindowState.ERROR), id="only another estimator"
+    ),
     pytest.param(AlertRule("r", drop=0.1), replace(POOR, reference_accuracy=None), id="drop without a reference"),
-    pytest.param(UNSURE, replace(LOOK, disagreement=None), id="no disagreement"),
-    pytest.param(UNSURE, replace(LOOK, disagreement=0.5, chance_disagreement=None), id="chance unknown"),
-    pytest.param(UNSURE, replace(LOOK, disagreement=0.5, state=WindowState.STALE), id="disagreement while stale"),
-    pytest.param(SILENT, replace(LOOK, quiet_seconds=9e9, state=WindowState.CATCHING_UP), id="silent, catching up"),
-    pytest.param(DEGRADED, replace(LOOK, degraded=True, state=WindowState.CATCHING_UP), id="degraded, catching up"),
+    pytest.param(UNSURE, replace(EVALUATION, disagreement=None), id="no disagreement"),
+    pytest.param(UNSURE, replace(EVALUATION, disagreement=0.5, chance_disagreement=None), id="chance unknown"),
+    pytest.param(UNSURE, replace(EVALUATION, disagreement=0.5, state=WindowState.STALE), id="disagreement while stale"),
+    pytest.param(
+        SILENT, replace(EVALUATION, quiet_seconds=9e9, state=WindowState.CATCHING_UP), id="silent, catching up"
+    ),
+    pytest.param(
+        DEGRADED, replace(EVALUATION, degraded=True, state=WindowState.CATCHING_UP), id="degraded, catching up"
+    ),
 ]
 
 
 @pytest.mark.parametrize("phase", list(AlertPhase))
-@pytest.mark.parametrize(("rule", "look"), _NOT_JUDGED)
-def test_what_cannot_be_judged_changes_nothing(rule: AlertRule, look: AlertFacts, phase: AlertPhase) -> None:
+@pytest.mark.parametrize(("rule", "evaluation"), _NOT_EVALUATED)
+def test_what_cannot_be_evaluated_changes_nothing(rule: AlertRule, evaluation: AlertFacts, phase: AlertPhase) -> None:
     """Neither phase nor dwell moves, even under a changed rule, and it is shown as held without a value."""
     for fingerprint in (rule.fingerprint, "another rule"):
         before = AlertState(phase, 5.0, 600.0, 40, fingerprint)
-        assert step(rule, before, look, 1e9) == before
-        shown = status(rule, before, look)
+        assert step(rule, before, evaluation, 1e9) == before
+        shown = status(rule, before, evaluation)
         assert (shown.held, shown.phase, shown.since, shown.value) == (True, phase, 5.0, None)
 
 
 def test_an_error_of_one_estimator_does_not_silence_the_rules_on_others() -> None:
-    """The window's state is `error`, and the consensus has an answer: it is judged."""
+    """The window's state is `error`, and the consensus has an answer: it is evaluated."""
     assert phases(LOW, [replace(POOR, state=WindowState.ERROR)] * 7)[-1] is AlertPhase.FIRING
 
 
@@ -278,18 +284,18 @@ def test_dwell_goes_on_after_it_was_held() -> None:
 
 
 def quiet(seconds: float, new: int = 0) -> AlertFacts:
-    """Return a look at a window to which no record came for so long."""
-    return replace(LOOK, state=WindowState.STALE, quiet_seconds=seconds, new_records=new)
+    """Return a evaluation at a window to which no record came for so long."""
+    return replace(EVALUATION, state=WindowState.STALE, quiet_seconds=seconds, new_records=new)
 
 
 def test_silence_fires_when_its_time_is_over_and_ends_with_a_record() -> None:
-    """Without a wait of its own it fires at the first look past its time."""
-    looks = [quiet(7200.0), quiet(7201.0), quiet(9000.0), quiet(10.0, new=1)]
-    assert phases(SILENT, looks) == [AlertPhase.OK, AlertPhase.FIRING, AlertPhase.FIRING, AlertPhase.OK]
+    """Without a wait of its own it fires at the first evaluation past its time."""
+    evaluations = [quiet(7200.0), quiet(7201.0), quiet(9000.0), quiet(10.0, new=1)]
+    assert phases(SILENT, evaluations) == [AlertPhase.OK, AlertPhase.FIRING, AlertPhase.FIRING, AlertPhase.OK]
 
 
 def test_records_that_came_while_a_silence_was_held_end_it() -> None:
-    """They are no new records any more at the first look that can judge."""
+    """They are no new records any more at the first evaluation that can judge."""
     held = replace(quiet(0.0, new=400), state=WindowState.CATCHING_UP)
     assert phases(SILENT, [quiet(8000.0), held, quiet(60.0)]) == [AlertPhase.FIRING, AlertPhase.FIRING, AlertPhase.OK]
 
@@ -297,13 +303,13 @@ def test_records_that_came_while_a_silence_was_held_end_it() -> None:
 def test_silence_with_a_wait_waits_to_fire_and_not_to_end() -> None:
     """Its `for` counts running time only."""
     rule = replace(SILENT, for_seconds=600.0)
-    looks = [quiet(7300.0), quiet(7600.0), quiet(7900.0), quiet(10.0, new=1)]
-    assert phases(rule, looks) == [AlertPhase.PENDING, AlertPhase.PENDING, AlertPhase.FIRING, AlertPhase.OK]
+    evaluations = [quiet(7300.0), quiet(7600.0), quiet(7900.0), quiet(10.0, new=1)]
+    assert phases(rule, evaluations) == [AlertPhase.PENDING, AlertPhase.PENDING, AlertPhase.FIRING, AlertPhase.OK]
 
 
 def test_degraded_input_dwells_in_time_only() -> None:
-    """Where everything is refused, no new record will ever confirm it."""
-    bad = replace(LOOK, degraded=True, new_records=0)
+    """Where everything is rejected, no new record will ever confirm it."""
+    bad = replace(EVALUATION, degraded=True, new_records=0)
     fine = replace(bad, degraded=False)
     assert phases(DEGRADED, [bad] * 3) == [AlertPhase.PENDING, AlertPhase.PENDING, AlertPhase.FIRING]
     assert phases(DEGRADED, [*[bad] * 3, *[fine] * 3])[3:] == [
@@ -316,8 +322,8 @@ def test_degraded_input_dwells_in_time_only() -> None:
 # What is shown
 
 
-def test_since_tells_when_the_phase_began_and_recovering_keeps_when_it_fired() -> None:
-    """Times are the wall clock's at the look that changed the phase."""
+def test_since_is_when_the_phase_began_and_recovering_keeps_when_it_fired() -> None:
+    """Times are the wall clock's at the evaluation that changed the phase."""
     states = run(LOW, [GOOD, *[POOR] * 8, *[GOOD] * 8], begin=0.0)
     assert states[0].since == 0.0
     assert {state.since for state in states if state.phase is AlertPhase.PENDING} == {300.0}
@@ -334,7 +340,7 @@ def test_firing_and_recovering_are_firing(phase: AlertPhase) -> None:
 def test_status_shows_what_was_compared() -> None:
     """The estimator, the threshold as a number, and the end of the estimate."""
     rule = AlertRule("fell", drop=0.05, severity=Severity.CRITICAL, estimator="doc_ts")
-    shown = status(rule, AlertState(AlertPhase.FIRING, 7.0), saying(0.7, estimator="doc_ts"))
+    shown = status(rule, AlertState(AlertPhase.FIRING, 7.0), with_upper_bound(0.7, estimator="doc_ts"))
     assert shown == AlertStatus(
         "fell",
         AlertType.ACCURACY,
@@ -346,18 +352,21 @@ def test_status_shows_what_was_compared() -> None:
         threshold=0.90 - 0.05,
         value=0.7,
     )
-    assert status(UNSURE, AlertState(), LOOK).threshold == pytest.approx(0.06)
-    assert status(UNSURE, AlertState(), LOOK).upward
-    assert status(AlertRule("rose", above=0.99), AlertState(), LOOK).upward
+    assert status(UNSURE, AlertState(), EVALUATION).threshold == pytest.approx(0.06)
+    assert status(UNSURE, AlertState(), EVALUATION).upward
+    assert status(AlertRule("rose", above=0.99), AlertState(), EVALUATION).upward
     for rule in (SILENT, DEGRADED):
-        assert (status(rule, AlertState(), LOOK).threshold, status(rule, AlertState(), LOOK).estimator) == (None, None)
+        assert (status(rule, AlertState(), EVALUATION).threshold, status(rule, AlertState(), EVALUATION).estimator) == (
+            None,
+            None,
+        )
 
 
 # Against a second machine, written as a search over the whole history
 
 
 class Mood(Enum):
-    """What a look is to a rule."""
+    """What a evaluation is to a rule."""
 
     BAD = -1
     BETWEEN = 0
@@ -366,21 +375,25 @@ class Mood(Enum):
 
 
 @dataclass(frozen=True)
-class Glance:
-    """A look as the oracle sees it."""
+class Observation:
+    """A evaluation as the oracle sees it."""
 
     mood: Mood
     seconds: float
     new: int
 
 
-def slow_machine(glances: list[Glance], rule: AlertRule, records: int) -> tuple[AlertPhase, float, float, int]:
-    """Return phase, since (as the number of the look, -1 for never), and dwell after a whole history.
+def slow_machine(
+    observations: list[Observation], rule: AlertRule, records: int
+) -> tuple[AlertPhase, float, float, int]:
+    """Return phase, since (as the number of the evaluation, -1 for never), and dwell after a whole history.
 
-    Turns are found one after the other: the first stretch of looks, all bad (or, when it fires, all well), that lasts
-    and ends with a look to which a record came.
+    Turns are found one after the other: the first stretch of evaluations, all bad (or, when it fires, all well), that lasts
+    and ends with a evaluation to which a record came.
     """
-    seen = [(number, glance) for number, glance in enumerate(glances) if glance.mood is not Mood.HELD]
+    seen = [
+        (number, observation) for number, observation in enumerate(observations) if observation.mood is not Mood.HELD
+    ]
     needed = max(1, -(-round(rule.new_records * records * 1000) // 1000))
     firing, position, since = False, 0, -1.0
     while True:
@@ -390,7 +403,7 @@ def slow_machine(glances: list[Glance], rule: AlertRule, records: int) -> tuple[
             first = last
             while first > position and seen[first - 1][1].mood is wanted and seen[last][1].mood is wanted:
                 first -= 1
-            after = [glance for _, glance in seen[first + 1 : last + 1]]
+            after = [observation for _, observation in seen[first + 1 : last + 1]]
             seconds, new = sum(one.seconds for one in after), sum(one.new for one in after)
             confirmed = seconds >= rule.for_seconds and new >= needed and seen[last][1].new > 0
             if seen[last][1].mood is wanted and confirmed:
@@ -421,18 +434,18 @@ _RULES = [
 ]
 
 
-def look_of(glance: Glance, rule: AlertRule, records: int) -> AlertFacts:
+def facts_of(observation: Observation, rule: AlertRule, records: int) -> AlertFacts:
     """Return facts that are of a mood to a rule."""
-    away = {Mood.BAD: -0.01, Mood.BETWEEN: 0.01, Mood.WELL: 0.03, Mood.HELD: -0.01}[glance.mood]
-    state = WindowState.STALE if glance.mood is Mood.HELD else WindowState.OK
+    away = {Mood.BAD: -0.01, Mood.BETWEEN: 0.01, Mood.WELL: 0.03, Mood.HELD: -0.01}[observation.mood]
+    state = WindowState.STALE if observation.mood is Mood.HELD else WindowState.OK
     upward = rule.above is not None or rule.kind is AlertType.DISAGREEMENT
     compared = 0.8 - away if upward else 0.8 + away
     return AlertFacts(
         state=state,
         records=records,
-        new_records=glance.new,
+        new_records=observation.new,
         quiet_seconds=0.0,
-        elapsed_seconds=glance.seconds,
+        elapsed_seconds=observation.seconds,
         results={CONSENSUS: Estimate(0.5, records, Interval(compared, compared))},
         disagreement=0.1 - away,
         chance_disagreement=0.1 / CHANCE_MARGIN,
@@ -441,39 +454,41 @@ def look_of(glance: Glance, rule: AlertRule, records: int) -> AlertFacts:
 
 
 _GLANCES = st.lists(
-    st.builds(Glance, st.sampled_from(Mood), st.sampled_from([0.0, 60.0, 300.0]), st.sampled_from([0, 1, 2, 20])),
+    st.builds(Observation, st.sampled_from(Mood), st.sampled_from([0.0, 60.0, 300.0]), st.sampled_from([0, 1, 2, 20])),
     max_size=40,
 )
 
 
 @settings(max_examples=500)
 @given(
-    glances=_GLANCES,
+    observations=_GLANCES,
     rule=st.sampled_from(_RULES),
     wait=st.sampled_from([0.0, 60.0, 300.0, 900.0]),
     share=st.sampled_from([0.0, 0.2, 1.0]),
     records=st.sampled_from([0, 1, 2, 100]),
 )
 def test_any_history_ends_as_the_slow_machine_says(
-    glances: list[Glance], rule: AlertRule, wait: float, share: float, records: int
+    observations: list[Observation], rule: AlertRule, wait: float, share: float, records: int
 ) -> None:
     """One step at a time gives what a search over the whole history finds."""
     rule = replace(rule, for_seconds=wait, new_records=share)
     state = AlertState(since=-1.0)
-    for number, glance in enumerate(glances):
-        state = step(rule, state, look_of(glance, rule, records), float(number))
+    for number, observation in enumerate(observations):
+        state = step(rule, state, facts_of(observation, rule, records), float(number))
         found = (state.phase, state.since, state.dwell_seconds, state.dwell_records)
-        assert found == slow_machine(glances[: number + 1], rule, records)
+        assert found == slow_machine(observations[: number + 1], rule, records)
 
 
-@given(glances=_GLANCES, cut=st.integers(0, 40), wait=st.sampled_from([0.0, 300.0, 900.0]))
-def test_e8_any_history_survives_a_restart_at_any_look(glances: list[Glance], cut: int, wait: float) -> None:
+@given(observations=_GLANCES, cut=st.integers(0, 40), wait=st.sampled_from([0.0, 300.0, 900.0]))
+def test_e8_any_history_survives_a_restart_at_any_evaluation(
+    observations: list[Observation], cut: int, wait: float
+) -> None:
     """State that was written as plain values and read again goes on as if nothing had happened."""
     rule = replace(_RULES[0], for_seconds=wait)
-    looks = [look_of(glance, rule, 100) for glance in glances]
-    whole = run(rule, looks)
-    parts = run(rule, looks[:cut])
-    parts += run(rule, looks[cut:], stored(parts[-1]) if parts else None, begin=1000.0 + 300.0 * len(parts))
+    evaluations = [facts_of(observation, rule, 100) for observation in observations]
+    whole = run(rule, evaluations)
+    parts = run(rule, evaluations[:cut])
+    parts += run(rule, evaluations[cut:], stored(parts[-1]) if parts else None, begin=1000.0 + 300.0 * len(parts))
     assert parts == whole
 
 
@@ -487,15 +502,15 @@ def stored(state: AlertState) -> AlertState:
 
 
 def test_e1_ten_poor_records_are_no_alert() -> None:
-    """A window that warms up is not judged, however poor and however long."""
-    warming = saying(0.1, replace(LOOK, state=WindowState.WARMING, records=10, new_records=10))
+    """A window that warms up is not evaluated, however poor and however long."""
+    warming = with_upper_bound(0.1, replace(EVALUATION, state=WindowState.WARMING, records=10, new_records=10))
     assert set(phases(LOW, [warming] * 100)) == {AlertPhase.OK}
 
 
 def test_e2_an_empty_window_is_no_alert() -> None:
     """Nothing to compare: held, without a value."""
     empty = replace(
-        LOOK, state=WindowState.WARMING, records=0, new_records=0, disagreement=None, chance_disagreement=None
+        EVALUATION, state=WindowState.WARMING, records=0, new_records=0, disagreement=None, chance_disagreement=None
     )
     for rule in (LOW, UNSURE, replace(LOW, below=None, above=0.1)):
         assert run(rule, [empty] * 10)[-1] == AlertState()
@@ -503,8 +518,8 @@ def test_e2_an_empty_window_is_no_alert() -> None:
 
 
 def test_e5_flapping_around_the_threshold_is_one_episode() -> None:
-    """Once firing, a bound that goes up and down around the threshold for a day neither resolves nor fires anew."""
-    flapping = [saying(0.795), saying(0.805)] * 144
+    """Once firing, a bound that goes up and down around the threshold for a day neither resolves nor fires again."""
+    flapping = [with_upper_bound(0.795), with_upper_bound(0.805)] * 144
     assert episodes(LOW, [*[POOR] * 7, *flapping]) == 1
     assert episodes(LOW, flapping) == 0
     # Even swings beyond the hysteresis do not end it, as long as none of them lasts.
@@ -516,7 +531,10 @@ def test_e5_flapping_around_the_threshold_is_one_episode() -> None:
 )
 def test_e6_a_silent_source_raises_its_own_alert_and_leaves_the_accuracy_alert(before: AlertState) -> None:
     """Silence neither fires nor resolves the accuracy alert."""
-    hours = [replace(POOR, state=WindowState.STALE, new_records=0, quiet_seconds=300.0 * look) for look in range(100)]
+    hours = [
+        replace(POOR, state=WindowState.STALE, new_records=0, quiet_seconds=300.0 * evaluation)
+        for evaluation in range(100)
+    ]
     assert set(run(LOW, hours, before)) == {before}
     assert phases(SILENT, hours)[-1] is AlertPhase.FIRING
 
@@ -540,7 +558,7 @@ def test_e7_silence_while_recovering_does_not_end_an_alert_from_age_alone() -> N
 
 
 @pytest.mark.parametrize(
-    ("rule", "before", "look"),
+    ("rule", "before", "evaluation"),
     [
         pytest.param(LOW, run(LOW, [GOOD])[-1], GOOD, id="ok"),
         pytest.param(LOW, PENDING, POOR, id="pending"),
@@ -549,14 +567,14 @@ def test_e7_silence_while_recovering_does_not_end_an_alert_from_age_alone() -> N
         pytest.param(SILENT, run(SILENT, [quiet(8000.0)])[-1], quiet(8000.0), id="silent, whose quiet time is kept"),
     ],
 )
-def test_e8_a_restart_brings_no_new_notification(rule: AlertRule, before: AlertState, look: AlertFacts) -> None:
-    """The first look after a start, at which no time has passed, leaves everything as it was, dwell included."""
-    first = replace(look, elapsed_seconds=0.0, new_records=0)
+def test_e8_a_restart_brings_no_new_notification(rule: AlertRule, before: AlertState, evaluation: AlertFacts) -> None:
+    """The first evaluation after a start, at which no time has passed, leaves everything as it was, dwell included."""
+    first = replace(evaluation, elapsed_seconds=0.0, new_records=0)
     assert step(rule, stored(before), first, 9e9) == before
 
 
 def test_e9_a_restart_without_state_fires_nothing() -> None:
-    """The window warms up; when it is judged again, the wait begins at its beginning."""
+    """The window warms up; when it is evaluated again, the wait begins at its beginning."""
     warming = replace(POOR, state=WindowState.WARMING)
     first = replace(warming, elapsed_seconds=0.0)
     assert set(phases(LOW, [first, *[warming] * 50])) == {AlertPhase.OK}
@@ -566,7 +584,7 @@ def test_e9_a_restart_without_state_fires_nothing() -> None:
 
 @pytest.mark.parametrize("rule", [LOW, UNSURE, SILENT, DEGRADED], ids=lambda rule: rule.kind)
 def test_e10_a_backlog_of_bad_records_freezes_alerts_and_the_newest_records_decide(rule: AlertRule) -> None:
-    """While it catches up nothing moves; afterwards what is there then is judged."""
+    """While it catches up nothing moves; afterwards what is there then is evaluated."""
     backlog = replace(
         POOR, state=WindowState.CATCHING_UP, new_records=50_000, degraded=True, disagreement=0.5, quiet_seconds=9e9
     )
@@ -578,15 +596,15 @@ def test_e10_a_backlog_of_bad_records_freezes_alerts_and_the_newest_records_deci
 @pytest.mark.parametrize("at", range(16))
 def test_e11_a_wall_clock_that_jumps_a_day_changes_only_what_since_shows(jump: float, at: int) -> None:
     """No decision is taken by the wall clock."""
-    looks = [GOOD, *[POOR] * 8, *[GOOD] * 8]
+    evaluations = [GOOD, *[POOR] * 8, *[GOOD] * 8]
     state, seen = AlertState(), []
-    for number, look in enumerate(looks):
-        state = step(LOW, state, look, 1e9 + 300.0 * number + (jump if number >= at else 0.0))
+    for number, evaluation in enumerate(evaluations):
+        state = step(LOW, state, evaluation, 1e9 + 300.0 * number + (jump if number >= at else 0.0))
         seen.append(replace(state, since=0.0))
-    assert seen == [replace(after, since=0.0) for after in run(LOW, looks)]
+    assert seen == [replace(after, since=0.0) for after in run(LOW, evaluations)]
 
 
-def test_e12_two_hours_of_suspension_are_one_stale_look() -> None:
+def test_e12_two_hours_of_suspension_are_one_stale_evaluation() -> None:
     """Running time stands still meanwhile: a pending alert goes on where it was, and silence does not fire."""
     woken = replace(POOR, state=WindowState.STALE, new_records=0, elapsed_seconds=301.0, quiet_seconds=301.0)
     assert run(LOW, [woken], PENDING) == [PENDING]
@@ -596,16 +614,16 @@ def test_e12_two_hours_of_suspension_are_one_stale_look() -> None:
 
 def test_e17_a_segment_that_comes_back_starts_from_nothing() -> None:
     """Who forgets a segment forgets its state: the new one warms up and fires nothing that the old one had in store."""
-    back = [replace(POOR, state=WindowState.WARMING, records=10 * look) for look in range(20)]
+    back = [replace(POOR, state=WindowState.WARMING, records=10 * evaluation) for evaluation in range(20)]
     assert set(phases(LOW, back)) == {AlertPhase.OK}
     assert status(LOW, AlertState(), back[0]).firing is False
 
 
-def test_e18_a_lowered_threshold_takes_effect_and_starts_the_wait_anew() -> None:
-    """What fires only under the old rule ends at the first look; what was pending waits from the beginning."""
+def test_e18_a_lowered_threshold_takes_effect_and_restarts_the_wait() -> None:
+    """What fires only under the old rule ends at the first evaluation; what was pending waits from the beginning."""
     lowered = replace(LOW, below=0.75)
     # Just over the new threshold, and well over it.
-    for between in (saying(0.755), saying(0.77)):
+    for between in (with_upper_bound(0.755), with_upper_bound(0.77)):
         assert step(lowered, FIRING, between, 50.0) == AlertState(AlertPhase.OK, 50.0, rule=lowered.fingerprint)
         assert step(lowered, RECOVERING, between, 50.0).phase is AlertPhase.OK
         assert step(lowered, PENDING, between, 50.0).phase is AlertPhase.OK
@@ -629,8 +647,8 @@ def test_e18_a_raised_threshold_waits_before_it_fires() -> None:
     assert phases(raised, [GOOD] * 7, before) == [*[AlertPhase.PENDING] * 6, AlertPhase.FIRING]
 
 
-def test_e20_refused_records_raise_the_input_alert_and_not_the_accuracy_alert() -> None:
-    """While too many records are refused, the others cannot speak for them."""
+def test_e20_rejected_records_raise_the_input_alert_and_not_the_accuracy_alert() -> None:
+    """While too many records are rejected, the others cannot speak for them."""
     degraded = replace(POOR, state=WindowState.DEGRADED_INPUT, degraded=True)
     assert phases(DEGRADED, [degraded] * 10)[-1] is AlertPhase.FIRING
     assert set(phases(LOW, [degraded] * 10)) == {AlertPhase.OK}
@@ -675,7 +693,7 @@ def test_e20_refused_records_raise_the_input_alert_and_not_the_accuracy_alert() 
         ),
     ],
 )
-def test_rules_that_make_no_sense_are_refused(words: dict[str, object], message: str) -> None:
+def test_rules_that_are_invalid_are_rejected(words: dict[str, object], message: str) -> None:
     """A rule that could never fire would be an all-clear for ever."""
     with pytest.raises(ValueError, match=message):
         AlertRule("odd", **words)  # type: ignore[arg-type]
@@ -713,7 +731,7 @@ def test_threshold(rule: AlertRule, accuracy: float | None, threshold: float | N
     ],
 )
 def test_the_fingerprint_changes_with_the_meaning(other: dict[str, object]) -> None:
-    """Each of these starts the dwell anew."""
+    """Each of these starts the dwell again."""
     assert replace(LOW, **other).fingerprint != LOW.fingerprint  # type: ignore[arg-type]
 
 
@@ -738,7 +756,7 @@ def test_the_fingerprint_stays_when_only_words_change() -> None:
         pytest.param("**", ["all", "site=A"], ["site=A,scanner=2"], id="two stars are no lone star"),
     ],
 )
-def test_which_segments_a_rule_is_for(pattern: str, yes: list[str], no: list[str]) -> None:
+def test_which_segments_a_rule_applies_to(pattern: str, yes: list[str], no: list[str]) -> None:
     """A star stands for anything but a comma; a lone one for every segment."""
     rule = replace(LOW, segments=("nobody", pattern))
     assert [name for name in [*yes, *no] if rule.applies_to(name)] == yes
@@ -746,6 +764,6 @@ def test_which_segments_a_rule_is_for(pattern: str, yes: list[str], no: list[str
 
 @pytest.mark.parametrize("pattern", ["*", "all", "site=*"])
 def test_degraded_input_is_one_alert_of_the_model(pattern: str) -> None:
-    """Records are refused before their segment is known; whatever the list says, it neither multiplies nor vanishes."""
+    """Records are rejected before their segment is known; whatever the list says, it neither multiplies nor vanishes."""
     rule = replace(DEGRADED, segments=(pattern,))
     assert [name for name in ("all", "site=A", "site=A,scanner=2") if rule.applies_to(name)] == ["all"]

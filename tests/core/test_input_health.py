@@ -21,7 +21,7 @@ Step = tuple[Singles, int]
 
 
 def after(*steps: Step) -> InputHealth:
-    """Return what is known after some batches of accepted vectors and refused records."""
+    """Return what is known after some batches of accepted vectors and rejected records."""
     health = InputHealth()
     for vectors, rejected in steps:
         health.add(vectors, rejected)
@@ -58,7 +58,7 @@ def rows(count: int, *vector: float) -> Singles:
         pytest.param([(SOFT[:900], 100), (SOFT[:500], 0)], 0.05, False, id="of half a batch its share"),
     ],
 )
-def test_share_of_refused_records(steps: list[Step], share: float | None, degraded: bool) -> None:  # noqa: FBT001
+def test_share_of_rejected_records(steps: list[Step], share: float | None, degraded: bool) -> None:  # noqa: FBT001
     """Over the last 1,000 records, in batches of any size."""
     health = after(*steps)
     assert health.rejected_share == share
@@ -78,7 +78,7 @@ def test_share_of_refused_records(steps: list[Step], share: float | None, degrad
         pytest.param([(SOFT, 0), (HOT[:475], 0)], False, id="of the last 500, 95%"),
         pytest.param([(SOFT, 0), (HOT[:476], 0)], True, id="of the last 500, one more"),
         pytest.param([(HOT, 0), (SOFT[:25], 0)], False, id="gone after 25 others"),
-        pytest.param([(HOT, 0), (EMPTY, 5000)], True, id="refused records do not end it"),
+        pytest.param([(HOT, 0), (EMPTY, 5000)], True, id="rejected records do not end it"),
         pytest.param([(rows(500, 1.0, 1e-9, 0.0), 0)], False, id="very sure is not one-hot"),
         pytest.param([(rows(500, 1.0, -0.0, 0.0), 0)], True, id="a negative zero is zero"),
     ],
@@ -102,7 +102,7 @@ def test_one_hot(steps: list[Step], one_hot: bool) -> None:  # noqa: FBT001
         pytest.param([(SOFT, 0), (SAME[:250], 0), (EMPTY, 9), (SAME[:249], 0)], False, id="one short of 500"),
         pytest.param([(np.concatenate([SAME, SOFT[1:2]]), 0)], False, id="ends with another"),
         pytest.param([(SAME, 0), (SOFT[1:2], 0)], False, id="over at the first other one"),
-        pytest.param([(SAME, 0), (EMPTY, 5000)], True, id="refused records do not end it"),
+        pytest.param([(SAME, 0), (EMPTY, 5000)], True, id="rejected records do not end it"),
         pytest.param([(SAME[:300], 0), (np.tile(SOFT[1], (300, 1)), 0)], False, id="stuck at two values in turn"),
         pytest.param([(HOT, 0)], False, id="one-hot is not constant"),
         pytest.param([(rows(99, 1.0, 0.0), 0), (rows(1, 1.0, -0.0), 0)], True, id="a negative zero is zero"),
@@ -137,7 +137,7 @@ def batch_of(runs: list[tuple[int, int]]) -> Singles:
 
 @given(plans)
 @example([([(0, 300)], 0), ([(0, 200)], 0)])
-def test_vectors_as_a_plain_list_would_tell(plan: list[tuple[list[tuple[int, int]], int]]) -> None:
+def test_vectors_as_computed_from_a_plain_list(plan: list[tuple[list[tuple[int, int]], int]]) -> None:
     """`one_hot` and `constant` are exact, however records were cut into batches."""
     health, accepted = InputHealth(), list[int]()
     for runs, rejected in plan:
@@ -153,7 +153,7 @@ def test_vectors_as_a_plain_list_would_tell(plan: list[tuple[list[tuple[int, int
 @example([(0, 0)])
 @example([(1, 1)] * 12)
 @example([(999, 1), (0, 0), (1000, 0)])
-def test_share_as_a_plain_list_would_tell(counts: list[tuple[int, int]]) -> None:
+def test_share_as_computed_from_a_plain_list(counts: list[tuple[int, int]]) -> None:
     """Batches within the last 1,000 count exactly, the one that reaches beyond by its share, less than one record off."""
     health = InputHealth()
     for accepted, rejected in counts:
@@ -231,11 +231,11 @@ def test_any_bytes_are_taken(content: bytes) -> None:
     ("vectors", "rejected"),
     [pytest.param(SOFT[:2], -1, id="fewer than none"), pytest.param(SOFT[0], 0, id="one vector, no rows")],
 )
-def test_what_is_no_batch_is_refused_before_anything_changes(vectors: Singles, rejected: int) -> None:
+def test_what_is_no_batch_is_rejected_before_anything_changes(vectors: Singles, rejected: int) -> None:
     """A mistake of the caller, said with what was found."""
     health = after((SOFT[:200], 20))
     before = health.to_bytes()
-    with pytest.raises(ValueError, match=r"^batch: expected rows of vectors and a number of refused records, found"):
+    with pytest.raises(ValueError, match=r"^batch: expected rows of vectors and a number of rejected records, found"):
         health.add(vectors, rejected)
     assert health.to_bytes() == before
 

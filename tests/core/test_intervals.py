@@ -55,7 +55,7 @@ def test_intervals_hold_the_realised_accuracy_for_biased_estimators_too(overconf
     assert plain < 20
 
 
-def test_where_an_estimator_is_biased_its_interval_says_so(overconfident: Calibration) -> None:
+def test_the_interval_of_a_biased_estimator_is_shifted(overconfident: Calibration) -> None:
     """The value of raw ac lies above its own interval: the bias on the reference is known and taken away."""
     said, _ = synthetic(2000, 4, seed=5)
     accuracy, interval = intervals(overconfident, accepted(said.astype(np.float64) ** 2))["ac"]
@@ -83,7 +83,7 @@ def test_a_perfect_reference_does_not_claim_certainty() -> None:
     assert calibration.intervals.chance_disagreement(200) >= 1 / 200
 
 
-def test_a_tiny_reference_says_that_it_cannot_tell() -> None:
+def test_a_tiny_reference_gives_the_whole_range() -> None:
     """Under twenty records the interval is the whole range."""
     probabilities, labels = synthetic(19, 3, seed=2)
     found = intervals(calibrate(label_outputs(probabilities, labels)), probabilities)
@@ -118,7 +118,7 @@ def test_progress_runs_to_the_end() -> None:
     assert seen[-1] == 1.0
 
 
-def test_disagreement_by_chance_is_told_and_shift_exceeds_it(overconfident: Calibration) -> None:
+def test_disagreement_by_chance_is_reported_and_shift_exceeds_it(overconfident: Calibration) -> None:
     """On exchangeable windows the disagreement stays below its chance bound in about 95% of cases."""
     below = 0
     for seed in range(100):

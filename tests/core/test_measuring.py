@@ -1,4 +1,4 @@
-"""Totals that are measured only when asked for are those that would have been measured at once."""
+"""Totals that are computed on demand equal those computed at once."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ POOL: Singles = synthetic(600, 3, seed=2, sharpness=1.2)[0]
 @pytest.mark.parametrize("limits", [(5, 9), (1 << 16, 1 << 20)], ids=["little may be owed", "much may be owed"])
 @settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 12), st.booleans(), st.booleans()), max_size=40), st.integers(1, 20))
-def test_it_makes_no_difference_when_totals_are_asked_for(
+def test_it_makes_no_difference_when_totals_are_read(
     limits: tuple[int, int], steps: list[tuple[int, bool, bool]], size: int
 ) -> None:
     """After each step or after many; with late records, and with windows that are filled many times over in between."""
@@ -29,16 +29,16 @@ def test_it_makes_no_difference_when_totals_are_asked_for(
         patch.setattr(measuring, "_MOST_LEFT_NUMBERS", limits[1])
         window = SlidingWindow(GAUGE, Bounds(records=size))
         start = 0
-        for records, late, asked in steps:
+        for records, late, queried in steps:
             at = np.arange(start, start + records, dtype=np.float64) - (15.0 if late else 0.0)
             window.add(POOL[start : start + records], at, now=1000.0)
             start += records
-            if asked:
+            if queried:
                 np.testing.assert_array_equal(window.totals().vector, totals_of(GAUGE, window.vectors()).vector)
         np.testing.assert_array_equal(window.totals().vector, totals_of(GAUGE, window.vectors()).vector)
 
 
-def test_records_that_come_and_go_unasked_are_never_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_evicted_between_reads_are_never_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy window costs what it holds at each evaluation, not what passed through it."""
     measured: list[int] = []
     real = Gauge.measure

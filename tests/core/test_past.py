@@ -1,4 +1,4 @@
-"""Frames of a model in rings, against an oracle that keeps every evaluation and looks at it anew each time."""
+"""The history of a model, against an oracle that keeps every evaluation."""
 
 from dataclasses import dataclass
 from itertools import groupby
@@ -16,7 +16,7 @@ from monitor.core.history import (
     MOST_SEGMENTS,
     STEP_SECONDS,
     Frame,
-    Past,
+    ModelHistory,
     Place,
     Series,
     Span,
@@ -104,11 +104,11 @@ EVALUATIONS = st.lists(
 
 @settings(max_examples=150, deadline=None)
 @given(EVALUATIONS, st.integers(0, 60))
-def test_each_stretch_shows_its_last_and_its_lowest_answer_also_after_a_kill(
+def test_each_aggregate_has_its_last_and_lowest_estimate_even_after_a_kill(
     evaluations: list[tuple[float, list[float | None], str]], killed_after: int
 ) -> None:
     """Whatever comes, and whenever it is killed: only what was to be written is there afterwards, and it is enough."""
-    past, said, at = Past(), list[Said](), START
+    past, said, at = ModelHistory(), list[Said](), START
     written: dict[tuple[Span, int], tuple[Place, Frame]] = {}
 
     def write(places: list[Place]) -> None:
@@ -123,7 +123,7 @@ def test_each_stretch_shows_its_last_and_its_lowest_answer_also_after_a_kill(
         said.append(Said(at, {segment.name: segment for segment in one.segments}, reference))
         write(past.note(one, at))
         if turn == killed_after:
-            past = Past()
+            past = ModelHistory()
             write(past.restore(written.values()))
     for name in ("all", "site=A", "site=B"):
         recent = [(one.at, one.by_name[name].state, one.reference) for one in said if name in one.by_name]
@@ -138,7 +138,7 @@ def test_each_stretch_shows_its_last_and_its_lowest_answer_also_after_a_kill(
 
 @pytest.mark.parametrize("count", [0, 1, 2, CAPACITY[Span.RECENT], CAPACITY[Span.RECENT] + 1, 1000])
 def test_a_ring_keeps_the_last_frames_and_no_more(count: int) -> None:
-    past = Past()
+    past = ModelHistory()
     for number in range(count):
         past.note(report(number / 1024), START + 14_400.0 * number)
     for span, capacity in CAPACITY.items():
@@ -151,9 +151,9 @@ def test_a_ring_keeps_the_last_frames_and_no_more(count: int) -> None:
         assert series.step_seconds == STEP_SECONDS.get(span)
 
 
-def test_a_stretch_of_more_evaluations_than_recent_ones_loses_no_dip_when_it_is_killed() -> None:
+def test_an_aggregate_of_more_evaluations_than_recent_ones_loses_no_dip_when_it_is_killed() -> None:
     """An evaluation a second: by the end of a quarter of an hour the dip at its beginning is no recent one any more."""
-    past = Past()
+    past = ModelHistory()
     written: dict[tuple[Span, int], tuple[Place, Frame]] = {}
     for second in range(890):
         places = past.note(report(0.25 if second == 3 else 0.75), START + second)
@@ -161,7 +161,7 @@ def test_a_stretch_of_more_evaluations_than_recent_ones_loses_no_dip_when_it_is_
             frame = past.frame((span, number))
             assert frame is not None
             written[span, number % CAPACITY[span]] = ((span, number), frame)
-    again = Past()
+    again = ModelHistory()
     again.restore(written.values())
     for span in STEP_SECONDS:
         series = again.series("all", span)
@@ -170,7 +170,7 @@ def test_a_stretch_of_more_evaluations_than_recent_ones_loses_no_dip_when_it_is_
 
 
 def test_nothing_that_can_be_said_is_not_a_number_and_its_state_stays() -> None:
-    past = Past()
+    past = ModelHistory()
     past.note(report(0.5), START)
     past.note(report(None), START + 900.0)
     for span in (Span.RECENT, Span.DAYS):
@@ -182,7 +182,7 @@ def test_nothing_that_can_be_said_is_not_a_number_and_its_state_stays() -> None:
 
 
 def test_a_point_has_the_first_twelve_digits_of_its_reference() -> None:
-    past = Past()
+    past = ModelHistory()
     past.note(report(0.5, reference="0123456789abcdef" * 4), START)
     past.note(report(0.5), START + 900.0)
     series = past.series("all", Span.RECENT)
@@ -190,8 +190,8 @@ def test_a_point_has_the_first_twelve_digits_of_its_reference() -> None:
     assert series.references == ("0123456789ab", "")
 
 
-def test_a_segment_that_nobody_knows_has_no_series_and_a_model_not_evaluated_an_empty_one() -> None:
-    past = Past()
+def test_an_unknown_segment_has_no_series_and_a_model_not_evaluated_an_empty_one() -> None:
+    past = ModelHistory()
     empty = past.series("all", Span.RECENT)
     assert empty is not None
     assert len(empty) == len(empty.states) == len(empty.records) == 0
@@ -237,7 +237,7 @@ def test_the_most_frames_that_rise_to_the_newest_are_shown(dated: list[int]) -> 
 
 
 def test_a_clock_set_back_shows_the_present_and_its_repair_shows_the_past_again() -> None:
-    past = Past()
+    past = ModelHistory()
     for number in range(5):
         past.note(report(0.5), START + 60.0 * number)
     past.note(report(0.25), 100.0)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monitor.core.calibration import calibrate
-from monitor.core.ensemble import answer, calibrate_all, combine
+from monitor.core.ensemble import calibrate_all, combine, results_of
 from monitor.core.estimate import Estimate, NoEstimate, PredictionSets, Why
 from monitor.core.estimators import ESTIMATORS, Member
 from monitor.core.scores import in_blocks, label_outputs, outputs, scale, softmax
@@ -41,7 +41,7 @@ def test_every_estimator_survives_extreme_references(member: Member, truth: str)
 def test_the_members_that_must_return_the_reference_accuracy_do(case: Case) -> None:
     """doc, both ATC, both anchored and calibrated confidence, and so the consensus: A, ties or not."""
     reference = label_outputs(case.reference, case.labels)
-    results = answer(calibrate_all(reference), lambda: in_blocks(case.reference, reference.temperature))
+    results = results_of(calibrate_all(reference), lambda: in_blocks(case.reference, reference.temperature))
     promised = ["doc", "atc_mc", "atc_ne", "cpc_acc_anchored", "cpc_ac_anchored", "calibrated_confidence"]
     for name in [*promised, *(f"{name}_ts" for name in promised)]:
         result = results[name]
@@ -62,7 +62,7 @@ def test_two_classes_make_both_atc_equal(seed: int, sharpness: float) -> None:
     reference = label_outputs(probabilities, labels)
     if np.max(reference.outputs.scaled.comparable) == 1.0:
         return
-    results = answer(calibrate_all(reference), lambda: in_blocks(window, reference.temperature))
+    results = results_of(calibrate_all(reference), lambda: in_blocks(window, reference.temperature))
     assert results["atc_mc"] == results["atc_ne"]
     assert results["atc_mc_ts"] == results["atc_ne_ts"]
 
@@ -79,13 +79,13 @@ def test_scaling_from_probabilities_equals_scaling_from_logits(seed: int, classe
 @pytest.mark.slow
 @given(cases(), st.randoms(use_true_random=False))
 def test_the_order_of_reference_and_window_gives_the_same_answers(case: Case, random: Random) -> None:
-    """Shuffling either changes no answer, beyond the last bits of a sum."""
+    """Shuffling either changes no results_of, beyond the last bits of a sum."""
     order = np.array(random.sample(range(len(case.labels)), len(case.labels)))
     temperature = label_outputs(case.reference, case.labels).temperature
     one = label_outputs(case.reference, case.labels, temperature)
     other = label_outputs(case.reference[order], case.labels[order], temperature)
-    first = answer(calibrate_all(one), lambda: in_blocks(case.window, temperature))
-    second = answer(calibrate_all(other), lambda: in_blocks(np.ascontiguousarray(case.window[::-1]), temperature))
+    first = results_of(calibrate_all(one), lambda: in_blocks(case.window, temperature))
+    second = results_of(calibrate_all(other), lambda: in_blocks(np.ascontiguousarray(case.window[::-1]), temperature))
     for name, result in first.items():
         again = second[name]
         assert isinstance(result, Estimate) == isinstance(again, Estimate)

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from monitor.core.ensemble import answer, calibrate_all, combine, with_variants
+from monitor.core.ensemble import calibrate_all, combine, results_of, with_variants
 from monitor.core.estimate import Estimate
 from monitor.core.scores import in_blocks, label_outputs
 from tests.strategies import accepted
@@ -56,7 +56,7 @@ def test_every_expected_value_is_hit(real_sets: Path, name: str) -> None:
     assert label_outputs(source, labels).temperature == pytest.approx(expected["temperature"], rel=1e-5)
 
     reference = label_outputs(source, labels, expected["temperature"])
-    results = answer(with_variants(calibrate_all(reference)), lambda: in_blocks(target, expected["temperature"]))
+    results = results_of(with_variants(calibrate_all(reference)), lambda: in_blocks(target, expected["temperature"]))
     consensus, disagreement = combine(results)
     assert isinstance(consensus, Estimate)
     assert disagreement is not None

@@ -35,8 +35,8 @@ def many(count: int, seed: int = 0) -> Hashes:
 
 def known(ids: RecentIds, numbers: Iterable[int]) -> list[int]:
     """Return which of some different numbers are remembered."""
-    asked = hashes_of(numbers)
-    found: list[int] = asked[~ids.fresh(asked)].tolist()
+    queried = hashes_of(numbers)
+    found: list[int] = queried[~ids.fresh(queried)].tolist()
     return found
 
 
@@ -98,7 +98,7 @@ def test_does_what_two_sets_do(most: int, batches: Batches) -> None:
 
 @given(st.integers(1, 20), batches_of())
 @example(2, [[1], [2, 3, 1], [4]])
-def test_the_last_ids_are_always_known_again(most: int, batches: Batches) -> None:
+def test_the_last_ids_are_always_remembered(most: int, batches: Batches) -> None:
     """The promise, however ids were cut into batches; and no more than twice as many are held."""
     ids, last = RecentIds(most), Last(most)
     for batch in batches:
@@ -111,15 +111,15 @@ def test_the_last_ids_are_always_known_again(most: int, batches: Batches) -> Non
 
 
 @given(st.integers(1, 20), batches_of())
-def test_how_ids_are_cut_into_batches_makes_no_difference(most: int, batches: Batches) -> None:
+def test_how_ids_are_split_into_batches_makes_no_difference(most: int, batches: Batches) -> None:
     """All at once, and one by one."""
     whole, single = RecentIds(most), RecentIds(most)
     numbers = [number for batch in batches for number in batch]
     whole.remember(hashes_of(numbers))
     for number in numbers:
         single.remember(hashes_of([number]))
-    asked = hashes_of(sorted(set(numbers)))
-    assert whole.fresh(asked).tolist() == single.fresh(asked).tolist()
+    queried = hashes_of(sorted(set(numbers)))
+    assert whole.fresh(queried).tolist() == single.fresh(queried).tolist()
     assert len(whole) == len(single)
 
 
@@ -159,7 +159,7 @@ def test_given_columns_are_not_changed() -> None:
     assert np.array_equal(column, before)
 
 
-def test_a_full_memory_keeps_its_promise_and_its_bytes() -> None:
+def test_a_full_memory_keeps_its_guarantee_and_its_bytes() -> None:
     """Five times as many as are kept, in batches that do not divide them: grows to what was stated, and no further."""
     most, ids = 50_000, RecentIds(50_000)
     assert ids.bytes < bytes_at_most(most)
@@ -186,7 +186,7 @@ def test_a_batch_larger_than_the_memory() -> None:
 
 
 @pytest.mark.parametrize("most", [0, -1])
-def test_no_room_at_all_is_refused(most: int) -> None:
+def test_no_room_at_all_is_rejected(most: int) -> None:
     """Such a memory could promise nothing."""
     with pytest.raises(ValueError, match=rf"^most: expected 1 id or more, found {most}$"):
         RecentIds(most)
@@ -225,7 +225,7 @@ class Store:
 
 @given(st.integers(1, 20), batches_of(), st.sets(st.integers(0, 11)))
 @example(2, [[1, 2, 3], [4], [5], [6]], {2})
-def test_a_restored_memory_keeps_the_promise(most: int, batches: Batches, restarts: set[int]) -> None:
+def test_a_restored_memory_keeps_the_guarantee(most: int, batches: Batches, restarts: set[int]) -> None:
     """Restarted after any batches, the last ids are known as if it had not been; and what is stored stays bounded."""
     store, last = Store(most), Last(most)
     for place, batch in enumerate(batches):

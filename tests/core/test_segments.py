@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monitor.core.calibration import calibrate
+from monitor.core.record_columns import Records, Texts
 from monitor.core.scores import label_outputs
-from monitor.core.segments import ALL, ModelWindows, Records, Segmentation, Texts, name_of
+from monitor.core.segments import ALL, ModelWindows, Segmentation, name_of
 from monitor.core.totals import Gauge, totals_of
 from monitor.core.window import Bounds, bytes_per_window
 from tests.strategies import Singles, synthetic
@@ -79,7 +80,7 @@ def test_segments_hold_what_a_plain_selection_holds(rows: list[tuple[str, str]],
         assert np.array_equal(totals.vector, totals_of(GAUGE, POOL[wanted[name_of(segment)]]).vector)
 
 
-def test_past_the_cap_new_values_are_counted_and_not_stored() -> None:
+def test_over_the_limit_new_values_are_counted_and_not_stored() -> None:
     """They still count in the whole; known values go on."""
     windows = ModelWindows(GAUGE, Bounds(records=100), Segmentation((("site",),), most_segments=2))
     taken = windows.add(records(("A", ""), ("B", ""), ("C", ""), ("C", ""), ("A", "")), now=10.0)
@@ -90,29 +91,29 @@ def test_past_the_cap_new_values_are_counted_and_not_stored() -> None:
     assert sizes(windows)["site=A"] == 3
 
 
-def test_a_silent_segment_is_forgotten_and_makes_room() -> None:
+def test_an_idle_segment_is_removed_to_make_room() -> None:
     """After the set time without a record; the whole is never forgotten."""
     segmentation = Segmentation((("site",),), most_segments=1, forget_seconds=60.0)
     windows = ModelWindows(GAUGE, Bounds(records=100), segmentation)
     windows.add(records(("A", "")), now=10.0)
-    assert windows.silent(now=70.0) == []
+    assert windows.idle(now=70.0) == []
     assert windows.add(records(("B", ""), start=1), now=70.5).unstored_segments == 0
     assert list(sizes(windows)) == ["all", "site=B"]
-    assert windows.silent(now=200.0) == [(("site", "B"),)]
-    windows.forget(windows.silent(now=200.0))
+    assert windows.idle(now=200.0) == [(("site", "B"),)]
+    windows.forget(windows.idle(now=200.0))
     assert list(windows) == [ALL]
 
 
-def test_a_clock_that_is_set_forward_forgets_nobody() -> None:
+def test_a_clock_that_is_set_forward_removes_no_segment() -> None:
     """The wait goes on where it was."""
     windows = ModelWindows(GAUGE, Bounds(records=100), Segmentation((("site",),), forget_seconds=60.0))
     windows.add(records(("A", "")), now=10.0)
     windows.clock_jumped(86_400.0)
-    assert windows.silent(now=86_460.0) == []
-    assert windows.silent(now=86_471.0) == [(("site", "A"),)]
+    assert windows.idle(now=86_460.0) == []
+    assert windows.idle(now=86_471.0) == [(("site", "A"),)]
 
 
-def test_versions_never_mix_unless_told_that_they_are_alike() -> None:
+def test_versions_never_mix_unless_any_version_is_allowed() -> None:
     """Another version is counted and kept out; a record without one is taken."""
     batch = records(("A", "1"), ("A", "1"), ("A", "1"), version=["2.1", "2.2", ""])
     strict = ModelWindows(GAUGE, Bounds(records=100), Segmentation(SPLIT), version="2.1")
@@ -135,7 +136,7 @@ def test_replicas_add_up() -> None:
 
 
 @pytest.mark.parametrize(("split", "windows"), [((), 1), (SPLIT, 201)], ids=["whole", "segments"])
-def test_memory_is_told_beforehand(split: tuple[tuple[str, ...], ...], windows: int) -> None:
+def test_memory_is_known_in_advance(split: tuple[tuple[str, ...], ...], windows: int) -> None:
     """From the configuration alone: tables once, and every window full."""
     model = ModelWindows(GAUGE, Bounds(records=5000), Segmentation(split))
     assert model.most_bytes() == GAUGE.bytes_shared + windows * bytes_per_window(GAUGE, Bounds(records=5000))
@@ -169,11 +170,11 @@ def test_late_and_future_records_of_segments_are_counted() -> None:
 
 
 def test_a_clock_that_went_back_does_not_keep_a_silent_segment() -> None:
-    """Last seen in what is now the future: the wait begins anew, and ends."""
+    """Last seen in what is now the future: the wait begins again, and ends."""
     windows = ModelWindows(GAUGE, Bounds(records=100), Segmentation((("site",),), forget_seconds=60.0))
     windows.add(records(("A", "")), now=1e10)
-    assert windows.silent(now=1000.0) == []
-    assert windows.silent(now=1061.0) == [(("site", "A"),)]
+    assert windows.idle(now=1000.0) == []
+    assert windows.idle(now=1061.0) == [(("site", "A"),)]
 
 
 @pytest.mark.parametrize(
@@ -186,7 +187,7 @@ def test_a_clock_that_went_back_does_not_keep_a_silent_segment() -> None:
         pytest.param({"forget_seconds": 0.0}, id="no patience"),
     ],
 )
-def test_splits_that_make_no_sense_are_refused(arguments: dict[str, Any]) -> None:
+def test_splits_that_are_invalid_are_rejected(arguments: dict[str, Any]) -> None:
     """With what was expected and what was found."""
     with pytest.raises(ValueError, match="segments: expected"):
         Segmentation(**arguments)

@@ -19,19 +19,19 @@ probabilities = hnp.arrays(
 def test_the_table_equals_a_binary_search(thresholds: Singles, values: Singles) -> None:
     """At thresholds, their neighbours, the ends and anywhere."""
     grid = ThresholdGrid(thresholds)
-    asked = np.concatenate(
+    queried = np.concatenate(
         [values, thresholds, np.nextafter(thresholds, np.float32(2)), np.nextafter(thresholds, np.float32(0))]
     )
-    asked = np.clip(asked, np.float32(0), np.float32(1))
-    assert np.array_equal(grid.cell(asked), np.searchsorted(np.unique(thresholds), asked, side="right"))
+    queried = np.clip(queried, np.float32(0), np.float32(1))
+    assert np.array_equal(grid.cell(queried), np.searchsorted(np.unique(thresholds), queried, side="right"))
 
 
 def test_crowded_thresholds_are_searched_instead() -> None:
     """Many calibration scores that share their upper bits: stepping would be slow, and the answer is the same."""
     crowded = np.float32(0.3) + np.arange(500, dtype=np.float32) * np.float32(3e-8)
     grid = ThresholdGrid(crowded)
-    asked = np.random.default_rng(1).uniform(0.29999, 0.30002, 1000).astype(np.float32)
-    assert np.array_equal(grid.cell(asked), np.searchsorted(np.unique(crowded), asked, side="right"))
+    queried = np.random.default_rng(1).uniform(0.29999, 0.30002, 1000).astype(np.float32)
+    assert np.array_equal(grid.cell(queried), np.searchsorted(np.unique(crowded), queried, side="right"))
 
 
 @given(st.data(), st.integers(2, 6), st.integers(1, 12))

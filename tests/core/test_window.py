@@ -31,7 +31,7 @@ def held(window: SlidingWindow) -> list[float]:
 
 
 def add(window: SlidingWindow, pool: Singles, *at: float, now: float | None = None) -> Added:
-    """Add records with these event times, arriving in time unless told otherwise."""
+    """Add records with these event times, arriving in time unless reported otherwise."""
     return window.add(pool[: len(at)], np.array(at, dtype=np.float64), max(at) if now is None else now)
 
 
@@ -111,7 +111,7 @@ def test_of_equal_times_the_earlier_arrival_leaves_first(gauge: Gauge, pool: Sin
     assert np.array_equal(window.vectors(), pool[1:3])
 
 
-def test_an_empty_window_cannot_say(gauge: Gauge) -> None:
+def test_an_empty_window_has_no_estimate(gauge: Gauge) -> None:
     """And an empty batch changes nothing."""
     window = SlidingWindow(gauge, Bounds(records=2))
     assert window.add(np.empty((0, 4), dtype=np.float32), np.empty(0), 5.0) == Added()
@@ -185,7 +185,7 @@ def test_totals_of_one_reference_merge_across_processes(gauge: Gauge, pool: Sing
 
 
 def test_totals_that_would_overflow_do_not_merge(gauge: Gauge, pool: Singles) -> None:
-    """Rather refused than negative."""
+    """Rather rejected than negative."""
     many = totals_of(gauge, pool[:1]).vector * ((1 << 22) + 1)
     with pytest.raises(OverflowError, match="at most 8,388,607 records"):
         WindowTotals(gauge, many) + WindowTotals(gauge, many)
@@ -240,7 +240,7 @@ def test_minus_zero_is_zero(gauge: Gauge) -> None:
 def test_a_batch_that_does_not_fit_changes_nothing(
     gauge: Gauge, pool: Singles, rows: int, times: int, now: float
 ) -> None:
-    """Refused before anything is touched."""
+    """Rejected before anything is touched."""
     window = SlidingWindow(gauge, Bounds(records=50))
     add(window, pool, 1, 2, 3)
     before = window.totals().vector
@@ -291,7 +291,7 @@ def test_memory_is_bounded_as_computed_beforehand(gauge: Gauge, pool: Singles) -
         pytest.param({"records": 5, "tolerance_seconds": -1.0}, id="negative tolerance"),
     ],
 )
-def test_impossible_bounds_are_refused(arguments: dict[str, float]) -> None:
+def test_impossible_bounds_are_rejected(arguments: dict[str, float]) -> None:
     """With what was expected and what was found."""
     with pytest.raises(ValueError, match="window: expected"):
         Bounds(**arguments)  # type: ignore[arg-type]

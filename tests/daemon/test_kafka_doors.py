@@ -95,7 +95,7 @@ def test_a_password_file_that_is_missing_ends_the_start_with_2_and_its_line(
     _reading(site, secured_kafka, "SASL_SSL", _scram(secured_kafka, site.folder / "absent", "SCRAM-SHA-256"))
     process = Process(site.config)
     assert process.end() == 2
-    assert "sources[0].sasl.password_file: expected a file that holds a password, found No such file" in process.log
+    assert "sources[0].sasl.password_file: expected a file with a password, found No such file" in process.log
 
 
 def test_a_broker_that_is_away_at_the_start_and_later_is_waited_for(

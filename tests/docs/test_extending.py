@@ -54,7 +54,7 @@ def test_the_source_passes_the_checks_by_the_test_on_the_page(tree: Path, tmp_pa
     (test,) = re.findall(r"^```python\n(def test_.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     script = "\n".join([
         "from pathlib import Path",
-        "from monitor.records.messages.message_decoder import MessageDecoder",
+        "from monitor.records.message_decoder import MessageDecoder",
         "from monitor.records.record_schema import ModelFormat",
         "from monitor.sources.journal import JournalOptions, JournalSource",
         "from monitor.testing.source_checks import check_source",

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from monitor.config.config import IngestOptions, ModelConfig
-from monitor.config.references import model_options
+from monitor.config.config import IngestOptions, ModelConfig, model_options
 from monitor.core.alerts import AlertPhase, AlertRule, AlertStatus
 from monitor.core.report import ModelReport, SegmentReport
 from monitor.core.segments import Segmentation

@@ -7,14 +7,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from monitor.config.config import IngestOptions
-from monitor.config.model_options import ModelOptions
+from monitor.config.config import IngestOptions, ModelOptions
 from monitor.core.segments import ALL, Segment, Segmentation
 from monitor.core.window import Bounds
 from monitor.ingest.ingestion import Ingestion
 from monitor.ingest.model_state import ModelState
-from monitor.records.decoder import Decoder, Format, StreamDecoder, TextPiece
+from monitor.records.decoder import StreamDecoder
 from monitor.records.layout import OutputKind
+from monitor.records.record_batch import Decoder, Format, TextPiece
 from monitor.records.record_schema import RecordFields
 from monitor.reference.reference import Reference
 from monitor.sources.base import NOTHING_HELD, Delivery, Lag

@@ -4,12 +4,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import ClassVar
 
-from monitor.config.model_options import ModelOptions
+from monitor.config.config import ModelOptions
 from monitor.core.segments import ALL, Segment, Segmentation
 from monitor.core.window import Bounds
 from monitor.ingest.ingestion import Ingestion
 from monitor.ingest.model_state import ModelState
-from monitor.records.decoder import Decoder, Format, StreamDecoder, TextPiece
+from monitor.records.decoder import StreamDecoder
+from monitor.records.record_batch import Decoder, Format, TextPiece
 from monitor.records.record_schema import RecordFields
 from monitor.sources.base import NOTHING_HELD, Delivery, Lag
 from monitor.state.store import State

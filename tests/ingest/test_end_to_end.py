@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from monitor.config.model_options import ModelOptions
+from monitor.config.config import ModelOptions
 from monitor.ingest.ingestion import Ingestion
 from monitor.ingest.model_state import ModelState
 from monitor.records.decoder import StreamDecoder

@@ -9,7 +9,8 @@ import pytest
 
 from monitor.config.config import IngestOptions
 from monitor.core.history import Span
-from monitor.core.segments import ALL, Texts
+from monitor.core.record_columns import Texts
+from monitor.core.segments import ALL
 from monitor.core.totals import totals_of
 from monitor.core.window import Bounds
 from monitor.errors import StatePaused
@@ -245,7 +246,7 @@ def other_reference(**changes: object) -> Reference:
         pytest.param({"reference": {"version": "3.0"}}, 0, "its reference is of version 3.0, not 2.1", id="version"),
         pytest.param({"reference": {"classes": ("cat", "dog", "owl", "yak")}}, 0, "the classes of its", id="classes"),
         pytest.param({"reference": {"classes": ("owl", "dog", "cat")}}, 0, "the classes of its", id="order"),
-        pytest.param({"kind": OutputKind.LOGITS}, 0, "now declared to be logits", id="kind"),
+        pytest.param({"kind": OutputKind.LOGITS}, 0, "its output kind changed from probs to logits", id="kind"),
         pytest.param({"split_by": ()}, 30, "no longer split by site", id="segments"),
         pytest.param({"most_segments": 1}, 30, "there may be 1 segments now", id="fewer segments"),
     ],

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from monitor.records.messages.message_decoder import MessageDecoder, Messages
+from monitor.records.message_decoder import MessageDecoder, Messages
 from monitor.records.record_batch import RecordBatch
 from monitor.records.record_schema import ModelFormat, RecordFields
 from tests.records.streams import KEY, MODEL

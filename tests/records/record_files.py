@@ -11,8 +11,8 @@ import pyarrow as pa
 from pyarrow import feather, ipc, parquet
 
 from monitor.records.layout import Layout
-from monitor.records.offline.batch import Decoded
 from monitor.records.offline.files import read_file
+from monitor.records.offline.offline_batch import Decoded
 
 GOOD = [0.7, 0.2, 0.1]
 
@@ -63,7 +63,7 @@ def read_bytes(folder: Path, name: str, content: bytes, layout: Layout | None = 
     return read_file(path, layout or Layout())
 
 
-def told(decoded: Decoded) -> list[str]:
+def reported(decoded: Decoded) -> list[str]:
     """Return the rejections as the user reads them."""
     return [str(rejection) for rejection in decoded.rejections.first]
 

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import ipc, parquet
 
-from monitor.records.decoder import Format, StreamDecoder, TextPiece
-from monitor.records.record_batch import RecordBatch
+from monitor.records.decoder import StreamDecoder
+from monitor.records.record_batch import Format, RecordBatch, TextPiece
 from monitor.records.record_schema import ModelFormat, RecordFields
 from monitor.records.rejections import RefusedFile
 from monitor.records.vectors import Singles
@@ -59,20 +59,20 @@ def decode_file(
 
 
 def check_numbers(arrived: RecordBatch) -> None:
-    """Check that every line or row was accepted, refused or ignored."""
+    """Check that every line or row was accepted, rejected or ignored."""
     assert arrived.accepted + arrived.rejected.total() + arrived.ignored == arrived.rows
     assert len(arrived.pointers) == min(2_000, arrived.rejected.total())
     numbers = [pointer.number for pointer in arrived.pointers]
     assert numbers == sorted(set(numbers))
 
 
-def refused_reason(content: bytes, format_: Format, decoder: StreamDecoder | None = None) -> str:
-    """Return why a file as a whole is refused."""
+def rejection_reason(content: bytes, format_: Format, decoder: StreamDecoder | None = None) -> str:
+    """Return why a file as a whole is rejected."""
     try:
         decode_file(content, format_, decoder)
-    except RefusedFile as refused:
-        return str(refused.reason) if str(refused).startswith("file#1") else "no place named"
-    return "not refused"
+    except RefusedFile as rejected:
+        return str(rejected.reason) if str(rejected).startswith("file#1") else "no place named"
+    return "not rejected"
 
 
 def vectors_of(pieces: Sequence[RecordBatch], model: str = "density") -> Singles:
@@ -82,7 +82,7 @@ def vectors_of(pieces: Sequence[RecordBatch], model: str = "density") -> Singles
 
 
 def reasons_of(pieces: Sequence[RecordBatch]) -> dict[tuple[str, str], int]:
-    """Return what was refused."""
+    """Return what was rejected."""
     found: dict[tuple[str, str], int] = {}
     for piece in pieces:
         for (model, reason), count in piece.rejected.items():

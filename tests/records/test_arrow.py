@@ -11,7 +11,7 @@ import pytest
 from monitor.errors import InvalidInput
 from monitor.records.layout import Layout, OutputKind
 from monitor.records.offline.files import read_file
-from tests.records.record_files import GOOD, reasons, told, write_table
+from tests.records.record_files import GOOD, reasons, reported, write_table
 
 NAMES = ("a.parquet", "a.arrow", "a.feather", "a.ipc")
 LABELLED = Layout(label_field="label")
@@ -28,7 +28,7 @@ def test_43_nulls_are_rejected_row_by_row(name: str, kind: Any, tmp_path: Path) 
     vectors = pa.array([GOOD, None, [0.5, None, 0.5], GOOD, [float("nan"), 0, 1]], kind)
     labels = pa.array([0, 1, 2, None, 1])
     decoded = read_file(write_table(tmp_path / name, {"probs": vectors, "label": labels}), LABELLED)
-    assert told(decoded) == [
+    assert reported(decoded) == [
         "row 2: expected a number, found null (wrong_type)",
         "row 3: expected a number, found null (wrong_type)",
         "row 4: expected a class name or index, found null (wrong_type)",
@@ -72,7 +72,7 @@ def test_43_lists_of_another_length_are_rejected_row_by_row(name: str, tmp_path:
 def test_columns_that_are_missing_or_of_another_type_fail_the_file(
     name: str, columns: dict[str, Any], layout: Layout, message: str, tmp_path: Path
 ) -> None:
-    """What is wrong with a column is wrong with every row, so it is said once."""
+    """What is wrong with a column is wrong with every row, so it is library_message once."""
     with pytest.raises(InvalidInput, match=message):
         read_file(write_table(tmp_path / name, columns), layout)
 
@@ -97,7 +97,7 @@ def test_many_batches_and_categories_are_read_in_order(name: str, tmp_path: Path
     labels = pa.array(["well", "ill"] * (count // 2)).dictionary_encode()
     path = write_table(tmp_path / name, {"score": scores, "label": labels})
     decoded = read_file(path, Layout(OutputKind.SCORE, label_field="label", classes=("well", "ill")))
-    assert told(decoded) == ["row 9001: expected a score of at most 1, found 5 (above_one)"]
+    assert reported(decoded) == ["row 9001: expected a score of at most 1, found 5 (above_one)"]
     np.testing.assert_array_equal(decoded.batch.probabilities[:, 1], np.delete(scores, 9_000).astype(np.float32))
     assert decoded.batch.labels is not None
     assert decoded.batch.labels.tolist() == np.delete(np.arange(count) % 2, 9_000).tolist()
@@ -116,7 +116,7 @@ def test_a_damaged_file_fails_as_a_whole(name: str, tmp_path: Path) -> None:
             read_file(path, Layout())
 
 
-def test_42_a_parquet_file_of_too_many_rows_is_refused_unread(tmp_path: Path) -> None:
+def test_42_a_parquet_file_of_too_many_rows_is_rejected_unread(tmp_path: Path) -> None:
     """A small file may declare millions of rows; the number of rows is looked at first."""
     path = write_table(tmp_path / "a.parquet", {"score": np.zeros(1000)})
     with pytest.MonkeyPatch.context() as patch:

@@ -1,4 +1,4 @@
-"""C5: small files that would unpack to gigabytes are refused, with little memory and at once; each in its own process."""
+"""C5: small files that would unpack to gigabytes are rejected, with little memory and at once; each in its own process."""
 
 import gzip
 import io
@@ -15,12 +15,12 @@ import pyarrow as pa
 import pytest
 from pyarrow import ipc, parquet
 
-from monitor.records.decoder import Format
 from monitor.records.formats import arrays as stream_arrays
 from monitor.records.formats import arrow_limits
 from monitor.records.formats import text as gzip_text
 from monitor.records.layout import Layout
 from monitor.records.offline.files import read_file
+from monitor.records.record_batch import Format
 from monitor.records.rejections import RefusedFile
 from tests.conftest import ROOT
 from tests.records.streams import (
@@ -30,7 +30,7 @@ from tests.records.streams import (
     decode_file,
     npy,
     npz,
-    refused_reason,
+    rejection_reason,
     stream,
     table,
     vectors_of,
@@ -43,7 +43,8 @@ MEBIBYTE = 1 << 20
 PROGRAM = """
 import json, resource, sys
 from pathlib import Path
-from monitor.records.decoder import Format, StreamDecoder
+from monitor.records.record_batch import Format
+from monitor.records.decoder import StreamDecoder
 from monitor.records.record_schema import ModelFormat
 from monitor.records.rejections import RefusedFile
 from tests.effort import calls_of
@@ -62,8 +63,8 @@ def work():
         with open(path, "rb") as file:
             for _ in decoder.settled("bomb", file, Format(format_)):
                 pass
-    except RefusedFile as refused:
-        reason = str(refused.reason)
+    except RefusedFile as rejected:
+        reason = str(rejected.reason)
 calls = calls_of(work)
 print(json.dumps([reason, (peak() - before) / 1024, calls]))
 """
@@ -217,7 +218,9 @@ def _npy_of_two_gigabytes(path: Path) -> None:
         pytest.param(None, Format.NPY, id="npy of 2 GiB"),
     ],
 )
-def test_c5_a_bomb_is_refused_with_little_memory_and_little_work(make: object, format_: Format, tmp_path: Path) -> None:
+def test_c5_a_bomb_is_rejected_with_little_memory_and_little_work(
+    make: object, format_: Format, tmp_path: Path
+) -> None:
     """Less than 64 MiB more than before, and no more calls than a few mebibytes would take."""
     bomb, small = tmp_path / "bomb", tmp_path / "small"
     if callable(make):
@@ -246,16 +249,16 @@ def test_a_single_value_of_an_npz_file_counts_for_all_rows() -> None:
         assert records.versions.values == ("v" * 1_024,)
         assert records.fields["site"].values == ("A",)
     one_more = npz(probs=np.tile(GOOD, (2, 1)), version=np.array(["v", "v" * 1_025]))
-    assert refused_reason(one_more, Format.NPZ) == "too_large"
+    assert rejection_reason(one_more, Format.NPZ) == "too_large"
 
 
 def test_a_directory_of_an_npz_file_is_measured_with_a_comment_behind_it_too() -> None:
     """As Python's own module finds it."""
     honest, bomb = npz(probs=np.array([GOOD])), bytearray(_npz_of_many_members(30_000))
     commented = honest[:-2] + struct.pack("<H", 5) + b"hello"
-    assert refused_reason(commented, Format.NPZ) == "not refused"
+    assert rejection_reason(commented, Format.NPZ) == "not rejected"
     bomb[-2:] = struct.pack("<H", 5)
-    assert refused_reason(bytes(bomb) + b"hello", Format.NPZ) == "too_large"
+    assert rejection_reason(bytes(bomb) + b"hello", Format.NPZ) == "too_large"
 
 
 def test_unwanted_columns_of_an_arrow_file_are_not_unpacked() -> None:
@@ -269,19 +272,19 @@ def test_unwanted_columns_of_an_arrow_file_are_not_unpacked() -> None:
 
 
 def test_a_trial_that_crashes_or_ends_costs_no_more_than_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Out of time is too large; and a process that is gone is started anew."""
+    """Out of time is too large; and a process that is gone is started again."""
     content = write([RECORD] * 3, Format.PARQUET)
     with monkeypatch.context() as patch:
         patch.setattr(arrow_limits, "TRIAL_SECONDS", 0)
-        assert refused_reason(table({"probs": [GOOD] * 200_000}), Format.PARQUET) == "too_large"
-    assert refused_reason(content, Format.PARQUET) == "not refused"
-    arrow_limits._BESIDE.end()  # noqa: SLF001
-    assert refused_reason(content, Format.PARQUET) == "not refused"
-    process = arrow_limits._BESIDE._process  # noqa: SLF001
+        assert rejection_reason(table({"probs": [GOOD] * 200_000}), Format.PARQUET) == "too_large"
+    assert rejection_reason(content, Format.PARQUET) == "not rejected"
+    arrow_limits._TRIAL.end()  # noqa: SLF001
+    assert rejection_reason(content, Format.PARQUET) == "not rejected"
+    process = arrow_limits._TRIAL._process  # noqa: SLF001
     assert process is not None
     process.kill()
     process.wait()
-    assert refused_reason(content, Format.PARQUET) == "not refused"
+    assert rejection_reason(content, Format.PARQUET) == "not rejected"
 
 
 def test_c5_limits_apply_to_honest_files_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -297,13 +300,13 @@ def test_c5_limits_apply_to_honest_files_too(monkeypatch: pytest.MonkeyPatch) ->
     ):
         with monkeypatch.context() as patch:
             patch.setattr(module, name, value)
-            assert refused_reason(write(records, format_), format_) == "too_large"
-        assert refused_reason(write(records, format_), format_) == "not refused"
+            assert rejection_reason(write(records, format_), format_) == "too_large"
+        assert rejection_reason(write(records, format_), format_) == "not rejected"
     with monkeypatch.context() as patch:
         patch.setattr(stream_arrays, "MAX_WHOLE_BYTES", 10_000)
         matrix = np.array([record["probs"] for record in records])
-        assert refused_reason(npy(np.asfortranarray(matrix)), Format.NPY) == "too_large"
-        assert refused_reason(npy(matrix), Format.NPY) == "not refused"
+        assert rejection_reason(npy(np.asfortranarray(matrix)), Format.NPY) == "too_large"
+        assert rejection_reason(npy(matrix), Format.NPY) == "not rejected"
 
 
 def test_c5_a_text_that_repeats_in_a_parquet_file_is_not_repeated_in_memory() -> None:
@@ -318,14 +321,14 @@ def test_c5_a_text_that_repeats_in_a_parquet_file_is_not_repeated_in_memory() ->
 
 @pytest.mark.parametrize("format_", [one for one in Format if not one.grows])
 def test_a_damaged_file_yields_nothing(format_: Format) -> None:
-    """Cut anywhere, or with bytes changed, it is refused before its first piece; or it is whole."""
+    """Cut anywhere, or with bytes changed, it is rejected before its first piece; or it is whole."""
     random = np.random.default_rng(6)
     records = [RECORD | {"probs": one.tolist()} for one in random.dirichlet(np.ones(3), 9_000)]
     content = write(records, format_)
     whole = vectors_of(decode_file(content, format_))
     for share in (0.0, 0.1, 0.5, 0.9, 0.999):
         cut = content[: int(share * len(content))]
-        assert refused_reason(cut, format_) in {"bad_file", "bad_header"}
+        assert rejection_reason(cut, format_) in {"bad_file", "bad_header"}
     for place in random.integers(0, len(content), 25).tolist():
         changed = bytearray(content)
         changed[place] ^= 0x55
@@ -347,19 +350,19 @@ def test_packed_text_is_read_offline_with_the_same_protection(name: str, tmp_pat
     path.write_bytes(gzip.compress(b"\xef\xbb\xbf" + text))
     assert len(read_file(path, Layout()).batch.probabilities) == 1
     path.write_bytes(gzip.compress(text)[:-3])
-    with pytest.raises(RefusedFile, match=r"expected a whole gzip file, found one that is cut short \(bad_file\)"):
+    with pytest.raises(RefusedFile, match=r"expected a whole gzip file, found a truncated one \(bad_file\)"):
         read_file(path, Layout())
     path.write_bytes(_gzip_of(bytes(MEBIBYTE), 64))
-    with pytest.raises(RefusedFile, match=r"at most 200 times larger than packed, found more \(too_large\)"):
+    with pytest.raises(RefusedFile, match=r"at most 200 times larger than compressed, found more \(too_large\)"):
         read_file(path, Layout())
 
 
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        pytest.param(gzip.compress(LINE) + gzip.compress(LINE), "not refused", id="two members"),
-        pytest.param(gzip.compress(LINE) + bytes(100_000), "not refused", id="filled up with zeros"),
-        pytest.param(gzip.compress(b""), "not refused", id="nothing inside"),
+        pytest.param(gzip.compress(LINE) + gzip.compress(LINE), "not rejected", id="two members"),
+        pytest.param(gzip.compress(LINE) + bytes(100_000), "not rejected", id="filled up with zeros"),
+        pytest.param(gzip.compress(b""), "not rejected", id="nothing inside"),
         pytest.param(gzip.compress(LINE) + b"rest", "bad_file", id="something behind"),
         pytest.param(gzip.compress(LINE) + gzip.compress(LINE)[:-2], "bad_file", id="second one cut short"),
         pytest.param(LINE, "bad_file", id="not packed"),
@@ -369,4 +372,4 @@ def test_packed_text_is_read_offline_with_the_same_protection(name: str, tmp_pat
 )
 def test_gzip_files_may_be_joined_and_filled_up_but_not_damaged(content: bytes, reason: str) -> None:
     """What gzip itself reads is read, and nothing else."""
-    assert refused_reason(content, Format.JSONL_GZ) == reason
+    assert rejection_reason(content, Format.JSONL_GZ) == reason

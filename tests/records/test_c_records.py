@@ -19,8 +19,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from monitor.records.decoder import Format
 from monitor.records.layout import OutputKind
+from monitor.records.record_batch import Format
 from monitor.records.record_schema import ModelFormat, RecordFields, TimeUnit
 from monitor.records.rejections import RefusedFile
 from tests.effort import calls_of
@@ -36,7 +36,7 @@ from tests.records.streams import (
     npy,
     npz,
     reasons_of,
-    refused_reason,
+    rejection_reason,
     stream,
     table,
     vectors_of,
@@ -144,7 +144,7 @@ RECORDS: list[tuple[str, dict[str, Any], str | None, tuple[Format, ...]]] = [
         for format_ in formats
     ],
 )
-def test_c1_a_record_is_accepted_or_refused_for_its_reason(
+def test_c1_a_record_is_accepted_or_rejected_for_its_reason(
     changes: dict[str, Any], reason: str | None, format_: Format
 ) -> None:
     """Each malformed kind costs exactly its own record, whatever format carries it."""
@@ -251,7 +251,7 @@ def test_c1_a_bad_row_of_csv_costs_only_itself(line: str, model: str, reason: st
     assert [pointer.number for pointer in arrived.pointers] == [5]
 
 
-def test_c1_row_44_a_quoted_newline_is_refused_in_both_halves() -> None:
+def test_c1_row_44_a_quoted_newline_is_rejected_in_both_halves() -> None:
     """In a text that grows, a line is all there is to go by."""
     text = b'probs,site\n"[0.7, 0.2, 0.1]","A\nB"\n"[0.7, 0.2, 0.1]",A\n'
     arrived = decode_text(text, Format.CSV)
@@ -270,7 +270,7 @@ def test_c1_row_44_a_quoted_newline_is_refused_in_both_halves() -> None:
         pytest.param("0.7, 0.2 ,0.1", None, id="spaces"),
     ],
 )
-def test_c1_class_columns_of_csv_are_judged_by_the_same_rules(cells: str, reason: str | None) -> None:
+def test_c1_class_columns_of_csv_follow_the_same_rules(cells: str, reason: str | None) -> None:
     """One column a class, in any order."""
     decoder = stream(fields=RecordFields(class_columns=("p_*",)))
     text = f"id,p_cat,p_dog,p_owl\n1,0.7,0.2,0.1\n2,{cells}\n3,0.7,0.2,0.1\n".encode()
@@ -327,7 +327,7 @@ class _Payload:
 
 ROWS = np.array([GOOD, GOOD])
 FILES = [
-    ("8 npy", npy(ROWS[:, :2]), Format.NPY, "not refused"),
+    ("8 npy", npy(ROWS[:, :2]), Format.NPY, "not rejected"),
     ("12 npz", npz(probs=ROWS[0]), Format.NPZ, "not_a_vector"),
     ("12 npy", npy(ROWS[0]), Format.NPY, "not_a_vector"),
     ("12 parquet", table({"probs": [0.5]}), Format.PARQUET, "wrong_type"),
@@ -367,12 +367,12 @@ FILES = [
     ("41 texts", npy(np.array([["a"]])), Format.NPY, "wrong_type"),
     ("41 complex", npy(ROWS.astype(complex)), Format.NPY, "wrong_type"),
     ("41 structured", npy(np.zeros(2, dtype="f8,f8")), Format.NPY, "wrong_type"),
-    ("41 big-endian", npy(ROWS.astype(">f8")), Format.NPY, "not refused"),
-    ("41 Fortran", npy(np.asfortranarray(ROWS)), Format.NPY, "not refused"),
+    ("41 big-endian", npy(ROWS.astype(">f8")), Format.NPY, "not rejected"),
+    ("41 Fortran", npy(np.asfortranarray(ROWS)), Format.NPY, "not rejected"),
     ("44 semicolons", b"probs;site\n", Format.CSV, "bad_header"),
     ("44 quotes in the header", b'"probs\n', Format.CSV, "bad_csv"),
     ("45", b'"[0.7, 0.2, 0.1]",A\n', Format.CSV, "bad_header"),
-    ("45 only blank lines", b"\n \n", Format.CSV, "not refused"),
+    ("45 only blank lines", b"\n \n", Format.CSV, "not rejected"),
     ("45 NUL", b"probs\0\n", Format.CSV, "nul_bytes"),
     ("45 bytes", b"probs,\xff\n", Format.CSV, "bad_encoding"),
     ("times of another length", npz(probs=ROWS, time=np.zeros(3)), Format.NPZ, "bad_timestamp"),
@@ -382,9 +382,9 @@ FILES = [
 @pytest.mark.parametrize(
     ("content", "format_", "reason"), [pytest.param(*row[1:], id=f"row {row[0]}") for row in FILES]
 )
-def test_c1_a_file_that_cannot_be_used_is_refused_as_a_whole(content: bytes, format_: Format, reason: str) -> None:
-    """What is wrong with a header or a column is wrong with every record, so it is said once."""
-    assert refused_reason(content, format_) == reason
+def test_c1_a_file_that_cannot_be_used_is_rejected_as_a_whole(content: bytes, format_: Format, reason: str) -> None:
+    """What is wrong with a header or a column is wrong with every record, so it is library_message once."""
+    assert rejection_reason(content, format_) == reason
 
 
 @pytest.mark.parametrize("format_", [Format.PARQUET, Format.ARROW])
@@ -454,7 +454,7 @@ FUZZED = stream()
 @pytest.mark.slow
 @settings(max_examples=60)
 @given(lines=SOME_LINES, seed=st.integers(0, 2**32 - 1))
-def test_c2_any_bytes_are_accepted_refused_or_blank(lines: list[bytes], seed: int) -> None:
+def test_c2_any_bytes_are_accepted_rejected_or_blank(lines: list[bytes], seed: int) -> None:
     """Drawn lines, and two thousand more made of them: none is lost, none raises, and neighbours stay as they were."""
     random = np.random.default_rng(seed)
     pool = [line.replace(b"\n", b" ") for line in lines] + GOOD_LINES
@@ -477,7 +477,7 @@ def test_c2_any_bytes_are_accepted_refused_or_blank(lines: list[bytes], seed: in
 
 
 @pytest.mark.parametrize(("head", "level"), [(b"", b"["), (b"", b'{"a":'), (b'{"probs": [1, 0, 0], "a": ', b"[")])
-def test_c3_a_million_brackets_are_little_work(head: bytes, level: bytes) -> None:
+def test_c3_a_million_brackets_are_cheap(head: bytes, level: bytes) -> None:
     """Nesting stops the parser long before it could stop us: there are some calls for each block, none for a level."""
     nested = LINE + head + level * 10**6 + b"\n" + LINE
     arrived = decode_text(nested)
@@ -486,18 +486,18 @@ def test_c3_a_million_brackets_are_little_work(head: bytes, level: bytes) -> Non
     assert calls_of(lambda: decode_text(nested)) < 10_000
 
 
-def test_c6_no_memory_is_asked_for_on_the_word_of_a_header() -> None:
+def test_c6_no_memory_is_asked_for_before_the_header_is_checked() -> None:
     """Shapes of terabytes, in a file of bytes."""
     for content, format_ in ((LIES, Format.NPY), (LIES + bytes(1000), Format.NPY)):
-        assert refused_reason(content, format_) == "bad_header"
+        assert rejection_reason(content, format_) == "bad_header"
     wide = LIES.replace(b"(1000000000000, 5)", b"(99999, 99999999) ")
-    assert refused_reason(wide, Format.NPY) == "bad_header"
+    assert rejection_reason(wide, Format.NPY) == "bad_header"
 
 
 @pytest.mark.parametrize("format_", [Format.NPY, Format.NPZ])
 @pytest.mark.parametrize("field", ["probs", "time", "id", "site", "classes"])
 def test_c7_row_40_nothing_is_unpickled(field: str, format_: Format, tmp_path: Path) -> None:
-    """The file is refused, and the payload did not run."""
+    """The file is rejected, and the payload did not run."""
     trace = tmp_path / "ran"
     payload = np.array([_Payload(trace), _Payload(trace)], dtype=object)
     if format_ is Format.NPY:
@@ -506,13 +506,13 @@ def test_c7_row_40_nothing_is_unpickled(field: str, format_: Format, tmp_path: P
         content = file.getvalue()
     else:
         content = npz(**({"probs": ROWS} | {field: payload}))
-    assert refused_reason(content, format_) == "pickle"
+    assert rejection_reason(content, format_) == "pickle"
     assert not trace.exists()
 
 
 @pytest.mark.parametrize("classes", [2, 10, 100, 1000])
 def test_c8_three_decimals_are_normalised(classes: int) -> None:
-    """Rounding for print is no reason to refuse a record.
+    """Rounding for print is no reason to reject a record.
 
     The model is a fairly sure one. Of one that spreads its probability over a thousand classes, rounding loses too much:
     up to 9% of the sum, which the tolerance of 6.3% is not meant to cover.
@@ -593,16 +593,16 @@ def test_c10_c11_a_hint_comes_within_200_records_and_goes_again(kind: OutputKind
     ],
 )
 @pytest.mark.parametrize("whole", [True, False], ids=["integers", "floats"])
-def test_c16_times_in_another_unit_are_refused_with_a_hint(factor: float, hint: str | None, whole: bool) -> None:  # noqa: FBT001
+def test_c16_times_in_another_unit_are_rejected_with_a_hint(factor: float, hint: str | None, whole: bool) -> None:  # noqa: FBT001
     """And accepted once the unit is declared."""
     times = [(1760000000 + second) * factor for second in range(40)]
     lines = write([RECORD | {"time": int(one) if whole else one} for one in times], Format.JSONL)
     decoder = stream()
     arrived = decode_text(lines, decoder=decoder)
     assert reasons_of([arrived]) == {("density", "bad_timestamp"): 40}
-    told = () if hint is None else (hint,)
+    reported = () if hint is None else (hint,)
     # The records are all alike, which is another matter.
-    assert arrived.hints["density"][1:] == told
+    assert arrived.hints["density"][1:] == reported
     for _ in range(13):
         arrived = decode_text(write([RECORD] * 40, Format.JSONL), decoder=decoder)
     assert len(arrived.hints["density"]) == 1
@@ -658,10 +658,10 @@ def test_c19_the_same_records_are_the_same_vectors_in_every_format() -> None:
         assert sites == expected.records.fields["site"].texts()
 
 
-def test_a_refusal_is_an_error_that_callers_know() -> None:
+def test_a_rejection_is_an_error_that_callers_know() -> None:
     """`RefusedFile` names its reason, for the file checkpoint and for metrics."""
     with pytest.raises(
-        RefusedFile, match=r"file#1: expected headers that fit .* found others \(bad_header\)"
+        RefusedFile, match=r"file#1: expected headers that match .* found other headers \(bad_header\)"
     ) as caught:
         decode_file(LIES, Format.NPY)
     assert caught.value.reason == "bad_header"

@@ -1,4 +1,4 @@
-"""Classes that stand in another order in the file than in the reference are put in the reference's order, by name."""
+"""Classes in another order in the file are put into the order of the reference, by name."""
 
 import csv
 import json
@@ -12,8 +12,8 @@ import pytest
 from monitor.errors import InvalidInput
 from monitor.records.layout import Layout
 from monitor.records.offline.files import read_file
-from monitor.records.offline.intake import accept
-from tests.records.record_files import told, write_table
+from monitor.records.offline.offline_batch import accept
+from tests.records.record_files import reported, write_table
 
 NUMBERED = tuple(str(index) for index in range(11))
 NAMED = ("wolf", "bear", "lynx", "yak", "ape", "cat", "dog", "emu", "owl", "asp", "ox")
@@ -123,7 +123,7 @@ def _check_order(write: Writer, suffix: str, natural: Names, folder: Path) -> No
         for order in (natural, lexical, natural[::-1]):
             path = _write(folder / f"a{suffix}", write, natural, order)
             decoded = read_file(path, _layout(write, expected))
-            assert (told(decoded), decoded.batch.classes) == ([], expected)
+            assert (reported(decoded), decoded.batch.classes) == ([], expected)
             np.testing.assert_array_equal(decoded.batch.probabilities, probabilities)
             assert decoded.batch.labels is not None
             assert decoded.batch.labels.tolist() == [places.index(index) for index in LABELS.tolist()]
@@ -138,7 +138,7 @@ def test_numbered_classes_in_lexical_order_are_not_mistaken_for_others(
 
 
 @pytest.mark.parametrize(("write", "suffix"), [*COLUMN_FORMATS, NPZ_WITH_NAMES, *OBJECT_FORMATS])
-def test_named_classes_may_stand_in_any_order(write: Writer, suffix: str, tmp_path: Path) -> None:
+def test_named_classes_may_be_in_any_order(write: Writer, suffix: str, tmp_path: Path) -> None:
     """Names decide, not places."""
     _check_order(write, suffix, NAMED, tmp_path)
 
@@ -173,7 +173,7 @@ def test_numbers_are_no_substitute_for_expected_names(write: Writer, suffix: str
     """A file of numbered classes does not fit a reference of named ones, unless its vectors name nothing."""
     path = _write(tmp_path / f"a{suffix}", write, NUMBERED, NUMBERED)
     layout = _layout(write, NAMED)
-    if suffix == ".jsonl":  # each line is refused for itself
+    if suffix == ".jsonl":  # each line is rejected for itself
         decoded = read_file(path, layout)
         assert dict(decoded.rejections.counts) == {"unknown_class": 40}
         return
@@ -182,14 +182,14 @@ def test_numbers_are_no_substitute_for_expected_names(write: Writer, suffix: str
 
 
 @pytest.mark.parametrize(("write", "suffix"), COLUMN_FORMATS)
-def test_a_column_that_names_no_class_is_refused(write: Writer, suffix: str, tmp_path: Path) -> None:
+def test_a_column_that_names_no_class_is_rejected(write: Writer, suffix: str, tmp_path: Path) -> None:
     """A column called by the prefix alone would be a class without a name, which no reference may hold."""
     names = ("", *NAMED[1:])
     path = _write(tmp_path / f"a{suffix}", write, names, names)
     message = r"expected a class name after 'prob_' in each column, found none in one of them (bad_header)"
     if suffix == ".jsonl":
         decoded = read_file(path, _layout(write, None))
-        assert (told(decoded)[0], decoded.rejections.total) == (f"line 1: {message}", 40)
+        assert (reported(decoded)[0], decoded.rejections.total) == (f"line 1: {message}", 40)
         return
     with pytest.raises(InvalidInput) as caught:
         read_file(path, _layout(write, None))

@@ -8,7 +8,7 @@ import pytest
 
 from monitor.errors import InvalidInput
 from monitor.records.layout import Layout, OutputKind
-from tests.records.record_files import GOOD, read_bytes, reasons, told
+from tests.records.record_files import GOOD, read_bytes, reasons, reported
 
 COLUMNS = Layout(class_columns=("prob_*",))
 LABELLED = Layout(class_columns=("prob_*",), label_field="label")
@@ -22,24 +22,26 @@ GOOD_ROWS = np.array([GOOD, GOOD], dtype=np.float32)
         pytest.param('"[-0.1, 0.6, 0.5]"', "probabilities of at least 0, found -0.1 (negative)", id="3"),
         pytest.param('"[0.5, 0.5]"', "a vector of 3, found a vector of 2 (wrong_k)", id="8"),
         pytest.param("0.9", "a vector of numbers, found 0.9 (not_a_vector)", id="12"),
-        pytest.param("[]", "one number a class, found an empty vector (empty)", id="15"),
-        pytest.param('"[""0.9"", 0.1, 0]"', "a number, found a text of 3 characters (wrong_type)", id="17"),
+        pytest.param("[]", "one number per class, found an empty vector (empty)", id="15"),
+        pytest.param('"[""0.9"", 0.1, 0]"', "a number, found a string of 3 characters (wrong_type)", id="17"),
         pytest.param("", "a JSON array of numbers, found an empty cell (wrong_type)", id="20"),
         pytest.param(
             "[0.7 0.2 0.1]",
-            "a JSON array of numbers, found text that goes wrong at character 6 (bad_json)",
+            "a JSON array of numbers, found a syntax error at character 6 (bad_json)",
             id="30 as numpy prints",
         ),
         pytest.param("[" * 100_000, "a flat record, found JSON nested too deep (too_deep)", id="36"),
         pytest.param("[0.7,0.2,0.1]", "2 cells, as in the header, found 4 (bad_csv)", id="44 ragged"),
-        pytest.param('"[0.7]"x', "quotes in pairs around whole cells, found others (bad_csv)", id="44 quotes"),
+        pytest.param(
+            '"[0.7]"x', "quotes in pairs around whole cells, found unbalanced quotes (bad_csv)", id="44 quotes"
+        ),
     ],
 )
 def test_a_bad_cell_costs_its_own_row(cell: str, sentence: str, tmp_path: Path) -> None:
     """The rows before and after are kept, and the line number counts the header."""
     good = '"[0.7, 0.2, 0.1]",x\n'
     decoded = read_bytes(tmp_path, "a.csv", f"probs,id\n{good}{cell},x\n{good}".encode())
-    assert told(decoded) == [f"line 3: expected {sentence}"]
+    assert reported(decoded) == [f"line 3: expected {sentence}"]
     np.testing.assert_array_equal(decoded.batch.probabilities, GOOD_ROWS)
 
 
@@ -50,7 +52,7 @@ def test_a_bad_cell_costs_its_own_row(cell: str, sentence: str, tmp_path: Path) 
         pytest.param("inf,0.5,0.5,0", "finite numbers, found inf (not_finite)", id="2"),
         pytest.param("1.1,0,0,0", "probabilities of at most 1, found 1.1 (above_one)", id="4"),
         pytest.param("0.9,0.5,0.5,0", "probabilities that sum to 1, found a sum of 1.9 (bad_sum)", id="6"),
-        pytest.param("True,0,0,0", "a number, found a text of 4 characters (wrong_type)", id="18"),
+        pytest.param("True,0,0,0", "a number, found a string of 4 characters (wrong_type)", id="18"),
         pytest.param("0.9,,0.1,0", "a number, found an empty cell (wrong_type)", id="19"),
         pytest.param(
             '"0,9",0.1,0,0', "a number with a decimal point, found a decimal comma (wrong_type)", id="44 decimal comma"
@@ -58,15 +60,15 @@ def test_a_bad_cell_costs_its_own_row(cell: str, sentence: str, tmp_path: Path) 
         pytest.param("0.9,0.1,0", "4 cells, as in the header, found 3 (bad_csv)", id="44 ragged"),
         pytest.param("1,0,0,emu", "one of the classes cat, dog, owl, found 'emu' (label_out_of_range)", id="47"),
         pytest.param("1,0,0,", "a label, found none (missing_field)", id="20 label"),
-        pytest.param("1,0,0,c\xe9", "text in UTF-8, found bytes that are not (bad_encoding)", id="25"),
-        pytest.param("1,0,0,\0", "text, found zero bytes (nul_bytes)", id="34"),
+        pytest.param("1,0,0,c\xe9", "text in UTF-8, found other bytes (bad_encoding)", id="25"),
+        pytest.param("1,0,0,\0", "text, found NUL bytes (nul_bytes)", id="34"),
     ],
 )
 def test_a_bad_row_of_class_columns_costs_only_itself(row: str, sentence: str, tmp_path: Path) -> None:
-    """One column a class is judged by the same rules as a vector."""
+    """One column a class is checked by the same rules as a vector."""
     text = f"prob_cat,prob_dog,prob_owl,label\n0.7,0.2,0.1,dog\n{row}\n0.7,0.2,0.1,1\n"
     decoded = read_bytes(tmp_path, "a.csv", text.encode("latin-1"), LABELLED)
-    assert told(decoded) == [f"line 3: expected {sentence}"]
+    assert reported(decoded) == [f"line 3: expected {sentence}"]
     np.testing.assert_array_equal(decoded.batch.probabilities, GOOD_ROWS)
     assert decoded.batch.labels is not None
     assert decoded.batch.labels.tolist() == [1, 1]
@@ -111,7 +113,7 @@ def test_an_unusable_line_inside_quotes_is_counted_for_itself(tmp_path: Path) ->
 def test_a_line_that_is_too_long_is_skipped(tmp_path: Path) -> None:
     """No cell is ever held that could not be a record."""
     decoded = read_bytes(tmp_path, "a.csv", b"prob_a,prob_b\n1,0\n1," + b"0" * (17 << 20) + b"\n1,0\n", COLUMNS)
-    assert told(decoded) == ["line 3: expected a line of at most 16 MiB, found a longer one (line_too_long)"]
+    assert reported(decoded) == ["line 3: expected a line of at most 16 MiB, found a longer one (line_too_long)"]
     assert len(decoded.batch.probabilities) == 2
 
 
@@ -177,7 +179,7 @@ def test_wide_cells_are_read_and_the_process_wide_limit_is_put_back(tmp_path: Pa
 def test_a_header_that_lacks_something_fails_as_a_whole(
     text: str, layout: Layout, message: str, tmp_path: Path
 ) -> None:
-    """Without its columns no row can be read, so it is said once and with what to do."""
+    """Without its columns no row can be read, so it is library_message once and with what to do."""
     with pytest.raises(InvalidInput, match=message):
         read_bytes(tmp_path, "a.csv", text.encode(), layout)
 
@@ -202,4 +204,4 @@ def test_scores_are_one_column(tmp_path: Path) -> None:
     """A score is the probability of the second class."""
     decoded = read_bytes(tmp_path, "a.csv", b"score\n0.25\n2\n", Layout(OutputKind.SCORE))
     assert decoded.batch.probabilities.tolist() == [[0.75, 0.25]]
-    assert told(decoded) == ["line 3: expected a score of at most 1, found 2 (above_one)"]
+    assert reported(decoded) == ["line 3: expected a score of at most 1, found 2 (above_one)"]

@@ -8,19 +8,19 @@ import pytest
 from monitor.errors import InvalidInput
 from monitor.records.layout import Layout
 from monitor.records.offline.files import read_file
-from monitor.records.rejections import Reason, Rejection, Rejections, shown
+from monitor.records.rejections import Reason, Rejection, Rejections, preview
 from tests.records.record_files import GOOD, write_records
 
 
 @pytest.mark.parametrize("name", ["a.json", "a.txt", "a.parquet.gz", "a.pkl", "a", ".jsonl"])
-def test_an_unknown_suffix_is_refused_with_the_known_ones(name: str, tmp_path: Path) -> None:
+def test_an_unknown_suffix_is_rejected_with_the_known_ones(name: str, tmp_path: Path) -> None:
     """A format is never guessed from what is inside."""
     with pytest.raises(InvalidInput, match=r"expected a file named \.jsonl, \.ndjson, \.csv, .* found "):
         read_file(tmp_path / name, Layout())
 
 
-def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
-    """A missing file, a directory and a pipe are told apart, and no pipe is waited for."""
+def test_a_file_that_is_none_is_rejected(tmp_path: Path) -> None:
+    """A missing file, a directory and a pipe are reported apart, and no pipe is waited for."""
     with pytest.raises(InvalidInput, match=r"a\.csv: expected a file, found none"):
         read_file(tmp_path / "a.csv", Layout())
     (tmp_path / "b.csv").mkdir()
@@ -42,10 +42,10 @@ def test_an_error_of_the_system_becomes_ours(tmp_path: Path, monkeypatch: pytest
     """A file without permission is invalid input, with the system's own words."""
     path = write_records(tmp_path, ".jsonl", [GOOD])
 
-    def refuse(*_: object, **__: object) -> None:
+    def reject(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr(Path, "open", reject)
     with pytest.raises(InvalidInput, match=r"records\.jsonl: expected a readable file, found Permission denied"):
         read_file(path, Layout())
 
@@ -58,7 +58,7 @@ def test_suffixes_have_other_spellings(suffix: str, tmp_path: Path) -> None:
     assert len(read_file(path, Layout()).batch.probabilities) == 1
 
 
-def test_a_rejection_reads_as_a_sentence() -> None:
+def test_a_rejection_is_one_sentence() -> None:
     """Where, what was expected, what was found, and the reason to search for."""
     rejection = Rejection("line 7", Reason.BAD_SUM, "probabilities that sum to 1", "a sum of 1.7")
     assert str(rejection) == "line 7: expected probabilities that sum to 1, found a sum of 1.7 (bad_sum)"
@@ -72,7 +72,7 @@ def _rejections(*given: Reason) -> Rejections:
 
 
 def test_rejections_read_as_a_list() -> None:
-    """One is in the singular, and five are all told, so nothing is said of more."""
+    """One is in the singular, and five are all reported, so nothing is library_message of more."""
     assert str(_rejections(Reason.EMPTY)) == "1 bad record\n  line 2: expected this, found that (empty)"
     assert str(_rejections(*[Reason.EMPTY] * 5)).splitlines() == [
         "5 bad records",
@@ -115,4 +115,4 @@ def test_many_rejections_are_counted_with_separators(tmp_path: Path) -> None:
 )
 def test_a_value_is_shown_short(value: object) -> None:
     """No message carries a whole record, however large."""
-    assert len(shown(value)) <= 40
+    assert len(preview(value)) <= 40

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from monitor.errors import InvalidInput
 from monitor.records.layout import Layout, OutputKind
 from monitor.records.offline.files import read_file
-from monitor.records.offline.intake import Intake, accept
+from monitor.records.offline.offline_batch import OfflineBatchBuilder, accept
 from tests.records.record_files import GOOD, RAGGED_SUFFIXES, SUFFIXES, read_bytes, reasons, write_records
 
 LABELLED = Layout(label_field="label")
@@ -99,8 +99,8 @@ def test_given_classes_say_how_many_there_are(suffix: str, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-def test_a_file_of_which_nothing_is_accepted_is_an_empty_batch(suffix: str, tmp_path: Path) -> None:
-    """All rejections are counted, five are told, and whoever asked decides what that means."""
+def test_a_file_without_accepted_records_is_an_empty_batch(suffix: str, tmp_path: Path) -> None:
+    """All rejections are counted, five are reported, and whoever asked decides what that means."""
     decoded = read_file(write_records(tmp_path, suffix, (VECTORS * 2 + 1).tolist(), LABELS.tolist()), LABELLED)
     assert decoded.batch.probabilities.shape == (0, 0)
     assert decoded.batch.labels is not None
@@ -133,7 +133,7 @@ def test_class_columns_of_json_lines_are_found_in_the_first_object(tmp_path: Pat
     assert dict(none.rejections.counts) == {"missing_field": 200}
 
 
-def test_pieces_of_a_long_file_are_joined_without_a_seam(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pieces_of_a_long_file_are_joined_seamlessly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lines cut by the end of a piece are whole again, and keep their numbers."""
     whole = read_file(write_records(tmp_path, ".jsonl", VECTORS[:50].tolist()), Layout()).batch.probabilities
     for size in (1, 7, 100, 101, 4096):
@@ -154,7 +154,7 @@ PARTS = st.sampled_from(
 @given(lines=st.lists(st.binary(max_size=12) | st.lists(PARTS, max_size=6).map(b"".join), max_size=60))
 def test_any_bytes_are_accepted_rejected_or_blank(lines: list[bytes], tmp_path_factory: pytest.TempPathFactory) -> None:
     """No line of a text file is lost, and none stops the reading."""
-    # Longer than what is looked at to tell UTF-16 and UTF-32, which are refused as a whole.
+    # Longer than what is looked at to tell UTF-16 and UTF-32, which are rejected as a whole.
     content = b"none\n" + b"\n".join(line.replace(b"\n", b" ") for line in lines)
     decoded = read_bytes(tmp_path_factory.getbasetemp(), "fuzz.jsonl", content)
     filled = [line for line in content.split(b"\n") if line and not line.isspace()]
@@ -165,10 +165,10 @@ def test_any_bytes_are_accepted_rejected_or_blank(lines: list[bytes], tmp_path_f
     assert len(columns.batch.probabilities) + columns.rejections.total <= len(written)
 
 
-def test_a_file_that_would_fill_the_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_would_fill_the_memory_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """There is a limit to what one file may bring in, whatever its format."""
-    monkeypatch.setattr("monitor.records.offline.intake.MAX_NUMBERS", 100)
+    monkeypatch.setattr("monitor.records.offline.offline_batch.MAX_NUMBERS", 100)
     for suffix in SUFFIXES:
         with pytest.raises(InvalidInput, match=r"expected at most 100 numbers, found more \(too_large\)"):
             read_file(write_records(tmp_path, suffix, VECTORS.tolist()), Layout())
-    Intake(Layout(), "nothing", "row", labelled=False).finish()
+    OfflineBatchBuilder(Layout(), "nothing", "row", labelled=False).finish()

@@ -124,7 +124,7 @@ def test_another_key_gives_other_hashes() -> None:
 
 
 @pytest.mark.parametrize("key", [b"", bytes(15), bytes(17)], ids=len)
-def test_a_key_of_another_length_is_refused_without_being_shown(key: bytes) -> None:
+def test_a_key_of_another_length_is_rejected_without_being_shown(key: bytes) -> None:
     """A key in a traceback would be no secret."""
     with pytest.raises(ValueError, match=rf"^key: expected 16 bytes, found {len(key)}$"):
         hash_ids(["a"], key)

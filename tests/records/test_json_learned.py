@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from monitor.records.formats.json_struct import MOST_KNOWN, LearnedStruct
+from monitor.records.formats.json_struct import MAX_KNOWN, LearnedStruct
 from monitor.records.record_schema import RecordFields
 from tests.records.streams import GOOD, LINE, MODEL, decode_text, reasons_of, stream
 
@@ -30,7 +30,7 @@ def _sites(struct: LearnedStruct, records: list[dict[str, Any]]) -> list[Any]:
         pytest.param(["A", 1, 1.5], id="numbers"),
         pytest.param(["A", ""], id="an empty one"),
         pytest.param(["A", "x" * 65], id="one that is too long"),
-        pytest.param([str(number) for number in range(MOST_KNOWN + 1)], id="too many"),
+        pytest.param([str(number) for number in range(MAX_KNOWN + 1)], id="too many"),
     ],
 )
 def test_what_was_learned_does_not_show(sites: list[Any]) -> None:
@@ -42,7 +42,7 @@ def test_what_was_learned_does_not_show(sites: list[Any]) -> None:
         assert _sites(struct, FIRST) == ["A", "A", "B", "B"]
 
 
-def test_known_texts_are_not_made_anew() -> None:
+def test_known_texts_are_not_created_again() -> None:
     """Which is the point of it."""
     struct = LearnedStruct([MODEL], RecordFields())
     _sites(struct, FIRST)
@@ -51,7 +51,7 @@ def test_known_texts_are_not_made_anew() -> None:
     assert one is other
 
 
-def test_a_stream_that_never_repeats_itself_is_not_tried_twice_for_ever() -> None:
+def test_a_stream_that_never_repeats_itself_is_not_tried_twice_forever() -> None:
     """After some failures only the general decoder is used; all values come through all the while."""
     struct = LearnedStruct([MODEL], RecordFields())
     for number in range(200):
@@ -64,7 +64,7 @@ def test_a_stream_that_never_repeats_itself_is_not_tried_twice_for_ever() -> Non
     assert _sites(broken, FIRST) == ["A", "A", "B", "B"]
 
 
-def test_another_model_after_many_of_the_same_is_still_refused() -> None:
+def test_another_model_after_many_of_the_same_is_still_rejected() -> None:
     """A name that was not learned is not taken for one that was."""
     decoder = stream()
     known = b"".join(json.dumps(record).encode() + b"\n" for record in FIRST) * 50

@@ -7,15 +7,15 @@ import pytest
 
 from monitor.errors import InvalidInput, UsageError
 from monitor.records.layout import Layout, OutputKind
-from monitor.records.offline.intake import accept
-from tests.records.record_files import reasons, told
+from monitor.records.offline.offline_batch import accept
+from tests.records.record_files import reasons, reported
 
 ANIMALS = ("cat", "dog", "owl")
 
 
 def _labels(given: Any, classes: tuple[str, ...] | None = None) -> list[int]:
     decoded = accept(np.full((len(given), 3), 1 / 3), Layout(classes=classes), given)
-    assert decoded.rejections.total == 0, told(decoded)
+    assert decoded.rejections.total == 0, reported(decoded)
     assert decoded.batch.labels is not None
     assert decoded.batch.labels.dtype == np.int64
     return [int(label) for label in decoded.batch.labels]
@@ -42,7 +42,7 @@ def test_a_number_and_its_text_mean_the_same_class(given: Any) -> None:
     assert _labels(given, ANIMALS) == [0, 2, 1]
 
 
-def test_a_class_may_be_called_by_its_name() -> None:
+def test_a_label_may_be_a_class_name() -> None:
     """Names and indices may be mixed when no name looks like an index."""
     assert _labels(["owl", "cat", 1], ANIMALS) == [2, 0, 1]
 
@@ -51,10 +51,10 @@ def test_names_that_look_like_integers_win_over_indices() -> None:
     """Among classes named 3, 1, 2 the label 1 is the second class, and 0 is none."""
     assert _labels([3, "1", 2.0], ("3", "1", "2")) == [0, 1, 2]
     decoded = accept(np.full((1, 3), 1 / 3), Layout(classes=("3", "1", "2")), [0])
-    assert told(decoded) == ["row 1: expected one of the classes 3, 1, 2, found 0 (label_out_of_range)"]
+    assert reported(decoded) == ["row 1: expected one of the classes 3, 1, 2, found 0 (label_out_of_range)"]
 
 
-def test_labels_that_are_no_class_are_told_apart() -> None:
+def test_labels_that_are_no_class_are_distinguished() -> None:
     """A truth value is not 1, and a bad vector is reported before a bad label."""
     given = [True, None, float("nan"), 3, "", ["cat"], b"\xff", "01"]
     decoded = accept(np.full((8, 3), 1 / 3), Layout(classes=ANIMALS), given)
@@ -66,7 +66,7 @@ def test_labels_that_are_no_class_are_told_apart() -> None:
 def test_a_record_with_a_bad_label_does_not_fix_the_number_of_classes() -> None:
     """The list of classes in a message is cut short."""
     decoded = accept(np.full((1, 100), 0.01), Layout(), [100])
-    assert told(decoded) == [
+    assert reported(decoded) == [
         "row 1: expected one of the classes 0, 1, 2, 3, 4 and 95 more, found 100 (label_out_of_range)"
     ]
     assert decoded.batch.classes == ()
@@ -82,15 +82,15 @@ def test_a_name_where_classes_have_none_gets_advice(
     label: object,
     advised: bool,  # noqa: FBT001
 ) -> None:
-    """Who labels by name is told how to name the classes; an integer out of range is a mistake of another sort."""
-    advice = " (name them in the vector's order with --classes)" if advised else ""
-    (message,) = told(accept(np.full((1, 3), 1 / 3), Layout(classes=classes), [label]))
+    """Who labels by name is reported how to name the classes; an integer out of range is a mistake of another sort."""
+    advice = " (set their names in vector order with --classes)" if advised else ""
+    (message,) = reported(accept(np.full((1, 3), 1 / 3), Layout(classes=classes), [label]))
     assert message == f"row 1: expected one of the classes 0, 1, 2{advice}, found {label!r} (label_out_of_range)"
 
 
 def test_named_classes_need_no_advice() -> None:
     """Whoever named the classes knows how to."""
-    (message,) = told(accept(np.full((1, 3), 1 / 3), Layout(classes=ANIMALS), ["emu"]))
+    (message,) = reported(accept(np.full((1, 3), 1 / 3), Layout(classes=ANIMALS), ["emu"]))
     assert message == "row 1: expected one of the classes cat, dog, owl, found 'emu' (label_out_of_range)"
 
 
@@ -128,12 +128,12 @@ def test_other_labels_leave_a_file_usable(classes: tuple[str, ...] | None, label
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        pytest.param([0], "outputs: expected 2 labels, one a row, found 1", id="too few"),
+        pytest.param([0], "outputs: expected 2 labels, one per row, found 1", id="too few"),
         pytest.param(
-            np.zeros((2, 1), dtype=int), r"expected one label a row, found labels of shape \(2, 1\)", id="a matrix"
+            np.zeros((2, 1), dtype=int), r"expected one label per row, found labels of shape \(2, 1\)", id="a matrix"
         ),
         pytest.param(
-            np.array([True, False]), "expected labels that are integers or texts, found .* bool", id="booleans"
+            np.array([True, False]), "expected labels that are integers or strings, found .* bool", id="booleans"
         ),
     ],
 )
@@ -148,13 +148,19 @@ def test_labels_that_do_not_fit_the_outputs_fail_as_a_whole(labels: Any, message
     [
         pytest.param({"classes": ("a",)}, "classes: expected 2 to 20,000 names, found 1", id="one class"),
         pytest.param(
-            {"classes": ("a", "")}, "classes: expected a name for each, found an empty one", id="class without a name"
+            {"classes": ("a", "")},
+            "classes: expected a name for each class, found an empty name",
+            id="class without a name",
         ),
         pytest.param({"classes": ("a", "b", "a")}, "classes: expected each name once, found a, b, a", id="class twice"),
         pytest.param(
-            {"classes": ANIMALS, "kind": OutputKind.SCORE}, "classes: expected 2 names, .* found 3", id="score of three"
+            {"classes": ANIMALS, "kind": OutputKind.SCORE},
+            "classes: expected 2 names for kind score, found 3",
+            id="score of three",
         ),
-        pytest.param({"class_columns": ("a", "b"), "vector_field": "p"}, "either them or a vector field", id="both"),
+        pytest.param(
+            {"class_columns": ("a", "b"), "vector_field": "p"}, "either class columns or a vector field", id="both"
+        ),
         pytest.param(
             {"class_columns": ("a", "b"), "kind": OutputKind.SCORE},
             "class columns: expected none",
@@ -168,17 +174,19 @@ def test_labels_that_do_not_fit_the_outputs_fail_as_a_whole(labels: Any, message
             {"class_columns": ("a", "a")}, "class columns: expected each name once, found a, a", id="column twice"
         ),
         pytest.param(
-            {"class_columns": ("a", "b"), "classes": ANIMALS}, "expected 3, one a class, found 2", id="too few"
+            {"class_columns": ("a", "b"), "classes": ANIMALS}, "expected 3, one per class, found 2", id="too few"
         ),
         pytest.param(
-            {"vector_field": "y", "label_field": "y"}, "label: expected another field", id="label is the vector"
+            {"vector_field": "y", "label_field": "y"}, "label: expected a field other than", id="label is the vector"
         ),
         pytest.param(
-            {"class_columns": ("a", "b"), "label_field": "b"}, "label: expected another field", id="label is a class"
+            {"class_columns": ("a", "b"), "label_field": "b"},
+            "label: expected a field other than",
+            id="label is a class",
         ),
     ],
 )
-def test_words_of_a_layout_that_do_not_fit_together_are_refused(words: dict[str, Any], message: str) -> None:
+def test_words_of_a_layout_that_do_not_fit_together_are_rejected(words: dict[str, Any], message: str) -> None:
     """A layout that makes no sense never reaches a file."""
     with pytest.raises(UsageError, match=message):
         Layout(**words)

@@ -8,7 +8,7 @@ import pytest
 
 from monitor.errors import InvalidInput
 from monitor.records.layout import Layout, OutputKind
-from tests.records.record_files import GOOD, read_bytes, reasons, told
+from tests.records.record_files import GOOD, read_bytes, reasons, reported
 
 THREE = b'{"probs": [0.7, 0.2, 0.1]}'
 LABELLED = Layout(label_field="label")
@@ -34,19 +34,21 @@ CLASSES = Layout(classes=("cat", "dog", "owl"))
         pytest.param(b'{"probs": [70, 20, 10]}', "probabilities of at most 1, found 70 (above_one)", id="10"),
         pytest.param(b'{"probs": [-0.3, -2, -3]}', "probabilities of at least 0, found -3 (negative)", id="11"),
         pytest.param(b'{"probs": 0.9}', "a vector of numbers, found 0.9 (not_a_vector)", id="12"),
-        pytest.param(b'{"probs": []}', "one number a class, found an empty vector (empty)", id="15"),
+        pytest.param(b'{"probs": []}', "one number per class, found an empty vector (empty)", id="15"),
         pytest.param(
             b'{"probs": [[0.7, 0.2, 0.1]]}',
             "a vector of numbers, found an array of 3 inside it (not_a_vector)",
             id="16",
         ),
-        pytest.param(b'{"probs": ["0.9", 0.1, 0]}', "a number, found a text of 3 characters (wrong_type)", id="17"),
+        pytest.param(b'{"probs": ["0.9", 0.1, 0]}', "a number, found a string of 3 characters (wrong_type)", id="17"),
         pytest.param(
-            b'{"probs": ["0,9", 0.1, 0]}', "a number, found a text of 3 characters (wrong_type)", id="17 decimal comma"
+            b'{"probs": ["0,9", 0.1, 0]}',
+            "a number, found a string of 3 characters (wrong_type)",
+            id="17 decimal comma",
         ),
         pytest.param(
             b'{"probs": "[0.9, 0.1]"}',
-            "a vector of numbers, found a text of 10 characters (wrong_type)",
+            "a vector of numbers, found a string of 10 characters (wrong_type)",
             id="17 all of it",
         ),
         pytest.param(b'{"probs": [true, 0, 0]}', "a number, found true (wrong_type)", id="18"),
@@ -56,7 +58,7 @@ CLASSES = Layout(classes=("cat", "dog", "owl"))
         pytest.param(b"{}", "a field 'probs', found no fields (missing_field)", id="20 nothing"),
         pytest.param(
             b'{"probs": {"cat": 1}}',
-            "the class names to be known (give them with --classes), found a vector with names (unknown_class)",
+            "known class names (set them with --classes), found a vector with names (unknown_class)",
             id="21",
         ),
         pytest.param(
@@ -66,21 +68,17 @@ CLASSES = Layout(classes=("cat", "dog", "owl"))
             b'{"probs": [' + b"9" * 5000 + b"]}", "a number, found a huge integer (out_of_range)", id="22 5,000 digits"
         ),
         pytest.param(
-            b'{"probs": [1, 0, 0], "name": "\xff"}', "text in UTF-8, found bytes that are not (bad_encoding)", id="25"
+            b'{"probs": [1, 0, 0], "name": "\xff"}', "text in UTF-8, found other bytes (bad_encoding)", id="25"
         ),
         pytest.param(
             b'{"probs": [1, 0, 0], "name": "\\ud800"}', "found half a surrogate pair (bad_encoding)", id="25 surrogate"
         ),
-        pytest.param(
-            b'{"probs": [0.7, 0.2', "a JSON object, found text that goes wrong at character 20 (bad_json)", id="30"
-        ),
-        pytest.param(
-            THREE + b" " + THREE, "a JSON object, found text that goes wrong at character 28 (bad_json)", id="32"
-        ),
+        pytest.param(b'{"probs": [0.7, 0.2', "a JSON object, found a syntax error at character 20 (bad_json)", id="30"),
+        pytest.param(THREE + b" " + THREE, "a JSON object, found a syntax error at character 28 (bad_json)", id="32"),
         pytest.param(
             b"[" + THREE + b"]", "a JSON object, found an array of 1 (wrong_type)", id="33 an array among objects"
         ),
-        pytest.param(b"\0\0\0\0\0\0", "text, found zero bytes (nul_bytes)", id="34"),
+        pytest.param(b"\0\0\0\0\0\0", "text, found NUL bytes (nul_bytes)", id="34"),
         pytest.param(b"[" * 100_000, "a flat record, found JSON nested too deep (too_deep)", id="36"),
         pytest.param(
             b'{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "found JSON nested too deep (too_deep)", id="36 skipped"
@@ -92,7 +90,7 @@ def test_a_bad_line_is_rejected_with_its_reason_and_its_neighbours_are_kept(
 ) -> None:
     """Each malformed kind costs exactly its own line, and the message says where, what was expected, what was found."""
     decoded = read_bytes(tmp_path, "a.jsonl", THREE + b"\n" + line + b"\n" + THREE + b"\n")
-    (message,) = told(decoded)
+    (message,) = reported(decoded)
     assert message.startswith("line 2: expected ")
     assert message.endswith(sentence)
     assert len(message) < 200
@@ -139,7 +137,9 @@ def test_21_an_object_is_reordered_by_class_name(tmp_path: Path) -> None:
 def test_21_an_object_with_other_classes_is_rejected(vector: dict[str, float], found: str, tmp_path: Path) -> None:
     """A class too many or too few is named."""
     decoded = read_bytes(tmp_path, "a.jsonl", json.dumps({"probs": vector}).encode(), CLASSES)
-    assert told(decoded) == [f"line 1: expected one number for each of the 3 classes, found {found} (unknown_class)"]
+    assert reported(decoded) == [
+        f"line 1: expected one number for each of the 3 classes, found {found} (unknown_class)"
+    ]
 
 
 def test_27_a_utf_16_file_fails_as_a_whole(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_31_the_last_line_needs_no_newline_but_must_be_whole(tmp_path: Path) -> 
 def test_33_pretty_printed_json_fails_after_a_hundred_lines(tmp_path: Path) -> None:
     """A file that is JSON but not JSON Lines is given up, not rejected line by line."""
     content = json.dumps([{"probs": GOOD} for _ in range(40)], indent=1).encode()
-    with pytest.raises(InvalidInput, match=r"a\.jsonl: expected one JSON object a line, found none .*\(not_jsonl\)"):
+    with pytest.raises(InvalidInput, match=r"a\.jsonl: expected one JSON object per line, found none .*\(not_jsonl\)"):
         read_bytes(tmp_path, "a.jsonl", content)
 
 
@@ -170,7 +170,7 @@ def test_33_a_short_file_without_objects_gets_a_hint(tmp_path: Path) -> None:
     """One big array on one line is a rejection too few to give the file up, so a hint tells."""
     decoded = read_bytes(tmp_path, "a.jsonl", json.dumps([{"probs": GOOD} for _ in range(40)]).encode())
     assert reasons(decoded) == ["wrong_type"]
-    assert any("one JSON object a line" in hint for hint in decoded.hints)
+    assert any("one JSON object per line" in hint for hint in decoded.hints)
 
 
 def test_33_a_hundred_broken_lines_after_good_ones_do_not_fail_the_file(tmp_path: Path) -> None:
@@ -183,9 +183,9 @@ def test_35_a_line_that_is_too_long_is_skipped_without_parsing(tmp_path: Path) -
     """The line after it keeps its number."""
     content = b"\n".join([THREE, b"[" + b"0," * (9 << 20), b"oops", THREE, b"x" * (17 << 20)])
     decoded = read_bytes(tmp_path, "a.jsonl", content)
-    assert told(decoded) == [
+    assert reported(decoded) == [
         "line 2: expected a line of at most 16 MiB, found a longer one (line_too_long)",
-        "line 3: expected a JSON object, found text that goes wrong at character 1 (bad_json)",
+        "line 3: expected a JSON object, found a syntax error at character 1 (bad_json)",
         "line 5: expected a line of at most 16 MiB, found a longer one (line_too_long)",
     ]
     assert len(decoded.batch.probabilities) == 2
@@ -198,12 +198,12 @@ def test_35_a_line_that_is_too_long_is_skipped_without_parsing(tmp_path: Path) -
         pytest.param(b"-1", "one of the classes 0, 1, 2, found -1 (label_out_of_range)", id="47 negative"),
         pytest.param(
             b'"cat"',
-            "one of the classes 0, 1, 2 (name them in the vector's order with --classes), found 'cat' (label_out_of_range)",
+            "one of the classes 0, 1, 2 (set their names in vector order with --classes), found 'cat' (label_out_of_range)",
             id="47 a name",
         ),
         pytest.param(
             b"1.5",
-            "one of the classes 0, 1, 2 (name them in the vector's order with --classes), found 1.5 (label_out_of_range)",
+            "one of the classes 0, 1, 2 (set their names in vector order with --classes), found 1.5 (label_out_of_range)",
             id="47 a fraction",
         ),
         pytest.param(b"9" * 100, "a class index, found a huge integer (out_of_range)", id="47 huge"),
@@ -218,7 +218,7 @@ def test_a_bad_label_rejects_its_record(label: bytes, sentence: str, tmp_path: P
     """A label that is no class makes the record useless for calibration."""
     good = b'{"probs": [0.7, 0.2, 0.1], "label": 0}\n'
     decoded = read_bytes(tmp_path, "a.jsonl", good + good.replace(b"0}", label + b"}") + good, LABELLED)
-    assert told(decoded) == [f"line 2: expected {sentence}"]
+    assert reported(decoded) == [f"line 2: expected {sentence}"]
     assert decoded.batch.labels is not None
     assert decoded.batch.labels.tolist() == [0, 0]
 
@@ -226,19 +226,19 @@ def test_a_bad_label_rejects_its_record(label: bytes, sentence: str, tmp_path: P
 def test_20_a_missing_label_rejects_its_record(tmp_path: Path) -> None:
     """Without a label field in the record there is nothing to calibrate on."""
     decoded = read_bytes(tmp_path, "a.jsonl", THREE, LABELLED)
-    assert told(decoded) == ["line 1: expected a field 'label', found the fields probs (missing_field)"]
+    assert reported(decoded) == ["line 1: expected a field 'label', found the fields probs (missing_field)"]
 
 
 def test_nan_in_a_field_that_is_not_read_is_bad_json(tmp_path: Path) -> None:
     """NaN is no JSON anywhere, and the message does not blame the outputs."""
     decoded = read_bytes(tmp_path, "a.jsonl", THREE + b'\n{"probs": [1, 0, 0], "age": NaN}')
-    assert told(decoded) == [
+    assert reported(decoded) == [
         "line 2: expected a JSON object, found one with a NaN or Infinity in another field (bad_json)"
     ]
 
 
 def test_12_a_score_is_read_as_the_second_class(tmp_path: Path) -> None:
-    """A declared score s becomes [1 - s, s]; anything but a number is refused."""
+    """A declared score s becomes [1 - s, s]; anything but a number is rejected."""
     content = b'{"score": 0.9}\n{"score": [0.9]}\n{"score": "0.9"}\n{"score": 1.2}\n{"score": NaN}\n{"score": -1}\n{"score": 0}'
     decoded = read_bytes(tmp_path, "a.jsonl", content, Layout(OutputKind.SCORE))
     np.testing.assert_allclose(decoded.batch.probabilities, [[0.1, 0.9], [1.0, 0.0]], atol=1e-7)

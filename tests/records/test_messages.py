@@ -1,4 +1,4 @@
-"""The decoder of messages: forms, times, places of refused records."""
+"""The decoder of messages: forms, times, places of rejected records."""
 
 import json
 from hashlib import blake2b
@@ -65,7 +65,7 @@ def test_a_message_may_hold_one_record(value: bytes) -> None:
 
 
 @pytest.mark.parametrize("value", [b"", b" \n\t", b"\xef\xbb\xbf"])
-def test_an_empty_message_is_refused(value: bytes) -> None:
+def test_an_empty_message_is_rejected(value: bytes) -> None:
     arrived = receive(message(RECORD), value, message(RECORD))
     assert reasons_of([arrived]) == {("", "empty"): 1}
     assert (arrived.accepted, arrived.pointers[0].offset) == (2, FIRST_OFFSET + 1)
@@ -100,7 +100,7 @@ def test_records_stand_in_the_order_of_the_messages() -> None:
 
 
 def test_records_without_a_time_have_that_of_their_message() -> None:
-    """Also where some are refused, some are ignored, and models differ."""
+    """Also where some are rejected, some are ignored, and models differ."""
     plain: dict[str, Any] = {"model": "density", "probs": GOOD}
     chest: dict[str, Any] = {"model": "chest", "logits": [1, 2]}
     arrived = receive(
@@ -126,7 +126,7 @@ def test_the_unit_of_times_in_records_is_not_that_of_messages() -> None:
 
 @pytest.mark.parametrize("stamp", [np.nan, -0.001, 1e12, np.inf])
 def test_a_message_without_a_usable_time_leaves_the_time_unknown(stamp: float) -> None:
-    """A producer's clock is no reason to refuse a record."""
+    """A producer's clock is no reason to reject a record."""
     arrived = receive(message({"probs": GOOD}), message(RECORD), times=[stamp, stamp])
     at = arrived.models["density"].records.at
     assert np.isnan(at[0])
@@ -175,7 +175,7 @@ def test_one_bad_record_does_not_cost_its_neighbours() -> None:
     assert reasons_of([receive(odd)]) == {("", "bad_encoding"): 1}
 
 
-def test_a_batch_that_breaks_off_is_refused_as_one() -> None:
+def test_a_batch_that_breaks_off_is_rejected_as_one() -> None:
     for value in (message([RECORD, OTHER]), message({"records": [RECORD, OTHER]}), message(RECORD, indent=1)):
         arrived = receive(message(RECORD), value[:-3], message(RECORD))
         assert (arrived.accepted, reasons_of([arrived])) == (2, {("", "bad_json"): 1})
@@ -197,7 +197,7 @@ def test_a_pointer_leads_to_the_message_and_the_place_in_it(keep_raw: bool) -> N
         assert pointer.raw == (json.dumps(BAD).encode() if keep_raw else None)
 
 
-def test_what_is_kept_of_a_refused_message_is_cut_short() -> None:
+def test_what_is_kept_of_a_rejected_message_is_truncated() -> None:
     value = message(BAD | {"note": "x" * 10_000})
     for one in (value, b"[" + value + b"]"):
         (pointer,) = receive(one, decoder=receiver(keep_raw=True)).pointers
@@ -216,7 +216,7 @@ def test_a_message_that_is_too_large_is_not_parsed() -> None:
     assert receive(large, decoder=receiver(max_message_bytes=len(large))).accepted == 1
 
 
-def test_a_topic_of_garbage_is_refused_message_by_message() -> None:
+def test_a_topic_of_garbage_is_rejected_message_by_message() -> None:
     """A file would be given up as something else."""
     decoder = receiver()
     for _ in range(3):
@@ -234,7 +234,7 @@ def test_hints_are_drawn_from_messages_too() -> None:
     assert receive(*[percent] * 100).hints == {"density": ("looks like percentages: set kind: percent",)}
 
 
-def test_models_with_different_outputs_are_told_apart() -> None:
+def test_models_with_different_outputs_are_distinguished() -> None:
     """Where no output is needed of every record, batches are still found."""
     chest = {"model": "chest", "logits": [0, 0]}
     values = [message(RECORD), message({"records": [RECORD, chest]}), message(chest), message([chest])]

@@ -106,7 +106,7 @@ def test_fields_beside_records_stand_for_packed_ones_too() -> None:
         pytest.param({"probs_f32": packed(GOOD), "version": ["1", "2"]}, "bad_batch", id="two versions of one"),
     ],
 )
-def test_a_batch_that_does_not_fit_together_is_refused_as_one(value: dict[str, Any], reason: str) -> None:
+def test_a_batch_that_does_not_fit_together_is_rejected_as_one(value: dict[str, Any], reason: str) -> None:
     """And its neighbours are not."""
     arrived = receive(message(_batch()), message(value), message(_batch(id=["a", "b", "c"])), message(RECORD))
     assert reasons_of([arrived]) == {("density", reason): 1}

@@ -10,7 +10,7 @@ import pytest
 from monitor.errors import InvalidInput, UsageError
 from monitor.records.layout import Layout, OutputKind
 from monitor.records.offline.files import read_file
-from tests.records.record_files import GOOD, told
+from tests.records.record_files import GOOD, reported
 
 ROWS = np.array([GOOD, [0.2, 0.2, 0.6], [0.1, 0.8, 0.1]])
 LABELLED = Layout(label_field="label")
@@ -39,7 +39,7 @@ class _Payload:
     [
         pytest.param(
             _header("{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000000, 5)}", bytes(80)),
-            r"expected a header that fits the file, found shape .* 40,000,000,000,000 bytes, and 80 \(bad_header\)",
+            r"expected a header that matches the file, found shape .* 40,000,000,000,000 bytes, and 80 \(bad_header\)",
             id="39",
         ),
         pytest.param(
@@ -47,8 +47,8 @@ class _Payload:
             "bad_header",
             id="39 negative",
         ),
-        pytest.param(_npy(ROWS) + _npy(ROWS), "expected a header that fits the file", id="39 two arrays"),
-        pytest.param(_npy(ROWS)[:-8], "expected a header that fits the file", id="39 cut short"),
+        pytest.param(_npy(ROWS) + _npy(ROWS), "expected a header that matches the file", id="39 two arrays"),
+        pytest.param(_npy(ROWS)[:-8], "expected a header that matches the file", id="39 cut short"),
         pytest.param(_npy(np.array([[_Payload()]])), r"found an array of Python objects \(pickle\)", id="40"),
         pytest.param(_npy(np.array([["a"]])), r"found an array of type <U1 \(wrong_type\)", id="41 texts"),
         pytest.param(_npy(ROWS.astype(complex)), r"found an array of type complex128 \(wrong_type\)", id="41 complex"),
@@ -101,20 +101,20 @@ def test_labels_of_an_npy_file_come_from_a_second_one(tmp_path: Path) -> None:
     decoded = read_file(outputs, LABELLED, labels=labels)
     assert decoded.batch.labels is not None
     assert decoded.batch.labels.tolist() == [0, 2]
-    assert told(decoded) == ["row 3: expected one of the classes 0, 1, 2, found 7 (label_out_of_range)"]
+    assert reported(decoded) == ["row 3: expected one of the classes 0, 1, 2, found 7 (label_out_of_range)"]
     with pytest.raises(InvalidInput, match=r"a second \.npy file with the labels \(--labels; .*\), or an \.npz"):
         read_file(outputs, LABELLED)
     with pytest.raises(UsageError, match=r"expected a file of labels only beside an \.npy file"):
         read_file(tmp_path / "a.jsonl", LABELLED, labels=labels)
-    with pytest.raises(InvalidInput, match=r"no names of columns, since an \.npy file has none"):
+    with pytest.raises(InvalidInput, match=r"no class columns for an \.npy file"):
         read_file(outputs, Layout(class_columns=("prob_*",)))
     np.save(labels, np.array([0, 2]))
-    with pytest.raises(InvalidInput, match="expected 3 labels, one a row, found 2"):
+    with pytest.raises(InvalidInput, match="expected 3 labels, one per row, found 2"):
         read_file(outputs, LABELLED, labels=labels)
 
 
 def test_arrays_of_an_npz_file_are_found_by_name(tmp_path: Path) -> None:
-    """Fields may have any name; a missing one is told with those that are there."""
+    """Fields may have any name; a missing one is reported with those that are there."""
     path = tmp_path / "a.npz"
     np.savez_compressed(path, source_probs=ROWS, source_labels=np.array([0, 2, 1]))
     decoded = read_file(path, Layout(vector_field="source_probs", label_field="source_labels"))
@@ -152,7 +152,7 @@ def test_an_npz_file_may_name_its_classes(tmp_path: Path) -> None:
         pytest.param(np.array([3]), r"shape \(1,\), type int64", id="a number of classes"),
         pytest.param(np.array([True, False, True]), r"found an array of type bool \(wrong_type\)", id="booleans"),
         pytest.param(np.array(["cat", 1, None]), r"found an array of Python objects \(pickle\)", id="objects"),
-        pytest.param(np.array(["cat", "", "owl"]), "a name for each class, found an empty one", id="no name"),
+        pytest.param(np.array(["cat", "", "owl"]), "a name for each class, found an empty name", id="no name"),
         pytest.param(np.array([0, 1, 1]), "3 different class names, found 3: 0, 1, 1", id="twice"),
     ],
 )
@@ -194,7 +194,7 @@ def test_class_columns_of_an_npz_file_are_arrays_of_one_length(tmp_path: Path) -
         read_file(path, Layout(class_columns=("prob_*",)))
 
 
-def test_38_an_archive_that_unpacks_to_too_much_is_refused_unread(tmp_path: Path) -> None:
+def test_38_an_archive_that_unpacks_to_too_much_is_rejected_unread(tmp_path: Path) -> None:
     """The declared sizes are summed before anything is unpacked."""
     path = tmp_path / "a.npz"
     with zipfile.ZipFile(path, "w") as archive:
@@ -208,7 +208,7 @@ def test_38_an_archive_that_unpacks_to_too_much_is_refused_unread(tmp_path: Path
         lying[place + 24 : place + 28] = (2_000_000_000).to_bytes(4, "little")
         place = honest.find(b"PK\x01\x02", place + 1)
     path.write_bytes(lying)
-    with pytest.raises(InvalidInput, match=r"at most 4 GiB once unpacked, found 5\.6 GiB \(too_large\)"):
+    with pytest.raises(InvalidInput, match=r"at most 4 GiB uncompressed, found 5\.6 GiB \(too_large\)"):
         read_file(path, Layout())
 
 

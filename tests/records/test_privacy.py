@@ -164,7 +164,7 @@ def test_a_first_line_that_is_no_header_is_not_quoted(text: str, layout: Layout,
     assert MARKER not in _said(tmp_path, "a.csv", text, layout)
 
 
-def test_each_bad_line_is_refused_by_some_layout(tmp_path: Path) -> None:
+def test_each_bad_line_is_rejected_by_some_layout(tmp_path: Path) -> None:
     """The tables above hold bad records, not good ones of which there is nothing to say."""
     layouts = (VECTOR, LABELLED, COLUMNS, SCORE)
     files = [("a.jsonl", str(param.values[0])) for param in JSON_LINES]

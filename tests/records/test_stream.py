@@ -10,11 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from monitor.core.recent_ids import NO_ID
 from monitor.errors import UsageError
-from monitor.records.decoder import MAX_LINE_BYTES, Format, TextPiece
+from monitor.records.decoder import MAX_LINE_BYTES
 from monitor.records.id_hash import hash_ids
 from monitor.records.layout import OutputKind
-from monitor.records.record_batch import NO_ID
+from monitor.records.record_batch import Format, TextPiece
 from monitor.records.record_schema import ModelFormat, RecordFields, TimeUnit
 from monitor.records.rejections import Reason, RefusedFile
 from tests.records.streams import (
@@ -29,7 +30,7 @@ from tests.records.streams import (
     decode_text,
     npz,
     reasons_of,
-    refused_reason,
+    rejection_reason,
     stream,
     table,
     vectors_of,
@@ -60,7 +61,7 @@ def test_only_the_vector_is_required() -> None:
         assert one.records.fields["site"].texts() == ["", ""]
 
 
-def test_columns_stand_in_the_order_of_the_lines() -> None:
+def test_columns_are_in_line_order() -> None:
     """Texts and numbers may be mixed, and what is missing in some records is empty there."""
     arrived = decode_text(
         _lines(
@@ -82,16 +83,16 @@ def test_columns_stand_in_the_order_of_the_lines() -> None:
     assert one.records.vectors.flags.c_contiguous
 
 
-def test_a_column_without_a_value_that_is_refused_keeps_no_word_of_it() -> None:
-    """Texts that only refused records had are not among the values of the column."""
+def test_a_column_without_a_value_that_is_rejected_leaves_no_trace() -> None:
+    """Texts that only rejected records had are not among the values of the column."""
     arrived = decode_text(_lines(RECORD, RECORD | {"site": "Jane Doe!", "version": "secret"}, RECORD))
     one = arrived.models["density"].records
     assert (one.fields["site"].values, one.versions.values if one.versions else ()) == (("A",), ("2.1",))
 
 
 @pytest.mark.parametrize("format_", [one for one in ALL_FORMATS if one is not Format.NPY])
-def test_records_of_several_models_are_told_apart(format_: Format) -> None:
-    """By name; each with its own classes, kind and segments, and those without a name are refused."""
+def test_records_of_several_models_are_distinguished(format_: Format) -> None:
+    """By name; each with its own classes, kind and segments, and those without a name are rejected."""
     records = [
         {"model": "density", "probs": GOOD, "logits": [0.0], "site": "A", "scanner": "1"},
         {"model": "chest", "probs": [0.5], "logits": [3.0, 3.0], "site": "A", "scanner": "2"},
@@ -125,7 +126,7 @@ def test_with_several_models_a_record_must_name_one() -> None:
         (Format.NPZ, "missing_field"),
         (Format.PARQUET, "missing_field"),
     ):
-        assert refused_reason(write([{"probs": GOOD}], format_), format_, stream(*TWO)) == reason
+        assert rejection_reason(write([{"probs": GOOD}], format_), format_, stream(*TWO)) == reason
 
 
 @pytest.mark.parametrize("format_", [Format.NPZ, Format.PARQUET, Format.CSV])
@@ -133,8 +134,8 @@ def test_a_model_whose_columns_a_file_lacks_has_no_records_in_it(format_: Format
     """Records of other models in the file are none the worse."""
     records = [{"model": name, "probs": GOOD} for name in ("density", "chest")]
     pieces = decode_file(write(records, format_), format_, stream(*TWO))
-    (refused,) = reasons_of(pieces)
-    assert refused[1] == "missing_field"
+    (rejected,) = reasons_of(pieces)
+    assert rejected[1] == "missing_field"
     assert len(vectors_of(pieces)) == 1
 
 
@@ -223,11 +224,11 @@ def test_class_columns_that_are_missing_or_too_many_are_noticed() -> None:
         (Format.NPY, "bad_header"),
     ):
         assert (
-            refused_reason(write([*short, *short], format_) if format_ is not Format.NPY else b"", format_, decoder)
+            rejection_reason(write([*short, *short], format_) if format_ is not Format.NPY else b"", format_, decoder)
             == reason
         )
     more = b"p_cat,p_dog,p_owl,p_emu\n0.7,0.2,0.1,0\n"
-    assert refused_reason(more, Format.CSV, decoder) == "unknown_class"
+    assert rejection_reason(more, Format.CSV, decoder) == "unknown_class"
 
 
 @pytest.mark.parametrize(
@@ -325,7 +326,7 @@ def test_long_lines_of_packed_text_are_skipped_without_being_held() -> None:
 
 
 def test_a_text_may_be_cut_anywhere_between_lines() -> None:
-    """Pieces give what the whole gives: vectors, refusals, offsets and numbers."""
+    """Pieces give what the whole gives: vectors, rejections, offsets and numbers."""
     random = np.random.default_rng(3)
     lines = [LINE if random.random() < 0.8 else b"oops\n" for _ in range(200)]
     whole = decode_text(b"".join(lines))
@@ -343,14 +344,14 @@ def test_a_text_may_be_cut_anywhere_between_lines() -> None:
     np.testing.assert_array_equal(vectors_of(pieces), vectors_of([whole]))
 
 
-def test_a_file_without_objects_is_given_up_after_a_hundred_lines() -> None:
+def test_a_file_without_objects_is_rejected_after_a_hundred_lines() -> None:
     """Whatever the pieces; blank lines do not count, and one object of any sort proves the file."""
     unproven: int | None = 0
     for expected in (40, 80):
         arrived = decode_text(b"[\n" * 40 + b"\n", unproven=unproven)
         unproven = arrived.unproven
         assert unproven == expected
-    with pytest.raises(RefusedFile, match=r"expected one JSON object a line, found none .* \(not_jsonl\)"):
+    with pytest.raises(RefusedFile, match=r"expected one JSON object per line, found none .* \(not_jsonl\)"):
         decode_text(b"[\n" * 40, unproven=unproven)
     assert decode_text(b"[\n" * 19, unproven=unproven).unproven == 99
     for proof in (LINE, b"{}\n", b'{"probs": NaN}\n', b'{"model": 3}\n'):
@@ -371,7 +372,7 @@ def test_a_header_is_taken_from_the_head_of_the_file() -> None:
         decode_text(b"1,0,0\n", Format.CSV, head=b"prob_cat,prob_dog,prob_owl\n", offset=500)
 
 
-def test_a_pointer_tells_where_a_line_stands_and_how_it_is_made() -> None:
+def test_a_pointer_has_location_and_shape() -> None:
     """Offset, length, a keyed hash, types and lengths of the fields asked for; the line itself only on request."""
     bad = json.dumps({"time": "x", "site": None, "model": "density", "id": 5, "other": "y", "probs": [1.5, 2]}).encode()
     data = LINE + bad + b"\n" + b"{" * 5000 + b"\n"
@@ -387,7 +388,7 @@ def test_a_pointer_tells_where_a_line_stands_and_how_it_is_made() -> None:
     assert nested.shape == "prediction.scores: list[0]"
 
 
-def test_of_many_refused_lines_the_last_two_thousand_are_kept() -> None:
+def test_of_many_rejected_lines_the_last_two_thousand_are_kept() -> None:
     """All are counted."""
     arrived = decode_text(LINE + b"oops\n" * 30_000 + b'{"probs": [2, 2, 2]}\n' * 100)
     assert reasons_of([arrived]) == {("", "bad_json"): 30_000, ("density", "above_one"): 100}
@@ -395,7 +396,7 @@ def test_of_many_refused_lines_the_last_two_thousand_are_kept() -> None:
 
 
 def test_lines_that_only_look_like_records_one_by_one_are_not_taken_for_such() -> None:
-    """Two records on a line and one over two lines are as many records as lines; each line is judged for itself."""
+    """Two records on a line and one over two lines are as many records as lines; each line is checked for itself."""
     two = b'{"probs": [1, 0, 0]} {"probs": [1, 0, 0]}\n'
     halves = b'{"probs": [1, 0, 0],\n"id": 1}\n'
     tricky = b'{"a": {}\n}\n{"probs": [1, 0, 0]}\n'
@@ -405,7 +406,7 @@ def test_lines_that_only_look_like_records_one_by_one_are_not_taken_for_such() -
         assert arrived.rejected.total() + arrived.ignored == lines.count(b"\n") - accepted
 
 
-def test_pieces_larger_than_a_block_are_read_without_a_seam() -> None:
+def test_pieces_larger_than_a_block_are_read_seamlessly() -> None:
     """Lines of a few bytes and of more than a block."""
     wide = b'{"x": "' + b"a" * (3 << 20) + b'", "probs": [0.7, 0.2, 0.1]}\n'
     data = LINE * 50_000 + wide + b"oops\n" + LINE * 10
@@ -416,13 +417,17 @@ def test_pieces_larger_than_a_block_are_read_without_a_seam() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        pytest.param({"probs": ""}, "fields.probs: expected a field's name or a dotted path, found ''", id="empty"),
+        pytest.param(
+            {"probs": ""}, "fields.probs: expected the name of a field, or a dotted path, found ''", id="empty"
+        ),
         pytest.param({"time": "a..b"}, "fields.time: expected .* found 'a..b'", id="two dots"),
         pytest.param({"id": ".a"}, "fields.id: expected .* found '.a'", id="leading dot"),
         pytest.param({"model": "a\\"}, "fields.model: expected", id="open escape"),
         pytest.param({"segments": {"site": ""}}, "fields.segments.site: expected", id="segment"),
         pytest.param(
-            {"probs": "p", "class_columns": ("a", "b", "c")}, "either them or a vector field, found both", id="both"
+            {"probs": "p", "class_columns": ("a", "b", "c")},
+            "either class columns or a vector field, found both",
+            id="both",
         ),
         pytest.param({"class_columns": ("a",)}, "class columns: expected two names or more", id="one column"),
         pytest.param({"time_zone": "Mars/Olympus"}, "fields.time_zone: expected the name of a time zone", id="zone"),
@@ -431,16 +436,16 @@ def test_pieces_larger_than_a_block_are_read_without_a_seam() -> None:
             {"time_unit": "hours"}, "fields.time_unit: expected one of seconds, ms, us, ns, found 'hours'", id="unit"
         ),
         pytest.param({"class_columns": ("a", "b")}, "fields.class_columns: expected 3 for model density", id="too few"),
-        pytest.param({"segments": {"ward": "w"}}, "fields.segments: expected fields that split", id="no such segment"),
-        pytest.param({"time": "probs"}, "fields: expected another field than that of the outputs", id="same field"),
+        pytest.param({"segments": {"ward": "w"}}, "fields.segments: expected segment fields", id="no such segment"),
+        pytest.param({"time": "probs"}, "fields: expected a field other than that of the outputs", id="same field"),
         pytest.param(
             {"time": "probs.time"},
-            "fields: expected fields outside one another, found probs and probs.time",
+            "fields: expected fields that do not contain each other, found probs and probs.time",
             id="inside",
         ),
     ],
 )
-def test_fields_that_make_no_sense_are_refused(words: dict[str, Any], message: str) -> None:
+def test_fields_that_are_invalid_are_rejected(words: dict[str, Any], message: str) -> None:
     """Before any record is read."""
     with pytest.raises(UsageError, match=message):
         stream(fields=RecordFields(**words))
@@ -453,7 +458,7 @@ def test_fields_that_make_no_sense_are_refused(words: dict[str, Any], message: s
         pytest.param([MODEL, MODEL], "each name once, found density, density", id="twice"),
     ],
 )
-def test_models_that_make_no_sense_are_refused(models: list[ModelFormat], message: str) -> None:
+def test_models_that_are_invalid_are_rejected(models: list[ModelFormat], message: str) -> None:
     """Names tell models apart."""
     with pytest.raises(UsageError, match=message):
         stream(*models) if models else type(stream())([], hash_key=KEY)
@@ -469,7 +474,7 @@ def test_models_that_make_no_sense_are_refused(models: list[ModelFormat], messag
         {"kind": OutputKind.SCORE},
     ],
 )
-def test_a_model_that_makes_no_sense_is_refused(words: dict[str, Any]) -> None:
+def test_a_model_that_is_invalid_is_rejected(words: dict[str, Any]) -> None:
     """As soon as it is described."""
     with pytest.raises(UsageError):
         ModelFormat(**({"name": "density", "classes": CLASSES} | words))
@@ -484,7 +489,7 @@ def test_segments_may_share_a_field_with_others() -> None:
     assert fields["time"].texts() == ["1760000000.5", "5"]
 
 
-def test_settled_text_is_read_like_a_growing_one() -> None:
+def test_a_complete_file_decodes_like_a_growing_one() -> None:
     """The formats that grow may also be given whole."""
     decoder = stream()
     by_piece = decoder.text(TextPiece("file#1", Format.JSONL, LINE * 10))

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from monitor.errors import CpcmonError
-from monitor.records.decoder import Format, StreamDecoder, TextPiece
-from monitor.records.record_batch import RecordBatch
+from monitor.records.decoder import StreamDecoder
+from monitor.records.record_batch import Format, RecordBatch, TextPiece
 from monitor.records.record_schema import RecordFields
 from tests.records.streams import GOOD, RECORD, decode_file, npy, npz, stream, table, write
 
@@ -76,7 +76,7 @@ def _said(decoder: StreamDecoder, content: bytes, format_: Format) -> str:
 @pytest.mark.parametrize("name", ["model", "id", "time", "site", "probs", "other", "top", CANARY])
 @pytest.mark.parametrize("value", VALUES, ids=repr)
 def test_a_value_in_any_field_is_not_repeated(name: str, value: Any) -> None:
-    """Accepted or refused; alone, among others, and so often that hints are given. A site that passes the rules is kept."""
+    """Accepted or rejected; alone, among others, and so often that hints are given. A site that passes the rules is kept."""
     if name == "site" and isinstance(value, str):
         value += "?"
     line = json.dumps(RECORD | {name: value}).encode() + b"\n"
@@ -85,7 +85,7 @@ def test_a_value_in_any_field_is_not_repeated(name: str, value: Any) -> None:
         assert CANARY.encode() in lines
 
 
-def test_a_refused_record_leaves_no_version_behind() -> None:
+def test_a_rejected_record_leaves_no_version_behind() -> None:
     """A version that passes the rules is kept with its record, and only with it."""
     line = json.dumps(RECORD | {"version": CANARY, "probs": [2, 2, 2]}).encode() + b"\n"
     for lines in (line, json.dumps(RECORD).encode() + b"\n" + line):

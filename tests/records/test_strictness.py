@@ -1,4 +1,4 @@
-"""What looks like a record, a number, a text or a class, and is none: refused in every format, and fast."""
+"""What looks like a record, a number, a text or a class, and is none: rejected in every format, and fast."""
 
 import json
 from typing import Any
@@ -8,8 +8,9 @@ import pyarrow as pa
 import pytest
 
 from monitor.errors import UsageError
-from monitor.records.decoder import Format, StreamDecoder
-from monitor.records.hints import ON_THE_COMMAND_LINE
+from monitor.records.decoder import StreamDecoder
+from monitor.records.hints import COMMAND_LINE
+from monitor.records.record_batch import Format
 from monitor.records.record_schema import ModelFormat, RecordFields
 from monitor.records.rejections import RefusedFile
 from tests.effort import calls_of
@@ -24,7 +25,7 @@ from tests.records.streams import (
     decode_text,
     npz,
     reasons_of,
-    refused_reason,
+    rejection_reason,
     stream,
     table,
 )
@@ -42,7 +43,7 @@ COLUMNS = RecordFields(class_columns=("prob_*",))
         pytest.param(b'{"probs":"x"}\n' * 74_898, "wrong_type", id="a text"),
     ],
 )
-def test_a_mebibyte_of_refused_lines_is_little_work(lines: bytes, reason: str) -> None:
+def test_a_mebibyte_of_rejected_lines_is_cheap(lines: bytes, reason: str) -> None:
     """Only the last of them, which are pointed at, are looked at with care."""
     arrived = decode_text(LINE + lines)
     count = lines.count(b"\n")
@@ -53,7 +54,7 @@ def test_a_mebibyte_of_refused_lines_is_little_work(lines: bytes, reason: str) -
     assert all(pointer.digest for pointer in arrived.pointers)
 
 
-def test_a_line_that_comes_again_is_refused_for_the_same_reason() -> None:
+def test_a_line_that_comes_again_is_rejected_for_the_same_reason() -> None:
     """Between others, and in the next piece."""
     odd = [b"{}", b"[1]", b'{"probs": [1, 0]}', b'{"probs": [1, 0, 0], "id": "\\ud800"}', b'{"model": "x"}', b"", b"{"]
     decoder = stream()
@@ -72,23 +73,23 @@ def test_a_line_that_comes_again_is_refused_for_the_same_reason() -> None:
 
 
 @pytest.mark.parametrize("format_", [Format.CSV, Format.NPZ, Format.PARQUET, Format.ARROW])
-def test_a_class_column_of_no_class_refuses_the_file(format_: Format) -> None:
+def test_a_class_column_of_no_class_rejects_the_file(format_: Format) -> None:
     """With a class that the reference does not know, the others are no whole distribution."""
     columns = {f"prob_{name}": [one] for name, one in zip(CLASSES, GOOD, strict=True)}
     decoder = stream(fields=COLUMNS)
-    assert refused_reason(_written(columns, format_), format_, decoder) == "not refused"
-    assert refused_reason(_written(columns | {"prob_emu": [0.0]}, format_), format_, decoder) == "unknown_class"
-    assert refused_reason(_written(columns | {"other": [0.0]}, format_), format_, decoder) == "not refused"
+    assert rejection_reason(_written(columns, format_), format_, decoder) == "not rejected"
+    assert rejection_reason(_written(columns | {"prob_emu": [0.0]}, format_), format_, decoder) == "unknown_class"
+    assert rejection_reason(_written(columns | {"other": [0.0]}, format_), format_, decoder) == "not rejected"
     named = stream(fields=RecordFields(class_columns=("prob_*",), time="prob_time"))
-    assert refused_reason(_written(columns | {"prob_time": [1.0]}, format_), format_, named) == "not refused"
+    assert rejection_reason(_written(columns | {"prob_time": [1.0]}, format_), format_, named) == "not rejected"
 
 
-def test_a_class_column_of_no_class_inside_an_object_refuses_the_file() -> None:
+def test_a_class_column_of_no_class_inside_an_object_rejects_the_file() -> None:
     """The names beside the class columns count, and not those elsewhere."""
     decoder = stream(fields=RecordFields(class_columns=("out.p_*",)))
     inside = {f"p_{name}": one for name, one in zip(CLASSES, GOOD, strict=True)}
-    assert refused_reason(table({"out": [inside], "p_emu": [0.0]}), Format.PARQUET, decoder) == "not refused"
-    assert refused_reason(table({"out": [inside | {"p_emu": 0.0}]}), Format.PARQUET, decoder) == "unknown_class"
+    assert rejection_reason(table({"out": [inside], "p_emu": [0.0]}), Format.PARQUET, decoder) == "not rejected"
+    assert rejection_reason(table({"out": [inside | {"p_emu": 0.0}]}), Format.PARQUET, decoder) == "unknown_class"
 
 
 def _written(columns: dict[str, list[float]], format_: Format) -> bytes:
@@ -135,13 +136,13 @@ def test_a_number_that_is_not_finite_is_no_text(number: float, name: str, reason
 
 
 @pytest.mark.parametrize("name", ["id", "site", "version", "model"])
-def test_bytes_of_an_npz_file_that_are_no_utf8_refuse_it(name: str) -> None:
+def test_bytes_of_an_npz_file_that_are_no_utf8_reject_it(name: str) -> None:
     """They are never replaced by something that others share."""
     outputs = np.tile(GOOD, (2, 1))
     bad: dict[str, Any] = {name: np.array([b"density", b"\xff"])}
-    assert refused_reason(npz(probs=outputs, **bad), Format.NPZ) == "bad_encoding"
+    assert rejection_reason(npz(probs=outputs, **bad), Format.NPZ) == "bad_encoding"
     good: dict[str, Any] = {name: np.array([b"density", b"density"])}
-    assert refused_reason(npz(probs=outputs, **good), Format.NPZ) == "not refused"
+    assert rejection_reason(npz(probs=outputs, **good), Format.NPZ) == "not rejected"
 
 
 @pytest.mark.parametrize("cell", ["0.2_5", "0.٢٥", "２"])
@@ -181,7 +182,7 @@ def test_neither_half_of_a_csv_cell_with_a_newline_is_a_record() -> None:
 )
 def test_an_id_splits_no_records(segment: str, fields: RecordFields) -> None:
     """Ids are kept as keyed hashes only, and segments as they are."""
-    with pytest.raises(UsageError, match="expected fields that are no ids, found the id for"):
+    with pytest.raises(UsageError, match="expected fields other than the id, found the id for"):
         stream(ModelFormat("density", CLASSES, segment_fields=(segment,)), fields=fields)
 
 
@@ -192,7 +193,7 @@ def test_hints_may_be_worded_for_the_command_line() -> None:
     by_default = StreamDecoder((MODEL,), hash_key=KEY)
     hints = ("looks like logits: set kind: logits", "times look like milliseconds: set time_unit: ms")
     assert decode_text(text, decoder=by_default).hints == {"density": hints}
-    decoder = StreamDecoder((MODEL,), hash_key=KEY, wording=ON_THE_COMMAND_LINE)
+    decoder = StreamDecoder((MODEL,), hash_key=KEY, wording=COMMAND_LINE)
     hints = ("looks like logits: add --kind logits", "times look like milliseconds: add --time-unit ms")
     assert decode_text(text, decoder=decoder).hints == {"density": hints}
     columns = b"prob_cat,prob_dog,prob_owl\n0.7,0.2,0.1\n"

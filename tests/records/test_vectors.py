@@ -8,8 +8,8 @@ from hypothesis.extra import numpy as arrays
 
 from monitor.errors import InvalidInput
 from monitor.records.layout import MAX_CLASSES, Layout, OutputKind
-from monitor.records.offline.intake import accept
-from tests.records.record_files import told
+from monitor.records.offline.offline_batch import accept
+from tests.records.record_files import reported
 
 LOGITS = np.array([[2.0, 1.0, -3.0], [0.0, 0.0, 0.0], [900.0, -900.0, 5.0]])
 PROBS = np.array([[0.7, 0.2, 0.1], [0.25, 0.5, 0.25]])
@@ -50,7 +50,7 @@ def test_every_row_is_either_probabilities_or_rejected(matrix: np.ndarray, kind:
 
 @given(matrix=arrays.arrays(np.float64, st.integers(0, 8), elements=st.floats(width=64)))
 def test_every_score_is_either_a_probability_or_rejected(matrix: np.ndarray) -> None:
-    """Scores are judged by the same rules."""
+    """Scores are checked by the same rules."""
     decoded = accept(matrix, Layout(OutputKind.SCORE))
     assert len(decoded.batch.probabilities) + decoded.rejections.total == len(matrix)
     assert decoded.batch.probabilities.shape[1] == 2
@@ -115,7 +115,7 @@ def test_all_kinds_of_the_same_outputs_agree(kind: OutputKind) -> None:
 )
 def test_each_kind_has_its_own_words(kind: OutputKind, row: list[float], sentence: str) -> None:
     """Messages speak of what the user declared."""
-    assert told(accept(np.array([row]), Layout(kind))) == [f"row 1: expected {sentence}"]
+    assert reported(accept(np.array([row]), Layout(kind))) == [f"row 1: expected {sentence}"]
 
 
 @pytest.mark.parametrize("classes", [2, 10, 100, 1000])
@@ -152,13 +152,13 @@ def test_byte_order_memory_order_and_type_do_not_matter() -> None:
         pytest.param(np.array([[1j, 0]]), "an array of real numbers, found an array of type complex128", id="complex"),
         pytest.param(np.array([[1, None]]), "an array of numbers, found an array of Python objects", id="objects"),
         pytest.param(np.array([0.5, 0.5]), r"\(or --kind score\), found an array of shape \(2,\)", id="one row"),
-        pytest.param(np.array(0.5), r"a column a class, found an array of shape \(\)", id="a number"),
-        pytest.param(np.ones((1, 2, 2)), r"a column a class, found an array of shape \(1, 2, 2\)", id="three axes"),
+        pytest.param(np.array(0.5), r"one column per class, found an array of shape \(\)", id="a number"),
+        pytest.param(np.ones((1, 2, 2)), r"one column per class, found an array of shape \(1, 2, 2\)", id="three axes"),
         pytest.param(np.zeros((0, MAX_CLASSES + 1)), "at most 20,000 classes, found", id="too many classes"),
     ],
 )
 def test_an_array_of_another_type_or_shape_fails_as_a_whole(matrix: np.ndarray, message: str) -> None:
-    """What is wrong with all rows alike is said once."""
+    """What is wrong with all rows alike is library_message once."""
     with pytest.raises(InvalidInput, match=message):
         accept(matrix, Layout())
 
@@ -169,13 +169,13 @@ def test_a_matrix_is_no_score() -> None:
         [0.5, 0.5],
         [0, 1],
     ]
-    with pytest.raises(InvalidInput, match=r"expected one score a row, found an array of shape \(1, 2\)"):
+    with pytest.raises(InvalidInput, match=r"expected one score per row, found an array of shape \(1, 2\)"):
         accept(np.array([[0.5, 0.5]]), Layout(OutputKind.SCORE))
 
 
 def test_one_class_is_too_few_and_the_limit_is_enough() -> None:
     """Between 2 and 20,000 classes make a classifier."""
-    assert told(accept(np.array([[1.0]]), Layout())) == [
+    assert reported(accept(np.array([[1.0]]), Layout())) == [
         "row 1: expected a vector of 2 or more, found a vector of 1 (wrong_k)"
     ]
     widest = np.full((2, MAX_CLASSES), 1 / MAX_CLASSES)
@@ -192,7 +192,7 @@ def test_few_records_are_no_special_case(records: int) -> None:
     assert (decoded.batch.classes, decoded.hints) == (("a", "b"), ())
 
 
-def test_only_the_first_five_rejections_are_told_and_in_order() -> None:
+def test_only_the_first_five_rejections_are_reported_in_order() -> None:
     """The rest is counted, so memory does not grow with the number of bad records."""
     matrix = np.full((5000, 300), 1 / 300)
     matrix[[4999, 17, 4000, 3, 90, 2500, 8]] = 0.0
@@ -232,8 +232,8 @@ def test_only_the_first_five_rejections_are_told_and_in_order() -> None:
         pytest.param(np.full((30, 2), 0.5), Layout(), "constant output", id="14 constant"),
     ],
 )
-def test_a_common_mistake_gets_a_hint(matrix: np.ndarray, layout: Layout, hint: str) -> None:
-    """The user is told what to change; nothing is converted on a hunch."""
+def test_a_common_error_gets_a_hint(matrix: np.ndarray, layout: Layout, hint: str) -> None:
+    """The user is reported what to change; nothing is converted on a hunch."""
     hints = accept(matrix, layout).hints
     assert len(hints) == 1
     assert hints[0].startswith(hint)

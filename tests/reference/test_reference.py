@@ -1,4 +1,4 @@
-"""The reference file: what goes in comes out, and what is damaged is refused with a reason."""
+"""The reference file round-trips, and damaged files are rejected with a reason."""
 
 import hashlib
 import json
@@ -96,7 +96,7 @@ def test_any_flipped_byte_is_noticed(saved: Path) -> None:
 
 
 @pytest.mark.parametrize("kept", [0, 1, 50, 90, 1000, -1])
-def test_a_file_cut_short_is_refused(saved: Path, kept: int) -> None:
+def test_a_file_truncated_is_rejected(saved: Path, kept: int) -> None:
     """As after a full disk or a broken copy."""
     saved.write_bytes(saved.read_bytes()[:kept])
     with pytest.raises(InvalidReference):
@@ -110,7 +110,7 @@ def test_a_newer_format_says_what_to_do(saved: Path) -> None:
         Reference.load(saved)
 
 
-def test_something_else_is_refused_by_name(tmp_path: Path) -> None:
+def test_something_else_is_rejected_by_name(tmp_path: Path) -> None:
     """A CSV given as reference is called what it is not."""
     (tmp_path / "wrong.csv").write_text("probs,label\n")
     with pytest.raises(InvalidReference, match="made by `cpcmon calibrate`"):
@@ -141,25 +141,25 @@ def test_a_missing_file_is_a_clear_error(tmp_path: Path) -> None:
         pytest.param('"confidence": 0.', '"confidence": 7.', id="an impossible confidence"),
     ],
 )
-def test_a_sealed_but_nonsensical_file_is_refused(saved: Path, old: str, new: str) -> None:
+def test_a_sealed_but_nonsensical_file_is_rejected(saved: Path, old: str, new: str) -> None:
     """The fingerprint is no signature; the content is still checked."""
     resealed(saved, old, new)
     with pytest.raises(InvalidReference, match=r"density\.ref: expected a reference of format 1"):
         Reference.load(saved)
 
 
-def test_reliability_of_other_counts_is_refused(reference: Reference, saved: Path) -> None:
+def test_reliability_of_other_counts_is_rejected(reference: Reference, saved: Path) -> None:
     """Bins that add up to another number of records are of another reference."""
     place, full = next((i, one) for i, one in enumerate(reference.summary.reliability) if one.records > one.right)
     content = json.loads(saved.read_text().partition("\n")[2])
     content["summary"]["reliability"][place]["records"] = full.records + 1
     write_sealed(saved, content)
-    with pytest.raises(InvalidReference, match="reliability of another number of records"):
+    with pytest.raises(InvalidReference, match="reliability bins of another number of records"):
         Reference.load(saved)
 
 
 def test_a_reference_of_the_release_before_loads_without_reliability(reference: Reference, saved: Path) -> None:
-    """It judges as ever; only the bins are not known."""
+    """It evaluates as ever; only the bins are not known."""
     content = json.loads(saved.read_text().partition("\n")[2])
     assert len(content["summary"].pop("reliability")) == len(content["summary"].pop("reliability_scaled")) == 15
     write_sealed(saved, content)
@@ -170,7 +170,7 @@ def test_a_reference_of_the_release_before_loads_without_reliability(reference: 
     assert estimate(loaded, window) == estimate(reference, window)
 
 
-def test_a_field_of_the_summary_that_is_not_known_is_passed_over(reference: Reference, saved: Path) -> None:
+def test_a_field_of_the_summary_that_is_not_known_is_ignored(reference: Reference, saved: Path) -> None:
     """So a release can add one, as this one did, and those before it still read the file."""
     content = json.loads(saved.read_text().partition("\n")[2])
     content["summary"]["of_tomorrow"] = [{"records": 3}]
@@ -185,7 +185,7 @@ def test_saving_over_a_reference_replaces_it_whole(reference: Reference, saved: 
     assert Reference.load(saved).fingerprint == reference.fingerprint
 
 
-def test_bad_vectors_are_refused_with_their_rows(reference: Reference) -> None:
+def test_bad_vectors_are_rejected_with_their_rows(reference: Reference) -> None:
     """Through Python as on the command line."""
     window = np.array([[0.5, 0.3, 0.2], [0.9, 0.9, 0.9], [np.nan, 0.5, 0.5]])
     with pytest.raises(InvalidInput, match=r"(?s)row 2.*bad_sum.*row 3.*not_finite"):
@@ -205,7 +205,7 @@ def test_from_too_few_records_there_is_no_estimate(reference: Reference) -> None
 
 
 def test_the_answers_of_a_window_are_a_mapping_by_estimator(reference: Reference) -> None:
-    """It can be listed and counted, and a wrong name is told which there are."""
+    """It can be listed and counted, and a wrong name is reported which there are."""
     found = estimate(reference, synthetic(200, 3, seed=2)[0])
     assert list(found) == list(found.estimators)
     assert (len(found), "consensus" in found, dict(found)) == (19, True, found.estimators)
@@ -232,19 +232,19 @@ def test_logits_are_accepted_when_the_call_says_so(reference: Reference) -> None
 
 
 @pytest.mark.parametrize("level", [0.0, 0.49, 1.0, 95.0, float("nan")])
-def test_an_impossible_level_is_refused(level: float) -> None:
+def test_an_impossible_level_is_rejected(level: float) -> None:
     """95 is not 0.95."""
     with pytest.raises(InvalidReference, match="level: expected"):
         Reference.calibrate([[0.5, 0.5]], [0], model="m", level=level)
 
 
 def test_no_records_make_no_reference() -> None:
-    """An empty set is refused."""
+    """An empty set is rejected."""
     with pytest.raises(InvalidReference, match="at least one labelled record"):
         Reference.calibrate(np.empty((0, 3)), np.empty(0, dtype=np.int64), model="m")
 
 
-def test_arrays_of_unequal_length_are_refused(saved: Path) -> None:
+def test_arrays_of_unequal_length_are_rejected(saved: Path) -> None:
     """As someone who edits by hand may leave them: no estimate trips over them later."""
     content = json.loads(saved.read_text().partition("\n")[2])
     short = content["estimators"]["cpc_ac_anchored"]["anchor"]["data"][:32]

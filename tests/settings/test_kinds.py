@@ -6,9 +6,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from monitor.settings.kinds import Text, Unfit
+from monitor.settings.kinds import InvalidValue, Text
 from monitor.settings.quantities import Duration, Integer, Number, SizeSetting
-from monitor.settings.yaml_text import InvalidYaml, Scalar, YamlSettings, compose
+from monitor.settings.yaml_text import InvalidYaml, Scalar, YamlMap, compose
 
 _TIME = Duration(0.0, 1e9)
 _BYTES = SizeSetting(1, 1 << 50)
@@ -19,13 +19,13 @@ def _plain(text: str) -> Scalar:
 
 
 @given(st.integers(0, 10**8))
-def test_a_duration_that_is_shown_can_be_read(seconds: int) -> None:
+def test_a_duration_round_trips(seconds: int) -> None:
     """Without loss."""
     assert _TIME.read(_plain(_TIME.show(float(seconds)))) == seconds
 
 
 @given(st.integers(1, 1 << 49))
-def test_a_size_that_is_shown_can_be_read(count: int) -> None:
+def test_a_size_round_trips(count: int) -> None:
     """Without loss."""
     assert _BYTES.read(_plain(_BYTES.show(count))) == count
 
@@ -47,9 +47,9 @@ def test_integers_are_themselves(number: int) -> None:
 
 
 @given(st.text(alphabet="0123456789+-._eExXoO:,% ainftru", max_size=12))
-def test_an_integer_is_the_digits_that_stand_there(text: str) -> None:
-    """Or it is refused."""
-    with suppress(Unfit):
+def test_an_integer_is_the_digits_as_written(text: str) -> None:
+    """Or it is rejected."""
+    with suppress(InvalidValue):
         assert str(Integer(-(10**15), 10**15).read(_plain(text))) == text.replace("-0", "0")
 
 
@@ -61,7 +61,7 @@ def test_what_python_takes_for_a_number_is_no_text_without_quotes(text: str) -> 
     except ValueError:
         return
     assume(text == text.strip())
-    with pytest.raises(Unfit):
+    with pytest.raises(InvalidValue):
         Text().read(_plain(text))
     assert Text().read(Scalar(text, plain=False, line=1)) == text
 
@@ -78,10 +78,6 @@ def test_settings_keep_their_lines(entries: dict[str, int]) -> None:
     """One a line, from the first on."""
     tree = compose("".join(f"{key}: {value}\n" for key, value in entries.items()).encode(), [])
     lines = (
-        []
-        if tree is None
-        else [entry.line for entry in tree.entries.values()]
-        if isinstance(tree, YamlSettings)
-        else [0]
+        [] if tree is None else [entry.line for entry in tree.entries.values()] if isinstance(tree, YamlMap) else [0]
     )
     assert lines == list(range(1, len(entries) + 1))

@@ -20,7 +20,7 @@ from unittest.mock import patch
 
 import msgspec
 
-from monitor.config.model_options import ModelOptions
+from monitor.config.config import ModelOptions
 from monitor.core.history import Series, Span
 from monitor.core.segments import Segmentation
 from monitor.core.window import Bounds

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from monitor.records.decoder import Format, StreamDecoder, TextPiece
-from monitor.records.record_batch import RecordBatch
+from monitor.records.decoder import StreamDecoder
+from monitor.records.record_batch import Format, RecordBatch, TextPiece
 from monitor.records.record_schema import ModelFormat
 from monitor.records.rejections import RefusedFile
 from tests.torture.records import CLASSES, gzip_of, line_of, npz_of, seeded

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from monitor.cli import main
-from monitor.config.model_options import ModelOptions
+from monitor.config.config import ModelOptions
 from monitor.core.segments import Segmentation, name_of
 from monitor.core.window import Bounds
 from monitor.ingest.model_state import ModelState

@@ -17,7 +17,7 @@ from unittest.mock import patch
 import hypothesis.strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from monitor.config.model_options import ModelOptions
+from monitor.config.config import ModelOptions
 from monitor.core.segments import Segmentation, name_of
 from monitor.core.window import Bounds
 from monitor.errors import StatePaused

@@ -8,8 +8,8 @@ from importlib import import_module
 from typing import Any, BinaryIO
 
 from monitor.cli import main
-from monitor.records.decoder import Format, StreamDecoder, TextPiece
-from monitor.records.record_batch import RecordBatch
+from monitor.records.decoder import StreamDecoder
+from monitor.records.record_batch import Format, RecordBatch, TextPiece
 
 POISON = b"poison"
 SLOW = b"slow"

@@ -15,7 +15,7 @@ class Pair:
     key: Path
 
     def copied_to(self, other: "Pair") -> None:
-        """Replace another pair by this one, as a rotation does."""
+        """Replace another pair atomically, as a rotation does."""
         for source, target in ((self.cert, other.cert), (self.key, other.key)):
             fresh = target.with_suffix(".new")
             fresh.write_bytes(source.read_bytes())
@@ -23,7 +23,7 @@ class Pair:
 
 
 class Authority:
-    """Something that signs certificates."""
+    """A certificate authority."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self.folder = folder

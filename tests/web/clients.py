@@ -1,4 +1,4 @@
-"""Clients of a server under test: one that asks orderly, and sockets for those that do not."""
+"""HTTP clients and raw sockets for a server under test."""
 
 import base64
 import http.client
@@ -15,7 +15,7 @@ from monitor.web.server.web_server import WebServer
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back."""
+    """A response."""
 
     status: int
     headers: Mapping[str, str]
@@ -24,7 +24,7 @@ class Answer:
 
 
 class Client:
-    """Somebody who talks to a server."""
+    """A client of a server."""
 
     def __init__(self, server: WebServer) -> None:
         self.server = server
@@ -41,7 +41,7 @@ class Client:
         source: str = "127.0.0.1",
         **headers: str,
     ) -> Answer:
-        """Ask once, on a connection of its own, from an address; underscores in names of headers stand for hyphens."""
+        """Send a request on a new connection; underscores in header names stand for hyphens."""
         port = self.server.port
         if tls is None:
             connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout, source_address=(source, 0))
@@ -56,33 +56,33 @@ class Client:
         finally:
             connection.close()
 
-    def connect(self, said: bytes = b"") -> socket.socket:
-        """Return a connection on which something was said; it is closed at the end of the test."""
+    def connect(self, sent: bytes = b"") -> socket.socket:
+        """Return a new connection with some bytes sent; it is closed at the end of the test."""
         client = socket.create_connection(("127.0.0.1", self.server.port), timeout=15.0)
         self.sockets.append(client)
-        if said:
-            client.sendall(said)
+        if sent:
+            client.sendall(sent)
         return client
 
-    def talk(self, said: bytes) -> bytes:
-        """Say something on a connection of its own and return all that comes back until its end."""
-        return everything(self.connect(said))
+    def talk(self, sent: bytes) -> bytes:
+        """Send bytes on a new connection and return everything received."""
+        return everything(self.connect(sent))
 
     def wait_for_closed(self, why: Closed, least: int = 1) -> int:
-        """Wait until connections were closed for a reason; returns how many."""
+        """Wait for connections closed for a reason; returns their number."""
         end = time.monotonic() + 15.0
         while (count := self.server.counts().closed[why]) < least and time.monotonic() < end:
             time.sleep(0.01)
         return count
 
     def close(self) -> None:
-        """Close what was left open."""
+        """Close all sockets."""
         for client in self.sockets:
             client.close()
 
 
 def everything(client: socket.socket) -> bytes:
-    """Return what comes until the other side ends."""
+    """Return everything received until the peer closes."""
     parts = []
     while part := client.recv(65536):
         parts.append(part)
@@ -90,7 +90,7 @@ def everything(client: socket.socket) -> bytes:
 
 
 def still_open(clients: Sequence[socket.socket], seconds: float) -> int:
-    """Return how many connections the other side has not ended after some time at most."""
+    """Return the number of connections that the peer has not closed within a time."""
     left, end = set(clients), time.monotonic() + seconds
     poll = select.poll()
     by_number = {client.fileno(): client for client in clients}

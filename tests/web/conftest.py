@@ -1,4 +1,4 @@
-"""A real server on a free port of this machine, and clients that are honest or not."""
+"""A real server on a free port, with clients, certificates and a sample site."""
 
 import contextlib
 import socket
@@ -22,12 +22,12 @@ from tests.web.sample_reports import NOW, three_models
 
 
 def answer(request: Request) -> Response:
-    """Answer with the method, and nothing of what else came."""
+    """Return the method only."""
     return Response(f"hello {request.method}\n".encode())
 
 
 def fail(_: Request) -> Response:
-    """Fail as a page with a mistake does."""
+    """Raise, with a patient's name in the message."""
     raise RuntimeError("ZZPATIENT")
 
 
@@ -45,7 +45,7 @@ Serve = Callable[..., Client]
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """Start a server with some pages, and return a client of it; keyword arguments are limits."""
+    """Start a server and return its client; keyword arguments are limits."""
     with contextlib.ExitStack() as stack:
 
         def start(pages: Pages = PAGES, web_config: Path | None = None, **limits: float) -> Client:
@@ -61,7 +61,7 @@ def serve() -> Iterator[Serve]:
 
 @pytest.fixture(scope="session")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    """Who signed the certificates of the tests' servers and clients."""
+    """The authority that signs all certificates."""
     return Authority(tmp_path_factory.mktemp("authority"), "authority")
 
 
@@ -73,7 +73,7 @@ def server_pair(authority: Authority) -> Pair:
 
 @pytest.fixture
 def web_config(tmp_path: Path, server_pair: Pair) -> Callable[..., Path]:
-    """Write a web configuration whose certificates lie beside it."""
+    """Write a web configuration with its certificates."""
     server_pair.copied_to(Pair(tmp_path / "server.crt", tmp_path / "server.key"))
 
     def write(text: str) -> Path:
@@ -89,13 +89,13 @@ TLS = "tls_server_config:\n  cert_file: server.crt\n  key_file: server.key\n"
 
 @pytest.fixture
 def trusting(authority: Authority) -> ssl.SSLContext:
-    """How a client connects that trusts the authority."""
+    """The TLS context of a client that trusts the authority."""
     return ssl.create_default_context(cafile=str(authority.pair.cert))
 
 
 @pytest.fixture
 def taken_port() -> Iterator[int]:
-    """A port on which somebody else listens."""
+    """A port in use."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         yield int(other.getsockname()[1])
 
@@ -109,7 +109,7 @@ def reference() -> Reference:
 
 @pytest.fixture
 def site(reference: Reference) -> Site:
-    """What a daemon with one reference would be asked for."""
+    """A site with one reference."""
     name = next(iter(three_models()))
     return Site(
         reports=three_models,

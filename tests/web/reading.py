@@ -1,4 +1,4 @@
-"""Reads a page as a browser would, and notes what is not well-formed."""
+"""Parses pages and checks that they are well-formed."""
 
 from collections.abc import Callable, Mapping, Sequence
 from html.parser import HTMLParser
@@ -13,7 +13,7 @@ _VOID = {"meta", "br", "link"}
 
 
 class Reader(HTMLParser):
-    """Reads a page, and notes what is not well-formed."""
+    """Parses a page; raises AssertionError when it is not well-formed."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -26,7 +26,7 @@ class Reader(HTMLParser):
         assert self.open == []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note a tag."""
+        """Record a tag."""
         self.tags.append((tag, dict(attrs)))
         if tag not in _VOID:
             self.open.append(tag)
@@ -36,18 +36,18 @@ class Reader(HTMLParser):
             self._cell = []
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note a tag without content."""
+        """Record an empty tag."""
         self.tags.append((tag, dict(attrs)))
 
     def handle_endtag(self, tag: str) -> None:
-        """Check that what ends is what began last."""
+        """Check that the last open tag is closed."""
         assert self.open.pop() == tag
         if tag in {"td", "th"} and self._cell is not None:
             self.rows[-1].append(" ".join("".join(self._cell).split()))
             self._cell = None
 
     def handle_data(self, data: str) -> None:
-        """Note a text."""
+        """Record a text."""
         if self._cell is not None and "title" not in self.open:
             self._cell.append(f"{data} ")
 
@@ -68,7 +68,7 @@ def site_of(
 
 
 def text_of(page: Callable[[Site, Mapping[str, str]], Response | None], site: Site, **query: str) -> str:
-    """Return what a page says."""
+    """Return the text of a page."""
     answer = page(site, query)
     assert answer is not None
     return answer.body.decode()

@@ -1,4 +1,4 @@
-"""Reports of three models in many states, as an evaluation would make them."""
+"""Reports of three models in many states."""
 
 from monitor.core.alerts import AlertPhase, AlertStatus, AlertType, Severity
 from monitor.core.estimate import Estimate, Interval, NoEstimate, Result, Why, WindowState
@@ -25,7 +25,7 @@ def silent(phase: AlertPhase) -> AlertStatus:
 
 
 def apart(phase: AlertPhase) -> AlertStatus:
-    """An alert on disagreement, for information."""
+    """An info alert on disagreement."""
     return AlertStatus(
         "no_agreement", AlertType.DISAGREEMENT, Severity.INFO, phase, NOW - 5400.0, False, None, 0.03, 0.04
     )
@@ -52,7 +52,7 @@ def reference(accuracy: float) -> ReferenceFacts:
 
 
 def three_models() -> dict[str, ModelReport]:
-    """Three models: one fine, one with sites that fire, wait, warm up and went silent, one without a reference."""
+    """Three models: one fine, one with firing, pending, warming and silent sites, one without a reference."""
     density = ModelReport(
         "density",
         NOW - 20.0,

@@ -1,4 +1,4 @@
-"""A site with much to show: a model that fell at one scanner, with history, late labels, and a reference that was really made."""
+"""A rich site: a model whose accuracy fell at one scanner, with history, late labels and a real reference."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -21,7 +21,7 @@ CLASSES = ("almost fatty", "scattered", "heterogeneous", "extremely dense")
 MODEL = "density"
 STEPS = {Span.RECENT: 30.0, Span.DAYS: 900.0, Span.MONTH: 14_400.0}
 FALL_AT = 0.6
-"""When the accuracy begins to fall, as a share of a span."""
+"""When the accuracy begins to fall, as a share of the span."""
 SITES: tuple[Segment, ...] = (
     (),
     *((("site", site),) for site in ("Aachen", "Bonn", "Celle")),
@@ -31,7 +31,7 @@ SHIFTED: Segment = (("site", "Bonn"), ("scanner", "2"))
 
 
 def outputs(records: int, seed: int, *, noise: float = 1.0) -> tuple[Floats, np.ndarray]:
-    """Outputs of a small overconfident model, with the truth; more noise is a worse image."""
+    """Outputs of an overconfident model with their labels; more noise means worse images."""
     random = np.random.default_rng(seed)
     truth = random.choice(4, records, p=(0.1, 0.4, 0.4, 0.1))
     logits = -0.9 * (np.arange(4)[None] - truth[:, None] - random.normal(0.0, 0.33 * noise, records)[:, None]) ** 2
@@ -137,7 +137,7 @@ def _window(segment: Segment, reference: Reference, seed: int) -> SegmentReport:
 
 
 def sample_series(span: Span, *, fall: float = 0.165, points: int = 288, seed: int = 7) -> Series:
-    """Evaluations before now: warming up, well, then falling, with a pause, and a while in which too much was refused."""
+    """A history: warming, ok, then falling, with a gap and a span of degraded input."""
     random = np.random.default_rng(seed)
     step = STEPS[span]
     at: Floats = np.arange(1 - points, 1, dtype=np.float64) * step + (NOW - 4.0)
@@ -167,8 +167,8 @@ def sample_series(span: Span, *, fall: float = 0.165, points: int = 288, seed: i
 
 
 def sample_realised() -> tuple[Realised, ...]:
-    """What labels told later, of the whole and of the shifted scanner."""
-    told = []
+    """Realised accuracies of the whole model and of the shifted scanner."""
+    realised = []
     for hours, shifted, right in (
         (2.2, False, 435),
         (1.4, False, 437),
@@ -176,12 +176,12 @@ def sample_realised() -> tuple[Realised, ...]:
         (0.3, True, 349),
         (0.15, True, 343),
     ):
-        told.append(Realised(NOW - hours * HOUR, "site=Bonn,scanner=2" if shifted else "all", 500, right))
-    return tuple(told)
+        realised.append(Realised(NOW - hours * HOUR, "site=Bonn,scanner=2" if shifted else "all", 500, right))
+    return tuple(realised)
 
 
 def sample_site(reports: Mapping[str, ModelReport] | None = None) -> Site:
-    """All of it, beside the three models of the other pages."""
+    """The site, with the three models of the other pages."""
     shown = {**three_models(), MODEL: sample_report()} if reports is None else dict(reports)
 
     def history(model: str, segment: str, span: Span) -> Series | None:

@@ -1,4 +1,4 @@
-"""Where the server listens, and what it says when it cannot."""
+"""The listen address, and errors when the server cannot listen."""
 
 import re
 import socket
@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from monitor.errors import CpcmonError, UsageError
-from monitor.web.server.listen_address import Address, listen, parse_address, problem_of
+from monitor.web.server.addresses import Address, listen, parse_address
 from monitor.web.server.web_server import WebServer
 from tests.web.conftest import PAGES
 
@@ -21,26 +21,22 @@ from tests.web.conftest import PAGES
         ("0.0.0.0:65535", Address("0.0.0.0", 65535)),  # noqa: S104  it is only read
     ],
 )
-def test_an_address_is_read_and_written_alike(text: str, address: Address) -> None:
-    """In each form that Prometheus knows."""
+def test_parse_and_format_an_address(text: str, address: Address) -> None:
     assert parse_address(text) == address
     assert str(address) == text
-    assert problem_of(text) is None
 
 
 @pytest.mark.parametrize(
     "text", ["", "9877", "localhost", "::1:9877", "host:65536", "host:-1", "a b:1", "http://x:1", "[::1]"]
 )
-def test_what_is_no_address_is_refused(text: str) -> None:
-    """With a sentence that shows the forms."""
+def test_a_malformed_address_is_a_usage_error(text: str) -> None:
     expected = f"web.listen-address: expected HOST:PORT, :PORT or [IPv6]:PORT, found {text!r}"
-    assert problem_of(text) == expected
     with pytest.raises(UsageError, match=re.escape(expected)):
         WebServer(text, PAGES, None)
 
 
-def test_a_port_in_use_is_said_where_the_server_is_started(taken_port: int) -> None:
-    """On the caller's thread, before anything else begins; stopping it then does nothing."""
+def test_a_port_in_use_raises_on_start(taken_port: int) -> None:
+    """On the caller's thread. Stopping then does nothing."""
     server = WebServer(f"127.0.0.1:{taken_port}", PAGES, None)
     with pytest.raises(
         CpcmonError, match=rf"^web: expected 127\.0\.0\.1:{taken_port} to be free, found it in use: stop"
@@ -49,12 +45,11 @@ def test_a_port_in_use_is_said_where_the_server_is_started(taken_port: int) -> N
     server.stop()
 
 
-def test_an_address_of_another_machine_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As is one that nobody knows."""
+def test_a_foreign_or_unknown_host_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(CpcmonError, match=r"expected 192\.0\.2\.1:0 to be an address of this machine"):
         listen(Address("192.0.2.1", 0))
     for host in ("..", "a" * 64):
-        with pytest.raises(CpcmonError, match=r"to be an address of this machine, found a name that no machine can"):
+        with pytest.raises(CpcmonError, match=r"to be an address of this machine, found an invalid host name"):
             listen(Address(host, 0))
     monkeypatch.setattr(socket, "getaddrinfo", _unknown)
     with pytest.raises(CpcmonError, match="expected nowhere:0 to be an address of this machine"):
@@ -65,8 +60,7 @@ def _unknown(*_: object, **__: object) -> None:
     raise socket.gaierror(socket.EAI_NONAME, "unknown")
 
 
-def test_every_interface_is_listened_on_when_no_host_is_named() -> None:
-    """IPv4 among them."""
+def test_without_a_host_it_listens_on_all_interfaces() -> None:
     server = WebServer(":0", PAGES, None)
     server.start()
     try:
@@ -76,8 +70,8 @@ def test_every_interface_is_listened_on_when_no_host_is_named() -> None:
         server.stop()
 
 
-def test_a_port_is_free_again_after_the_server_stopped() -> None:
-    """At once, and stopping twice is allowed."""
+def test_stop_frees_the_port() -> None:
+    """Stopping twice is allowed."""
     first = WebServer("127.0.0.1:0", PAGES, None)
     first.start()
     port = first.port

@@ -1,4 +1,4 @@
-"""History and rejects as JSON: every key is documented, nothing is no number, unknown names are 404."""
+"""History and rejects as JSON: documented keys, null for unknown values, 404 for unknown names."""
 
 import json
 import re
@@ -11,10 +11,9 @@ import pytest
 from monitor.core.estimate import WindowState
 from monitor.core.history import Series, Span
 from monitor.core.report import Realised
-from monitor.web import api as api_history
-from monitor.web import api as api_rejects
+from monitor.web import api
 from monitor.web.pages.routes import standard_pages
-from monitor.web.site import RefusedRecord, Rejects, Site
+from monitor.web.site import RejectPointer, Rejects, Site
 from tests.web.conftest import Serve
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "api.md").read_text()
@@ -23,7 +22,7 @@ NAME = "<b>density</b>"
 
 
 def history(model: str, segment: str, span: Span) -> Series | None:
-    """Know one model with one segment, of which something could be said at two of three times."""
+    """Return the history of one model, with an estimate at two of three times."""
     if (model, segment) not in {(NAME, "all"), (NAME, "site=A")}:
         return None
     column = np.array([0.1, NAN, np.float32(0.7)])
@@ -36,7 +35,7 @@ def history(model: str, segment: str, span: Span) -> Series | None:
 
 
 def site() -> Site:
-    """Return a daemon that has all there is."""
+    """Return a site with history, realised accuracies and rejects."""
     return Site(
         reports=dict,
         healthy=list,
@@ -47,38 +46,38 @@ def site() -> Site:
         realised=lambda model: [Realised(2.0, "all", 4, 3), Realised(3.0, "site=A", 8, 4)] if model == NAME else [],
         rejects=lambda: Rejects(
             {("inbox", "bad_sum"): 3, ("archive", "empty"): 2},
-            [RefusedRecord(2.0, "inbox", "file#3fa2c81b", "bad_sum", 7, 100, 20, "ab", "probs: list[3]")],
+            [RejectPointer(2.0, "inbox", "file#3fa2c81b", "bad_sum", 7, 100, 20, "ab", "probs: list[3]")],
         ),
     )
 
 
-def asked(**query: str) -> dict[str, Any]:
+def history_of(**query: str) -> dict[str, Any]:
     """Return a history."""
-    content = api_history.history_document(site(), query)
+    content = api.history_document(site(), query)
     assert content is not None
     document: dict[str, Any] = json.loads(content)
     return document
 
 
 def listed(title: str) -> set[str]:
-    """Return the keys that the documentation lists of something."""
+    """Return the documented keys of an object."""
     (table,) = re.findall(rf"^\| of {title} \| what \|\n\|---\|---\|\n((?:\|.*\n)+)", PAGE, re.MULTILINE)
     return {key for row in table.splitlines() for key in re.findall(r"`(\w+)`", row.split("|")[1])}
 
 
-def test_every_key_of_a_history_is_documented_and_no_other() -> None:
-    document = asked(model=NAME)
+def test_history_keys_match_the_documentation() -> None:
+    document = history_of(model=NAME)
     assert set(document) == listed("a history")
     assert set(document["realised"][0]) == listed("a realised accuracy") - {"segment"}
 
 
-def test_each_point_has_its_reference_and_null_where_it_is_not_known() -> None:
-    assert asked(model=NAME)["reference"] == ["0123456789ab", None, "ba9876543210"]
-    assert asked(model=NAME, segment="site=A")["reference"] == [None] * 3
+def test_each_point_has_its_reference_or_null() -> None:
+    assert history_of(model=NAME)["reference"] == ["0123456789ab", None, "ba9876543210"]
+    assert history_of(model=NAME, segment="site=A")["reference"] == [None] * 3
 
 
-def test_every_key_of_the_rejects_is_documented_and_no_other() -> None:
-    content = api_rejects.rejects_document(site(), {})
+def test_reject_keys_match_the_documentation() -> None:
+    content = api.rejects_document(site(), {})
     assert content is not None
     document = json.loads(content)
     assert set(document) == listed("the rejects")
@@ -88,8 +87,8 @@ def test_every_key_of_the_rejects_is_documented_and_no_other() -> None:
     assert document["latest"][0]["origin"] == "file#3fa2c81b"
 
 
-def test_what_could_not_be_said_is_null_in_every_column() -> None:
-    document = asked(model=NAME, span="days")
+def test_points_without_an_estimate_are_null() -> None:
+    document = history_of(model=NAME, span="days")
     for name in ("accuracy", "lower", "upper", "lowest", "disagreement"):
         assert document[name] == [0.1, None, 0.7]
     assert document["state"] == ["ok", "error", "ok"]
@@ -98,15 +97,17 @@ def test_what_could_not_be_said_is_null_in_every_column() -> None:
 
 
 def test_a_segment_has_its_own_realised_accuracies() -> None:
-    assert asked(model=NAME)["realised"] == [{"at": 2.0, "records": 4, "right": 3, "accuracy": 0.75}]
-    assert asked(model=NAME, segment="site=A")["realised"] == [{"at": 3.0, "records": 8, "right": 4, "accuracy": 0.5}]
+    assert history_of(model=NAME)["realised"] == [{"at": 2.0, "records": 4, "right": 3, "accuracy": 0.75}]
+    assert history_of(model=NAME, segment="site=A")["realised"] == [
+        {"at": 3.0, "records": 8, "right": 4, "accuracy": 0.5}
+    ]
 
 
 @pytest.mark.parametrize(
     "query",
     ["", "?model=", "?model=canary", "?model=%3Cb%3Edensity%3C/b%3E&segment=canary", "?model=density&span=canary"],
 )
-def test_a_name_that_is_not_known_is_404_and_not_repeated(serve: Serve, query: str) -> None:
+def test_an_unknown_name_is_404_and_not_echoed(serve: Serve, query: str) -> None:
     pages = standard_pages(site(), metrics=bytes, reload=None, status=bytes)
     answer = serve(pages).ask(f"/api/v1/history{query}")
     assert answer.status == 404
@@ -122,9 +123,9 @@ def test_both_are_served_as_json(serve: Serve) -> None:
         assert json.loads(answer.body)["version"] == 1
 
 
-def test_before_anything_is_known_there_are_no_rejects() -> None:
+def test_rejects_are_empty_at_first() -> None:
     empty = Site(reports=dict, healthy=list, ready=list, now=lambda: 4.0, version="1")
-    content = api_rejects.rejects_document(empty, {})
+    content = api.rejects_document(empty, {})
     assert content is not None
     assert json.loads(content) == {"version": 1, "counts": [], "latest": []}
-    assert api_history.history_document(empty, {"model": NAME}) is None
+    assert api.history_document(empty, {"model": NAME}) is None

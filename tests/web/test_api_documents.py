@@ -1,4 +1,4 @@
-"""The documents behind the pages: the configuration, a model's reference, and accuracies from late labels."""
+"""The configuration, a reference and realised accuracies as JSON."""
 
 import itertools
 import json
@@ -9,9 +9,7 @@ import pytest
 from monitor.core.estimate import share_interval
 from monitor.reference.reference import Reference
 from monitor.settings.kinds import HIDDEN, Setting
-from monitor.web import api as api_configuration
-from monitor.web import api as api_realised
-from monitor.web import api as api_reference
+from monitor.web import api
 from monitor.web.pages.routes import standard_pages
 from monitor.web.site import Site
 from tests.web.conftest import Serve
@@ -21,7 +19,7 @@ Document = Callable[[Site, Mapping[str, str]], bytes | None]
 
 
 def read(document: Document, site: Site, **query: str) -> dict[str, object]:
-    """Return a document as programs see it."""
+    """Return a parsed document."""
     found = document(site, query)
     assert found is not None
     content = json.loads(found)
@@ -30,8 +28,8 @@ def read(document: Document, site: Site, **query: str) -> dict[str, object]:
 
 
 def test_the_configuration_is_a_list_of_settings(site: Site) -> None:
-    """What is hidden has no value; a default has no line."""
-    assert read(api_configuration.configuration_document, site) == {
+    """Hidden settings have no value; defaults have no line."""
+    assert read(api.configuration_document, site) == {
         "settings": [
             {"path": "storage.path", "value": "state", "hidden": False, "line": 3},
             {"path": "a.url", "value": None, "hidden": True, "line": None},
@@ -39,19 +37,17 @@ def test_the_configuration_is_a_list_of_settings(site: Site) -> None:
     }
 
 
-def test_a_text_that_reads_like_hidden_is_not_taken_for_it() -> None:
-    """It stands in quotes."""
+def test_a_value_that_looks_hidden_is_not_hidden() -> None:
     site = Site(
         three_models, lambda: (), lambda: (), lambda: NOW, "1", settings=lambda: (Setting("a", f'"{HIDDEN}"', 1),)
     )
-    assert read(api_configuration.configuration_document, site)["settings"] == [
+    assert read(api.configuration_document, site)["settings"] == [
         {"path": "a", "value": '"(hidden)"', "hidden": False, "line": 1}
     ]
 
 
-def test_a_reference_is_told_in_numbers(site: Site, reference: Reference) -> None:
-    """Classes, accuracy with its exact interval, calibration, warnings, estimators."""
-    found = read(api_reference.reference_document, site, model="density")
+def test_a_reference_has_classes_accuracy_calibration_and_warnings(site: Site, reference: Reference) -> None:
+    found = read(api.reference_document, site, model="density")
     numbers, summary = reference.calibration, reference.summary
     interval = share_interval(numbers.right, 300, 0.95)
     assert found["classes"] == [
@@ -81,17 +77,14 @@ def test_a_reference_is_told_in_numbers(site: Site, reference: Reference) -> Non
         summary.calibration_error_scaled,
     )
     assert found["warnings"] == [
-        {"warning": "few_records", "sentence": "300 records: fewer than 500 make every interval wide"}
+        {"warning": "few_records", "sentence": "300 records: with fewer than 500, intervals are wide"}
     ]
     assert "cpc_ac" in found["estimators"]  # type: ignore[operator]
 
 
 @pytest.mark.parametrize("name", ["reliability", "reliability_scaled"])
-def test_reliability_has_bounds_and_no_number_where_there_are_no_records(
-    site: Site, reference: Reference, name: str
-) -> None:
-    """Fifteen bins from 0 to 1; three classes leave the lowest empty."""
-    bins = read(api_reference.reference_document, site, model="density")[name]
+def test_reliability_bins_have_bounds_and_null_when_empty(site: Site, reference: Reference, name: str) -> None:
+    bins = read(api.reference_document, site, model="density")[name]
     assert isinstance(bins, list)
     assert [one["records"] for one in bins] == [one.records for one in getattr(reference.summary, name)]
     assert (bins[0]["from"], bins[-1]["to"], len(bins)) == (0.0, 1.0, 15)
@@ -103,21 +96,20 @@ def test_reliability_has_bounds_and_no_number_where_there_are_no_records(
     assert all(one["accuracy"] == one["right"] / one["records"] for one in full)
 
 
-def test_realised_accuracies_are_told_with_the_remark(site: Site) -> None:
-    """Of a model that has some; another has none."""
+def test_realised_accuracies_have_the_remark(site: Site) -> None:
     name, other, *_ = three_models()
-    assert read(api_realised.realised_document, site, model=name) == {
+    assert read(api.realised_document, site, model=name) == {
         "model": name,
         "remark": "realised: 2 lines could not be understood",
         "realised": [{"at": 1.0, "segment": "all", "records": 1000, "right": 873, "accuracy": 0.873}],
     }
-    assert read(api_realised.realised_document, site, model=other) == {"model": other, "remark": None, "realised": []}
+    assert read(api.realised_document, site, model=other) == {"model": other, "remark": None, "realised": []}
 
 
 @pytest.mark.parametrize("path", ["/api/v1/reference", "/api/v1/realised"])
 @pytest.mark.parametrize("query", ["", "?model=ZZPATIENT", "?model=", "?name=density", "?model=Density"])
-def test_a_model_that_is_not_known_is_404_and_not_repeated(serve: Serve, site: Site, path: str, query: str) -> None:
-    """Nor is one without a reference."""
+def test_an_unknown_model_is_404_and_not_echoed(serve: Serve, site: Site, path: str, query: str) -> None:
+    """Also a model without a reference."""
     pages = standard_pages(site, metrics=lambda: b"", reload=None, status=lambda: b"{}")
     answer = serve(pages).ask(path + query)
     assert answer.status == 404
@@ -125,8 +117,7 @@ def test_a_model_that_is_not_known_is_404_and_not_repeated(serve: Serve, site: S
 
 
 @pytest.mark.parametrize("path", ["/api/v1/configuration", "/api/v1/reference?model=density"])
-def test_documents_are_json(serve: Serve, site: Site, path: str) -> None:
-    """Over HTTP, for GET alone."""
+def test_documents_are_json_for_get_only(serve: Serve, site: Site, path: str) -> None:
     pages = standard_pages(site, metrics=lambda: b"", reload=None, status=lambda: b"{}")
     answer = serve(pages).ask(path)
     assert (answer.status, answer.headers["content-type"]) == (200, "application/json")

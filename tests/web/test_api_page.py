@@ -1,4 +1,4 @@
-"""What `docs/api.md` and `docs/realised.md` say is so."""
+"""`docs/api.md` and `docs/realised.md` match the code."""
 
 import json
 import re
@@ -9,9 +9,7 @@ from typing import Any
 
 from monitor.core.report import Realised
 from monitor.daemon.realised_file import RealisedFile
-from monitor.web import api as api_configuration
-from monitor.web import api as api_realised
-from monitor.web import api as api_reference
+from monitor.web import api
 from monitor.web.site import Site
 from tests.conftest import ROOT
 from tests.web.sample_reports import three_models
@@ -30,11 +28,10 @@ def _document(found: bytes | None) -> Any:
     return json.loads(found)
 
 
-def test_every_key_is_documented(site: Site) -> None:
-    """And none is documented that there is not."""
-    configuration = _document(api_configuration.configuration_document(site, {}))
-    reference = _document(api_reference.reference_document(site, {"model": "density"}))
-    realised = _document(api_realised.realised_document(site, {"model": next(iter(three_models()))}))
+def test_keys_match_the_documentation(site: Site) -> None:
+    configuration = _document(api.configuration_document(site, {}))
+    reference = _document(api.reference_document(site, {"model": "density"}))
+    realised = _document(api.realised_document(site, {"model": next(iter(three_models()))}))
     for title, one in {
         "the configuration": configuration,
         "a setting": configuration["settings"][0],
@@ -49,16 +46,15 @@ def test_every_key_is_documented(site: Site) -> None:
     assert set(reference["warnings"][0]) == set(re.findall(r"`(\w+)`", row))
 
 
-def test_the_lines_on_the_page_are_understood(tmp_path: Path) -> None:
-    """All of them, as they stand there."""
+def test_the_example_lines_are_accepted(tmp_path: Path) -> None:
     (block,) = re.findall(r"```json\n(.*?)```", REALISED, re.DOTALL)
     (tmp_path / "audit.jsonl").write_text(block)
-    told = RealisedFile(tmp_path / "audit.jsonl").read()
-    assert ([one.segment for one in told.accuracies], told.remark) == (["all", "site=A"], None)
+    read = RealisedFile(tmp_path / "audit.jsonl").read()
+    assert ([one.segment for one in read.accuracies], read.remark) == (["all", "site=A"], None)
 
 
-def test_the_program_on_the_page_writes_lines_that_are_understood(tmp_path: Path) -> None:
-    """Of a table with three cases at two sites; a second week is added to the first."""
+def test_the_example_program_writes_accepted_lines(tmp_path: Path) -> None:
+    """For three cases at two sites; a second week is appended."""
     (program,) = re.findall(r"```python\n(.*?)```", REALISED, re.DOTALL)
     (command,) = re.findall(r"```sh\n(python3 .*?)\n```", REALISED, re.DOTALL)
     (tmp_path / "add_audit.py").write_text(program)
@@ -67,9 +63,9 @@ def test_the_program_on_the_page_writes_lines_that_are_understood(tmp_path: Path
     words = [sys.executable, *command.split()[1:]]
     subprocess.run(words, cwd=tmp_path, check=True)
     expected = (Realised(200, "site=B", 1, 1), Realised(300, "all", 3, 2), Realised(300, "site=A", 2, 1))
-    told = RealisedFile(tmp_path / "density-audit.jsonl").read()
-    assert (told.accuracies, told.remark) == (expected, None)
+    read = RealisedFile(tmp_path / "density-audit.jsonl").read()
+    assert (read.accuracies, read.remark) == (expected, None)
     (tmp_path / "week-46.csv").write_text(table.replace("00,", "000,"))
     subprocess.run(words, cwd=tmp_path, check=True)
-    told = RealisedFile(tmp_path / "density-audit.jsonl").read()
-    assert (told.accuracies[:3], len(told.accuracies), told.remark) == (expected, 6, None)
+    read = RealisedFile(tmp_path / "density-audit.jsonl").read()
+    assert (read.accuracies[:3], len(read.accuracies), read.remark) == (expected, 6, None)

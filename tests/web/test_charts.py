@@ -1,4 +1,4 @@
-"""The charts: well-formed, inside their frame, at the right places, and never a number that is none."""
+"""Charts: well-formed SVG inside its frame, correct coordinates, never NaN."""
 
 import math
 import re
@@ -17,7 +17,7 @@ from monitor.core.estimate import Estimate, Interval, WindowState
 from monitor.core.history import Series, Span
 from monitor.core.report import Realised
 from monitor.reference.summary import ReliabilityBin
-from monitor.web.charts.bars import MOST_CLASSES, Common, class_shares, moved_most, pair_of_bars
+from monitor.web.charts.bars import MOST_CLASSES, EstimatorScale, class_shares, moved_most, pair_of_bars
 from monitor.web.charts.over_time import (
     BRIEFLY,
     NARROW,
@@ -29,8 +29,8 @@ from monitor.web.charts.over_time import (
     points_of,
     replaced,
     step_of,
-    unbroken,
-    unjudged,
+    unbroken_runs,
+    without_estimate,
 )
 from monitor.web.charts.reliability import BOX, reliability
 from monitor.web.charts.svg import Linear, number, share_range, share_ticks, time_ticks
@@ -59,10 +59,10 @@ def series_of(rows: Sequence[tuple[float, float | None]], step: float | None = N
 
 
 def drawn(svg: str) -> ET.Element:
-    """The drawing as XML, in which nothing may be amiss."""
+    """Parse a chart; it must be XML without NaN."""
     assert "nan" not in re.sub(r"<title>.*?</title>|aria-label=\"[^\"]*\"|>[^<]*<", "", svg).lower()
     assert "inf" not in re.sub(r"<title>.*?</title>|aria-label=\"[^\"]*\"|>[^<]*<", "", svg).lower()
-    return ET.fromstring(svg)  # noqa: S314  made a line above
+    return ET.fromstring(svg)  # noqa: S314  our own
 
 
 def of_kind(root: ET.Element, kind: str) -> list[ET.Element]:
@@ -77,7 +77,7 @@ def corners(shape: ET.Element) -> list[tuple[float, float]]:
 
 
 def places(root: ET.Element) -> Iterator[tuple[float, float]]:
-    """Every place at which something is drawn."""
+    """All coordinates of a chart."""
     for one in root.iter():
         if one.tag == "path":
             yield from corners(one)
@@ -93,7 +93,7 @@ def places(root: ET.Element) -> Iterator[tuple[float, float]]:
 
 
 def inside(root: ET.Element) -> None:
-    """Check that nothing lies outside the frame, but for the radius of a mark."""
+    """Check that everything is inside the frame, except for the radius of a mark."""
     _, _, width, height = (float(one) for one in (root.get("viewBox") or "").split())
     for x, y in places(root):
         assert -6.0 <= x <= width + 6.0, (x, width)
@@ -110,18 +110,18 @@ _SIZES = st.sampled_from([WIDE, NARROW])
     size=_SIZES,
     reference=_SHARES,
     thresholds=st.lists(st.floats(0.0, 1.0), max_size=4),
-    told=st.lists(st.tuples(st.floats(-1e6, 1e6), st.integers(0, 50)), max_size=4),
+    realised=st.lists(st.tuples(st.floats(-1e6, 1e6), st.integers(0, 50)), max_size=4),
     began=st.lists(st.floats(-1e6, 1e7), max_size=4),
     references=st.lists(st.sampled_from(["", "a", "b"]), min_size=30, max_size=30),
 )
-@example(steps=[], step=None, size=WIDE, reference=None, thresholds=[], told=[], began=[], references=[""] * 30)
+@example(steps=[], step=None, size=WIDE, reference=None, thresholds=[], realised=[], began=[], references=[""] * 30)
 @example(
     steps=[(0.0, 1.0)],
     step=None,
     size=NARROW,
     reference=1.0,
     thresholds=[1.0],
-    told=[(0.0, 50)],
+    realised=[(0.0, 50)],
     began=[0.0],
     references=["a"] * 30,
 )
@@ -131,17 +131,17 @@ _SIZES = st.sampled_from([WIDE, NARROW])
     size=WIDE,
     reference=0.0,
     thresholds=[0.0],
-    told=[],
+    realised=[],
     began=[0.0, 0.0],
     references=["a", "b"] * 15,
 )
-def test_whatever_was_measured_the_chart_stays_inside_its_frame_without_nan(
+def test_any_data_stays_inside_the_frame_without_nan(
     steps: list[tuple[float, float | None]],
     step: float | None,
     size: ChartSize,
     reference: float | None,
     thresholds: list[float],
-    told: list[tuple[float, int]],
+    realised: list[tuple[float, int]],
     began: list[float],
     references: list[str],
 ) -> None:
@@ -155,14 +155,14 @@ def test_whatever_was_measured_the_chart_stays_inside_its_frame_without_nan(
         NOW + 5.0,
         reference,
         [Mark(HOSTILE, value) for value in thresholds],
-        [Realised(NOW + when, "all", 50, right) for when, right in told],
+        [Realised(NOW + when, "all", 50, right) for when, right in realised],
         [Mark(HOSTILE, NOW + when) for when in began],
     )
     inside(drawn(over_time(data, size)))
 
 
 @pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf, -1e30, 1e30])
-def test_a_time_that_cannot_be_is_left_out(odd: float) -> None:
+def test_impossible_times_are_left_out(odd: float) -> None:
     data = OverTime(series_of([(NOW, 0.8), (NOW + 30, 0.8), (odd, 0.7)]), NOW)
     root = drawn(over_time(data))
     assert len(of_kind(root, "pointed")) == 2
@@ -170,7 +170,7 @@ def test_a_time_that_cannot_be_is_left_out(odd: float) -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 360])
-def test_every_number_of_points_can_be_drawn(count: int) -> None:
+def test_any_number_of_points_can_be_drawn(count: int) -> None:
     root = drawn(over_time(OverTime(series_of([(NOW - 30.0 * one, 0.8) for one in range(count)][::-1]), NOW)))
     inside(root)
     assert len(of_kind(root, "pointed")) == count
@@ -178,12 +178,12 @@ def test_every_number_of_points_can_be_drawn(count: int) -> None:
     assert len(of_kind(root, "value")) == (1 if count else 0)
 
 
-def test_no_series_at_all_is_said_in_words() -> None:
-    assert "Nothing kept yet" in over_time(OverTime(None, NOW))
+def test_a_chart_without_data_has_a_text() -> None:
+    assert "No data yet" in over_time(OverTime(None, NOW))
 
 
-def test_points_lie_where_their_time_and_accuracy_say() -> None:
-    """The oracle takes the grid's own labels and interpolates between two of them."""
+def test_points_are_at_their_time_and_accuracy() -> None:
+    """The oracle interpolates between the grid's own labels."""
     rows = [(NOW + 60.0 * index, 0.6 + 0.005 * (index % 37)) for index in range(61)]
     root = drawn(over_time(OverTime(series_of(rows), NOW + 3600.0)))
     grid = [(float(one.get("y") or 0) - 4, float((one.text or "").rstrip("%")) / 100) for one in _share_labels(root)]
@@ -200,32 +200,32 @@ def _share_labels(root: ET.Element) -> list[ET.Element]:
     return [one for one in of_kind(root, "tick") if (one.text or "").endswith("%")]
 
 
-def test_no_line_goes_over_a_pause_of_more_than_three_steps() -> None:
+def test_no_line_crosses_a_gap_of_more_than_three_steps() -> None:
     near = [(NOW + 30.0 * index, 0.8) for index in range(10)]
     for wait, lines in ((90.0, 1), (91.0, 2)):
         later = [(near[-1][0] + wait + 30.0 * index, 0.8) for index in range(10)]
         assert len(of_kind(drawn(over_time(OverTime(series_of(near + later), NOW))), "estimate")) == lines
 
 
-def test_a_stretch_without_an_answer_is_shaded_and_says_why() -> None:
+def test_a_span_without_an_estimate_is_shaded_with_its_reason() -> None:
     rows = [(NOW + 30.0 * index, None if 10 <= index < 40 else 0.8) for index in range(60)]
     root = drawn(over_time(OverTime(series_of(rows), NOW)))
-    (shade,) = of_kind(root, "not-judged")
-    assert shade[0].text == "Too few recent records to judge"
-    assert "Too few recent records to judge" in [one.text for one in of_kind(root, "why")]
+    (shade,) = of_kind(root, "no-estimate")
+    assert shade[0].text == "Too few recent records"
+    assert "Too few recent records" in [one.text for one in of_kind(root, "why")]
     assert len(of_kind(root, "estimate")) == 2
     assert len(of_kind(root, "band")) == 2
 
 
-def test_a_point_between_two_shades_is_not_shaded() -> None:
+def test_a_point_between_two_shaded_spans_is_not_shaded() -> None:
     rows = [(NOW + 30.0 * index, 0.8 if index == 5 else None) for index in range(11)]
     points = points_of(series_of(rows))
-    assert len(unjudged(points, 30.0)) == 2
-    assert len(list(unbroken(points, 30.0))) == 1
+    assert len(without_estimate(points, 30.0)) == 2
+    assert len(list(unbroken_runs(points, 30.0))) == 1
 
 
-def judged_by(references: Sequence[str], without: Sequence[int] = ()) -> Series:
-    """A series of one point each half minute, by these references; some without an answer."""
+def series_by(references: Sequence[str], without: Sequence[int] = ()) -> Series:
+    """A series with a point every half minute, by these references; some without an estimate."""
     rows = [(NOW + 30.0 * index, None if index in without else 0.8) for index in range(len(references))]
     return replace(series_of(rows), references=tuple(references))
 
@@ -245,11 +245,11 @@ def judged_by(references: Sequence[str], without: Sequence[int] = ()) -> Series:
     ],
 )
 @pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "phone"])
-def test_another_reference_is_marked_and_no_line_goes_over_it(
+def test_a_new_reference_is_marked_and_no_line_crosses_it(
     references: str, without: tuple[int, ...], changed: list[int], lines: int, size: ChartSize
 ) -> None:
-    """A space is a point of which nobody knows the reference: it ends no line, and no change is made up from it."""
-    series = judged_by([one.strip() for one in references], without)
+    """A space is a point with an unknown reference, which is no change."""
+    series = series_by([one.strip() for one in references], without)
     assert [point.at for point in replaced(points_of(series))] == [NOW + 30.0 * index for index in changed]
     data = OverTime(series, NOW + 30.0 * len(references), 0.9, [Mark("accuracy_low", 0.7)])
     root = drawn(over_time(data, size))
@@ -268,17 +268,17 @@ def test_another_reference_is_marked_and_no_line_goes_over_it(
 
 @pytest.mark.parametrize("place", [1, 30, 58, 59])
 @pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "phone"])
-def test_the_words_at_another_reference_stay_in_the_plot(place: int, size: ChartSize) -> None:
-    series = judged_by(["a"] * place + ["b"] * (60 - place))
+def test_the_label_of_a_new_reference_stays_in_the_plot(place: int, size: ChartSize) -> None:
+    series = series_by(["a"] * place + ["b"] * (60 - place))
     root = drawn(over_time(OverTime(series, NOW + 30.0 * 59), size))
-    (said,) = [one for one in of_kind(root, "why") if one.text == "other reference"]
-    at, wide = float(said.get("x") or 0), 105.0
-    left, right = (at - wide, at) if said.get("text-anchor") == "end" else (at, at + wide)
+    (label,) = [one for one in of_kind(root, "why") if one.text == "other reference"]
+    at, wide = float(label.get("x") or 0), 105.0
+    left, right = (at - wide, at) if label.get("text-anchor") == "end" else (at, at + wide)
     assert size.box.left <= left < right <= size.box.right
 
 
-def test_marks_side_by_side_do_not_write_over_each_other() -> None:
-    root = drawn(over_time(OverTime(judged_by(["a", "b"] * 30), NOW + 30.0 * 59)))
+def test_labels_of_adjacent_marks_do_not_overlap() -> None:
+    root = drawn(over_time(OverTime(series_by(["a", "b"] * 30), NOW + 30.0 * 59)))
     assert len(of_kind(root, "replaced")) == 59
     assert len([one for one in of_kind(root, "why") if one.text == "other reference"]) <= 1
 
@@ -287,7 +287,7 @@ def test_a_series_without_references_has_no_marks() -> None:
     assert not of_kind(drawn(over_time(OverTime(sample_series(Span.RECENT), NOW, 0.9))), "replaced")
 
 
-def test_a_number_beside_a_state_without_an_answer_is_not_drawn() -> None:
+def test_a_value_in_a_state_without_an_estimate_is_not_drawn() -> None:
     series = series_of([(NOW, 0.8), (NOW + 30.0, 0.8)])
     stale = Series(
         series.at,
@@ -297,12 +297,12 @@ def test_a_number_beside_a_state_without_an_answer_is_not_drawn() -> None:
     assert [point.accuracy for point in points_of(stale)] == [0.8, None]
 
 
-def test_every_state_has_brief_words() -> None:
+def test_every_state_has_a_short_reason() -> None:
     assert set(BRIEFLY) == set(WindowState)
 
 
 @given(st.lists(st.floats(0.0, 1.0), max_size=20))
-def test_an_axis_of_accuracies_shows_everything_and_does_not_exaggerate(values: list[float]) -> None:
+def test_an_accuracy_axis_covers_all_values_and_at_least_twenty_points(values: list[float]) -> None:
     least, most = share_range(values)
     assert 0.0 <= least < most <= 1.0
     assert most - least >= 0.2 - 1e-9
@@ -321,12 +321,12 @@ def test_an_axis_of_accuracies_shows_everything_and_does_not_exaggerate(values: 
         (30 * 86400.0, 4, ["18 Nov", "28 Nov", "8 Dec"]),
     ],
 )
-def test_times_are_round_and_in_utc(seconds: float, most: int, texts: list[str]) -> None:
+def test_time_ticks_are_round_and_in_utc(seconds: float, most: int, texts: list[str]) -> None:
     assert [tick.text for tick in time_ticks(NOW, NOW + seconds, most)][:3] == texts
 
 
 @given(st.floats(0.0, 4e9), st.floats(1.0, 4e9), st.integers(3, 9))
-def test_times_are_never_too_many_and_inside(start: float, seconds: float, most: int) -> None:
+def test_time_ticks_are_bounded_and_inside(start: float, seconds: float, most: int) -> None:
     ticks = time_ticks(start, start + seconds, most)
     assert len(ticks) <= most
     assert all(start <= tick.at <= start + seconds for tick in ticks)
@@ -336,12 +336,12 @@ def test_times_are_never_too_many_and_inside(start: float, seconds: float, most:
         )
 
 
-def test_the_first_time_and_each_new_day_carry_the_date() -> None:
+def test_the_first_tick_and_each_new_day_have_a_date() -> None:
     ticks = time_ticks(NOW, NOW + 86400.0, 9)
     assert [tick.date for tick in ticks if tick.date] == ["16 Nov", "17 Nov"]
 
 
-def test_thresholds_at_almost_one_height_have_labels_apart() -> None:
+def test_labels_of_close_thresholds_do_not_overlap() -> None:
     marks = [Mark(f"rule{index}", 0.8 + 0.001 * index) for index in range(4)]
     root = drawn(over_time(OverTime(sample_series(Span.RECENT), NOW, 0.803, marks)))
     heights = sorted(float(one.get("y") or 0) for one in of_kind(root, "level"))
@@ -350,23 +350,23 @@ def test_thresholds_at_almost_one_height_have_labels_apart() -> None:
 
 
 def test_realised_accuracies_are_diamonds_at_their_place() -> None:
-    told = [one for one in sample_realised() if one.segment == "all"]
-    root = drawn(over_time(OverTime(sample_series(Span.RECENT), NOW, 0.88, (), told)))
+    realised = [one for one in sample_realised() if one.segment == "all"]
+    root = drawn(over_time(OverTime(sample_series(Span.RECENT), NOW, 0.88, (), realised)))
     shown = of_kind(root, "realised")
-    assert len(shown) == len(told)
+    assert len(shown) == len(realised)
     assert [one[0].text for one in shown] == [
-        f"{datetime.fromtimestamp(one.at, UTC):%Y-%m-%d %H:%M:%S UTC}: {one.right / 5:.1f}% realised, {one.right} of 500 right"
-        for one in told
+        f"{datetime.fromtimestamp(one.at, UTC):%Y-%m-%d %H:%M:%S UTC}: {one.right / 5:.1f}% realised, {one.right} of 500 correct"
+        for one in realised
     ]
 
 
-def test_what_happened_before_the_chart_is_not_squeezed_into_its_edge() -> None:
+def test_events_before_the_chart_are_not_drawn_at_its_edge() -> None:
     old = Realised(NOW - 1e6, "all", 10, 5)
     root = drawn(over_time(OverTime(sample_series(Span.RECENT), NOW, None, (), [old], [Mark("low", NOW - 1e6)])))
     assert of_kind(root, "realised") == of_kind(root, "begun") == []
 
 
-def test_a_coordinate_that_is_not_finite_is_refused() -> None:
+def test_a_coordinate_that_is_not_finite_raises() -> None:
     with pytest.raises(ValueError, match="expected a finite coordinate, found nan"):
         number(math.nan)
     assert number(-0.01) == "0"
@@ -379,7 +379,7 @@ def test_the_usual_step_is_the_median_and_never_zero() -> None:
     assert step_of(points_of(series_of([(NOW + at, 0.8) for at in (0, 30, 60, 600)])), None) == 30.0
 
 
-def test_reliability_points_lie_at_their_confidence_and_share() -> None:
+def test_reliability_points_are_at_their_confidence_and_accuracy() -> None:
     bins = tuple(ReliabilityBin(0, 0, 0.0) for _ in range(10)) + tuple(
         ReliabilityBin(100 * (one + 1), 50 * (one + 1) + one, 0.68 + one / 15) for one in range(5)
     )
@@ -411,11 +411,11 @@ def test_the_sample_reference_has_points_of_both_kinds() -> None:
 
 
 @given(st.floats(0.0, 1.0), st.floats(0.0, 0.3), _SHARES)
-def test_a_row_of_the_estimators_stays_in_its_frame(accuracy: float, half: float, reference: float | None) -> None:
+def test_an_estimator_chart_stays_in_its_frame(accuracy: float, half: float, reference: float | None) -> None:
     interval = Interval(max(0.0, accuracy - half), min(1.0, accuracy + half))
     estimate = Estimate(accuracy, 100, interval)
-    common = Common.around([estimate], reference, [accuracy])
-    root = drawn(common.row(HOSTILE, estimate, heard=True))
+    common = EstimatorScale.around([estimate], reference, [accuracy])
+    root = drawn(common.row(HOSTILE, estimate, member=True))
     inside(root)
     inside(drawn(common.axis()))
     (dot,) = of_kind(root, "value")
@@ -423,7 +423,7 @@ def test_a_row_of_the_estimators_stays_in_its_frame(accuracy: float, half: float
     assert float(dot.get("cx") or 0) == pytest.approx(expected, abs=0.06)
 
 
-def test_of_many_classes_those_that_moved_most_are_shown() -> None:
+def test_of_many_classes_those_that_changed_most_are_shown() -> None:
     names = [f"class {index}" for index in range(50)]
     now = [100] * 50
     now[7], now[31] = 400, 0
@@ -432,7 +432,7 @@ def test_of_many_classes_those_that_moved_most_are_shown() -> None:
     assert {one.name for one in shown[:2]} == {"class 7", "class 31"}
 
 
-def test_classes_are_not_compared_where_counts_are_missing_or_do_not_fit() -> None:
+def test_classes_are_not_compared_without_matching_counts() -> None:
     assert class_shares(("a", "b"), (), (1, 2)) == []
     assert class_shares(("a", "b"), (0, 0), (1, 2)) == []
     assert [one.change for one in class_shares(("a", "b"), (1, 3), ())] == [None, None]
@@ -449,7 +449,7 @@ def test_bars_are_as_long_as_their_shares() -> None:
         assert (now, before) == pytest.approx((240 * one.now / 0.75, 240 * (one.before or 0.0) / 0.75), abs=0.06)
 
 
-def test_a_hostile_name_is_only_text_in_every_chart() -> None:
+def test_a_hostile_name_is_escaped_in_every_chart() -> None:
     data = OverTime(sample_series(Span.DAYS), NOW, 0.88, [Mark(HOSTILE, 0.8)], (), [Mark(HOSTILE, NOW - 60.0)])
     for size in (WIDE, NARROW):
         svg = over_time(data, size)

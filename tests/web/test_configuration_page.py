@@ -1,4 +1,4 @@
-"""The page of the configuration: in sections, what the file says apart from what is assumed."""
+"""The configuration page: sections, settings from the file, defaults."""
 
 import re
 
@@ -16,8 +16,7 @@ SETTINGS = [
 ]
 
 
-def test_settings_stand_in_sections_one_for_each_model_and_source() -> None:
-    """Named as the file names them, and by their own names."""
+def test_settings_are_grouped_by_model_and_source() -> None:
     text = text_of(configuration_page, site_of(settings=lambda: SETTINGS))
     headings = [re.sub("<.*?>", "", one) for one in re.findall(r"<h2>(.*?)</h2>", text)]
     assert headings == ["state", "sources[0] inbox", "models[0] density", "models[1] nodules", "notifications"]
@@ -26,25 +25,14 @@ def test_settings_stand_in_sections_one_for_each_model_and_source() -> None:
     assert rows[1] == ["name", "inbox", "4"]
 
 
-def test_what_is_assumed_stands_apart_from_what_a_line_says() -> None:
-    """In words, not only by its looks."""
+def test_defaults_differ_from_settings_in_the_file() -> None:
+    """In words, not only in style."""
     text = text_of(configuration_page, site_of(settings=lambda: SETTINGS))
-    assert ["fields.site", "meta.hospital", "assumed"] in Reader(text).rows
+    assert ["fields.site", "meta.hospital", "default"] in Reader(text).rows
     assert re.findall(r'<tr class="assumed" data-setting="(.*?)">', text) == ["sources[0].fields.site"]
     assert text.count('<tr class="given"') == 5
 
 
-def test_that_secrets_are_hidden_is_said() -> None:
-    """Or somebody would look for a mistake."""
-    assert f"stand as <code>{HIDDEN}</code>" in text_of(configuration_page, site_of())
-
-
-def test_without_a_configuration_the_page_says_so() -> None:
-    """While starting."""
-    assert "No configuration is in force yet." in text_of(configuration_page, site_of())
-
-
-def test_very_many_settings_are_cut_and_counted() -> None:
-    """The page is asked for again every few seconds."""
+def test_too_many_settings_are_cut_and_counted() -> None:
     many = [Setting(f"models[{number}].name", "m", number) for number in range(MOST_SETTINGS + 3)]
     assert "… and 3 more settings." in text_of(configuration_page, site_of(settings=lambda: many))

@@ -1,11 +1,11 @@
-"""The colours of the pages can be told apart, in light and dark, by the rules of WCAG 2.2 AA."""
+"""The colours of both themes meet WCAG 2.2 AA."""
 
 import re
 from itertools import product
 
 import pytest
 
-from monitor.web.pages.page_frame import STYLE
+from monitor.web.pages.rendering import STYLE
 
 _BLOCKS = re.findall(r":root \{(.*?)\}", STYLE.decode(), flags=re.DOTALL)
 THEMES = {
@@ -31,7 +31,7 @@ def contrast(one: str, other: str) -> float:
 
 
 @pytest.mark.parametrize("theme", THEMES)
-def test_every_text_stands_out_from_what_is_behind_it(theme: str) -> None:
+def test_text_contrast(theme: str) -> None:
     """At least 4.5 to 1."""
     colours = THEMES[theme]
     pairs = [*product(TEXT, BACKS), ("on-bar", "bar"), ("text", "alert-back"), ("text", "pending-back")]
@@ -48,8 +48,8 @@ def test_every_text_stands_out_from_what_is_behind_it(theme: str) -> None:
 
 
 @pytest.mark.parametrize("theme", THEMES)
-def test_every_mark_stands_out_from_what_is_behind_it(theme: str) -> None:
-    """At least 3 to 1. The band of an interval has an outline that does."""
+def test_mark_contrast(theme: str) -> None:
+    """At least 3 to 1. The band of an interval has an outline with that contrast."""
     colours = THEMES[theme]
     weak = {
         (one, other): found
@@ -59,13 +59,12 @@ def test_every_mark_stands_out_from_what_is_behind_it(theme: str) -> None:
     assert not weak
 
 
-def test_colours_that_are_the_same_in_both_themes_stand_out_too() -> None:
-    """The badge of alerts, and the banner of a page that is old."""
+def test_contrast_of_shared_colours() -> None:
+    """The alert badge, and the banner of an outdated page."""
     fixed = re.findall(r"background: (#[0-9a-f]{3,6}); color: (#[0-9a-f]{3,6})", STYLE.decode())
     assert len(fixed) == 2
     assert all(contrast(back, text) >= 4.5 for back, text in fixed)
 
 
-def test_both_themes_name_the_same_colours() -> None:
-    """One that is missing in the dark would be that of the light."""
+def test_both_themes_define_the_same_colours() -> None:
     assert THEMES["light"].keys() == THEMES["dark"].keys()

@@ -1,4 +1,4 @@
-"""D4: clients that connect and say nothing, half of something, or one byte at a time; and those that do not read."""
+"""D4: half-open clients, slow senders, and clients that do not read."""
 
 import asyncio
 import socket
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from monitor.web.server.http_connection import HttpConnection
-from monitor.web.server.limits import Closed, Counting, Unsent, WebLimits
+from monitor.web.server.limits import Closed, UnsentResponses, WebCounters, WebLimits
 from monitor.web.server.request import Page, Response
 from monitor.web.server.web_settings import WebSettings
 from tests.web.clients import everything, still_open
@@ -25,35 +25,32 @@ def _web_threads() -> int:
 
 
 @pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "tls"])
-@pytest.mark.parametrize("said", [b"", HALF], ids=["silent", "half a line"])
-def test_d4_two_hundred_half_open_clients_keep_nobody_out(
+@pytest.mark.parametrize("data", [b"", HALF], ids=["silent", "half a line"])
+def test_d4_two_hundred_half_open_clients_block_nobody(
     serve: Serve,
     web_config: Callable[[str], Path],
     trusting: ssl.SSLContext,
-    said: bytes,
+    data: bytes,
     *,
     encrypted: bool,
 ) -> None:
-    """An honest scrape is answered though none of them is ever closed for its slowness, and threads stay few."""
+    """Without any timeout a scrape is answered, and the number of threads stays bounded."""
     client = serve(web_config=web_config(TLS) if encrypted else None, request_seconds=3600.0)
     context = trusting if encrypted else None
     client.ask(tls=context)
-    half_open = [client.connect(said) for _ in range(200)]
+    half_open = [client.connect(data) for _ in range(200)]
     answers = [client.ask(tls=context, timeout=60.0) for _ in range(3)]
     assert [answer.status for answer in answers] == [200] * 3
     assert _web_threads() <= 32
     closed = client.server.counts().closed
     # To a TLS server, plain words are no handshake: they are closed at once, and need no room to be made.
-    assert (closed[Closed.CAP] >= 200 - WebLimits().connections) == (not (encrypted and said))
+    assert (closed[Closed.CAP] >= 200 - WebLimits().connections) == (not (encrypted and data))
     client.server.stop()
     assert still_open(half_open, 60.0) == 0
 
 
 @pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "tls"])
-def test_d4_half_open_clients_are_closed_when_their_time_is_up(
-    serve: Serve, web_config: Callable[[str], Path], *, encrypted: bool
-) -> None:
-    """All of them, and it is counted why."""
+def test_d4_half_open_clients_time_out(serve: Serve, web_config: Callable[[str], Path], *, encrypted: bool) -> None:
     client = serve(web_config=web_config(TLS) if encrypted else None, request_seconds=0.5)
     half_open = [client.connect() for _ in range(20)]
     assert still_open(half_open, 60.0) == 0
@@ -61,10 +58,10 @@ def test_d4_half_open_clients_are_closed_when_their_time_is_up(
     assert client.wait_for_closed(why, 20) == 20
 
 
-def test_d4_half_a_request_after_the_handshake_is_closed_too(
+def test_d4_half_a_request_after_the_handshake_times_out(
     serve: Serve, web_config: Callable[[str], Path], trusting: ssl.SSLContext
 ) -> None:
-    """The time for the handshake and for the request is one and the same."""
+    """Handshake and request share one timeout."""
     client = serve(web_config=web_config(TLS), request_seconds=0.5)
     with trusting.wrap_socket(client.connect(), server_hostname="localhost") as encrypted:
         encrypted.sendall(HALF)
@@ -72,8 +69,7 @@ def test_d4_half_a_request_after_the_handshake_is_closed_too(
     assert client.wait_for_closed(Closed.HEADER_TIMEOUT) == 1
 
 
-def test_d4_a_byte_now_and_then_gains_no_time(serve: Serve) -> None:
-    """The limit is on the whole head, not on each byte of it."""
+def test_d4_sending_byte_by_byte_gains_no_time(serve: Serve) -> None:
     client = serve(request_seconds=0.5)
     slow = client.connect(b"GET /metrics HTTP/1.1\r\nX: ")
     slow.settimeout(0.05)
@@ -91,8 +87,7 @@ def test_d4_a_byte_now_and_then_gains_no_time(serve: Serve) -> None:
     assert client.wait_for_closed(Closed.HEADER_TIMEOUT) == 1
 
 
-def test_d4_a_client_that_does_not_read_is_given_up(serve: Serve) -> None:
-    """Its answer is dropped after a time that grows with its size."""
+def test_d4_a_client_that_does_not_read_times_out(serve: Serve) -> None:
     client = serve(write_seconds=0.5, write_bytes_per_second=1 << 30)
     deaf = client.connect()
     deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -101,10 +96,10 @@ def test_d4_a_client_that_does_not_read_is_given_up(serve: Serve) -> None:
     assert client.ask().status == 200
 
 
-def test_d4_a_client_that_does_not_read_is_given_up_under_tls_too(
+def test_d4_a_client_that_does_not_read_times_out_under_tls(
     serve: Serve, web_config: Callable[[str], Path], trusting: ssl.SSLContext
 ) -> None:
-    """What was encrypted and has not left is not taken for sent."""
+    """Encrypted but unsent data does not count as sent."""
     client = serve(web_config=web_config(TLS), write_seconds=0.5, write_bytes_per_second=1 << 30)
     deaf = trusting.wrap_socket(client.connect(), server_hostname="localhost")
     client.sockets.append(deaf)
@@ -116,7 +111,7 @@ def test_d4_a_client_that_does_not_read_is_given_up_under_tls_too(
 def test_d4_a_slow_reader_gets_the_whole_page_under_tls(
     serve: Serve, web_config: Callable[[str], Path], trusting: ssl.SSLContext
 ) -> None:
-    """The time to say goodbye begins when the page has been sent, not when it has been encrypted."""
+    """The close timeout begins when the page is sent, not when it is encrypted."""
     client = serve(web_config=web_config(TLS), linger_seconds=0.3)
     with trusting.wrap_socket(client.connect(), server_hostname="localhost") as slow:
         slow.sendall(b"GET /huge HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
@@ -126,10 +121,9 @@ def test_d4_a_slow_reader_gets_the_whole_page_under_tls(
     assert len(body) == 32 << 20
 
 
-def test_an_answer_under_tls_is_over_when_it_was_sent(
+def test_a_tls_connection_is_idle_after_its_response(
     serve: Serve, web_config: Callable[[str], Path], trusting: ssl.SSLContext
 ) -> None:
-    """The connection then waits for another request, and is not taken for one of a client that does not read."""
     client = serve(web_config=web_config(TLS), idle_seconds=0.3, write_seconds=5.0)
     with trusting.wrap_socket(client.connect(), server_hostname="localhost") as kept:
         kept.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -138,8 +132,7 @@ def test_an_answer_under_tls_is_over_when_it_was_sent(
     assert client.server.counts().closed[Closed.WRITE_TIMEOUT] == 0
 
 
-def test_d4_clients_that_do_not_read_make_room_for_one_that_does(serve: Serve) -> None:
-    """When every connection is being written to, the slowest reader goes first."""
+def test_d4_the_slowest_reader_is_closed_for_a_new_client(serve: Serve) -> None:
     client = serve(connections=4, stalled_seconds=0.2)
     for _ in range(4):
         deaf = client.connect()
@@ -156,10 +149,10 @@ def test_d4_clients_that_do_not_read_make_room_for_one_that_does(serve: Serve) -
 
 
 @pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "tls"])
-def test_d4_answers_that_nobody_reads_take_a_bounded_memory(
+def test_d4_unread_responses_take_bounded_memory(
     serve: Serve, web_config: Callable[[str], Path], trusting: ssl.SSLContext, *, encrypted: bool
 ) -> None:
-    """Of three large pages only two fit in: the client that has been reading for longest is cut, the others are not."""
+    """Two of three large responses fit: the oldest is aborted."""
     client = serve(web_config=web_config(TLS) if encrypted else None, unsent_bytes=80 << 20)
     deaf = []
     for _ in range(3):
@@ -177,15 +170,13 @@ def test_d4_answers_that_nobody_reads_take_a_bounded_memory(
     assert [len(everything(one)) >= 32 << 20 for one in deaf[1:]] == [True, True]
 
 
-def test_d4_a_page_larger_than_that_memory_is_still_served(serve: Serve) -> None:
-    """The bound is on what comes together."""
+def test_d4_a_page_larger_than_the_bound_is_served(serve: Serve) -> None:
     client = serve(unsent_bytes=1 << 20)
     assert len(client.ask("/huge").body) == 32 << 20
     assert client.server.counts().closed[Closed.CAP] == 0
 
 
-def test_d4_clients_that_announce_a_body_and_send_none_make_room(serve: Serve) -> None:
-    """Who was told to go on and does not is waited for like anybody else, and so are those who do not hang up."""
+def test_d4_clients_that_announce_a_body_and_send_none_are_closed_for_others(serve: Serve) -> None:
     client = serve(connections=4, stalled_seconds=60.0)
     for _ in range(4):
         announced = client.connect(
@@ -195,10 +186,9 @@ def test_d4_clients_that_announce_a_body_and_send_none_make_room(serve: Serve) -
     assert client.ask().status == 200
 
 
-def test_d4_clients_that_do_not_hang_up_make_room(
+def test_d4_clients_that_do_not_close_tls_are_closed_for_others(
     serve: Serve, web_config: Callable[[str], Path], trusting: ssl.SSLContext
 ) -> None:
-    """Over TLS both sides say goodbye; who has the answer and does not say it holds up nobody."""
     client = serve(web_config=web_config(TLS), connections=4, stalled_seconds=60.0, linger_seconds=60.0)
     for _ in range(4):
         lingering = trusting.wrap_socket(client.connect(), server_hostname="localhost", suppress_ragged_eofs=False)
@@ -208,15 +198,14 @@ def test_d4_clients_that_do_not_hang_up_make_room(
     assert client.ask(tls=trusting).status == 200
 
 
-def test_d4_many_requests_in_one_go_let_others_have_their_turn() -> None:
-    """A client that does not wait for answers, and so never lets the loop wait for it, is one among others."""
-    asked: list[str] = []
+def test_d4_pipelined_requests_do_not_starve_others() -> None:
+    targets: list[str] = []
 
     class Noting:
         """Answers, and notes who asked."""
 
         async def answer(self, _: str, target: str, __: Mapping[str, str], ___: str) -> Response:
-            asked.append(target)
+            targets.append(target)
             return Response(b"")
 
     async def serve_both(requests: Mapping[str, int]) -> None:
@@ -227,28 +216,26 @@ def test_d4_many_requests_in_one_go_let_others_have_their_turn() -> None:
             there.sendall(f"GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode() * count)
             there.shutdown(socket.SHUT_WR)
             clients.append(there)
-            counting = Counting()
-            unsent = Unsent(1 << 20, counting)
+            counting = WebCounters()
+            unsent = UnsentResponses(1 << 20, counting)
             connections.append(HttpConnection(here, "127.0.0.1", Noting(), counting, unsent, WebLimits()))  # type: ignore[arg-type]
         await asyncio.gather(*(one.serve(WebSettings(None).current) for one in connections))
         for client in clients:
             client.close()
 
     asyncio.run(serve_both({"/many": 100, "/one": 1}))
-    assert asked.count("/many") == 100
-    assert asked.index("/one") < 50
+    assert targets.count("/many") == 100
+    assert targets.index("/one") < 50
 
 
-def test_a_connection_between_requests_is_closed_after_a_while(serve: Serve) -> None:
-    """Keeping a connection is a courtesy with an end."""
+def test_an_idle_connection_times_out(serve: Serve) -> None:
     client = serve(idle_seconds=0.3)
     kept = client.connect(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
     assert everything(kept).startswith(b"HTTP/1.1 200")
     assert client.wait_for_closed(Closed.IDLE) == 1
 
 
-def test_a_page_that_hangs_neither_holds_the_others_nor_the_end(serve: Serve) -> None:
-    """Its client is told so in time, pages on other threads answer, and the server stops without it."""
+def test_a_hanging_page_blocks_neither_other_pages_nor_stop(serve: Serve) -> None:
     never, ended = threading.Event(), []
 
     def hang(_: object) -> Response:
@@ -263,8 +250,7 @@ def test_a_page_that_hangs_neither_holds_the_others_nor_the_end(serve: Serve) ->
     never.set()
 
 
-def test_a_page_that_must_not_run_twice_turns_the_second_away(serve: Serve) -> None:
-    """While a reload is under way, another is told to come again."""
+def test_a_concurrent_reload_gets_503(serve: Serve) -> None:
     entered, leave = threading.Event(), threading.Event()
 
     def reload(_: object) -> Response:
@@ -283,8 +269,7 @@ def test_a_page_that_must_not_run_twice_turns_the_second_away(serve: Serve) -> N
     assert first == [200]
 
 
-def test_what_is_being_answered_when_the_server_stops_is_answered(serve: Serve) -> None:
-    """Stopping waits a little for answers that are under way."""
+def test_stop_finishes_responses_in_progress(serve: Serve) -> None:
     entered, leave = threading.Event(), threading.Event()
 
     def slow(_: object) -> Response:
@@ -305,8 +290,7 @@ def test_what_is_being_answered_when_the_server_stops_is_answered(serve: Serve) 
     assert got == [b"whole"]
 
 
-def test_connections_are_counted_while_they_are_open(serve: Serve) -> None:
-    """And no longer."""
+def test_open_connections_are_counted(serve: Serve) -> None:
     client = serve()
     three = [client.connect(HALF) for _ in range(3)]
     end = time.monotonic() + 10.0

@@ -1,4 +1,4 @@
-"""D5: requests that are too long, of the wrong kind, or for what is not there; and how the right ones are answered."""
+"""D5: oversized, malformed and unexpected requests, and correct ones."""
 
 import contextlib
 import gzip
@@ -39,7 +39,7 @@ HOST = b"Host: localhost\r\n"
     ],
 )
 def test_d5_every_request_has_its_status(serve: Serve, request_: tuple[str, str], status: int) -> None:
-    """And every answer a type that browsers do not guess at."""
+    """Every response forbids content sniffing."""
     answer = serve().ask(*request_)
     assert answer.status == status
     assert answer.headers["content-type"] == "text/plain; charset=utf-8"
@@ -51,7 +51,7 @@ def test_d5_every_request_has_its_status(serve: Serve, request_: tuple[str, str]
 
 
 def test_d5_a_mebibyte_of_headers_is_431(serve: Serve) -> None:
-    """Its sender gets to read why, though it was still sending; and the server goes on."""
+    """The sender can read the response, though it was still sending."""
     client = serve()
     assert client.ask(X_Long="x" * (1 << 20)).status == 431
     assert client.ask().status == 200
@@ -61,13 +61,11 @@ def test_d5_a_mebibyte_of_headers_is_431(serve: Serve) -> None:
     ("size", "status"),
     [(0, 200), (1, 200), (64 << 10, 200), ((64 << 10) + 1, 413), (1 << 20, 413)],
 )
-def test_d5_a_body_is_dropped_up_to_a_length(serve: Serve, size: int, status: int) -> None:
-    """No page needs one."""
+def test_d5_a_body_is_discarded_up_to_a_limit(serve: Serve, size: int, status: int) -> None:
     assert serve().ask("/post", "POST", body=b"x" * size).status == status
 
 
-def test_d5_a_body_in_chunks_is_bounded_too(serve: Serve) -> None:
-    """Its length is not known beforehand."""
+def test_d5_a_chunked_body_has_the_same_limit(serve: Serve) -> None:
     chunk = b"4000\r\n" + b"x" * 0x4000 + b"\r\n"
     head = b"POST /post HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n"
     client = serve()
@@ -76,8 +74,7 @@ def test_d5_a_body_in_chunks_is_bounded_too(serve: Serve) -> None:
         assert few.recv(100).startswith(b"HTTP/1.1 200")
 
 
-def test_d5_a_client_that_waits_to_send_its_body_is_told_to(serve: Serve) -> None:
-    """As curl does with longer ones."""
+def test_d5_100_continue_is_sent_when_expected(serve: Serve) -> None:
     head = b"POST /post HTTP/1.1\r\n" + HOST + b"Content-Length: 2\r\nExpect: 100-continue\r\nConnection: close\r\n\r\n"
     client = serve().connect(head)
     assert client.recv(100).startswith(b"HTTP/1.1 100")
@@ -86,7 +83,7 @@ def test_d5_a_client_that_waits_to_send_its_body_is_told_to(serve: Serve) -> Non
 
 
 @pytest.mark.parametrize(
-    "said",
+    "data",
     [
         pytest.param(b"nonsense\r\n\r\n", id="no request"),
         pytest.param(b"GET /metrics HTTP/1.1\r\n\r\n", id="no host"),
@@ -98,11 +95,10 @@ def test_d5_a_client_that_waits_to_send_its_body_is_told_to(serve: Serve) -> Non
         pytest.param(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(64) + b"\r\n\r\n", id="tls to a plain server"),
     ],
 )  # fmt: skip
-def test_d5_what_is_no_request_is_400(serve: Serve, said: bytes) -> None:
-    """And the connection ends."""
-    answer = serve().talk(said)
+def test_d5_a_malformed_request_is_400_and_closes(serve: Serve, data: bytes) -> None:
+    answer = serve().talk(data)
     assert answer.startswith(b"HTTP/1.1 400")
-    assert b"connection: close" in answer.lower()
+    assert b"\r\nconnection: close" in answer.lower()
 
 
 CHUNKED = b"POST /post HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n"
@@ -110,7 +106,7 @@ CHUNKED = b"POST /post HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n"
 
 @pytest.mark.parametrize("split", [False, True], ids=["whole", "byte by byte"])
 @pytest.mark.parametrize(
-    "said",
+    "data",
     [
         pytest.param(b"GET /metrics HTTP/1.1\n" + HOST + b"\r\n", id="request line"),
         pytest.param(b"GET /metrics HTTP/1.1\r\nHost: localhost\nA: b\r\n\r\n", id="header"),
@@ -123,12 +119,12 @@ CHUNKED = b"POST /post HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n"
         pytest.param(CHUNKED + b"\r\n2\r\nab\r\n0\r\nA: b\n\r\n", id="trailer"),
     ],
 )
-def test_d5_a_bare_lf_is_400_and_closes(serve: Serve, said: bytes, *, split: bool) -> None:
-    """A proxy in front may see another request in the same bytes."""
+def test_d5_a_bare_lf_is_400_and_closes(serve: Serve, data: bytes, *, split: bool) -> None:
+    """A proxy in front may frame the same bytes differently."""
     client = serve().connect()
     client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-        for part in (said[place : place + 1] for place in range(len(said))) if split else (said,):
+        for part in (data[place : place + 1] for place in range(len(data))) if split else (data,):
             client.sendall(part)
         client.sendall(b"GET /metrics HTTP/1.1\r\n" + HOST + b"\r\n")
         client.shutdown(socket.SHUT_WR)
@@ -144,20 +140,20 @@ def test_d5_a_bare_lf_is_400_and_closes(serve: Serve, said: bytes, *, split: boo
         pytest.param(b"Transfer-Encoding: chunked\r\n\r\n2\r\n\n\n\r\n1\r\n\r\r\n0\r\nA: b\r\n\r\n", id="chunked"),
     ],
 )
-def test_d5_a_body_may_hold_bare_lfs_however_it_is_cut(serve: Serve, body: bytes) -> None:
-    """Only the lines around it are HTTP's: the connection goes on, also where a packet ends between CR and LF."""
-    said = b"POST /post HTTP/1.1\r\n" + HOST + body
+def test_d5_a_body_may_contain_bare_lfs(serve: Serve, body: bytes) -> None:
+    """Also when a packet ends between CR and LF."""
+    data = b"POST /post HTTP/1.1\r\n" + HOST + body
     server = serve()
-    for place in range(1, len(said)):
+    for place in range(1, len(data)):
         client = server.connect()
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        client.sendall(said[:place])
-        client.sendall(said[place:] + b"GET /metrics HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n")
+        client.sendall(data[:place])
+        client.sendall(data[place:] + b"GET /metrics HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n")
         assert everything(client).count(b"HTTP/1.1 200") == 2
 
 
 def test_d5_a_request_with_two_framings_is_400_and_closes(serve: Serve) -> None:
-    """Content-Length beside Transfer-Encoding (RFC 9112, 6.1): what follows may be a smuggled request."""
+    """Content-Length beside Transfer-Encoding (RFC 9112, 6.1): request smuggling."""
     framed = CHUNKED + b"Content-Length: 5\r\n\r\n0\r\n\r\n"
     answer = serve().talk(framed + b"GET /metrics HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 400")
@@ -165,7 +161,6 @@ def test_d5_a_request_with_two_framings_is_400_and_closes(serve: Serve) -> None:
 
 
 def test_d5_random_bytes_never_stop_the_server(serve: Serve) -> None:
-    """Whatever comes, the next honest client is answered, and nothing was logged as a mistake of ours."""
     client = serve(request_seconds=0.5, linger_seconds=0.1)
     for size in (1, 10, 100, 1000, 70_000):
         for _ in range(5):
@@ -175,28 +170,25 @@ def test_d5_random_bytes_never_stop_the_server(serve: Serve) -> None:
     assert client.ask().status == 200
 
 
-def test_d5_several_requests_on_one_connection(serve: Serve) -> None:
-    """Also when they come at once."""
+def test_d5_pipelined_requests_are_answered(serve: Serve) -> None:
     one = b"GET /metrics HTTP/1.1\r\n" + HOST + b"\r\n"
     last = b"GET /metrics HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n"
     assert serve().talk(one + one + last).count(b"HTTP/1.1 200") == 3
 
 
 def test_d5_http_1_0_is_answered_and_closed(serve: Serve) -> None:
-    """Without a host, as it was then."""
     answer = serve().talk(b"GET /metrics HTTP/1.0\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 200")
     assert answer.endswith(b"\r\n\r\nhello GET\n")
 
 
-def test_d5_an_absolute_target_is_understood(serve: Serve) -> None:
-    """As proxies send it."""
-    said = b"GET http://127.0.0.1/metrics?a HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n"
-    assert serve().talk(said).startswith(b"HTTP/1.1 200")
+def test_d5_an_absolute_target_is_accepted(serve: Serve) -> None:
+    data = b"GET http://127.0.0.1/metrics?a HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n"
+    assert serve().talk(data).startswith(b"HTTP/1.1 200")
 
 
 @pytest.mark.parametrize(
-    ("accepted", "packed"),
+    ("accepted", "compressed"),
     [
         pytest.param("gzip", True, id="gzip"),
         pytest.param("deflate, gzip;q=0.5", True, id="among others"),
@@ -206,22 +198,20 @@ def test_d5_an_absolute_target_is_understood(serve: Serve) -> None:
         pytest.param("", False, id="none"),
     ],
 )
-def test_a_long_answer_is_packed_for_those_who_take_it(serve: Serve, accepted: str, *, packed: bool) -> None:
-    """Unpacked it is the same."""
+def test_a_long_response_is_compressed_when_accepted(serve: Serve, accepted: str, *, compressed: bool) -> None:
     answer = serve().ask("/long", Accept_Encoding=accepted)
-    assert (answer.headers.get("content-encoding") == "gzip") == packed
+    assert (answer.headers.get("content-encoding") == "gzip") == compressed
     assert answer.headers["vary"] == "Accept-Encoding"
-    body = gzip.decompress(answer.body) if packed else answer.body
+    body = gzip.decompress(answer.body) if compressed else answer.body
     assert body == b"a line of metrics\n" * 500
 
 
-def test_a_short_answer_is_not_packed(serve: Serve) -> None:
-    """It would only grow."""
+def test_a_short_response_is_not_compressed(serve: Serve) -> None:
     assert "content-encoding" not in serve().ask(Accept_Encoding="gzip").headers
 
 
-def test_d5_nothing_that_a_client_sends_is_repeated_or_logged(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
-    """Not in an answer, not in the log; and a page that fails is logged once."""
+def test_d5_client_input_is_neither_echoed_nor_logged(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+    """A failing page is logged once."""
     caplog.set_level(logging.DEBUG)
     client = serve()
     answers = [client.ask(f"/ZZPATIENT/{path}", method, ZZPATIENT="ZZPATIENT", body=b"ZZPATIENT") for path, method in
@@ -231,13 +221,10 @@ def test_d5_nothing_that_a_client_sends_is_repeated_or_logged(serve: Serve, capl
     assert b"Traceback" not in answers[-1].body
     assert client.talk(b"ZZPATIENT\r\n\r\n").count(b"ZZPATIENT") == 0
     ours = [record for record in caplog.records if record.name == "cpcmon"]
-    assert [record.getMessage() for record in ours] == [
-        "web: expected an answer from the page /broken, found RuntimeError"
-    ]
+    assert [record.getMessage() for record in ours] == ["web: page /broken failed: RuntimeError"]
 
 
 def test_requests_are_counted_by_class(serve: Serve) -> None:
-    """Every class is there from the start."""
     client = serve()
     assert client.server.counts().requests == {"2xx": 0, "3xx": 0, "4xx": 0, "5xx": 0}
     for path in ("/metrics", "/metrics", "/nowhere", "/broken"):
@@ -245,10 +232,9 @@ def test_requests_are_counted_by_class(serve: Serve) -> None:
     assert client.server.counts().requests == {"2xx": 2, "3xx": 0, "4xx": 1, "5xx": 1}
 
 
-def test_a_client_that_leaves_in_the_middle_of_its_answer_harms_nobody(
+def test_a_client_that_disconnects_during_its_response_does_no_harm(
     serve: Serve, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Also with a reset."""
     client = serve()
     for _ in range(5):
         rude = client.connect(b"GET /huge HTTP/1.1\r\n" + HOST + b"\r\n")

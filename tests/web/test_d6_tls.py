@@ -1,4 +1,4 @@
-"""D6 and D8: who is refused by TLS, and certificates that change while the server runs."""
+"""D6 and D8: TLS versions, client certificates, and reloads of the web configuration."""
 
 import contextlib
 import logging
@@ -41,7 +41,7 @@ def _showing(trusting: ssl.SSLContext, pair: Pair) -> ssl.SSLContext:
 
 @pytest.mark.parametrize(("version", "accepted"), [("-tls1_1", False), ("-tls1_2", True), ("-tls1_3", True)])
 def test_d6_tls_older_than_1_2_is_refused(serve: Serve, web_config: Write, version: str, *, accepted: bool) -> None:
-    """Even from a client that offers every weak cipher."""
+    """Also from a client that offers every weak cipher."""
     client = serve(web_config=web_config(TLS))
     place = f"127.0.0.1:{client.server.port}"
     words = [real_server("openssl"), "s_client", version, "-cipher", "ALL:@SECLEVEL=0", "-connect", place]
@@ -50,16 +50,14 @@ def test_d6_tls_older_than_1_2_is_refused(serve: Serve, web_config: Write, versi
     assert client.wait_for_closed(Closed.HANDSHAKE_FAILED, least=int(not accepted)) == int(not accepted)
 
 
-def test_d6_the_least_version_can_be_raised(serve: Serve, web_config: Write, trusting: ssl.SSLContext) -> None:
-    """A client that knows only TLS 1.2 is then refused."""
+def test_d6_the_minimum_version_can_be_raised(serve: Serve, web_config: Write, trusting: ssl.SSLContext) -> None:
     client = serve(web_config=web_config(f"{TLS}  min_version: TLS13\n"))
     assert client.ask(tls=trusting).status == 200
     trusting.maximum_version = ssl.TLSVersion.TLSv1_2
     assert _is_refused(client, trusting)
 
 
-def test_d6_plain_http_is_refused_where_tls_is_asked_for(serve: Serve, web_config: Write) -> None:
-    """No page comes back."""
+def test_d6_plain_http_is_refused_by_a_tls_server(serve: Serve, web_config: Write) -> None:
     client = serve(web_config=web_config(TLS))
     assert client.server.url.startswith("https://")
     with contextlib.suppress(ConnectionResetError):
@@ -70,7 +68,7 @@ def test_d6_plain_http_is_refused_where_tls_is_asked_for(serve: Serve, web_confi
 def test_d6_a_client_without_a_certificate_is_refused(
     serve: Serve, web_config: Write, authority: Authority, trusting: ssl.SSLContext
 ) -> None:
-    """One with a certificate of the authority is not; its name does not matter where no names are listed."""
+    """A certificate of the authority is accepted; without a list of names, any name is."""
     client = serve(web_config=web_config(_clients_must_show(authority)))
     assert _is_refused(client, trusting)
     assert client.wait_for_closed(Closed.HANDSHAKE_FAILED) == 1
@@ -80,7 +78,7 @@ def test_d6_a_client_without_a_certificate_is_refused(
 def test_d6_a_certificate_of_another_authority_is_refused(
     serve: Serve, web_config: Write, authority: Authority, trusting: ssl.SSLContext, tmp_path: Path
 ) -> None:
-    """Whatever it says of itself; also where a certificate is not required."""
+    """Also when certificates are optional."""
     stranger = Authority(tmp_path, "stranger").signed("pretender", "DNS:prometheus.example")
     text = _clients_must_show(authority)
     client = serve(web_config=web_config(text + SAN))
@@ -106,7 +104,7 @@ def test_d6_a_certificate_of_another_authority_is_refused(
 def test_d6_only_listed_names_are_let_in(
     serve: Serve, web_config: Write, authority: Authority, trusting: ssl.SSLContext, san: str, *, accepted: bool
 ) -> None:
-    """A name in the certificate must be one of those listed, to the letter."""
+    """The match is exact."""
     client = serve(web_config=web_config(_clients_must_show(authority) + SAN))
     assert _is_refused(client, _showing(trusting, authority.signed("client", san))) == (not accepted)
     assert client.wait_for_closed(Closed.HANDSHAKE_FAILED, least=int(not accepted)) == int(not accepted)
@@ -122,7 +120,6 @@ def _serial(client: Client, trusting: ssl.SSLContext) -> str:
 def test_d8_a_rotated_certificate_is_served_without_a_restart(
     serve: Serve, web_config: Write, authority: Authority, trusting: ssl.SSLContext, tmp_path: Path
 ) -> None:
-    """To the next connection; those that are open go on."""
     client = serve(web_config=web_config(TLS))
     before = _serial(client, trusting)
     assert _serial(client, trusting) == before
@@ -140,16 +137,16 @@ def test_d8_half_a_rotation_keeps_the_old_certificate(
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A certificate whose key is not there yet is not served, is said once, and is served when the key comes."""
+    """A certificate without its key is logged once, and served when the key arrives."""
     client = serve(web_config=web_config(TLS))
     before = _serial(client, trusting)
     renewed, served = authority.signed("renewed"), Pair(tmp_path / "server.crt", tmp_path / "server.key")
     renewed.copied_to(Pair(served.cert, tmp_path / "aside.key"))
     assert [_serial(client, trusting) for _ in range(3)] == [before] * 3
     assert not client.server.web_config_ok
-    said = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
-    assert len(said) == 1
-    assert "expected a certificate and its key in PEM, found key values mismatch" in said[0]
+    messages = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
+    assert len(messages) == 1
+    assert "expected a certificate and its key in PEM, found key values mismatch" in messages[0]
     renewed.copied_to(served)
     assert _serial(client, trusting) != before
     assert client.server.web_config_ok
@@ -165,10 +162,9 @@ def test_d8_half_a_rotation_keeps_the_old_certificate(
         pytest.param("{ca}", id="names no longer listed"),
     ],
 )
-def test_d8_a_change_that_is_broken_or_drops_a_protection_is_not_used(
+def test_d8_a_reload_that_fails_or_removes_a_protection_is_rejected(
     serve: Serve, web_config: Write, authority: Authority, trusting: ssl.SSLContext, text: str
 ) -> None:
-    """A file caught half-written must not open the door."""
     client = serve(web_config=web_config(_clients_must_show(authority) + SAN))
     showing = _showing(trusting, authority.signed("client", "DNS:prometheus.example"))
     web_config(text.replace("{ca}", _clients_must_show(authority)))
@@ -180,14 +176,13 @@ def test_d8_a_change_that_is_broken_or_drops_a_protection_is_not_used(
     assert client.server.web_config_ok
 
 
-def test_d8_new_passwords_are_in_force_on_open_connections_too(serve: Serve, web_config: Write) -> None:
-    """Who was let in without one is asked for it with the next request."""
+def test_d8_new_passwords_apply_to_open_connections(serve: Serve, web_config: Write) -> None:
     client = serve(web_config=web_config("http_server_config: {http2: false}\n"))
-    said = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
-    kept = client.connect(said)
+    request = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    kept = client.connect(request)
     assert kept.recv(1000).startswith(b"HTTP/1.1 200")
     web_config("basic_auth_users:\n  bob: $2b$04$" + "e" * 53 + "\n")
-    kept.sendall(said)
+    kept.sendall(request)
     assert kept.recv(1000).startswith(b"HTTP/1.1 401")
 
 
@@ -204,10 +199,9 @@ def test_d8_new_passwords_are_in_force_on_open_connections_too(serve: Serve, web
         ),
     ],
 )
-def test_files_that_are_no_certificates_are_said_at_the_start(
+def test_invalid_certificates_are_config_errors(
     web_config: Write, tmp_path: Path, server_pair: Pair, name: str, content: bytes | None, found: str
 ) -> None:
-    """Never is plain HTTP served instead."""
     path = web_config(f"{TLS}  client_auth_type: RequireAndVerifyClientCert\n  client_ca_file: ca.crt\n")
     (tmp_path / "ca.crt").write_bytes(server_pair.cert.read_bytes())
     (tmp_path / name).unlink()
@@ -217,20 +211,16 @@ def test_files_that_are_no_certificates_are_said_at_the_start(
         WebServer("127.0.0.1:0", PAGES, path)
 
 
-def test_a_key_under_a_passphrase_is_refused_and_nobody_is_asked(
-    web_config: Write, tmp_path: Path, server_pair: Pair
-) -> None:
-    """A daemon has no terminal."""
+def test_a_key_with_a_passphrase_is_a_config_error(web_config: Write, tmp_path: Path, server_pair: Pair) -> None:
     locked = [real_server("openssl"), "ec", "-in", server_pair.key, "-aes128", "-passout", "pass:secret", "-out"]
     subprocess.run([*map(str, locked), str(tmp_path / "server.key")], check=True, capture_output=True)
     with pytest.raises(ConfigError, match="expected a certificate and its key in PEM"):
         WebServer("127.0.0.1:0", PAGES, web_config(TLS))
 
 
-def test_a_pipe_in_place_of_a_file_is_refused(web_config: Write, tmp_path: Path) -> None:
-    """Reading it would wait for ever."""
+def test_a_pipe_instead_of_a_file_is_a_config_error(web_config: Write, tmp_path: Path) -> None:
     path = web_config(TLS)
     (tmp_path / "server.key").unlink()
     os.mkfifo(tmp_path / "server.key")
-    with pytest.raises(ConfigError, match=r"server\.key: expected a file, found something else"):
+    with pytest.raises(ConfigError, match=r"server\.key: expected a file, found another kind of file"):
         WebServer("127.0.0.1:0", PAGES, path)

@@ -1,4 +1,4 @@
-"""D7: passwords that are wrong, missing, or tried a thousand times."""
+"""D7: wrong and missing passwords, and floods of guesses."""
 
 import concurrent.futures
 import contextlib
@@ -22,7 +22,7 @@ COST = 8
 
 @pytest.fixture(scope="module")
 def users() -> str:
-    """Two users of a web configuration; bob's password holds a colon and is not ASCII."""
+    """Two users; bob's password contains a colon and is not ASCII."""
     alice, bob = (bcrypt.hashpw(word.encode(), bcrypt.gensalt(COST)).decode() for word in ("wonder", "bücher:2"))
     # As htpasswd writes it.
     return f"basic_auth_users:\n  alice: {alice.replace('$2b$', '$2y$')}\n  bob: {bob}\n"
@@ -52,7 +52,6 @@ def users() -> str:
 def test_d7_only_the_right_password_is_let_in(
     serve: Serve, web_config: Write, users: str, header: str | None, status: int
 ) -> None:
-    """To every page; the others are told how to ask."""
     client = serve(web_config=web_config(users))
     for path in ("/metrics", "/nowhere", "/metrics"):
         answer = client.ask(path) if header is None else client.ask(path, Authorization=header)
@@ -63,7 +62,7 @@ def test_d7_only_the_right_password_is_let_in(
 
 @contextlib.contextmanager
 def _flood(client: Client, threads: int) -> Iterator[None]:
-    """Let as many clients guess the password of `user 0` without a pause, from 127.0.0.1."""
+    """Guess the password of `user 0` continuously, from 127.0.0.1."""
     stop = threading.Event()
 
     def guess(thread: int) -> None:
@@ -76,7 +75,7 @@ def _flood(client: Client, threads: int) -> Iterator[None]:
     with concurrent.futures.ThreadPoolExecutor(threads) as pool:
         for thread in range(threads):
             pool.submit(guess, thread)
-        # Until guesses have been judged, and others wait.
+        # Wait until guesses were checked and others are queued.
         while client.server.counts().requests["4xx"] + client.server.counts().requests["5xx"] < 3:
             time.sleep(0.01)
         try:
@@ -92,10 +91,10 @@ def _flood(client: Client, threads: int) -> Iterator[None]:
         pytest.param("127.0.0.2", {"waiting_passwords": 4}, id="from another address, while more guess than may wait"),
     ],
 )
-def test_d7_whoever_was_never_seen_gets_in_while_others_guess(
+def test_d7_new_users_get_in_during_a_flood_of_guesses(
     serve: Serve, web_config: Write, source: str, limits: dict[str, float]
 ) -> None:
-    """Ten users with the right password, one of them the one whose password is guessed."""
+    """Ten users with the right password, including the attacked one."""
     hashed = bcrypt.hashpw(b"wonder", bcrypt.gensalt(COST)).decode()
     names = [f"user {number}" for number in range(10)]
     users = "basic_auth_users:\n" + "".join(f"  {name}: {hashed}\n" for name in names)
@@ -106,7 +105,7 @@ def test_d7_whoever_was_never_seen_gets_in_while_others_guess(
 
 
 class Hashing:
-    """Counts what bcrypt is asked, and how much of it at once."""
+    """Counts bcrypt checks and their concurrency."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.asked = list[bytes]()
@@ -115,7 +114,7 @@ class Hashing:
         monkeypatch.setattr(bcrypt, "checkpw", self)
 
     def __call__(self, password: bytes, hashed: bytes) -> bool:
-        """Check, as bcrypt does."""
+        """Check with bcrypt."""
         with self._lock:
             self.asked.append(password)
             self._now += 1
@@ -130,7 +129,7 @@ class Hashing:
 def test_d7_guesses_are_hashed_one_at_a_time_and_keep_no_known_scraper_out(
     serve: Serve, web_config: Write, users: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They take one core at most; a scraper that was let in before waits for no hash."""
+    """A client that logged in before waits for no hash."""
     hashing = Hashing(monkeypatch)
     client = serve(web_config=web_config(users))
     right = basic("alice", "wonder")
@@ -142,8 +141,7 @@ def test_d7_guesses_are_hashed_one_at_a_time_and_keep_no_known_scraper_out(
 
 
 @pytest.mark.slow
-def test_d7_more_checks_than_may_wait_are_told_to_come_again(serve: Serve, web_config: Write) -> None:
-    """Nothing is queued without end."""
+def test_d7_a_full_queue_gets_503(serve: Serve, web_config: Write) -> None:
     slow = bcrypt.hashpw(b"wonder", bcrypt.gensalt(13)).decode()
     client = serve(web_config=web_config(f"basic_auth_users: {{alice: {slow}}}\n"), waiting_passwords=2)
     with concurrent.futures.ThreadPoolExecutor(12) as pool:
@@ -156,7 +154,7 @@ def test_d7_more_checks_than_may_wait_are_told_to_come_again(serve: Serve, web_c
 def test_d7_a_right_password_is_hashed_once(
     serve: Serve, web_config: Write, users: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A wrong one each time, for a name that nobody has too: the time that an answer takes tells nothing of names."""
+    """Wrong ones are hashed each time, also for unknown names, so that timing reveals no names."""
     hashing = Hashing(monkeypatch)
     client = serve(web_config=web_config(users))
     for name, password, status in (("alice", "wonder", 200), ("alice", "wrong", 401), ("carol", "nobody's", 401)):
@@ -164,8 +162,7 @@ def test_d7_a_right_password_is_hashed_once(
     assert hashing.asked == [b"wonder", *[b"wrong"] * 3, *[b"nobody's"] * 3]
 
 
-def test_d7_a_password_that_was_changed_is_no_longer_let_in(serve: Serve, web_config: Write, users: str) -> None:
-    """Though it was right before."""
+def test_d7_a_changed_password_is_no_longer_accepted(serve: Serve, web_config: Write, users: str) -> None:
     client = serve(web_config=web_config(users))
     assert client.ask(Authorization=basic("alice", "wonder")).status == 200
     new = bcrypt.hashpw(b"land", bcrypt.gensalt(COST)).decode()
@@ -174,15 +171,13 @@ def test_d7_a_password_that_was_changed_is_no_longer_let_in(serve: Serve, web_co
     assert client.ask(Authorization=basic("alice", "land")).status == 200
 
 
-def test_d7_passwords_are_not_switched_off_by_a_file_without_them(serve: Serve, web_config: Write, users: str) -> None:
-    """Only a new start does."""
+def test_d7_a_reload_cannot_remove_passwords(serve: Serve, web_config: Write, users: str) -> None:
     client = serve(web_config=web_config(users))
     web_config("http_server_config: {http2: false}\n")
     assert client.ask().status == 401
     assert not client.server.web_config_ok
 
 
-def test_credentials_are_cut_at_the_first_colon() -> None:
-    """A password may hold others."""
+def test_credentials_split_at_the_first_colon() -> None:
     assert credentials_in(basic("a", "b:c")) == ("a", b"b:c")
     assert credentials_in("Digest x") is None

@@ -1,4 +1,4 @@
-"""Host names: a web page of somebody else, whose name resolves to this machine, reads nothing (DNS rebinding)."""
+"""Host names are checked against DNS rebinding."""
 
 import contextlib
 import socket
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from monitor.web.server.hosts import Hosts
+from monitor.web.server.addresses import Hosts
 from monitor.web.server.web_server import WebServer
 from tests.web.clients import Client
 from tests.web.conftest import PAGES
@@ -16,7 +16,7 @@ NAMED: list[str] = []
 
 @pytest.fixture
 def client() -> Iterator[Client]:
-    """A client of a server on every interface that answers for one more name."""
+    """A client of a server on all interfaces with one entry in `web.hosts`."""
     NAMED[:] = ["Cpcmon.Hospital.example"]
     server = WebServer(":0", PAGES, None, hosts=lambda: NAMED)
     server.start()
@@ -26,8 +26,8 @@ def client() -> Iterator[Client]:
 
 
 def _status(client: Client, host: str, target: str = "/metrics") -> int:
-    said = f"GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
-    return int(client.talk(said.encode("latin-1")).split(b" ", 2)[1])
+    request = f"GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
+    return int(client.talk(request.encode("latin-1")).split(b" ", 2)[1])
 
 
 @pytest.mark.parametrize(
@@ -58,14 +58,13 @@ def _status(client: Client, host: str, target: str = "/metrics") -> int:
         pytest.param("lo\xe7alhost", 400, id="not ASCII"),
     ],
 )
-def test_d_only_requests_for_this_server_are_answered(client: Client, host: str, status: int) -> None:
-    """By the name in `Host`, on every path, whether it is there or not."""
+def test_d_only_allowed_hosts_are_answered(client: Client, host: str, status: int) -> None:
     assert _status(client, host) == status
     assert _status(client, host, "/nowhere") == (404 if status == 200 else status)
 
 
-def test_d_the_refusal_names_the_setting_and_repeats_nothing(client: Client, caplog: pytest.LogCaptureFixture) -> None:
-    """An operator who forgot a name reads what to do in the browser and, once, in the log."""
+def test_d_the_refusal_names_the_setting_and_echoes_nothing(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    """It is logged once."""
     for _ in range(3):
         answer = client.ask(Host="attacker.example")
         assert b"web.hosts" in answer.body
@@ -75,21 +74,18 @@ def test_d_the_refusal_names_the_setting_and_repeats_nothing(client: Client, cap
     assert "attacker" not in caplog.text
 
 
-def test_d_a_star_answers_for_every_host(client: Client) -> None:
-    """Taken over while the server runs, as a reload does."""
+def test_d_a_star_allows_every_host(client: Client) -> None:
     NAMED[:] = ["*"]
     assert _status(client, "attacker.example") == 200
     NAMED[:] = []
     assert _status(client, "attacker.example") == 421
 
 
-def test_d_the_host_of_an_absolute_target_counts(client: Client) -> None:
-    """RFC 9112, 3.2.2: in place of the one in `Host`."""
+def test_d_the_host_of_an_absolute_target_overrides_the_header(client: Client) -> None:
     assert _status(client, "attacker.example", "http://localhost/metrics") == 200
     assert _status(client, "localhost", "http://attacker.example?x=/metrics") == 421
 
 
-def test_d_a_name_that_it_listens_on_needs_no_setting() -> None:
-    """The operator has named it already."""
+def test_d_the_listen_host_is_allowed() -> None:
     assert Hosts("Radiology.example", tuple).allow("radiology.example")
     assert not Hosts("", tuple).allow("radiology.example")

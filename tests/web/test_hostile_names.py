@@ -1,4 +1,4 @@
-"""Whatever a model, segment, class, source, setting or origin is called, every page shows it and does nothing."""
+"""Hostile names of models, segments, classes, sources and settings stay text."""
 
 from dataclasses import replace
 
@@ -8,10 +8,10 @@ from monitor.core.alerts import AlertPhase
 from monitor.core.estimate import WindowState
 from monitor.core.report import InputFacts, Realised
 from monitor.settings.kinds import Setting
-from monitor.web.pages.page_frame import MARK
+from monitor.web.pages.rendering import MARK
 from monitor.web.pages.routes import standard_pages
 from monitor.web.server.request import HTML, Request
-from monitor.web.site import RefusedRecord, Rejects, Site, SourceView
+from monitor.web.site import RejectPointer, Rejects, Site, SourceView
 from tests.web.reading import Reader, site_of
 from tests.web.sample_reports import NOW, estimated, low, segment, three_models
 
@@ -46,7 +46,7 @@ def _site(evil: str) -> Site:
         problems=[evil],
         waits=[f"{evil}3 has not been evaluated yet", evil],
         sources=lambda: [SourceView(evil, evil, evil, rejected=3), SourceView(evil, evil, None, rejected=3)],
-        rejects=lambda: Rejects({(evil, evil): 3}, [RefusedRecord(NOW, evil, evil, evil, 1, digest=evil, shape=evil)]),
+        rejects=lambda: Rejects({(evil, evil): 3}, [RejectPointer(NOW, evil, evil, evil, 1, digest=evil, shape=evil)]),
         settings=lambda: [Setting("models[0].name", evil, 1), Setting(evil, evil, None), Setting(f"m.{evil}", evil, 2)],
         realised=lambda _: [Realised(NOW, f"site={evil}", 10, 7)],
     )
@@ -54,7 +54,7 @@ def _site(evil: str) -> Site:
 
 @pytest.mark.parametrize("evil", EVIL)
 def test_no_name_becomes_markup_on_any_page(evil: str) -> None:
-    """Every page for people that there is, now and later: found by its type."""
+    """Finds every HTML page by its content type."""
     pages = standard_pages(_site(evil), metrics=bytes, reload=None, status=bytes)
     read = []
     for path, page in pages.items():

@@ -1,4 +1,4 @@
-"""Whatever stands after the question mark: a page, or none by that name; never an error, and nothing of it comes back."""
+"""Any query gets a page or 404, never an error or an echo."""
 
 import logging
 from collections.abc import Callable
@@ -32,15 +32,15 @@ HOSTILE = {
 
 
 def _site() -> Site:
-    """Return a site whose history is the real one."""
+    """Return a site with a real history."""
     history = History()
     history.note(sample_report(), NOW)
     return replace(sample_site(), history=history.series)
 
 
 @pytest.fixture
-def asked(serve: Serve, caplog: pytest.LogCaptureFixture) -> Ask:
-    """Ask for a target, and check what holds of every answer; returns its status."""
+def status_of(serve: Serve, caplog: pytest.LogCaptureFixture) -> Ask:
+    """Request a target and check every response; returns its status."""
     client = serve(standard_pages(_site(), metrics=bytes, reload=None, status=bytes))
     caplog.set_level(logging.DEBUG)
 
@@ -56,34 +56,34 @@ def asked(serve: Serve, caplog: pytest.LogCaptureFixture) -> Ask:
 
 
 @pytest.mark.parametrize("path", NAMED)
-def test_a_name_that_nobody_has_is_404_whatever_it_is_made_of(asked: Ask, path: str) -> None:
-    assert {kind: asked(f"{path}?{NAMED[path]}={value}") for kind, value in HOSTILE.items()} == dict.fromkeys(
+def test_any_unknown_name_is_404(status_of: Ask, path: str) -> None:
+    assert {kind: status_of(f"{path}?{NAMED[path]}={value}") for kind, value in HOSTILE.items()} == dict.fromkeys(
         HOSTILE, 404
     )
 
 
 @pytest.mark.parametrize(("path", "key"), [("/model", "name"), ("/api/v1/history", "model")])
 @pytest.mark.parametrize("other", ["segment", "span"])
-def test_a_segment_or_span_that_is_not_there_is_404(asked: Ask, path: str, key: str, other: str) -> None:
-    found = {kind: asked(f"{path}?{key}=density&{other}={value}") for kind, value in HOSTILE.items() if value}
+def test_an_unknown_segment_or_span_is_404(status_of: Ask, path: str, key: str, other: str) -> None:
+    found = {kind: status_of(f"{path}?{key}=density&{other}={value}") for kind, value in HOSTILE.items() if value}
     assert found == dict.fromkeys(found, 404)
 
 
 @pytest.mark.parametrize(("path", "key"), [("/model", "name"), ("/api/v1/history", "model")])
-def test_of_a_key_that_comes_twice_the_first_counts(asked: Ask, path: str, key: str) -> None:
-    assert asked(f"{path}?{key}=density&{key}={CANARY}") == 200
-    assert asked(f"{path}?{key}={CANARY}&{key}=density") == 404
-    assert asked(f"{path}?{key}=density&span=days&span={CANARY}") == 200
+def test_the_first_of_a_repeated_parameter_counts(status_of: Ask, path: str, key: str) -> None:
+    assert status_of(f"{path}?{key}=density&{key}={CANARY}") == 200
+    assert status_of(f"{path}?{key}={CANARY}&{key}=density") == 404
+    assert status_of(f"{path}?{key}=density&span=days&span={CANARY}") == 200
 
 
 @pytest.mark.parametrize("path", ["/", "/rejects", "/configuration", "/api/v1/rejects", "/api/v1/configuration"])
-def test_a_page_that_needs_no_name_passes_over_what_it_does_not_know(asked: Ask, path: str) -> None:
+def test_unknown_parameters_are_ignored(status_of: Ask, path: str) -> None:
     assert {
-        kind: asked(f"{path}?name={value}&{value}={value}") for kind, value in HOSTILE.items() if value != HUGE
+        kind: status_of(f"{path}?name={value}&{value}={value}") for kind, value in HOSTILE.items() if value != HUGE
     } == {kind: 200 for kind, value in HOSTILE.items() if value != HUGE}
 
 
-def test_a_query_of_very_many_keys_names_nothing(asked: Ask) -> None:
+def test_a_query_with_too_many_parameters_is_ignored(status_of: Ask) -> None:
     many = "&".join(f"k{number}={CANARY}" for number in range(1000))
-    assert asked(f"/model?name=density&{many}") == 404
-    assert asked(f"/api/v1/history?model=density&{many}") == 404
+    assert status_of(f"/model?name=density&{many}") == 404
+    assert status_of(f"/api/v1/history?model=density&{many}") == 404

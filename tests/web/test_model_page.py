@@ -1,4 +1,4 @@
-"""The page of a model: every number explained, every name only text, and never an all-clear where nothing is known."""
+"""The page of a model."""
 
 import re
 from dataclasses import replace
@@ -13,13 +13,12 @@ from monitor.core.estimate import Estimate, NoEstimate, Why, WindowState
 from monitor.core.estimators import ESTIMATORS
 from monitor.core.history import Series, Span
 from monitor.core.report import InputFacts, ModelReport, Realised, ReferenceFacts, SegmentReport
-from monitor.web.pages.explanations import FAMILIES, MEANINGS, Shown, families_of
-from monitor.web.pages.model import MOST_VISIBLE, model_page
-from monitor.web.pages.model_history import MOST_ROWS
-from monitor.web.pages.model_sections import REASONS
+from monitor.web.pages.explanations import FAMILIES, families_of
+from monitor.web.pages.model import MOST_ROWS, MOST_VISIBLE, REASONS, model_page
 from monitor.web.pages.overview import overview_page
 from monitor.web.pages.reference_page import reference_page
-from monitor.web.pages.routes import Framed, standard_pages
+from monitor.web.pages.rendering import ENVIRONMENT
+from monitor.web.pages.routes import PageFunction, standard_pages
 from monitor.web.pages.wording import STATES, clock
 from monitor.web.server.request import Request
 from tests.web.reading import Reader, site_of, text_of
@@ -28,6 +27,7 @@ from tests.web.sample_site import SHIFTED, sample_report, sample_series, sample_
 
 HOSTILE = "<script>alert('x')</script>\"&"
 _SHIFTED = "site=Bonn,scanner=2"
+_MEANINGS = set(vars(ENVIRONMENT.get_template("meanings.html").module)["meanings"])
 
 
 @cache
@@ -36,10 +36,10 @@ def _page(**query: str) -> str:
 
 
 class Numbers(HTMLParser):
-    """Finds the numbers of a page, and under which names they are shown."""
+    """Finds the numbers of a page, and their `data-shown` and `data-meaning`."""
 
     free = frozenset({"svg", "h1", "code", "a", "caption", "summary", "th", "footer", "header", "title"})
-    """Where digits are part of a name, a time or a scale."""
+    """Elements where digits are part of a name, a time or a scale."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class Numbers(HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note what is shown and what is explained."""
+        """Record what is shown and what is explained."""
         found = dict(attrs)
         self.shown.update((found.get("data-shown") or "").split())
         self.explained.update((found.get("data-meaning") or "").split())
@@ -62,7 +62,7 @@ class Numbers(HTMLParser):
         assert self._open.pop()[0] == tag
 
     def handle_data(self, data: str) -> None:
-        """Note a number that stands under no name."""
+        """Record a number without `data-shown`."""
         named = any("data-shown" in found or "data-meaning" in found for _, found in self._open)
         free = any(tag in self.free for tag, _ in self._open)
         if re.search(r"\d", data) and not named and not free:
@@ -80,25 +80,18 @@ _ALL_PAGES = [
 
 
 @pytest.mark.parametrize(("page", "query"), _ALL_PAGES)
-def test_each_number_that_is_shown_has_its_sentences_on_the_same_page(page: object, query: dict[str, str]) -> None:
+def test_each_number_is_explained_on_the_same_page(page: object, query: dict[str, str]) -> None:
     numbers = Numbers(text_of(page, sample_site(), **query))  # type: ignore[arg-type]
     assert numbers.bare == []
     assert numbers.shown - numbers.explained == set()
-    assert numbers.shown <= set(Shown)
+    assert numbers.shown <= _MEANINGS
 
 
-def test_each_meaning_says_what_and_when_not_to_trust() -> None:
-    assert set(MEANINGS) == set(Shown)
-    for meaning in MEANINGS.values():
-        assert meaning.means.endswith(".")
-        assert meaning.doubt.endswith(".")
-
-
-def test_no_meaning_is_kept_that_no_page_shows() -> None:
+def test_every_meaning_is_used_and_defined() -> None:
     shown: set[str] = set()
     for page, query in _ALL_PAGES:
         shown |= Numbers(text_of(page, sample_site(), **query)).shown
-    assert set(Shown) - shown == set()
+    assert _MEANINGS - shown == set()
 
 
 @pytest.mark.parametrize(
@@ -111,7 +104,7 @@ def test_no_meaning_is_kept_that_no_page_shows() -> None:
         {"name": "<script>"},
     ],
 )
-def test_what_is_not_known_has_no_page(query: dict[str, str]) -> None:
+def test_an_unknown_name_has_no_page(query: dict[str, str]) -> None:
     assert model_page(sample_site(), query) is None
 
 
@@ -124,7 +117,7 @@ def test_every_window_and_span_is_well_formed(segment: str, span: Span) -> None:
     assert not any("style" in found for _, found in reader.tags)
 
 
-def test_the_head_says_what_fires_the_estimate_and_the_drop() -> None:
+def test_the_head_has_the_alert_the_estimate_and_the_drop() -> None:
     text = _page(segment=_SHIFTED)
     report = sample_report()
     shifted = next(one for one in report.segments if one.segment == SHIFTED)
@@ -133,27 +126,27 @@ def test_the_head_says_what_fires_the_estimate_and_the_drop() -> None:
     assert report.reference is not None
     drop = 100 * (report.reference.accuracy - consensus.accuracy)
     assert 'class="verdict alert"' in text
-    assert f"About {consensus.accuracy:.1%} of its answers are right" in text
+    assert f"About {consensus.accuracy:.1%} of the predictions are correct" in text
     assert f"{drop:.1f} points under the accuracy on the reference, which is more than chance explains" in text
-    assert "343 of 500 right" in text
+    assert "343 of 500 correct" in text
 
 
-def test_a_window_that_cannot_be_judged_gets_no_number_and_no_all_clear() -> None:
+def test_a_window_without_an_estimate_has_no_number_and_no_all_clear() -> None:
     text = _page(segment="site=Dresden")
     assert 'class="verdict unknown"' in text
-    assert "Still collecting its first records" in text
-    assert "Nothing is known of its accuracy now, good or bad" in text
+    assert "Collecting its first records" in text
+    assert "The accuracy is unknown now" in text
     figures = re.findall(
         r'<div class="fact" data-shown="(?:estimate|interval|drop)">.*?class="figure">(.*?)</dd>', text
     )
-    assert figures == ["cannot say"]
+    assert figures == ["unknown"]
     assert ">✓ No alert" not in text.split("</h1>")[0]
 
 
-def test_a_firing_alert_that_cannot_be_judged_still_stands_at_the_top() -> None:
+def test_a_held_alert_is_at_the_top() -> None:
     head = text_of(model_page, site_of(three_models()), name="density", segment="site=Fulda").split("</h1>")
     assert "alert, critical" in head[0]
-    assert "cannot be judged now, so it stays" in head[1]
+    assert "cannot be evaluated now and stays" in head[1]
 
 
 def test_the_reference_is_linked_where_it_has_a_page() -> None:
@@ -174,7 +167,7 @@ def test_segments_are_linked_worst_first_and_keep_the_span() -> None:
     assert "<details" not in listed[0]
 
 
-def test_of_many_segments_the_less_urgent_are_a_click_away() -> None:
+def test_less_urgent_segments_are_folded() -> None:
     many = [segment(f"S{index:03}", WindowState.OK, estimated(0.9), low(AlertPhase.OK, 0.9)) for index in range(120)]
     many.append(segment("Worst", WindowState.OK, estimated(0.5), low(AlertPhase.FIRING, 0.5)))
     report = replace(three_models()["triage"], segments=(segment(None, WindowState.OK, estimated(0.9)), *many))
@@ -185,15 +178,15 @@ def test_of_many_segments_the_less_urgent_are_a_click_away() -> None:
     assert "site Worst" in seen.split("<li")[2]
 
 
-def test_every_estimator_stands_in_a_family_once() -> None:
-    """With words of its own; one that is new is shown all the same, under others."""
+def test_every_estimator_is_in_one_family() -> None:
+    """A new one is in the last family."""
     names = [name for family in FAMILIES for name in family.members]
     known = {form.name for member in ESTIMATORS for form in member.forms()} | {"consensus"}
     assert sorted(names) == sorted(known)
     assert families_of(["consensus", "newcomer"])[-1].members == ("newcomer",)
 
 
-def test_all_estimators_are_shown_with_value_interval_and_drawing() -> None:
+def test_all_estimators_have_value_interval_and_chart() -> None:
     shifted = next(one for one in sample_report().segments if one.segment == SHIFTED)
     text = _page(segment=_SHIFTED)
     shown = re.findall(r'<tr data-estimator="(\w+)">(.*?)</tr>', text)
@@ -208,13 +201,13 @@ def test_all_estimators_are_shown_with_value_interval_and_drawing() -> None:
         assert "<svg" in row
 
 
-def test_an_estimator_without_an_answer_says_why_in_words() -> None:
+def test_an_estimator_without_an_estimate_has_a_reason() -> None:
     assert set(REASONS) == set(Why)
-    assert "none: no class is plausible for any record" in _page()
+    assert "none: all prediction sets are empty" in _page()
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 300])
-def test_the_table_is_as_long_as_the_history_up_to_its_bound_newest_first(count: int) -> None:
+def test_the_history_table_is_bounded_and_newest_first(count: int) -> None:
     series = sample_series(Span.RECENT)
     end = len(series)
     kept = slice(max(0, end - count), end)
@@ -234,43 +227,43 @@ def test_the_table_is_as_long_as_the_history_up_to_its_bound_newest_first(count:
     assert rows == sorted(rows, reverse=True)
 
 
-def test_stretches_without_an_answer_are_put_into_words() -> None:
+def test_spans_without_an_estimate_are_explained() -> None:
     text = _page(segment=_SHIFTED)
     assert f"Shaded: {STATES[WindowState.WARMING]}; {STATES[WindowState.DEGRADED_INPUT]}" in text
 
 
-def test_another_reference_is_told_by_the_legend_in_words_and_in_the_table() -> None:
+def test_a_new_reference_is_in_the_legend_the_text_and_the_table() -> None:
     series = sample_series(Span.RECENT)
     first = len(series) - 5
     site = replace(
         sample_site(), history=lambda *_: replace(series, references=("a",) * first + ("b",) * (len(series) - first))
     )
     text = text_of(model_page, site, name="density")
-    assert "other reference from here on: the accuracy on the reference and the thresholds" in text
-    assert f"Estimates were made with another reference from {clock(float(series.at[first]))} on" in text
+    assert "other reference from here on; reference accuracy and thresholds" in text
+    assert f"Another reference was in use from {clock(float(series.at[first]))} on" in text
     (row,) = re.findall(r"<tr data-at>(?:(?!</tr>).)*other reference from here on.*?</tr>", text)
     assert f'<th scope="row">{clock(float(series.at[first]))}</th>' in row
     assert text.count('class="replaced"') == 3, "for screens, for phones, and in the legend"
     assert "other reference" not in _page()
-    assert "another reference" not in _page()
+    assert "Another reference" not in _page()
 
 
-def test_without_history_the_page_says_so() -> None:
+def test_a_window_without_history_has_a_text() -> None:
     text = text_of(model_page, site_of({"density": sample_report()}), name="density")
-    assert "No evaluation of this window is kept for this time" in text
+    assert "No evaluation of this window is stored for this time span" in text
 
 
-def test_only_labels_of_this_window_are_shown_beside_it() -> None:
+def test_realised_accuracies_are_of_this_window() -> None:
     site = replace(sample_site(), realised=lambda _: [Realised(NOW - 60.0, "site=Aachen", 10, 3)])
     assert "Realised accuracy" not in text_of(model_page, site, name="density")
     assert "30.0%" in text_of(model_page, site, name="density", segment="site=Aachen")
 
 
-def test_quiet_alerts_are_listed_too_with_their_runbook() -> None:
+def test_quiet_alerts_are_listed_with_their_runbook() -> None:
     rows = {
         row[0].split()[0]: row for row in Reader(_page(segment=_SHIFTED)).rows if row and "docs/runbooks" in row[-1]
     }
-    assert rows["silent"][1:3] == ["✓ quiet", "never moved"]
+    assert rows["silent"][1:3] == ["✓ quiet", "never changed"]
     assert rows["accuracy_low"][1] == "▲ firing"
     assert rows["accuracy_low"][-1] == "runbook docs/runbooks/accuracy.md"
     assert rows["estimators_disagree"][-1] == "runbook docs/runbooks/disagreement.md"
@@ -278,23 +271,22 @@ def test_quiet_alerts_are_listed_too_with_their_runbook() -> None:
 
 @pytest.mark.parametrize("upward", [False, True])
 @pytest.mark.parametrize(("page", "places"), [(model_page, 2), (overview_page, 1)])
-def test_a_runbook_is_linked_where_a_browser_can_follow(page: Framed, places: int, *, upward: bool) -> None:
-    """Too low and too high an accuracy have one each, whatever their thresholds; elsewhere the path is told."""
+def test_a_runbook_is_a_link_or_a_path(page: PageFunction, places: int, *, upward: bool) -> None:
+    """Low and high accuracy have different runbooks."""
     alert = replace(low(AlertPhase.FIRING, 0.7), upward=upward)
     report = replace(sample_report(), segments=(segment(None, WindowState.OK, estimated(0.7), alert),))
     name = "accuracy_high.md" if upward else "accuracy.md"
 
-    def told(runbooks: str) -> str:
+    def text_with(runbooks: str) -> str:
         return text_of(page, site_of({"density": report}, runbooks=lambda: runbooks), name="density")
 
     link = f'<a href="https://wiki.example/&lt;b&gt;/{name}" rel="noreferrer">runbook {name}</a>'
-    assert told("https://wiki.example/<b>/").count(link) == places
-    assert told("javascript:x/").count(f"runbook <code>javascript:x/{name}</code>") == places
-    assert "href=javascript" not in told("javascript:x/").replace('"', "")
+    assert text_with("https://wiki.example/<b>/").count(link) == places
+    assert text_with("javascript:x/").count(f"runbook <code>javascript:x/{name}</code>") == places
+    assert "href=javascript" not in text_with("javascript:x/").replace('"', "")
 
 
 def test_history_and_reference_are_linked_as_json() -> None:
-    """With the segment and the span that are shown."""
     link = "/api/v1/history?model=density&segment=site%3DBonn%2Cscanner%3D2&span=days"
     assert link in [tag.get("href") for _, tag in Reader(_page(segment=_SHIFTED, span="days")).tags]
     text = text_of(reference_page, sample_site(), name="density")
@@ -302,43 +294,28 @@ def test_history_and_reference_are_linked_as_json() -> None:
     assert "/api/v1/history" not in text_of(model_page, sample_site(), name="triage")
 
 
-def test_a_window_without_alerts_is_told_apart_from_a_quiet_one() -> None:
-    assert "No alert is configured for this window" in text_of(model_page, site_of(three_models()), name="triage")
-
-
 def test_disagreement_is_compared_with_chance() -> None:
     assert "▲ More than chance explains" in _page(segment=_SHIFTED)
     assert "✓ No more than chance explains" in _page(segment="site=Aachen")
 
 
-def test_of_many_classes_the_page_says_that_it_shows_some() -> None:
+def test_of_many_classes_some_are_shown() -> None:
     names = tuple(f"class {index}" for index in range(30))
     facts = ReferenceFacts("1", "2026", "ab", names, 3000, 0.9, 1.0, 0.9, (100,) * 30)
     window = replace(segment(None, WindowState.OK, estimated(0.9)), predicted=(100,) * 29 + (900,))
     text = text_of(model_page, site_of({"m": ModelReport("m", NOW, 0.1, facts, (window,))}), name="m")
-    assert "The 20 of 30 classes that moved most." in text
+    assert "The 20 of 30 classes that changed most." in text
     assert "class 29" in text
 
 
-def test_oddities_and_hints_are_told() -> None:
+def test_input_problems_and_hints_are_shown() -> None:
     odd = replace(sample_report(), input=InputFacts(0.2, degraded=True, one_hot=True, constant=True, hints=("hint",)))
     text = text_of(model_page, site_of({"density": odd}), name="density")
-    for told in ("<li>hint</li>", "the answer was sent, not the probabilities", "may be stuck", "20.0%"):
-        assert told in text
+    for expected in ("<li>hint</li>", "the sender may send the answer", "may be stuck", "20.0%"):
+        assert expected in text
 
 
-def test_a_quiet_window_is_not_called_proven_well() -> None:
-    assert "That nothing fires is no proof" in _page(segment="site=Aachen,scanner=1")
-    assert "That nothing fires is no proof" in text_of(model_page, site_of(three_models()), name="triage")
-    assert "That nothing fires is no proof" not in _page(segment=_SHIFTED)
-
-
-@pytest.mark.parametrize("query", [{"segment": "all"}, {"segment": "site=Dresden"}])
-def test_what_no_estimator_can_see_is_said_on_every_page(query: dict[str, str]) -> None:
-    assert "Mistakes that the model makes with confidence" in _page(**query)
-
-
-def test_hostile_names_are_only_text() -> None:
+def test_hostile_names_are_escaped() -> None:
     alert = AlertStatus(
         HOSTILE, AlertType.ACCURACY, Severity.CRITICAL, AlertPhase.FIRING, NOW - 60.0, False, HOSTILE, 0.8, 0.7
     )
@@ -359,8 +336,8 @@ def test_hostile_names_are_only_text() -> None:
     whole = segment(None, WindowState.OK, estimated(0.9))
     report = ModelReport(HOSTILE, NOW, 0.1, facts, (whole, window), odd, errors={HOSTILE: 1})
     site = replace(sample_site({HOSTILE: report}), history=lambda *_: sample_series(Span.RECENT))
-    for asked in ("all", window.name):
-        text = text_of(model_page, site, name=HOSTILE, segment=asked)
+    for name in ("all", window.name):
+        text = text_of(model_page, site, name=HOSTILE, segment=name)
         reader = Reader(text)
         assert "<script>alert" not in text
         assert [found for tag, found in reader.tags if tag == "script"] == [
@@ -370,7 +347,7 @@ def test_hostile_names_are_only_text() -> None:
 
 
 @pytest.mark.parametrize("path", ["/model", "/reference"])
-def test_the_server_answers_404_and_does_not_repeat_what_was_asked(path: str) -> None:
+def test_an_unknown_name_is_404_and_not_echoed(path: str) -> None:
     pages = standard_pages(sample_site(), metrics=lambda: b"", reload=None, status=lambda: b"")
     found = pages[path].answer(Request("GET", path, query={"name": "density"}))
     missing = pages[path].answer(Request("GET", path, query={"name": "no-such-model"}))

@@ -1,4 +1,4 @@
-"""The overview: well-formed, escaped, and never an all-clear where nothing is known."""
+"""The overview: order, escaping, bounds, and never an all-clear without an estimate."""
 
 import re
 from collections import Counter
@@ -11,9 +11,9 @@ from monitor.core.estimate import WindowState
 from monitor.core.report import InputFacts, ModelReport, Realised
 from monitor.sources.base import Lag
 from monitor.web.pages.overview import LEAST_ROWS, MOST_ALERTS, MOST_ROWS, MOST_ROWS_IN_ALL, overview_page
-from monitor.web.pages.page_frame import MARK
-from monitor.web.pages.verdict import ranked
-from monitor.web.pages.wording import HEADINGS, SIGNS, STATES, Mood, ago, alert_words, moment, mood_of, worst_severity
+from monitor.web.pages.rendering import MARK
+from monitor.web.pages.status import Urgency, ranked, urgency_of, worst_severity
+from monitor.web.pages.wording import STATES, ago, moment
 from monitor.web.site import SourceView
 from tests.web.reading import Reader, site_of, text_of
 from tests.web.sample_reports import NOW, apart, estimated, low, segment, three_models
@@ -29,8 +29,8 @@ def _quiet_report() -> ModelReport:
     return replace(three_models()["triage"], segments=(one,))
 
 
-def test_what_somebody_should_look_at_comes_first() -> None:
-    """Models and segments alike, after the whole of each model."""
+def test_the_most_urgent_comes_first() -> None:
+    """Models and segments, after the whole model."""
     text, page = _read()
     assert re.findall(r'<h2><a href="/model\?name=(\w+)">', text) == ["density", "nodules", "triage"]
     rows = [tag for name, tag in page.tags if name == "tr" and "data-model" in tag]
@@ -45,29 +45,29 @@ def test_what_somebody_should_look_at_comes_first() -> None:
 
 
 @pytest.mark.parametrize("phase", [AlertPhase.PENDING, AlertPhase.FIRING, AlertPhase.RECOVERING])
-def test_an_alert_for_information_does_not_look_like_an_emergency(phase: AlertPhase) -> None:
-    """Not in the title and the badge, the headline, the counts, the list, nor the row; and it is there in the last three."""
-    told = segment("A", WindowState.OK, estimated(0.93), low(AlertPhase.OK), apart(phase))
+def test_an_info_alert_is_no_emergency(phase: AlertPhase) -> None:
+    """In the title, badge, headline, counts, list and row."""
+    info = segment("A", WindowState.OK, estimated(0.93), low(AlertPhase.OK), apart(phase))
     report = replace(
-        three_models()["triage"], segments=(segment(None, WindowState.OK, estimated(0.93), low(AlertPhase.OK)), told)
+        three_models()["triage"], segments=(segment(None, WindowState.OK, estimated(0.93), low(AlertPhase.OK)), info)
     )
     text = text_of(overview_page, site_of({"triage": report}))
     assert "<title>Overview – cpcmon</title>" in text
     assert '<div class="verdict info"><span class="sign" aria-hidden="true">○</span>' in text
     assert '<li class="info"><b>1</b> ○ Info</li>' in text
-    assert '<li class="info"><b class="mood">○ Info</b>' in text
-    assert '<tr class="info" data-model="triage" data-segment="site=A" data-mood="info">' in text
+    assert '<li class="info"><b class="urgency">○ Info</b>' in text
+    assert '<tr class="info" data-model="triage" data-segment="site=A" data-urgency="info">' in text
     assert not re.search(r'class="(alert|pending)\b|▲|◆', text)
 
 
-def test_an_alert_for_information_is_listed_after_one_that_is_about_to_warn() -> None:
+def test_an_info_alert_is_listed_after_a_pending_one() -> None:
     both = segment("A", WindowState.OK, estimated(0.78), apart(AlertPhase.FIRING), low(AlertPhase.PENDING, 0.79))
     text = text_of(overview_page, site_of({"triage": replace(three_models()["triage"], segments=(both,))}))
-    assert re.findall(r'<li class="(\w+)"><b class="mood">', text) == ["pending", "info"]
+    assert re.findall(r'<li class="(\w+)"><b class="urgency">', text) == ["pending", "info"]
 
 
-def test_among_equally_urgent_segments_the_one_furthest_under_its_threshold_comes_first() -> None:
-    """And without a threshold the one furthest under the reference."""
+def test_equally_urgent_segments_are_ordered_by_margin() -> None:
+    """To the threshold; without one, to the reference."""
     density = three_models()["density"]
     fired = [
         segment(name, WindowState.OK, estimated(at), low(AlertPhase.FIRING, at))
@@ -78,8 +78,7 @@ def test_among_equally_urgent_segments_the_one_furthest_under_its_threshold_come
     assert [one.name for one in ranked(report)] == ["site=B", "site=A", "site=D", "site=C"]
 
 
-def test_a_firing_site_shows_value_interval_threshold_and_since_when() -> None:
-    """In words, and drawn with a text for those who do not see it."""
+def test_a_firing_window_shows_value_interval_threshold_and_time() -> None:
     _, page = _read()
     bonn = next(row for row in page.rows if row[0] == "site Bonn")
     assert bonn[1].startswith("▲ Alert, critical accuracy_low firing since 2025-11-16 12:03 UTC (90 minutes ago)")
@@ -90,10 +89,9 @@ def test_a_firing_site_shows_value_interval_threshold_and_since_when() -> None:
     assert labels[1] == ("estimated accuracy 74.2%, between 71.2% and 77.2%, reference 87.1%, alert threshold 80.0%")
 
 
-def test_alerts_stand_in_a_list_of_their_own_firing_before_pending() -> None:
-    """With since when, and a link to the window."""
+def test_alerts_are_listed_firing_before_pending() -> None:
     text, page = _read()
-    items = re.findall(r'<li class="(alert|pending)"><b class="mood">.*?data-key="alert density (.*?) (\w+)"', text)
+    items = re.findall(r'<li class="(alert|pending)"><b class="urgency">.*?data-key="alert density (.*?) (\w+)"', text)
     assert items == [
         ("alert", "site=Bonn", "accuracy_low"), ("alert", "site=Fulda", "accuracy_low"),
         ("alert", "site=Dresden", "silent"), ("pending", "site=Celle", "accuracy_low"),
@@ -106,58 +104,46 @@ def test_alerts_stand_in_a_list_of_their_own_firing_before_pending() -> None:
     )
 
 
-def test_an_alert_that_recovers_says_what_it_still_waits_for() -> None:
-    """Else it reads as if it fired over its threshold."""
-    said = alert_words(low(AlertPhase.RECOVERING, 0.9), None, NOW)
-    assert said.endswith(
-        "is over the threshold of 80.0%; firing since 2025-11-16 12:03 UTC (90 minutes ago); ends when this has lasted"
-    )
-
-
-def test_without_a_loud_alert_the_list_says_no_more_than_is_known() -> None:
-    """None configured, or some that cannot be judged, is no all-clear."""
+def test_an_empty_alert_list_is_no_all_clear_without_estimates() -> None:
     triage = three_models()["triage"]
     quiet = segment("A", WindowState.OK, estimated(0.93), low(AlertPhase.OK))
     unknown = segment("B", WindowState.STALE, None, low(AlertPhase.OK))
-    for segments, said in (
+    for segments, expected in (
         (triage.segments, "No alert is configured"),
-        ((quiet, unknown), "1 window cannot be judged now: this is no all-clear"),
-        ((quiet,), "None fires, and none is about to."),
+        ((quiet, unknown), "1 window cannot be evaluated: this is no all-clear"),
+        ((quiet,), "No alert fires, and none is pending."),
     ):
-        assert said in text_of(overview_page, site_of({"m": replace(triage, segments=segments)}))
+        assert expected in text_of(overview_page, site_of({"m": replace(triage, segments=segments)}))
 
 
-def test_very_many_alerts_are_cut_after_the_most_urgent_ones() -> None:
-    """And what was left out is counted."""
+def test_too_many_alerts_are_cut_and_counted() -> None:
     lesser = replace(low(AlertPhase.FIRING, 0.77), severity=Severity.WARNING)
     crowd = [segment(f"S{number}", WindowState.OK, estimated(0.7), lesser) for number in range(MOST_ALERTS)]
     worst = segment("worst", WindowState.OK, estimated(0.7), low(AlertPhase.FIRING, 0.72))
     text = text_of(overview_page, site_of({"m": replace(three_models()["triage"], segments=(*crowd, worst))}))
-    assert text.count('<li class="alert"><b class="mood">') == MOST_ALERTS
+    assert text.count('<li class="alert"><b class="urgency">') == MOST_ALERTS
     assert text.index("alert triage site=worst") < text.index("alert triage site=S0 ")
     assert "… and 1 more, none more urgent" in text
 
 
-def test_realised_accuracy_stands_beside_the_estimate_of_its_own_segment() -> None:
-    """The latest of it, in words and drawn."""
-    told = [Realised(NOW - 900.0, "site=Bonn", 1000, 812), Realised(NOW - 300.0, "site=Bonn", 1200, 876)]
-    text, page = _read(realised=lambda model: told if model == "density" else ())
+def test_realised_accuracy_is_shown_for_its_segment() -> None:
+    realised = [Realised(NOW - 900.0, "site=Bonn", 1000, 812), Realised(NOW - 300.0, "site=Bonn", 1200, 876)]
+    text, page = _read(realised=lambda model: realised if model == "density" else ())
     bonn = next(row for row in page.rows if row[0] == "site Bonn")
     assert "realised 73.0% of 1,200 (labels) newest labelled record 5 minutes ago" in bonn[3]
     assert text.count("(labels)") == 1
     assert "alert threshold 80.0%, realised 73.0%" in text
 
 
-def test_since_when_a_window_is_in_its_state_is_said() -> None:
-    """Whether it can be judged or not; not where nobody knows."""
+def test_the_start_of_a_state_is_shown_when_known() -> None:
     density = three_models()["density"]
     fine, unknown = (replace(one, state_since=NOW - 7200.0) for one in (density.segments[1], density.segments[5]))
     page = Reader(text_of(overview_page, site_of({"m": replace(density, segments=(fine, unknown))})))
-    said = {row[0]: row[1] for row in page.rows}
-    assert "Judged for 2 hours" in said["site Aachen"]
+    status = {row[0]: row[1] for row in page.rows}
+    assert "Evaluated for 2 hours" in status["site Aachen"]
     titles = [tag.get("title") for name, tag in page.tags if name == "small"]
     assert "since 2025-11-16 11:33 UTC (2 hours ago)" in titles
-    assert "Still collecting its first records. So since 2025-11-16 11:33 UTC (2 hours ago)" in said["site Essen"]
+    assert "Collecting its first records; since 2025-11-16 11:33 UTC (2 hours ago)" in status["site Essen"]
     assert (
         "ince"
         not in Reader(text_of(overview_page, site_of({"m": replace(density, segments=density.segments[5:6])}))).rows[1][
@@ -166,16 +152,15 @@ def test_since_when_a_window_is_in_its_state_is_said() -> None:
     )
 
 
-def test_a_model_that_was_never_evaluated_appears_and_spoils_the_all_clear() -> None:
-    """It may be the one that fails."""
-    site = site_of({"m": _quiet_report()}, waits=["lung has not been evaluated yet"])
+def test_an_unevaluated_model_is_shown_as_unknown() -> None:
+    site = site_of({"m": _quiet_report()}, waits=["lung has not been evaluated yet"], unevaluated=lambda: ["lung"])
     text = text_of(overview_page, site)
     assert '<section class="model unknown" data-model="lung">' in text
     assert '<div class="verdict unknown">' in text
 
 
-def test_sources_show_what_they_wait_for_how_far_behind_they_are_and_what_they_refused() -> None:
-    """Those that wait first; of these nobody knows what is unread."""
+def test_sources_show_status_backlog_and_rejections() -> None:
+    """Waiting sources first."""
     sources = [
         SourceView("inbox", "directory", None, Lag(1_234_567, 3, NOW - 120.0), 9_900, 100),
         SourceView("topic", "kafka", "kafka b:9092: waits to be let into group g", partitions=4),
@@ -184,43 +169,41 @@ def test_sources_show_what_they_wait_for_how_far_behind_they_are_and_what_they_r
     page = Reader(text_of(overview_page, site_of({"m": _quiet_report()}, sources=lambda: sources)))
     rows = page.rows[-3:]
     assert rows[0][:3] == [
-        "topic kafka, 4 partitions ours",
-        "? Waits kafka b:9092: waits to be let into group g",
-        "not known",
+        "topic kafka, 4 partitions assigned",
+        "? Waiting kafka b:9092: waits to be let into group g",
+        "unknown",
     ]
     assert rows[1][1:] == [
-        "can be read", "1.2 MB in 3 files the oldest waits since 2025-11-16 13:31 UTC (2 minutes ago)", "9,900", "100 1.0%"
+        "ready", "1.2 MB in 3 files oldest since 2025-11-16 13:31 UTC (2 minutes ago)", "9,900", "100 1.0%"
     ]  # fmt: skip
     assert rows[2][1].startswith("? Rebuilding")
     assert rows[2][2] == "1 partition"
 
 
-def test_estimators_that_disagree_more_than_chance_are_pointed_out() -> None:
-    """And those that do not are not."""
+def test_disagreement_above_chance_is_shown() -> None:
     report = _quiet_report()
     apart = replace(report, segments=(replace(report.segments[0], disagreement=0.06),))
-    assert "disagree by 6.0 points; chance gives up to 2.0" in text_of(overview_page, site_of({"m": apart}))
+    assert "disagree by 6.0 points; chance explains up to 2.0" in text_of(overview_page, site_of({"m": apart}))
     assert "disagree by" not in text_of(overview_page, site_of({"m": report}))
 
 
 @pytest.mark.parametrize("state", [state for state in WindowState if state is not WindowState.OK])
-def test_where_nothing_can_be_said_there_is_no_all_clear_and_no_number(state: WindowState) -> None:
-    """Even if results were left in the report; why is said in words."""
+def test_a_window_without_an_estimate_has_no_number_and_no_all_clear(state: WindowState) -> None:
+    """Even if the report contains results."""
     report = three_models()["triage"]
     unknown = segment("X", state, estimated(0.99), low(AlertPhase.OK))
     text = text_of(overview_page, site_of({"m": replace(report, segments=(unknown,))}))
     row = Reader(text).rows[1]
-    assert mood_of(unknown) is Mood.UNKNOWN
-    assert row[1].startswith(HEADINGS[Mood.UNKNOWN])
+    assert urgency_of(unknown) is Urgency.UNKNOWN
+    assert row[1].startswith(Urgency.UNKNOWN.heading)
     assert STATES[state] in row[1]
     assert row[2] == "none"
     assert "99.0%" not in text
-    assert HEADINGS[Mood.FINE] not in text
-    assert SIGNS[Mood.FINE] not in text
+    assert Urgency.FINE.heading not in text
+    assert Urgency.FINE.sign not in text
 
 
-def test_everything_that_comes_from_outside_is_escaped() -> None:
-    """Names of models, segments, alerts and versions, and hints."""
+def test_outside_names_are_escaped() -> None:
     evil = "<script>alert('\"&')</script>"
     report = three_models()["density"]
     assert report.reference is not None
@@ -238,8 +221,7 @@ def test_everything_that_comes_from_outside_is_escaped() -> None:
     assert text.count("&lt;script&gt;") >= 8
 
 
-def test_very_many_segments_are_cut_after_the_urgent_ones() -> None:
-    """And what was left out is counted."""
+def test_too_many_segments_are_cut_and_counted() -> None:
     report = three_models()["density"]
     fine = tuple(segment(f"s{number}", WindowState.OK, estimated(0.87), low(AlertPhase.OK)) for number in range(1000))
     loud = segment("loud", WindowState.OK, estimated(0.7), low(AlertPhase.FIRING, 0.72))
@@ -250,8 +232,7 @@ def test_very_many_segments_are_cut_after_the_urgent_ones() -> None:
     assert f"and {1001 - MOST_ROWS} more segments" in text
 
 
-def test_with_very_many_models_each_keeps_its_most_urgent_rows() -> None:
-    """The page stays small enough to be asked for every few seconds."""
+def test_with_many_models_each_keeps_its_most_urgent_rows() -> None:
     fine = tuple(segment(f"s{number}", WindowState.OK, estimated(0.87), low(AlertPhase.OK)) for number in range(300))
     reports = {f"m{one:02}": replace(three_models()["density"], model=f"m{one:02}", segments=fine) for one in range(20)}
     tags = Reader(text_of(overview_page, site_of(reports))).tags
@@ -261,40 +242,31 @@ def test_with_very_many_models_each_keeps_its_most_urgent_rows() -> None:
     assert rows.total() <= MOST_ROWS_IN_ALL + len(reports) * LEAST_ROWS
 
 
-def test_no_model_yet_is_said() -> None:
-    """Right after the start."""
-    assert "No model has been evaluated yet." in text_of(overview_page, site_of({}))
-
-
 @pytest.mark.parametrize(
-    ("seconds", "said"),
+    ("seconds", "expected"),
     [(0, "just now"), (59, "just now"), (60, "1 minute ago"), (7199, "119 minutes ago"), (7200, "2 hours ago"),
      (172_800, "2 days ago"), (-30, "just now"), (-120, "in the future")],
 )  # fmt: skip
-def test_times_are_said_as_people_do(seconds: float, said: str) -> None:
-    """Beside the absolute one."""
-    assert ago(seconds) == said
-    assert moment(NOW - seconds, NOW).endswith(f" UTC ({said})")
+def test_times_are_relative_and_absolute(seconds: float, expected: str) -> None:
+    assert ago(seconds) == expected
+    assert moment(NOW - seconds, NOW).endswith(f" UTC ({expected})")
 
 
-def test_an_impossible_time_breaks_nothing() -> None:
-    """It came from outside."""
+def test_an_impossible_time_is_formatted() -> None:
     assert moment(1e300, NOW) == "an impossible time"
 
 
-def test_critical_alerts_come_before_informative_ones() -> None:
-    """Or one site that fails would stand behind two hundred on which the estimators merely disagree."""
+def test_critical_alerts_come_before_info_alerts() -> None:
     info = replace(low(AlertPhase.FIRING, 0.77), alert="unsure", severity=Severity.INFO)
     crowd = [segment(f"S{number:03}", WindowState.OK, estimated(0.86), info) for number in range(MOST_ROWS)]
     failing = segment("Zwolle", WindowState.OK, estimated(0.75), info, low(AlertPhase.FIRING, 0.77))
     density = replace(three_models()["density"], segments=(*crowd, failing))
-    name, said, *_ = Reader(text_of(overview_page, site_of({"density": density}))).rows[1]
+    name, status, *_ = Reader(text_of(overview_page, site_of({"density": density}))).rows[1]
     assert name == "site Zwolle"
-    assert said.startswith("▲ Alert, critical accuracy_low firing")
+    assert status.startswith("▲ Alert, critical accuracy_low firing")
 
 
-def test_a_critical_alert_that_waits_does_not_pass_for_one_that_fires() -> None:
-    """The severity beside the heading is of what fires."""
+def test_the_severity_of_the_heading_is_that_of_the_firing_alert() -> None:
     info = replace(low(AlertPhase.FIRING, 0.77), alert="unsure", severity=Severity.INFO)
     mixed = segment("A", WindowState.OK, estimated(0.86), low(AlertPhase.PENDING, 0.79), info)
     assert worst_severity(mixed) is Severity.INFO

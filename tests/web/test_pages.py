@@ -1,8 +1,8 @@
-"""The pages that every cpcmon has, over HTTP."""
+"""The standard pages over HTTP."""
 
 import pytest
 
-from monitor.web.pages.page_frame import CSP
+from monitor.web.pages.rendering import CSP
 from monitor.web.pages.routes import standard_pages
 from monitor.web.server.request import Pages
 from monitor.web.site import Site
@@ -11,7 +11,7 @@ from tests.web.sample_reports import NOW, three_models
 
 
 class Daemon:
-    """What stands behind the pages."""
+    """The daemon behind the pages."""
 
     def __init__(self) -> None:
         self.unhealthy: list[str] = []
@@ -20,7 +20,7 @@ class Daemon:
         self.reloads = 0
 
     def reload(self) -> str | None:
-        """Note that it was asked for."""
+        """Count reloads."""
         self.reloads += 1
         return self.problem
 
@@ -50,14 +50,13 @@ class Daemon:
         ("/api/v1/status", "application/json", b"{}"),
     ],
 )
-def test_each_page_has_its_type(serve: Serve, path: str, content_type: str, body: bytes) -> None:
+def test_each_page_has_its_content_type(serve: Serve, path: str, content_type: str, body: bytes) -> None:
     """Prometheus 3 refuses a scrape without the right one."""
     answer = serve(Daemon().pages(lifecycle=False)).ask(path)
     assert (answer.status, answer.headers["content-type"], answer.body) == (200, content_type, body)
 
 
-def test_health_and_readiness_say_what_is_wrong(serve: Serve) -> None:
-    """Each its own, as 503."""
+def test_health_and_readiness_report_problems(serve: Serve) -> None:
     daemon = Daemon()
     client = serve(daemon.pages(lifecycle=False))
     daemon.waits = ["starting", "density has not been evaluated yet"]
@@ -70,7 +69,6 @@ def test_health_and_readiness_say_what_is_wrong(serve: Serve) -> None:
 
 
 def test_reload_over_http_only_when_enabled(serve: Serve) -> None:
-    """In the words of Prometheus."""
     daemon = Daemon()
     answer = serve(daemon.pages(lifecycle=False)).ask("/-/reload", "POST")
     assert answer.status == 403
@@ -78,7 +76,7 @@ def test_reload_over_http_only_when_enabled(serve: Serve) -> None:
     assert daemon.reloads == 0
 
 
-def test_reload_answers_with_what_was_wrong(serve: Serve) -> None:
+def test_reload_returns_the_problem(serve: Serve) -> None:
     """POST and PUT reload, GET does not."""
     daemon = Daemon()
     client = serve(daemon.pages(lifecycle=True))
@@ -92,8 +90,7 @@ def test_reload_answers_with_what_was_wrong(serve: Serve) -> None:
     assert daemon.reloads == 3
 
 
-def test_the_overview_can_load_only_what_is_ours(serve: Serve) -> None:
-    """A browser is told so."""
+def test_the_overview_has_the_csp_and_escapes_problems(serve: Serve) -> None:
     daemon = Daemon()
     daemon.unhealthy = ["the scheduler <stands> still"]
     answer = serve(daemon.pages(lifecycle=False)).ask("/")
@@ -104,9 +101,9 @@ def test_the_overview_can_load_only_what_is_ours(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1:9877"])
-def test_no_page_in_a_browser_reloads(serve: Serve, origin: str) -> None:
-    """Any page that somebody on this machine looks at could ask for it, and browsers say so."""
+def test_a_browser_cannot_reload(serve: Serve, origin: str) -> None:
+    """Any web page on this machine could otherwise trigger it."""
     daemon = Daemon()
     answer = serve(daemon.pages(lifecycle=True)).ask("/-/reload", "POST", Origin=origin)
     assert (answer.status, daemon.reloads) == (403, 0)
-    assert answer.body.startswith(b"reload: expected a program that asks, found a page in a browser")
+    assert answer.body.startswith(b"reload: expected a request without Origin, found one from a browser")

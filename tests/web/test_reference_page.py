@@ -1,4 +1,4 @@
-"""The page of a reference: whether it is the right one, and whether it can be believed."""
+"""The page of a reference."""
 
 import hashlib
 import re
@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from markupsafe import escape
 
 from monitor.core.estimate import share_interval
 from monitor.reference.reference import Reference
@@ -28,7 +29,7 @@ def test_a_model_without_a_reference_has_no_page(query: dict[str, str]) -> None:
     assert reference_page(sample_site(), query) is None
 
 
-def test_the_fingerprint_is_shown_whole_and_the_command_beside_it_makes_it_from_the_file(tmp_path: Path) -> None:
+def test_the_command_on_the_page_prints_the_fingerprint(tmp_path: Path) -> None:
     likely, truth = [[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]], [0, 1, 1]
     reference = Reference.calibrate(likely, truth, model="density", classes=("a", "b"))
     path = tmp_path / "FILE"
@@ -37,16 +38,16 @@ def test_the_fingerprint_is_shown_whole_and_the_command_beside_it_makes_it_from_
     assert f'<code class="fingerprint">{reference.fingerprint}</code>' in text
     command = re.search(r"<pre><code>(.*?)</code></pre>", text)
     assert command is not None
-    told = subprocess.run(command[1], shell=True, cwd=tmp_path, capture_output=True, text=True, check=True)  # noqa: S602  our own words
-    assert told.stdout.split()[0] == reference.fingerprint
+    ran = subprocess.run(command[1], shell=True, cwd=tmp_path, capture_output=True, text=True, check=True)  # noqa: S602  our own command
+    assert ran.stdout.split()[0] == reference.fingerprint
     assert hashlib.sha256(path.read_bytes().split(b"\n", 1)[1]).hexdigest() == reference.fingerprint
 
 
-def test_accuracy_stands_with_its_exact_interval() -> None:
+def test_accuracy_has_its_exact_interval() -> None:
     calibration = sample_reference().calibration
     interval = share_interval(calibration.right, calibration.records, 0.95)
     text = _page()
-    assert f"{calibration.accuracy:.1%} <small>{calibration.right:,} right</small>" in text
+    assert f"{calibration.accuracy:.1%} <small>{calibration.right:,} correct</small>" in text
     assert f"{interval.lower:.1%} to {interval.upper:.1%}" in text
     assert "Interval, 95%" in text
 
@@ -60,7 +61,7 @@ def test_accuracy_stands_with_its_exact_interval() -> None:
         (0.96, "the model means what it says"),
     ],
 )
-def test_temperature_is_put_into_words(temperature: float, words: str) -> None:
+def test_temperature_is_explained(temperature: float, words: str) -> None:
     assert temperature_words(temperature) == words
 
 
@@ -84,13 +85,13 @@ def test_each_class_has_its_counts() -> None:
         ]  # fmt: skip
 
 
-def test_a_class_without_records_has_no_share_that_was_right() -> None:
+def test_a_class_without_records_has_no_accuracy() -> None:
     summary = replace(sample_reference().summary, class_records=(0, 750, 450, 300), class_right=(0, 1, 1, 1))
     rows = {row[0]: row for row in Reader(_page(replace(sample_reference(), summary=summary))).rows if row}
     assert rows[CLASSES[0]][4] == "none"
 
 
-def test_of_very_many_classes_the_rarest_are_shown() -> None:
+def test_of_many_classes_the_rarest_are_shown() -> None:
     many = MOST_CLASSES + 5
     summary = replace(
         sample_reference().summary,
@@ -109,13 +110,13 @@ def test_every_warning_is_shown() -> None:
     summary = replace(sample_reference().summary, tied_share=0.3, floored_share=0.2, temperature_at_bound=True)
     text = _page(replace(sample_reference(), summary=summary))
     assert len(summary.warnings()) == 3
-    for told in ("30.0% of records share their confidence", "20.0% of records hold", "T ran to the end of its range"):
-        assert told in text
+    for sentence in summary.warnings().values():
+        assert f"<li>{escape(sentence)}.</li>" in text
     quiet = replace(summary, tied_share=0.0, floored_share=0.0, temperature_at_bound=False)
-    assert "Nothing about it made" in _page(replace(sample_reference(), summary=quiet))
+    assert "gave no warning" in _page(replace(sample_reference(), summary=quiet))
 
 
-def test_the_reliability_table_has_a_row_for_each_bin_and_no_share_of_an_empty_one() -> None:
+def test_the_reliability_table_has_a_row_for_each_bin() -> None:
     bins = sample_reference().summary.reliability
     rows = [row for row in Reader(_page()).rows if row and re.fullmatch(r"\d+% to \d+%", row[0])]
     assert len(rows) == len(bins) == 15
@@ -126,14 +127,14 @@ def test_the_reliability_table_has_a_row_for_each_bin_and_no_share_of_an_empty_o
             assert row[1:4] == ["0", "none", "none"]
 
 
-def test_a_reference_from_before_bins_were_kept_says_how_to_get_them() -> None:
+def test_an_old_reference_without_bins_has_no_diagram() -> None:
     summary = replace(sample_reference().summary, reliability=(), reliability_scaled=())
     text = _page(replace(sample_reference(), summary=summary))
-    assert "Calibrating again" in text
+    assert "run <code>cpcmon calibrate</code> again" in text
     assert "reliability" not in re.findall(r'<svg class="chart ([\w ]+)"', text)
 
 
-def test_hostile_names_are_only_text() -> None:
+def test_hostile_names_are_escaped() -> None:
     reference = replace(
         sample_reference(), model=HOSTILE, version=HOSTILE, created=HOSTILE, classes=(HOSTILE, "b", "c", "d")
     )
@@ -143,8 +144,8 @@ def test_hostile_names_are_only_text() -> None:
     assert text.count("&lt;script&gt;") >= 4
 
 
-def test_a_page_of_a_reference_loads_no_scipy(tmp_path: Path) -> None:
-    """It would take 18 MB of the daemon for as long as it runs, for one interval."""
+def test_the_page_does_not_import_scipy(tmp_path: Path) -> None:
+    """It would take 18 MB of the daemon's memory."""
     sample_reference().save(tmp_path / "model.ref")
     program = """
 import sys

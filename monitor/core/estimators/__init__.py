@@ -1,4 +1,4 @@
-"""The list of estimators. To add one: write its file, add its line here; every other part follows."""
+"""The list of estimators. To add one, write its file and add a line to ESTIMATORS."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ _OTHER_EMPTY_SETS = {"skip": {"empty_sets": EmptySets.SKIP}, "zero": {"empty_set
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A name that users type, what stands behind it, and its variants: field values other than the default."""
+    """An estimator by name, with its variants: field values other than the default."""
 
     name: str
     family: type[Estimator]
@@ -47,7 +47,7 @@ class Form:
     """The name with the variant, `cpc_acc_ts[skip]`."""
 
     def __post_init__(self) -> None:
-        """Spell the names once: they are asked for at every evaluation."""
+        """Compute the names once."""
         name = self.member.name + ("_ts" if self.scaled else "")
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "full_name", name + (f"[{self.variant}]" if self.variant else ""))

@@ -1,4 +1,4 @@
-"""AC: a model that says 90% should be right in 90% of cases."""
+"""AC: average confidence."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Self
@@ -12,15 +12,15 @@ from monitor.core.scores import Floats, LabelledOutputs, Scores
 class AverageConfidence:
     """Mean confidence of the window.
 
-    Assumes calibrated probabilities. An overconfident network looks better than it is, on its own reference too; the
-    scaled form mends that for the reference. Blind to confident mistakes.
+    Assumes calibrated probabilities: it overestimates an overconfident model. The scaled form corrects that on the reference.
+    Does not detect confident errors.
     """
 
     returns_reference_accuracy: ClassVar[bool] = False
 
     @classmethod
     def calibrate(cls, reference: LabelledOutputs, *, scaled: bool) -> Self:
-        """Learn nothing: confidence is taken at its word."""
+        """Return the estimator; nothing to learn."""
         del reference, scaled
         return cls()
 

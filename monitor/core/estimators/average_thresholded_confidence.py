@@ -1,4 +1,4 @@
-"""ATC: the share of records that score above a threshold fixed on the reference (Garg et al. 2022)."""
+"""ATC: the share of records above a threshold from the reference (Garg et al. 2022)."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -6,21 +6,21 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from monitor.core.estimate import Estimate, brought_within
+from monitor.core.estimate import Estimate, clipped_estimate
 from monitor.core.estimators.base import Means
 from monitor.core.scores import Floats, LabelledOutputs, Scores
 
 _OUT_OF_REACH = 2.0
-"""No confidence exceeds 1, no negative entropy 0."""
+"""Above every confidence and negative entropy."""
 
 
 @dataclass(frozen=True, slots=True)
 class _ThresholdedScore(ABC):
-    """Share of the window above a threshold that exactly `r` reference records pass.
+    """The share of the window above a threshold that exactly `r` reference records pass.
 
-    Records that tie with the threshold count for a fraction, so that the reference always gives back its own accuracy,
-    saturated softmax and vote shares included. Assumes that the score ranks right before wrong equally well in the
-    window; blind to confident mistakes.
+    Ties with the threshold count as a fraction, so that the reference returns its own accuracy, even with saturated softmax
+    or vote shares. Assumes that the score separates right from wrong equally well in the window. Does not detect confident
+    errors.
     """
 
     returns_reference_accuracy: ClassVar[bool] = True
@@ -31,15 +31,15 @@ class _ThresholdedScore(ABC):
     @staticmethod
     @abstractmethod
     def score(scores: Scores) -> Floats:
-        """Return the score that is cut."""
+        """Return the score to compare with the threshold."""
 
     @classmethod
     def calibrate(cls, reference: LabelledOutputs, *, scaled: bool) -> Self:
-        """Cut at the r-th largest reference score."""
+        """Take the r-th largest reference score as the threshold."""
         score = cls.score(reference.scores(scaled=scaled)).astype(np.float32)
         right = reference.right
         if right == 0:
-            # Nothing was right, so there is no score to cut at: accept nothing.
+            # No prediction is right: no record passes.
             return cls(_OUT_OF_REACH, 0.0)
         threshold = np.partition(score, reference.records - right)[reference.records - right]
         above = np.count_nonzero(score > threshold)
@@ -54,10 +54,10 @@ class _ThresholdedScore(ABC):
         return np.array([score > threshold, score == threshold], dtype=np.float64)
 
     def estimate(self, means: Means, records: int, mean_confidence: float) -> Estimate:
-        """Add the share above and the tied share's part."""
+        """Return the share above, plus the weighted share of ties."""
         del mean_confidence
-        # The weight's rounding can carry a full window a hair past 1.
-        return brought_within(means[0] + self.tie_weight * means[1], records)
+        # Rounding of the weight may exceed 1.
+        return clipped_estimate(means[0] + self.tie_weight * means[1], records)
 
 
 class ThresholdedConfidence(_ThresholdedScore):

@@ -2,11 +2,11 @@
 
 The conformal part is the least-ambiguous-set method of Sadinle, Lei and Wasserman: the reference's probabilities of the
 true label, ranked, give for every coverage level a threshold, and a record's set is the classes at or above it.
-`cpc_acc` takes the reference accuracy as the level, `cpc_ac` the window's own mean confidence. The anchored forms take
-away the bias that CPC is known to have on the reference.
+`cpc_acc` takes the reference accuracy as the level, `cpc_ac` the window's mean confidence. The anchored forms subtract the
+bias of CPC on the reference.
 
-A model that grows unsure has more empty sets; what an empty set counts for decides whether drift shows (`EmptySets`).
-Blind to confident mistakes, as every estimator here is.
+A less confident model has more empty sets; their contribution decides whether drift shows (`EmptySets`). Like every
+estimator here, CPC does not detect confident errors.
 """
 
 import math
@@ -17,30 +17,30 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from monitor.core.estimate import Estimate, NoEstimate, PredictionSets, Result, Why, brought_within
+from monitor.core.estimate import Estimate, NoEstimate, PredictionSets, Result, Why, clipped_estimate
 from monitor.core.estimators.base import Means
 from monitor.core.scores import Floats, LabelledOutputs, Scores, Singles
 from monitor.core.threshold_curve import mean_scores_at
 
 
 class EmptySets(StrEnum):
-    """What a record with an empty conformal set contributes."""
+    """The contribution of a record with an empty conformal set."""
 
     TOP = "top"
     """Its confidence: the set becomes the predicted class. The default."""
     SKIP = "skip"
-    """Nothing: it leaves the average, as in the paper, so that drift can hide itself."""
+    """None: it is left out of the average, as in the paper. Can hide drift."""
     ZERO = "zero"
 
 
 class Conformal(ABC):
-    """What all CPC forms share: the sets at some threshold, and their sums."""
+    """The common part of all CPC forms: sets at a threshold, and their sums."""
 
     __slots__ = ()
 
     @abstractmethod
     def threshold(self, mean_confidence: float) -> np.float32:
-        """Return the score that a class must reach to be in the set."""
+        """Return the least score of a class in the set."""
 
     def contributions(self, scores: Scores, mean_confidence: float) -> Floats:
         """Return four rows: mean score in the set, its size, whether it is empty, and the confidence if it is."""
@@ -61,7 +61,7 @@ class _Plain(Conformal):
     empty_sets: EmptySets
 
     def estimate(self, means: Means, records: int, mean_confidence: float) -> Result:
-        """Average the contributions, empty sets by the chosen rule."""
+        """Return the mean score, with empty sets by the chosen rule."""
         del mean_confidence
         mean_score, size, empty, confidence_if_empty = means
         if self.empty_sets is EmptySets.SKIP:
@@ -70,7 +70,7 @@ class _Plain(Conformal):
             mean_score /= 1.0 - empty
         elif self.empty_sets is EmptySets.TOP:
             mean_score += confidence_if_empty
-        return brought_within(mean_score, records, PredictionSets(size, empty))
+        return clipped_estimate(mean_score, records, PredictionSets(size, empty))
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ class _Anchored(Conformal):
     def estimate(self, means: Means, records: int, mean_confidence: float) -> Estimate:
         """Shift the reference accuracy by the change in CPC."""
         change = means[0] - self.reference_mean(mean_confidence)
-        return brought_within(self.accuracy + change, records, PredictionSets(means[1], means[2]))
+        return clipped_estimate(self.accuracy + change, records, PredictionSets(means[1], means[2]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ class AnchoredAtAccuracy(_Anchored):
         return np.float32(self.cut)
 
     def reference_mean(self, mean_confidence: float) -> float:
-        """Return the one mean that is needed."""
+        """Return the fixed mean."""
         del mean_confidence
         return self.anchor
 
@@ -161,9 +161,9 @@ class AnchoredAtConfidence(_Anchored):
 
     @classmethod
     def calibrate(cls, reference: LabelledOutputs, *, scaled: bool) -> Self:
-        """Keep the ranked calibration scores and the reference's own mean at each."""
+        """Keep the ranked calibration scores, and the reference's mean at each."""
         ranked, scores = reference.ranked_label_scores(scaled=scaled), reference.scores(scaled=scaled)
-        # A replay asks for a handful of thresholds, and a table of all would never pay for itself.
+        # A replay needs only a few thresholds.
         anchor = scores if reference.is_part else mean_scores_at(ranked, scores)
         return cls(reference.accuracy, ranked, anchor)
 
@@ -179,13 +179,13 @@ class AnchoredAtConfidence(_Anchored):
 
 
 def _cut_at_accuracy(reference: LabelledOutputs, *, scaled: bool) -> np.float32:
-    """Return the threshold at the level A, where k = ceil(A (m + 1)) is r + 1 in whole numbers."""
+    """Return the threshold at the level A: the rank ceil(A (m + 1)) is r + 1."""
     rank = min(reference.records, reference.right + 1)
     return np.float32(reference.ranked_label_scores(scaled=scaled)[rank - 1])
 
 
 def _rank_at(level: float, records: int) -> int:
-    # The small step keeps a level that is a whole number but for rounding from taking the next rank.
+    # The epsilon absorbs rounding errors.
     return min(records, max(1, math.ceil(level * (records + 1) - 1e-9)))
 
 

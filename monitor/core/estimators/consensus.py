@@ -1,4 +1,4 @@
-"""Consensus and disagreement: what six estimators say together."""
+"""Consensus and disagreement of six estimators."""
 
 import statistics
 from collections.abc import Mapping
@@ -13,18 +13,18 @@ VOICES = (
     "cpc_ac_anchored_ts",
     "calibrated_confidence",
 )
-"""The estimators that are heard. Each returns the reference accuracy on the reference itself."""
+"""The members. Each returns the reference accuracy on the reference itself."""
 
 
 def consensus(accuracies: Mapping[str, float]) -> float:
-    """Return the lower quartile of the voices: under shift they all tend to be too high.
+    """Return the lower quartile of the members: under shift they all tend to be too high.
 
-    Shares the blindness of its voices: where all are misled by confident mistakes, so is the consensus.
+    Like its members, it does not detect confident errors.
     """
-    return statistics.quantiles([accuracies[voice] for voice in VOICES], n=4, method="inclusive")[0]
+    return statistics.quantiles([accuracies[member] for member in VOICES], n=4, method="inclusive")[0]
 
 
 def disagreement(accuracies: Mapping[str, float]) -> float:
-    """Return the highest minus the lowest voice. When it is large, no number deserves trust."""
-    heard = [accuracies[voice] for voice in VOICES]
-    return max(heard) - min(heard)
+    """Return the highest minus the lowest member. If it is large, no estimate is reliable."""
+    values = [accuracies[member] for member in VOICES]
+    return max(values) - min(values)

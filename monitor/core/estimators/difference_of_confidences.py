@@ -1,9 +1,9 @@
-"""DOC: accuracy moves as confidence moves (Guillory et al. 2021)."""
+"""DOC: difference of confidences (Guillory et al. 2021)."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from monitor.core.estimate import Estimate, brought_within
+from monitor.core.estimate import Estimate, clipped_estimate
 from monitor.core.estimators.base import Means
 from monitor.core.scores import Floats, LabelledOutputs, Scores
 
@@ -12,8 +12,8 @@ from monitor.core.scores import Floats, LabelledOutputs, Scores
 class DifferenceOfConfidences:
     """Reference accuracy plus the change in mean confidence.
 
-    Assumes that a point of confidence lost is a point of accuracy lost. `absolute` is the paper's printed form, which
-    can never fall below the reference accuracy and so cannot see a drop: for reproducing the paper only.
+    Assumes that accuracy changes by as much as confidence. `absolute` is the form printed in the paper, which never falls
+    below the reference accuracy and so cannot detect a drop; only for reproducing the paper.
     """
 
     returns_reference_accuracy: ClassVar[bool] = True
@@ -36,4 +36,4 @@ class DifferenceOfConfidences:
         """Shift the reference accuracy by the change in mean confidence."""
         del mean_confidence
         change = means[0] - self.confidence
-        return brought_within(self.accuracy + (abs(change) if self.absolute else change), records)
+        return clipped_estimate(self.accuracy + (abs(change) if self.absolute else change), records)

@@ -1,1 +1,1 @@
-"""One reader for each file format of a stream."""
+"""Readers of the file formats of a stream."""

@@ -1,20 +1,17 @@
-"""NumPy files of a stream: outputs alone (NPY), or columns by name (NPZ). Nothing is unpickled."""
+"""NumPy files of a stream: outputs only (NPY), or arrays by field name (NPZ). Nothing is unpickled."""
 
 import os
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from monitor.records.batch_builder import Candidates, ModelRules
-from monitor.records.block_builder import BlockBuilder
+from monitor.records.batch_builder import BATCH_ROWS, ModelRules, RowColumns, RowFiles, Vectors, rows_per_batch
 from monitor.records.columns import Values, shortest
 from monitor.records.formats.text import HARMLESS_BYTES, SUSPECT_RATIO
-from monitor.records.labels import Indices
 from monitor.records.layout import MAX_CLASSES, Layout, OutputKind
 from monitor.records.offline.npy_file import (
     DAMAGED,
@@ -26,129 +23,21 @@ from monitor.records.offline.npy_file import (
     read_description,
 )
 from monitor.records.record_batch import RecordBatch
-from monitor.records.record_schema import ModelFormat, RecordFields, reason_of_length, strange_classes
-from monitor.records.rejections import Reason, RefusedFile, RejectionProblem, listed, said
-from monitor.records.routing import Routes
-from monitor.records.stream_rejections import bare_pointer
-from monitor.records.vectors import Booleans, Floats
-
-PIECE_ROWS = 8_192
-_PIECE_NUMBERS = 1 << 19
-"""Numbers of all rows of a piece: 4 MiB of floats."""
-
-
-def rows_a_piece(width: int) -> int:
-    """Return how many rows of so many numbers are read together."""
-    return max(1, min(PIECE_ROWS, _PIECE_NUMBERS // max(1, width)))
-
-
-@dataclass(frozen=True, slots=True)
-class Vectors:
-    """The outputs of some rows, one after the other."""
-
-    flat: Floats
-    lengths: Indices
-    wrong: Booleans | None = None
-    """Which rows hold something that is no number."""
-
-    @classmethod
-    def of(cls, matrix: Floats) -> "Vectors":
-        """Return the rows of a matrix."""
-        return cls(matrix.reshape(-1), np.full(len(matrix), matrix.shape[1], dtype=np.int64))
-
-    def taken(self, rows: Indices, width: int) -> Floats:
-        """Return some rows, all of which have this length."""
-        if len(rows) == len(self.lengths):
-            return self.flat.reshape(len(rows), width)
-        starts = np.cumsum(self.lengths) - self.lengths
-        some: Floats = self.flat[starts[rows][:, np.newaxis] + np.arange(width)]
-        return some
-
-
-@dataclass(frozen=True, slots=True)
-class RowColumns:
-    """The columns of some rows; a column that is None is absent."""
-
-    count: int
-    outputs: Mapping[str, Vectors]
-    """By model; one that is not there has no outputs in the file."""
-    models: Values | None = None
-    times: Values | None = None
-    ids: Values | None = None
-    versions: Values | None = None
-    predicted: Values | None = None
-    segments: Mapping[str, Values | None] = field(default_factory=dict)
-    """By the name of the field."""
-
-
-class RowFiles:
-    """Hands the rows of files over to the rules."""
-
-    def __init__(self, models: Sequence[ModelFormat], rules: Mapping[str, ModelRules]) -> None:
-        self._routes = Routes(models)
-        self._rules = rules
-
-    def arrived(self, where: str, first: int, columns: RowColumns) -> RecordBatch:
-        """Return what some rows hold, of which the first has this number in the file, counting from 1."""
-        piece = BlockBuilder(where, self._rules, first)
-        for model, rows in self._routes.split(columns.models, columns.count):
-            if isinstance(model, ModelFormat) and model.name not in columns.outputs:
-                _refuse(piece, model.name, rows, Reason.MISSING_FIELD)
-            elif isinstance(model, Reason):
-                _refuse(piece, "", rows, model)
-            else:
-                _hand_over(model, rows, columns, piece)
-        piece.end_block()
-        return piece.finish(columns.count, bare_pointer)
-
-
-def _refuse(piece: BlockBuilder, model: str, rows: Indices, reason: Reason) -> None:
-    for row in rows.tolist():
-        piece.refuse(model, row, reason)
-
-
-def _hand_over(model: ModelFormat, rows: Indices, columns: RowColumns, piece: BlockBuilder) -> None:
-    vectors = columns.outputs[model.name]
-    if vectors.wrong is not None:
-        _refuse(piece, model.name, rows[vectors.wrong[rows]], Reason.WRONG_TYPE)
-        rows = rows[~vectors.wrong[rows]]
-    for length in np.unique(vectors.lengths[rows]).tolist():
-        if (reason := reason_of_length(length, model)) is not None:
-            _refuse(piece, model.name, rows[vectors.lengths[rows] == length], reason)
-    rows = rows[vectors.lengths[rows] == model.width]
-    if not len(rows):
-        return
-    places = rows.tolist()
-
-    def some(values: Values | None) -> Values | None:
-        return values if values is None or len(places) == columns.count else [values[place] for place in places]
-
-    piece.add(
-        model.name,
-        Candidates(
-            rows,
-            vectors.taken(rows, model.width),
-            some(columns.times),
-            some(columns.ids),
-            some(columns.versions),
-            some(columns.predicted),
-            tuple(some(columns.segments.get(name)) for name in model.segment_fields),
-        ),
-    )
-
+from monitor.records.record_schema import ModelFormat, RecordFields, unknown_class_columns
+from monitor.records.rejections import Reason, RefusedFile, RejectionProblem, library_message, listed
 
 MAX_NPY_BYTES = 1 << 30
-"""Read in slices, so that it takes little memory; but somebody has to wait for it."""
+"""The limit on arrays that are read in slices."""
 
 MAX_WHOLE_BYTES = 256 << 20
-"""What is read as a whole: arrays column by column, and those in NPZ files."""
+"""The limit on arrays that are read at once: in Fortran order, or in NPZ files."""
 
 MAX_TEXT_BYTES = 4 << 10
-"""What each text of an array may take: all of them take as much as the longest."""
+"""The limit on the item size of string arrays."""
 
 
 class ArrayFiles:
-    """Decodes NumPy files in pieces."""
+    """Decodes NumPy files in batches."""
 
     def __init__(self, models: Sequence[ModelFormat], fields: RecordFields, rules: Mapping[str, ModelRules]) -> None:
         self._models = models
@@ -156,22 +45,20 @@ class ArrayFiles:
         self._rows = RowFiles(models, rules)
 
     def npy(self, where: str, file: BinaryIO, skip: int) -> Iterator[RecordBatch]:
-        """Decode an array of outputs, which has no place for anything else."""
+        """Decode an NPY file: outputs without other fields."""
         if len(self._models) > 1:
             raise RejectionProblem(Reason.MISSING_FIELD, "a file that names the model", "an .npy file").of_file(where)
         if self._fields.class_columns is not None:
             found = f"the class columns {listed(self._fields.class_columns)}"
-            raise RejectionProblem(
-                Reason.BAD_HEADER, "no names of columns, since an .npy file has none", found
-            ).of_file(where)
-        with _without_quotes(where):
+            raise RejectionProblem(Reason.BAD_HEADER, "no class columns for an .npy file", found).of_file(where)
+        with _without_content(where):
             described = self._describe(where, file)
         width = described.shape[1] if len(described.shape) == 2 else 1
         (model,) = self._models
-        for start, rows in _slices(file, described, skip, rows_a_piece(width), where):
+        for start, rows in _slices(file, described, skip, rows_per_batch(width), where):
             matrix = np.asarray(rows, dtype=np.float64).reshape(len(rows), width)
             outputs = {model.name: Vectors.of(matrix)}
-            yield self._rows.arrived(where, start + 1, RowColumns(len(matrix), outputs))
+            yield self._rows.batch(where, start + 1, RowColumns(len(matrix), outputs))
 
     def _describe(self, where: str, file: BinaryIO) -> Description:
         described = read_description(file, _size_of(file), where)
@@ -180,12 +67,12 @@ class ArrayFiles:
         return described
 
     def npz(self, where: str, file: BinaryIO, skip: int) -> Iterator[RecordBatch]:
-        """Decode arrays by the names of fields."""
-        with _without_quotes(where):
+        """Decode an NPZ file: arrays by field name."""
+        with _without_content(where):
             columns = self._read_npz(where, file)
-        step = rows_a_piece(columns.width)
+        step = rows_per_batch(columns.width)
         for start in range(skip, columns.count, step):
-            yield self._rows.arrived(where, start + 1, columns.rows(start, min(start + step, columns.count)))
+            yield self._rows.batch(where, start + 1, columns.rows(start, min(start + step, columns.count)))
 
     def _read_npz(self, where: str, file: BinaryIO) -> "_Columns":
         try:
@@ -193,17 +80,17 @@ class ArrayFiles:
             with zipfile.ZipFile(file) as opened:
                 archive = Archive(where, opened, MAX_WHOLE_BYTES)
                 if archive.total > max(HARMLESS_BYTES, SUSPECT_RATIO * _size_of(file)):
-                    expected = f"arrays at most {SUSPECT_RATIO} times larger than packed"
+                    expected = f"arrays at most {SUSPECT_RATIO} times larger than compressed"
                     raise RejectionProblem(Reason.TOO_LARGE, expected, "larger ones").of_file(where)
                 return _Columns(archive, self._models, self._fields)
         except DAMAGED as error:
-            raise RejectionProblem(Reason.BAD_FILE, "an .npz file", f"a damaged one: {said(error)}").of_file(
+            raise RejectionProblem(Reason.BAD_FILE, "an .npz file", f"a damaged one: {library_message(error)}").of_file(
                 where
             ) from error
 
 
 class _Columns:
-    """All arrays of an NPZ file that are wanted."""
+    """The configured arrays of an NPZ file."""
 
     def __init__(self, archive: Archive, models: Sequence[ModelFormat], fields: RecordFields) -> None:
         self._archive = archive
@@ -211,7 +98,7 @@ class _Columns:
         wanted = [fields.model, fields.version, fields.id, fields.time, fields.predicted or "", "classes"]
         wanted += [name for model in models for name in fields.outputs(model)]
         wanted += [fields.segment(name) for model in models for name in model.segment_fields]
-        if (problem := strange_classes(models, fields.prefix, archive.names, wanted)) is not None:
+        if (problem := unknown_class_columns(models, fields.prefix, archive.names, wanted)) is not None:
             raise problem.of_file(archive.path)
         for model in models:
             names = fields.outputs(model)
@@ -277,7 +164,7 @@ class _Columns:
         return matrix[:, np.newaxis] if matrix.ndim == 1 else matrix
 
     def _read(self, name: str, reason: Reason) -> NDArray[Any] | None:
-        """Read a column, or a single value that stands for all rows."""
+        """Read a column, or a single value for all rows."""
         if name not in self._archive.names:
             return None
         array = self._archive.array(name, of_labels=True)
@@ -290,26 +177,26 @@ class _Columns:
 
 
 @contextmanager
-def _without_quotes(where: str) -> Iterator[None]:
-    """Say of a refused file what it is refused for, but nothing that it holds: names of arrays, classes or types."""
+def _without_content(where: str) -> Iterator[None]:
+    """Replace messages that quote names of arrays, classes or types by generic ones."""
     try:
         yield
-    except RefusedFile as refused:
-        reason, message = refused.reason, str(refused)
+    except RefusedFile as rejected:
+        reason, message = rejected.reason, str(rejected)
     else:
         return
-    if reason in _WORDS:
-        raise RejectionProblem(reason, *_WORDS[reason]).of_file(where)
+    if reason in _GENERIC:
+        raise RejectionProblem(reason, *_GENERIC[reason]).of_file(where)
     raise RefusedFile(reason, message)
 
 
-# Messages for other reasons tell sizes, shapes, and names from the configuration.
-_WORDS = {
-    Reason.BAD_FILE: ("an .npz file", "a damaged one"),
-    Reason.BAD_HEADER: ("headers that fit the file and one another", "others"),
-    Reason.MISSING_FIELD: ("an array for each field that is needed", "none for one of them"),
-    Reason.UNKNOWN_CLASS: ("the classes of the reference", "others"),
-    Reason.WRONG_TYPE: ("numbers, or texts where they belong", "arrays of another type"),
+# Messages for other reasons contain only sizes, shapes, and configured names.
+_GENERIC = {
+    Reason.BAD_FILE: ("an .npz file", "a damaged file"),
+    Reason.BAD_HEADER: ("headers that match the file and each other", "other headers"),
+    Reason.MISSING_FIELD: ("an array for each required field", "a missing array"),
+    Reason.UNKNOWN_CLASS: ("the classes of the reference", "other classes"),
+    Reason.WRONG_TYPE: ("arrays of numbers or strings", "arrays of another type"),
 }
 
 
@@ -318,21 +205,21 @@ def _problem_of_texts(array: NDArray[Any]) -> RejectionProblem | None:
         return None
     if array.dtype.itemsize > MAX_TEXT_BYTES:
         found = f"{array.dtype.itemsize >> 10:,} KiB"
-        return RejectionProblem(Reason.TOO_LARGE, f"texts of at most {MAX_TEXT_BYTES >> 10} KiB", found)
+        return RejectionProblem(Reason.TOO_LARGE, f"strings of at most {MAX_TEXT_BYTES >> 10} KiB", found)
     try:
-        # A few at a time; and a number that stands for no letter is found only when letters are made of it.
-        for start in range(0, array.size, PIECE_ROWS):
-            for text in array.reshape(-1)[start : start + PIECE_ROWS].tolist():
+        # In slices; invalid code points are found only on conversion.
+        for start in range(0, array.size, BATCH_ROWS):
+            for text in array.reshape(-1)[start : start + BATCH_ROWS].tolist():
                 text.decode() if isinstance(text, bytes) else text.encode()
     except ValueError:
-        return RejectionProblem(Reason.BAD_ENCODING, "texts in UTF-8", "others")
+        return RejectionProblem(Reason.BAD_ENCODING, "strings in UTF-8", "other bytes")
     return None
 
 
 def _values(array: NDArray[Any] | None, start: int, end: int, *, as_texts: bool = True) -> Values | None:
     if array is None:
         return None
-    # A single value is made once, and not once for each row.
+    # A single value is converted once, not per row.
     some = array.reshape(1) if not array.shape else array[start:end]
     values: list[object] = some.tolist()
     if array.dtype.kind == "S":
@@ -345,7 +232,7 @@ def _values(array: NDArray[Any] | None, start: int, end: int, *, as_texts: bool 
 def _slices(
     file: BinaryIO, described: Description, skip: int, step: int, where: str
 ) -> Iterator[tuple[int, NDArray[Any]]]:
-    """Yield rows of an array, with the place of the first of them."""
+    """Yield slices of an array, with the index of their first row."""
     count = described.shape[0]
     if described.fortran:
         whole = np.frombuffer(_read(file, described.size, where), described.dtype).reshape(described.shape, order="F")
@@ -387,12 +274,12 @@ def _problem_of_shape(described: Description, model: ModelFormat) -> RejectionPr
     found = f"an array of shape {shape}"
     if model.kind is OutputKind.SCORE:
         fits = len(shape) == 1 or (len(shape) == 2 and shape[1] == 1)
-        return None if fits else RejectionProblem(Reason.NOT_A_VECTOR, "one score a row", found)
+        return None if fits else RejectionProblem(Reason.NOT_A_VECTOR, "one score per row", found)
     if len(shape) != 2:
-        return RejectionProblem(Reason.NOT_A_VECTOR, "a row a record and a column a class", found)
-    # Rows of nothing take no bytes, so a small file might promise any number of them.
+        return RejectionProblem(Reason.NOT_A_VECTOR, "one row per record and one column per class", found)
+    # Empty rows take no bytes, so a small file could declare any number of them.
     if not shape[1]:
-        return RejectionProblem(Reason.EMPTY, "one number a class", found)
+        return RejectionProblem(Reason.EMPTY, "one number per class", found)
     if shape[1] > MAX_CLASSES:
         return RejectionProblem(Reason.TOO_LARGE, f"at most {MAX_CLASSES:,} classes", found)
     return None

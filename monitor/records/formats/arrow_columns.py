@@ -1,4 +1,4 @@
-"""Columns of Parquet and Arrow tables. The only door to pyarrow, which is an optional extra."""
+"""Columns of Parquet and Arrow tables. Pyarrow is an optional extra and imported on use."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 
 from monitor.errors import InvalidInput
+from monitor.records.batch_builder import Vectors
 from monitor.records.columns import Values, shortest
-from monitor.records.formats.arrays import Vectors
 from monitor.records.labels import Indices
 from monitor.records.layout import Layout, OutputKind, find_class_columns
-from monitor.records.offline.batch import Decoded
-from monitor.records.offline.intake import MAX_NUMBERS, Intake
+from monitor.records.offline.offline_batch import MAX_NUMBERS, Decoded, OfflineBatchBuilder
 from monitor.records.record_schema import FieldPath, ModelFormat, RecordFields, join_path
-from monitor.records.rejections import Reason, RejectionProblem, listed, said
+from monitor.records.rejections import Reason, RejectionProblem, library_message, listed
 from monitor.records.vectors import Booleans, Floats, any_in_row
 
 _BATCH_ROWS = 4096
@@ -29,7 +28,7 @@ def read_parquet(path: Path, layout: Layout) -> Decoded:
     arrow, parquet = library(path, "pyarrow"), library(path, "pyarrow.parquet")
     try:
         with parquet.ParquetFile(path) as file:
-            # The sizes that a Parquet file declares say little: a few bytes may stand for millions of rows.
+            # Declared sizes say little: a few bytes of Parquet can encode millions of rows.
             if file.metadata.num_rows > MAX_NUMBERS // 2:
                 found = f"{file.metadata.num_rows:,}"
                 raise RejectionProblem(Reason.TOO_LARGE, f"at most {MAX_NUMBERS // 2:,} rows", found).of_file(path)
@@ -40,7 +39,7 @@ def read_parquet(path: Path, layout: Layout) -> Decoded:
 
 
 def read_ipc(path: Path, layout: Layout) -> Decoded:
-    """Read a whole Arrow IPC file or stream; Feather is another name for the file."""
+    """Read a whole Arrow IPC file (Feather) or stream."""
     arrow, ipc = library(path, "pyarrow"), library(path, "pyarrow.ipc")
     try:
         with arrow.OSFile(str(path)) as file:
@@ -56,7 +55,7 @@ def read_ipc(path: Path, layout: Layout) -> Decoded:
 
 
 def library(path: Path | str, name: str) -> Any:  # noqa: ANN401 - pyarrow has no types
-    """Return a module of pyarrow, or say how to install it."""
+    """Import a module of pyarrow; raises InvalidInput if it is not installed."""
     try:
         return import_module(name)
     except ImportError as error:
@@ -66,11 +65,13 @@ def library(path: Path | str, name: str) -> Any:  # noqa: ANN401 - pyarrow has n
 
 
 def failure(path: Path | str, error: Exception) -> Exception:
-    """Return what pyarrow says of a file as our own error."""
-    # Pyarrow raises OSError for damage too; only one with a number is the system's.
+    """Return an error of pyarrow as a rejected file."""
+    # Pyarrow raises OSError for damaged files too; only those with an errno come from the system.
     if isinstance(error, OSError) and error.errno is not None:
         return error
-    return RejectionProblem(Reason.BAD_FILE, "a Parquet or Arrow file, as its name says", said(error)).of_file(path)
+    return RejectionProblem(
+        Reason.BAD_FILE, "a Parquet or Arrow file, as its name says", library_message(error)
+    ).of_file(path)
 
 
 class _Reader:
@@ -78,7 +79,7 @@ class _Reader:
         self._path = path
         self._layout = layout
         self._arrow = arrow
-        self._intake = Intake(layout, str(path), "row", labelled=layout.label_field is not None)
+        self._builder = OfflineBatchBuilder(layout, str(path), "row", labelled=layout.label_field is not None)
         self._row = 1
         names = tuple(schema.names)
         self._outputs = self._output_columns(names)
@@ -99,7 +100,7 @@ class _Reader:
         if isinstance(found, RejectionProblem):
             raise found.of_file(self._path)
         if found.classes is not None:
-            self._intake.fix_classes(found.classes)
+            self._builder.fix_classes(found.classes)
         return found.columns
 
     def _check_type(self, name: str, kind: Any) -> None:  # noqa: ANN401
@@ -116,27 +117,27 @@ class _Reader:
         return self._layout.class_columns is None and self._layout.kind is not OutputKind.SCORE
 
     def read(self, batches: Iterable[Any]) -> Decoded:
-        """Take all batches."""
+        """Decode all batches."""
         for batch in batches:
             whole = batch.select(self.columns)
-            # Offsets that point outside their buffers would otherwise be followed.
+            # Checks that offsets are within their buffers.
             whole.validate(full=True)
             for start in range(0, whole.num_rows, _BATCH_ROWS):
                 self._take(whole.slice(start, _BATCH_ROWS))
-        return self._intake.finish()
+        return self._builder.finish()
 
     def _take(self, batch: Any) -> None:  # noqa: ANN401
         numbers: Indices = np.arange(self._row, self._row + batch.num_rows)
         self._row += batch.num_rows
         flat, lengths, null = self._vectors(batch) if self._is_vector else self._matrix(batch)
         for row in np.flatnonzero(null).tolist():
-            self._intake.reject(int(numbers[row]), _NULL)
+            self._builder.reject(int(numbers[row]), _NULL)
         kept = ~null
         labels = None
         if self._layout.label_field is not None:
             values = batch.column(self._layout.label_field).to_pylist()
             labels = [value for value, keep in zip(values, kept.tolist(), strict=True) if keep]
-        self._intake.add(numbers[kept], flat[np.repeat(kept, lengths)], lengths[kept], labels)
+        self._builder.add(numbers[kept], flat[np.repeat(kept, lengths)], lengths[kept], labels)
 
     def _matrix(self, batch: Any) -> tuple[Floats, Indices, Booleans]:  # noqa: ANN401
         columns = [batch.column(name) for name in self._outputs]
@@ -149,9 +150,9 @@ class _Reader:
 
 
 def vectors_in(column: Any) -> tuple[Floats, Indices, Booleans]:  # noqa: ANN401
-    """Return the numbers of a column of lists, how many each list has, and which are null or hold a null."""
+    """Return the numbers of a list column, the list lengths, and which lists are null or contain a null."""
     compute = import_module("pyarrow.compute")
-    # Flattening leaves out the lists that are null, whatever lies beneath them.
+    # `flatten` skips null lists.
     lengths: Indices = compute.fill_null(compute.list_value_length(column), 0).to_numpy(zero_copy_only=False)
     values = column.flatten()
     null = nulls_in(column).copy()
@@ -161,12 +162,12 @@ def vectors_in(column: Any) -> tuple[Floats, Indices, Booleans]:  # noqa: ANN401
 
 
 def is_number(types: Any, kind: Any) -> bool:  # noqa: ANN401
-    """Tell whether a type of Arrow is one of numbers."""
+    """Return whether an Arrow type is numeric."""
     return bool(types.is_floating(kind) or types.is_integer(kind))
 
 
 def is_list(types: Any, kind: Any) -> bool:  # noqa: ANN401
-    """Tell whether a type of Arrow is one of lists."""
+    """Return whether an Arrow type is a list."""
     return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 
 
@@ -177,17 +178,17 @@ def floats_in(column: Any) -> Floats:  # noqa: ANN401
 
 
 def nulls_in(column: Any) -> Booleans:  # noqa: ANN401
-    """Tell which values of a column are null."""
+    """Return which values of a column are null."""
     null: Booleans = column.is_null().to_numpy(zero_copy_only=False)
     return null
 
 
 LONGEST_TEXT = 4_096
-"""Characters of a text that are looked at: a small file may repeat a huge one any number of times."""
+"""Longer strings are truncated: a small file can repeat a huge one many times."""
 
 
 class ArrowColumns:
-    """Finds the columns that are wanted in one file, and reads them batch by batch."""
+    """Finds and reads the configured columns of one file."""
 
     def __init__(self, arrow: Any, schema: Any) -> None:  # noqa: ANN401 - pyarrow has no types
         self._arrow = arrow
@@ -195,11 +196,11 @@ class ArrowColumns:
         self._schema = schema
 
     def has(self, path: FieldPath) -> bool:
-        """Tell whether a path leads to a column, once."""
+        """Return whether a path leads to exactly one column."""
         return self._type_at(path) is not None
 
     def names_in(self, path: FieldPath) -> list[str]:
-        """Return the names of all columns, or of those inside one."""
+        """Return the names of all columns, or of the fields of one."""
         kind = self._type_at(path)
         if kind is self._schema:
             return list(kind.names)
@@ -208,7 +209,7 @@ class ArrowColumns:
     def check_outputs(
         self, paths: Sequence[FieldPath], model: ModelFormat, fields: RecordFields
     ) -> RejectionProblem | None:
-        """Say why the columns at some paths hold no outputs of a model."""
+        """Return the problem if columns are not outputs of a model."""
         for path in paths:
             kind = self._type_at(path)
             is_single = fields.class_columns is not None or model.kind is OutputKind.SCORE
@@ -223,7 +224,7 @@ class ArrowColumns:
         return None
 
     def check_values(self, path: FieldPath, reason: Reason) -> RejectionProblem | None:
-        """Say why a column holds neither texts, nor numbers, nor times."""
+        """Return the problem if a column is not of strings, numbers or times."""
         kind = self._type_at(path)
         types = self._types
         if types.is_dictionary(kind):
@@ -232,7 +233,7 @@ class ArrowColumns:
         times = types.is_timestamp(kind) and reason is Reason.BAD_TIMESTAMP
         if texts or times or types.is_null(kind) or is_number(types, kind):
             return None
-        return RejectionProblem(reason, f"a column of texts or numbers {join_path(path)}", _type_name(kind))
+        return RejectionProblem(reason, f"a column of strings or numbers {join_path(path)}", _type_name(kind))
 
     def outputs(self, batch: Any, paths: Sequence[FieldPath], model: ModelFormat) -> Vectors:  # noqa: ANN401
         """Return the outputs of a model in a batch."""
@@ -248,11 +249,11 @@ class ArrowColumns:
         return Vectors(matrix.reshape(-1), np.full(len(matrix), matrix.shape[1], dtype=np.int64), null)
 
     def values(self, batch: Any, path: FieldPath, *, whole: bool = False) -> Values:  # noqa: ANN401
-        """Return a column as texts and numbers; where texts must be whole, a very long one becomes something else."""
+        """Return a column as strings and numbers. With `whole`, strings that are too long become invalid values."""
         column = self._column(batch, path)
         compute = import_module("pyarrow.compute")
         if self._types.is_dictionary(column.type):
-            # Cut short before they are repeated.
+            # Truncated before they are repeated.
             texts = self._listed(self._cut(column.dictionary, compute))
             values = [None if place is None else texts[place] for place in column.indices.to_pylist()]
         else:
@@ -262,7 +263,7 @@ class ArrowColumns:
         return values
 
     def times(self, batch: Any, path: FieldPath, fields: RecordFields) -> Values:  # noqa: ANN401
-        """Return a column of times, as numbers in the declared unit where the file has times of its own."""
+        """Return a column of times; Arrow timestamps as numbers in the declared unit."""
         column = self._column(batch, path)
         if not self._types.is_timestamp(column.type):
             return self.values(batch, path)
@@ -306,7 +307,7 @@ class ArrowColumns:
         return column
 
     def _inside(self, column: Any, name: str) -> Any:  # noqa: ANN401
-        # Where an object is null, so is all that it holds.
+        # The fields of a null struct are null.
         place = column.type.get_field_index(name)
         return import_module("pyarrow.compute").struct_field(column, [place])
 
@@ -316,10 +317,10 @@ class ArrowColumns:
         if sorted(field.name for field in fields) != sorted(model.classes):
             return RejectionProblem(Reason.UNKNOWN_CLASS, expected, f"{len(fields)} others")
         if not all(is_number(self._types, field.type) for field in fields):
-            return RejectionProblem(Reason.WRONG_TYPE, expected, "something else in one of them")
+            return RejectionProblem(Reason.WRONG_TYPE, expected, "another type in one of them")
         return None
 
 
 def _type_name(kind: Any) -> str:  # noqa: ANN401
-    # Not in full: a type may hold the names of fields.
+    # Truncated: a struct type contains field names.
     return "none" if kind is None else str(kind).partition("<")[0][:40]

@@ -1,93 +1,99 @@
-"""Parquet and Arrow files of a stream, read batch by batch: once to see that all of it can be read, then for its records."""
+"""Parquet and Arrow files of a stream, in batches: a trial read of the whole file first, then the records."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
-from monitor.records.batch_builder import ModelRules
-from monitor.records.formats.arrays import RowColumns, RowFiles, rows_a_piece
+from monitor.records.batch_builder import ModelRules, RowColumns, RowFiles, rows_per_batch
 from monitor.records.formats.arrow_columns import ArrowColumns, library
 from monitor.records.formats.arrow_limits import MAX_ROWS, widest_rows
 from monitor.records.formats.arrow_trial import ipc_batches, open_ipc
 from monitor.records.record_batch import RecordBatch
-from monitor.records.record_schema import FieldPath, ModelFormat, RecordFields, join_path, split_path, strange_classes
+from monitor.records.record_schema import (
+    FieldPath,
+    ModelFormat,
+    RecordFields,
+    join_path,
+    split_path,
+    unknown_class_columns,
+)
 from monitor.records.rejections import Reason, RejectionProblem
 
-# Without it, all of a column that stands together in the file would be read at once.
+# Without it, a whole column chunk is read at once.
 _BUFFER_BYTES = 1 << 20
 
 
 class ArrowFiles:
-    """Decodes Parquet and Arrow files in pieces."""
+    """Decodes Parquet and Arrow files in batches."""
 
     def __init__(self, models: Sequence[ModelFormat], fields: RecordFields, rules: Mapping[str, ModelRules]) -> None:
         self._models = models
         self._fields = fields
         self._rows = RowFiles(models, rules)
         self._outputs = {model.name: fields.output_paths(model) for model in models}
-        self._step = rows_a_piece(max(len(model.classes) for model in models))
+        self._step = rows_per_batch(max(len(model.classes) for model in models))
 
     def parquet(self, where: str, file: BinaryIO, skip: int) -> Iterator[RecordBatch]:
         """Decode a Parquet file."""
         arrow, parquet = library(where, "pyarrow"), library(where, "pyarrow.parquet")
         with _our_errors(where, arrow):
             opened = parquet.ParquetFile(file)
-            # The sizes that a Parquet file declares say little: a few bytes may stand for millions of rows.
+            # Declared sizes say little: a few bytes of Parquet can encode millions of rows.
             if opened.metadata.num_rows > MAX_ROWS:
                 found = f"{opened.metadata.num_rows:,}"
                 raise RejectionProblem(Reason.TOO_LARGE, f"at most {MAX_ROWS:,} rows", found).of_file(where)
             wanted = _Wanted(where, ArrowColumns(arrow, opened.schema_arrow), self)
-            # Texts that repeat are kept once, as the file keeps them.
+            # Strings stay dictionary-encoded.
             paths = [".".join(path) for path in wanted.texts]
             opened = parquet.ParquetFile(file, read_dictionary=paths, pre_buffer=False, buffer_size=_BUFFER_BYTES)
             wanted = _Wanted(where, ArrowColumns(arrow, opened.schema_arrow), self)
             step = self._rows_together(where, file, parquet=True, columns=wanted.tops, texts=paths)
             batches = opened.iter_batches(batch_size=step, columns=wanted.tops, use_threads=False)
-            yield from self._arrived(where, batches, wanted, skip, step)
+            yield from self._decoded(where, batches, wanted, skip, step)
 
     def ipc(self, where: str, file: BinaryIO, skip: int) -> Iterator[RecordBatch]:
-        """Decode an Arrow IPC file or stream; Feather is another name for the file."""
+        """Decode an Arrow IPC file (Feather) or stream."""
         arrow, _ = library(where, "pyarrow"), library(where, "pyarrow.ipc")
         with _our_errors(where, arrow):
             schema = open_ipc(file).schema
             wanted = _Wanted(where, ArrowColumns(arrow, schema), self)
             places = [schema.get_field_index(name) for name in wanted.tops]
             step = self._rows_together(where, file, parquet=False, places=places)
-            yield from self._arrived(where, ipc_batches(file, places), wanted, skip, step)
+            yield from self._decoded(where, ipc_batches(file, places), wanted, skip, step)
 
     def _rows_together(self, where: str, file: BinaryIO, **wanted: Any) -> int:  # noqa: ANN401
-        """Read a whole file on trial, and return how many of its rows may be read together."""
+        """Read the whole file on trial; return how many rows to read per batch."""
         usual = sum(model.width for model in self._models)
-        return min(self._step, rows_a_piece(widest_rows(where, file, usual, **wanted) // 8))
+        return min(self._step, rows_per_batch(widest_rows(where, file, usual, **wanted) // 8))
 
-    def _arrived(
+    def _decoded(
         self, where: str, batches: Iterable[Any], wanted: "_Wanted", skip: int, step: int
     ) -> Iterator[RecordBatch]:
         row = 0
         for whole in batches:
-            # Again: a file may be changed at any time.
+            # Again: the file may have changed.
             whole.validate(full=True)
             for start in range(0, whole.num_rows, step):
                 batch = whole.slice(start, step)
                 left_out = min(batch.num_rows, max(0, skip - row))
                 if left_out < batch.num_rows:
                     columns = wanted.rows(batch.slice(left_out))
-                    yield self._rows.arrived(where, row + left_out + 1, columns)
+                    yield self._rows.batch(where, row + left_out + 1, columns)
                 row += batch.num_rows
 
     @property
     def models(self) -> Sequence[ModelFormat]:
-        """The models whose records may come."""
+        """The models of the stream."""
         return self._models
 
     @property
     def fields(self) -> RecordFields:
-        """Where things stand in a record."""
+        """The fields of a record."""
         return self._fields
 
 
 class _Wanted:
-    """The columns of one file that are wanted."""
+    """The configured columns of one file."""
 
     def __init__(self, where: str, columns: ArrowColumns, files: ArrowFiles) -> None:
         fields, models = files.fields, files.models
@@ -125,7 +131,7 @@ class _Wanted:
         outputs = [path for paths in self._outputs.values() for path in paths]
         known = [path[-1] for path in [*outputs, *self.texts] if path[:-1] == tuple(above)]
         names = self._columns.names_in(tuple(above))
-        if (problem := strange_classes(models, start[:-1], names, known)) is not None:
+        if (problem := unknown_class_columns(models, start[:-1], names, known)) is not None:
             raise problem.of_file(where)
 
     def _optional(self, path: FieldPath, reason: Reason, where: str) -> FieldPath | None:
@@ -137,13 +143,13 @@ class _Wanted:
 
     @property
     def texts(self) -> list[FieldPath]:
-        """Paths to columns that may hold texts."""
+        """Paths of columns that may contain strings."""
         single = [self._model, self._time, self._id, self._version, self._predicted, *self._segments.values()]
         return [path for path in single if path is not None]
 
     @property
     def tops(self) -> list[str]:
-        """The columns of the file in which all that is wanted stands."""
+        """The top-level columns to read."""
         outputs = [path for paths in self._outputs.values() for path in paths]
         return list(dict.fromkeys(path[0] for path in [*outputs, *self.texts]))
 
@@ -177,14 +183,12 @@ def _our_errors(where: str, arrow: Any) -> Iterator[None]:  # noqa: ANN401
     try:
         yield
     except OSError as error:
-        # Pyarrow raises OSError for damage too; only one with a number is the system's.
+        # Pyarrow raises OSError for damaged files too; only those with an errno come from the system.
         if error.errno is not None:
             raise
     except (arrow.ArrowException, ValueError, LookupError, MemoryError, OverflowError, RecursionError):
         pass
     else:
         return
-    # Without pyarrow's own words, which may quote the file.
-    raise RejectionProblem(Reason.BAD_FILE, "a Parquet or Arrow file, as its name says", "something else").of_file(
-        where
-    )
+    # Without pyarrow's message, which may quote the file.
+    raise RejectionProblem(Reason.BAD_FILE, "a Parquet or Arrow file, as its name says", "another file").of_file(where)

@@ -1,4 +1,4 @@
-"""Keeps Parquet and Arrow files from taking the monitor's memory, or its life: each is first read on trial elsewhere."""
+"""Protects the daemon from hostile Parquet and Arrow files: each is first read on trial in another process."""
 
 import atexit
 import errno
@@ -22,18 +22,18 @@ from monitor.records.rejections import Reason, RejectionProblem
 MAX_ROWS = 10_000_000
 
 MAX_ROW_BYTES = 256 << 10
-"""What a row may take: more than 20,000 classes do. A few bytes of a Parquet file may stand for rows of any length."""
+"""The limit on the size of a row, enough for 20,000 classes."""
 
 TRIAL_BYTES = 256 << 20
-"""What reading a file may take, beside the file itself."""
+"""The memory limit of a trial, beside the file itself."""
 
 TRIAL_SECONDS = 60
-"""Seconds of a processor that reading a file may take."""
+"""The CPU limit of a trial."""
 
 _WAIT_SECONDS = 3.0 * TRIAL_SECONDS
 
 _PROBLEMS = {
-    Reason.BAD_FILE: ("a Parquet or Arrow file, as its name says", "something else"),
+    Reason.BAD_FILE: ("a Parquet or Arrow file, as its name says", "another file"),
     Reason.TOO_LARGE: (
         f"at most {MAX_ROWS:,} rows of {MAX_ROW_BYTES >> 10} KiB, read with {TRIAL_BYTES >> 20} MiB in {TRIAL_SECONDS} s",
         "more",
@@ -42,9 +42,9 @@ _PROBLEMS = {
 
 
 def widest_rows(where: str, file: BinaryIO, usual_numbers: int, **wanted: Any) -> int:  # noqa: ANN401 - plain JSON
-    """Read a whole file on trial, and return how many bytes its widest rows take each; or raise why it is refused.
+    """Read a whole file on trial; return the size of its widest rows, or raise `RefusedFile`.
 
-    `wanted` says what to read: see `arrow_trial`. `usual_numbers` is how many numbers a row should have.
+    `wanted` is passed to `arrow_trial`; `usual_numbers` is the expected count of numbers per row.
     """
     request = {
         "most_rows": MAX_ROWS,
@@ -53,27 +53,27 @@ def widest_rows(where: str, file: BinaryIO, usual_numbers: int, **wanted: Any) -
         "most_seconds": TRIAL_SECONDS,
         "harmless": HARMLESS_BYTES,
         "ratio": SUSPECT_RATIO,
-        # Four times what it should be, with room for texts; this is for all rows together.
+        # The mean over all rows: four times the usual size, plus strings.
         "usual_row_bytes": 4 * 8 * usual_numbers + 1024,
         **wanted,
     }
-    answer = _asked(file, request)
+    answer = _ask(file, request)
     if "problem" in answer:
         reason = Reason(answer["problem"])
         raise RejectionProblem(reason, *_PROBLEMS[reason]).of_file(where)
     return int(answer["widest"])
 
 
-def _asked(file: BinaryIO, request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Send a request to the process beside us, and return its answer."""
+def _ask(file: BinaryIO, request: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Send a request to the trial process; return its answer."""
     number, is_copy = _file_number(file)
     try:
         with _LOCK:
-            # It ends by itself when it has nothing to do, so it may have to be started anew.
-            answer = _BESIDE.ask(number, request) or _BESIDE.ask(number, request)
+            # The process exits when idle, so it may have to be started again.
+            answer = _TRIAL.ask(number, request) or _TRIAL.ask(number, request)
         if answer is None:
-            # Nothing that a file can do: the process could not be started, or somebody ended it.
-            raise OSError(errno.ECHILD, "no answer from the process that reads Parquet and Arrow files on trial")
+            # Not caused by the file: the process could not be started, or was killed.
+            raise OSError(errno.ECHILD, "no answer from the trial process for Parquet and Arrow files")
         return answer
     finally:
         if is_copy:
@@ -84,7 +84,7 @@ def _file_number(file: BinaryIO) -> tuple[int, bool]:
     try:
         return file.fileno(), False
     except OSError:
-        # Not a file of the system's.
+        # Not a file with a descriptor.
         number = os.memfd_create("records")
         file.seek(0)
         with os.fdopen(number, "wb", closefd=False) as copy:
@@ -92,15 +92,15 @@ def _file_number(file: BinaryIO) -> tuple[int, bool]:
         return number, True
 
 
-class _Beside:
-    """The process beside us, when there is one."""
+class _TrialProcess:
+    """The trial process, started on demand."""
 
     def __init__(self) -> None:
         self._socket: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
     def ask(self, number: int, request: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Return the answer; None when there is none, and then the process has been ended."""
+        """Return the answer; None if there is none, after which the process is gone."""
         try:
             if self._socket is None:
                 self._socket = self._started()
@@ -129,8 +129,8 @@ class _Beside:
         ours, theirs = socket.socketpair()
         ours.settimeout(_WAIT_SECONDS)
         with theirs:
-            # Not as a module: what it needs of the monitor stands in that one file. Not its folder either, where
-            # modules are named like the system's.
+            # As a script, which starts faster than a module. -P: some modules beside it have names of the standard
+            # library.
             self._process = subprocess.Popen(  # noqa: S603 - our own program
                 [sys.executable, "-P", arrow_trial.__file__],
                 stdin=theirs.fileno(),
@@ -142,16 +142,16 @@ class _Beside:
         return ours
 
     def end(self) -> None:
-        """End the process."""
+        """Kill the process."""
         if self._socket is not None:
             self._socket.close()
         if self._process is not None:
             with suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)  # a group of its own, with the file that it reads
+                os.killpg(self._process.pid, signal.SIGKILL)  # with its forks
             self._process.wait()
         self._socket = self._process = None
 
 
 _LOCK = Lock()
-_BESIDE = _Beside()
-atexit.register(_BESIDE.end)
+_TRIAL = _TrialProcess()
+atexit.register(_TRIAL.end)

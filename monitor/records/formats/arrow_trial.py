@@ -1,8 +1,8 @@
-"""Reads Parquet and Arrow files on trial, in a process of its own that has little memory and time, and may even crash.
+"""Reads Parquet and Arrow files on trial, in a process with limited memory and CPU time that may crash.
 
-A few bytes of such a file may stand for gigabytes, and pyarrow tells only after it has taken them; some damage makes it end
-the process. So this program runs beside the monitor (see `arrow_limits`), gets each file over a socket, and reads it in a
-fork of itself. It knows nothing of the monitor, so that it starts fast, and no thread of ours is running when it forks.
+A few bytes of such a file can expand to gigabytes, and pyarrow allocates them before it reports anything; some damaged
+files make it abort. So this program runs beside the monitor (see `arrow_limits`), receives each file over a socket, and
+reads it in a fork of itself. It imports nothing of the monitor, to start fast and to fork without threads.
 """
 
 import gc
@@ -18,7 +18,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-# Rows that are read together, while nobody knows yet how long they are; and how many are looked at together.
+# Rows of the first batch, while their size is unknown; rows of later batches.
 _FIRST_ROWS, _ROWS = 1, 128
 
 _FEWEST_ROWS = 4
@@ -29,13 +29,13 @@ Answer = dict[str, Any]
 
 
 def main() -> None:
-    """Answer one request after the other until the monitor ends, or asks no more for a while."""
-    # All that is needed later, so that a fork need not load it: pyarrow itself loads some of it on first use.
-    import pyarrow.compute  # noqa: PLC0415 - not by the monitor, which imports what stands below
+    """Answer requests until the monitor exits or is idle for a while."""
+    # Imported before forking; pyarrow loads some of these on first use.
+    import pyarrow.compute  # noqa: PLC0415 - the monitor imports this module too
     import pyarrow.ipc  # noqa: PLC0415
     import pyarrow.parquet  # noqa: F401, PLC0415
 
-    gc.freeze()  # so that a fork need not copy what it does not change
+    gc.freeze()  # avoids copy-on-write in forks
     requests = socket.socket(fileno=sys.stdin.fileno())
     while select.select([requests], [], [], _IDLE_SECONDS)[0]:
         head, files, _, _ = socket.recv_fds(requests, 4, 1)
@@ -59,7 +59,7 @@ def main() -> None:
 
 
 def message(content: Mapping[str, Any]) -> bytes:
-    """Return what is sent over the socket: the length of a text, and the text."""
+    """Return a JSON message with its length prefix."""
     text = json.dumps(content).encode()
     return struct.pack("<I", len(text)) + text
 
@@ -68,7 +68,7 @@ def _answer(file: int, request: Answer) -> Answer:
     size = os.fstat(file).st_size
     with open("/proc/self/statm", encoding="ascii") as statm:  # noqa: PTH123
         held = int(statm.read().split()[0]) * resource.getpagesize()
-    # The file as it is mapped, and once more for what is unpacked: that much is no bomb.
+    # Twice the file, mapped and unpacked, plus the limit.
     most = held + 2 * size + request["most_bytes"]
     _limit(resource.RLIMIT_AS, most)
     _limit(resource.RLIMIT_CPU, request["most_seconds"])
@@ -77,8 +77,8 @@ def _answer(file: int, request: Answer) -> Answer:
         return _read(memoryview(mmap.mmap(file, 0, access=mmap.ACCESS_READ)), size, request)
     except MemoryError:
         return {"problem": "too_large"}
-    except Exception as error:  # noqa: BLE001 - whatever pyarrow raises, the file is not usable
-        # Pyarrow has errors of its own for want of memory, and some of them say so only in words.
+    except Exception as error:  # noqa: BLE001 - any error of pyarrow
+        # Some pyarrow errors say only in their message that an allocation failed.
         return {"problem": "too_large" if "alloc" in str(error) else "bad_file"}
 
 
@@ -93,7 +93,7 @@ def _read(data: memoryview, size: int, request: Answer) -> Answer:
 
     rows = total = widest = 0
     for whole in _batches(pa.BufferReader(pa.py_buffer(data)), request):
-        # Offsets that point outside their buffers would otherwise be followed.
+        # Checks that offsets are within their buffers.
         whole.validate(full=True)
         rows += whole.num_rows
         taken = size_of_all(whole)
@@ -123,7 +123,7 @@ def _batches(source: Any, request: Answer) -> Iterator[Any]:  # noqa: ANN401 - p
         file = ParquetFile(source, read_dictionary=request["texts"], pre_buffer=False)
         yield from file.iter_batches(batch_size=rows, columns=request["columns"], use_threads=False)
 
-    # What the file's own metadata say on its columns is not asked for: pyarrow ends the process when it is damaged.
+    # Column metadata are not used: pyarrow aborts if they are damaged.
     first = next(batches(_FIRST_ROWS), None)
     if first is not None and size_of_all(first) <= _FEWEST_ROWS * request["row_bytes"]:
         yield from batches(_ROWS)
@@ -132,7 +132,7 @@ def _batches(source: Any, request: Answer) -> Iterator[Any]:  # noqa: ANN401 - p
 
 
 def ipc_batches(source: Any, places: list[int]) -> Iterator[Any]:  # noqa: ANN401
-    """Yield the batches of an Arrow file or stream, with the columns at some places only."""
+    """Yield the batches of an Arrow file or stream, with some columns only."""
     from pyarrow import ipc  # noqa: PLC0415
 
     opened = open_ipc(source, ipc.IpcReadOptions(use_threads=False, included_fields=places))
@@ -154,17 +154,17 @@ def open_ipc(source: Any, options: Any = None) -> Any:  # noqa: ANN401
 
 
 def size_of_all(batch: Any) -> int:  # noqa: ANN401
-    """Return what the columns of a batch take."""
+    """Return the size of a batch in bytes."""
     return sum(map(size_of, batch.columns))
 
 
 def size_of(column: Any) -> int:  # noqa: ANN401
-    """Return what a column takes once numbers are floats, but for texts that stand once for many rows."""
+    """Return the size of a column with numbers as float64, without dictionaries."""
     if hasattr(column, "dictionary"):
         return int(column.indices.nbytes)
-    if hasattr(column, "field"):  # an object with fields
+    if hasattr(column, "field"):  # a struct
         return sum(map(size_of, column.flatten()))
-    if hasattr(column, "values"):  # lists
+    if hasattr(column, "values"):  # a list
         return 8 * (len(column) + len(column.flatten()))
     return max(8 * len(column), int(column.nbytes))
 

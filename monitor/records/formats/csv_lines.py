@@ -1,4 +1,4 @@
-"""CSV of a stream: the header stands at the start of the file, and a record is exactly one line."""
+"""CSV of a stream: a header line first, then exactly one line per record."""
 
 import csv
 from collections import Counter
@@ -8,13 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from monitor.records.batch_builder import Candidates
-from monitor.records.block_builder import BlockBuilder
+from monitor.records.batch_builder import BatchBuilder, ColumnBlock, ModelRouter
 from monitor.records.columns import Values
-from monitor.records.formats.json_vectors import decode_vector
-from monitor.records.formats.line_blocks import LineBlock
-from monitor.records.formats.text import without_mark
-from monitor.records.hints import IN_A_FILE_OF_SETTINGS, Wording
+from monitor.records.formats.text import LineBlock, without_mark
+from monitor.records.hints import CONFIG_FILE, Wording
 from monitor.records.labels import Indices
 from monitor.records.layout import OutputKind
 from monitor.records.offline.csv_file import (
@@ -26,43 +23,40 @@ from monitor.records.offline.csv_file import (
     problem_of_array,
     wide_cells,
 )
-from monitor.records.outputs import matrix_at_once, matrix_one_by_one
-from monitor.records.record_schema import ModelFormat, RecordFields, strange_classes
+from monitor.records.outputs import decode_vector, matrix_at_once, matrix_one_by_one
+from monitor.records.record_schema import ModelFormat, RecordFields, unknown_class_columns
 from monitor.records.rejections import Reason, RejectionProblem
-from monitor.records.routing import Routes
 
 Row = list[str]
 Rows = list[tuple[int, Row]]
-"""Places of lines in a block, and their cells."""
+"""Indexes of lines in a block, and their cells."""
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """Where the columns of one file stand; a column that is not there has no place."""
+    """The column names of a file."""
 
     names: tuple[str, ...]
 
     def place(self, name: str) -> int | None:
-        """Return where a column stands."""
+        """Return the index of a column; None if it is absent."""
         return self.names.index(name) if name in self.names else None
 
 
 class CsvLines:
-    """Decodes blocks of CSV lines into candidates."""
+    """Decodes blocks of CSV lines into column blocks."""
 
-    def __init__(
-        self, models: Sequence[ModelFormat], fields: RecordFields, wording: Wording = IN_A_FILE_OF_SETTINGS
-    ) -> None:
+    def __init__(self, models: Sequence[ModelFormat], fields: RecordFields, wording: Wording = CONFIG_FILE) -> None:
         self._wording = wording
         self._models = models
         self._fields = fields
-        self._routes = Routes(models)
+        self._router = ModelRouter(models)
         self._known: tuple[bytes, Header] | None = None
 
     def header(self, head: bytes, where: str) -> Header | None:
-        """Return the header of a file, given its first bytes; refuse the file when it lacks what is needed.
+        """Return the header of a file from its first bytes; raises `RefusedFile` if it lacks required columns.
 
-        None means that there are only blank lines so far.
+        None if there are only blank lines so far.
         """
         first = _first_line(without_mark(head, where))
         if first is None:
@@ -77,7 +71,7 @@ class CsvLines:
     def _read_header(self, line: bytes) -> Header | RejectionProblem:
         cells = _cells(line)
         if isinstance(cells, Reason):
-            return RejectionProblem(cells, "a header line", "a first line that is none")
+            return RejectionProblem(cells, "a header line", "another first line")
         header = Header(_stripped(cells))
         return self._problem_of_header(header) or header
 
@@ -94,7 +88,7 @@ class CsvLines:
             return missing_columns((self._fields.model,), header.names, None)
         if twice := [name for name in self._wanted() if times[name] > 1]:
             return RejectionProblem(Reason.BAD_HEADER, f"one column named {twice[0]}", f"{times[twice[0]]}")
-        return self._strange_classes(header)
+        return self._unknown_class_columns(header)
 
     def _absent(self, model: ModelFormat, header: Header) -> tuple[str, ...]:
         return tuple(name for name in self._fields.outputs(model) if name not in header.names)
@@ -106,48 +100,50 @@ class CsvLines:
         segments = [fields.segment(name) for model in self._models for name in model.segment_fields]
         return list(dict.fromkeys(name for name in [*single, *outputs, *segments] if name))
 
-    def _strange_classes(self, header: Header) -> RejectionProblem | None:
-        return strange_classes(self._models, self._fields.prefix, header.names, self._wanted())
+    def _unknown_class_columns(self, header: Header) -> RejectionProblem | None:
+        return unknown_class_columns(self._models, self._fields.prefix, header.names, self._wanted())
 
-    def take(self, block: LineBlock, piece: BlockBuilder, header: Header) -> None:
-        """Hand the records of a block over."""
+    def decode(self, block: LineBlock, builder: BatchBuilder, header: Header) -> None:
+        """Decode a block."""
         rows: Rows = []
         with wide_cells():
             cells = _all_cells(block)
             for place in range(len(block)):
                 row = _cells(block.line(place)) if cells is None else cells[place]
                 if isinstance(row, Reason):
-                    piece.refuse("", place, row, block)
+                    builder.reject("", place, row, block)
                 elif is_blank(row) or (row[0].strip() == header.names[0] and _stripped(row) == header.names):
-                    piece.ignored += 1  # exports appended to one another repeat the header
+                    builder.ignored += 1  # concatenated exports repeat the header
                 elif len(row) != len(header.names):
-                    piece.refuse("", place, Reason.BAD_CSV, block)
+                    builder.reject("", place, Reason.BAD_CSV, block)
                 else:
                     rows.append((place, row))
         if rows:
-            self._route(rows, header, block, piece)
+            self._route(rows, header, block, builder)
 
-    def _route(self, rows: Rows, header: Header, block: LineBlock, piece: BlockBuilder) -> None:
+    def _route(self, rows: Rows, header: Header, block: LineBlock, builder: BatchBuilder) -> None:
         names = _column(rows, header, self._fields.model)
-        for model, places in self._routes.split(names, len(rows)):
+        for model, places in self._router.split(names, len(rows)):
             some = [rows[place] for place in places.tolist()]
             if isinstance(model, ModelFormat) and self._absent(model, header):
-                model = Reason.MISSING_FIELD  # noqa: PLW2901 - another model's columns are there
+                model = Reason.MISSING_FIELD  # noqa: PLW2901
             if isinstance(model, Reason):
                 for place, _ in some:
-                    piece.refuse("", place, model, block)
+                    builder.reject("", place, model, block)
             else:
-                self._hand_over(model, some, header, block, piece)
+                self._add_records(model, some, header, block, builder)
 
-    def _hand_over(self, model: ModelFormat, rows: Rows, header: Header, block: LineBlock, piece: BlockBuilder) -> None:
+    def _add_records(
+        self, model: ModelFormat, rows: Rows, header: Header, block: LineBlock, builder: BatchBuilder
+    ) -> None:
         outputs = self._outputs(model, rows, header)
         matrix = matrix_at_once(model, outputs)
         if matrix is None:
 
-            def refuse(row: int, reason: Reason | None) -> None:
-                piece.refuse(model.name, rows[row][0], reason or Reason.WRONG_TYPE, block)
+            def reject(row: int, reason: Reason | None) -> None:
+                builder.reject(model.name, rows[row][0], reason or Reason.WRONG_TYPE, block)
 
-            some = matrix_one_by_one(model, outputs, refuse)
+            some = matrix_one_by_one(model, outputs, reject)
             if some is None:
                 return
             matrix, kept = some
@@ -155,9 +151,9 @@ class CsvLines:
         fields = self._fields
         times = _column(rows, header, fields.time)
         numbers: Indices = np.array([place for place, _ in rows], dtype=np.int64)
-        piece.add(
+        builder.add(
             model.name,
-            Candidates(
+            ColumnBlock(
                 numbers,
                 matrix,
                 None if times is None else [_time(cell) for cell in times],
@@ -178,13 +174,13 @@ class CsvLines:
                 return [list(map(float, column)) for column in columns]
         except ValueError:
             pass
-        # What is no number stands in the first column, as the reason for its row.
-        judged: list[list[Any]] = [[] for _ in places]
+        # A row with a non-number gets its reason in the first column.
+        checked: list[list[Any]] = [[] for _ in places]
         for _, row in rows:
             odd = next((row[place] for place in places if not is_number(row[place])), None)
-            for column, place in zip(judged, places, strict=True):
+            for column, place in zip(checked, places, strict=True):
                 column.append(float(row[place]) if odd is None else no_number(odd).reason)
-        return judged
+        return checked
 
 
 def _first_line(head: bytes) -> bytes | None:
@@ -200,7 +196,7 @@ def _first_line(head: bytes) -> bytes | None:
 
 
 def _all_cells(block: LineBlock) -> list[Row] | None:
-    """Return the cells of all lines; None unless each line is a row of its own."""
+    """Return the cells of all lines; None unless each line is one row."""
     text = bytes(block.text)
     if b"\0" in text or block.has_odd_quotes():
         return None
@@ -209,7 +205,7 @@ def _all_cells(block: LineBlock) -> list[Row] | None:
         rows = list(csv.reader(lines, strict=True))
     except (UnicodeDecodeError, csv.Error):
         return None
-    # A row takes a line or more, so if there are as many rows as lines, each has taken one.
+    # As many rows as lines: each row is one line.
     return rows if len(rows) == len(lines) else None
 
 
@@ -219,7 +215,7 @@ def _cells(line: bytes) -> Row | Reason:
     try:
         text = line.decode()
         if text.count('"') % 2:
-            return Reason.BAD_CSV  # a cell with a newline in it, of which this is the first or the last line
+            return Reason.BAD_CSV  # part of a cell with a newline
         with wide_cells():
             return next(csv.reader([text], strict=True), [])
     except UnicodeDecodeError:

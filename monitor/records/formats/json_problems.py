@@ -1,4 +1,4 @@
-"""Why a JSON text is no record: the slow, careful look at what the fast decoder refused."""
+"""Diagnoses why a JSON text is not a record, after the typed decoder failed."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -7,16 +7,16 @@ from typing import NamedTuple
 
 import msgspec
 
+from monitor.records.batch_builder import ModelRouter
 from monitor.records.columns import text_of
-from monitor.records.formats.json_vectors import arrange
 from monitor.records.layout import Layout, OutputKind
+from monitor.records.outputs import arrange
 from monitor.records.record_schema import FieldPath, ModelFormat, RecordFields, reason_of_length
-from monitor.records.rejections import Reason, RejectionProblem, listed, shown
-from monitor.records.routing import Routes
+from monitor.records.rejections import Reason, RejectionProblem, listed, preview
 
 
 class _HugeInteger:
-    """Stands for an integer of more digits than any count or probability has."""
+    """The placeholder of an integer with too many digits."""
 
     def __repr__(self) -> str:
         return "a huge integer"
@@ -26,10 +26,10 @@ HUGE = _HugeInteger()
 
 
 def load(text: str, expected: str) -> object | RejectionProblem:
-    """Read JSON, also with the NaN and Infinity that Python writes, so that what is wrong can be named."""
+    """Parse JSON, including NaN and Infinity, or return the problem."""
     try:
         value: object = _DECODER.decode(text)
-        # A lone surrogate is JSON by the letter, but no text that could ever be written out again. Only escapes name one.
+        # Lone surrogates, which only escapes can express, are valid JSON but not UTF-8.
         if "\\" in text:
             json.dumps(value, ensure_ascii=False, default=repr).encode()
     except RecursionError:
@@ -37,15 +37,15 @@ def load(text: str, expected: str) -> object | RejectionProblem:
     except UnicodeEncodeError:
         return RejectionProblem(Reason.BAD_ENCODING, "text in UTF-8", "half a surrogate pair")
     except json.JSONDecodeError as error:
-        # Where it goes wrong, and not what stands there: a record may name a patient.
-        return RejectionProblem(Reason.BAD_JSON, expected, f"text that goes wrong at character {error.pos + 1}")
+        # The position of the error, not the content: a record may name a patient.
+        return RejectionProblem(Reason.BAD_JSON, expected, f"a syntax error at character {error.pos + 1}")
     except ValueError:
-        return RejectionProblem(Reason.BAD_JSON, expected, "text that is no JSON")
+        return RejectionProblem(Reason.BAD_JSON, expected, "text that is not JSON")
     return value
 
 
 def problem_of_output(value: object, kind: OutputKind) -> RejectionProblem | None:
-    """Say why a value is not the vector, or the score, of a record; None when it is."""
+    """Return the problem with a vector or score; None if it is valid."""
     if kind is OutputKind.SCORE:
         return problem_of_number(value)
     match value:
@@ -59,25 +59,25 @@ def problem_of_output(value: object, kind: OutputKind) -> RejectionProblem | Non
             return RejectionProblem(Reason.NOT_A_VECTOR, "a vector of numbers", shown_json(value))
     for item in items:
         if isinstance(item, list | dict):
-            return RejectionProblem(Reason.NOT_A_VECTOR, "a vector of numbers", f"{shown(item)} inside it")
+            return RejectionProblem(Reason.NOT_A_VECTOR, "a vector of numbers", f"{preview(item)} inside it")
         if (problem := problem_of_number(item)) is not None:
             return problem
     return None
 
 
 def problem_of_number(value: object) -> RejectionProblem | None:
-    """Say why a value is no number."""
+    """Return the problem with a number; None if it is valid."""
     if isinstance(value, _HugeInteger):
         return RejectionProblem(Reason.OUT_OF_RANGE, "a number", "a huge integer")
     if isinstance(value, bool) or not isinstance(value, int | float):
         return RejectionProblem(Reason.WRONG_TYPE, "a number", shown_json(value))
     if not isfinite(value):
-        return RejectionProblem(Reason.NOT_FINITE, "finite numbers", shown(value))
+        return RejectionProblem(Reason.NOT_FINITE, "finite numbers", preview(value))
     return None
 
 
 def problem_of_label(value: object) -> RejectionProblem | None:
-    """Say why a value is no label of any class."""
+    """Return the problem with a label; None if it is valid."""
     if isinstance(value, _HugeInteger):
         return RejectionProblem(Reason.OUT_OF_RANGE, "a class name or index", "a huge integer")
     usable = isinstance(value, str | int) or (isinstance(value, float) and isfinite(value))
@@ -87,7 +87,7 @@ def problem_of_label(value: object) -> RejectionProblem | None:
 
 
 def problem_of_record(value: object, layout: Layout, columns: tuple[str, ...] | None) -> RejectionProblem | None:
-    """Say why a JSON value is no record; None when nothing is wrong with it."""
+    """Return the problem with a record; None if it is valid."""
     if not isinstance(value, dict):
         return RejectionProblem(Reason.WRONG_TYPE, "a JSON object", shown_json(value))
     for name in (layout.field,) if columns is None else columns:
@@ -104,14 +104,14 @@ def problem_of_record(value: object, layout: Layout, columns: tuple[str, ...] | 
 
 
 def shown_json(value: object) -> str:
-    """Return a value as messages show it, in the words of JSON; a text is not shown, since it may name a patient."""
+    """Return a JSON value for a message. Strings are not shown: they may name a patient."""
     if isinstance(value, str):
-        return f"a text of {len(value)} characters"
-    return json.dumps(value) if value is None or isinstance(value, bool) else shown(value)
+        return f"a string of {len(value)} characters"
+    return json.dumps(value) if value is None or isinstance(value, bool) else preview(value)
 
 
 def _fields(record: dict[str, object]) -> str:
-    # Field names are the user's own words, but a record is patient data: a name, never a value.
+    # Field names may be shown, values may not.
     return f"the fields {listed(tuple(record))}" if record else "no fields"
 
 
@@ -127,33 +127,33 @@ _ABSENT = object()
 _decode = msgspec.json.Decoder().decode
 
 
-class LineVerdict(NamedTuple):
-    """What a careful look at a line finds."""
+class LineDiagnosis(NamedTuple):
+    """Why a line is rejected."""
 
     model: str
-    """Empty where it could not be told."""
+    """Empty if unknown."""
     reason: Reason
     is_object: bool
-    """Whether the line is a JSON object at all."""
+    """Whether the line is a JSON object."""
 
 
-class CarefulLook:
-    """Finds out what is wrong with lines."""
+class LineDiagnostics:
+    """Diagnoses rejected lines."""
 
-    def __init__(self, models: Sequence[ModelFormat], routes: Routes, fields: RecordFields) -> None:
-        self._routes = routes
+    def __init__(self, models: Sequence[ModelFormat], routes: ModelRouter, fields: RecordFields) -> None:
+        self._router = routes
         self._fields = fields
         self._model = fields.path("model")
         self._outputs = {model.name: fields.output_paths(model) for model in models}
         self._segments = {model.name: tuple(map(fields.segment_path, model.segment_fields)) for model in models}
         self._time, self._id, self._version = map(fields.path, ("time", "id", "version"))
 
-    def verdict(self, line: bytes) -> LineVerdict:
-        """Say why a line is refused."""
+    def diagnosis(self, line: bytes) -> LineDiagnosis:
+        """Return why a line is rejected."""
         return self._quick_verdict(line) or self._slow_verdict(line)
 
-    def _quick_verdict(self, line: bytes) -> LineVerdict | None:
-        """Say of an object that lacks what is needed that it does; None where that is not so plain."""
+    def _quick_verdict(self, line: bytes) -> LineDiagnosis | None:
+        """Return the diagnosis of an object with a missing field; None if it needs the full diagnosis."""
         if b"\\" in line:
             return None
         try:
@@ -162,24 +162,24 @@ class CarefulLook:
             return None
         if not isinstance(value, dict):
             return None
-        model = self._routes.find(_optional(find(value, self._model)))
+        model = self._router.find(_optional(find(value, self._model)))
         if isinstance(model, Reason):
-            return LineVerdict("", model, is_object=True)
-        # Fields come in the order in which the slow look takes them.
+            return LineDiagnosis("", model, is_object=True)
+        # Fields in the order of the full diagnosis.
         if is_absent(find(value, self._outputs[model.name][0])):
-            return LineVerdict(model.name, Reason.MISSING_FIELD, is_object=True)
+            return LineDiagnosis(model.name, Reason.MISSING_FIELD, is_object=True)
         return None
 
-    def _slow_verdict(self, line: bytes) -> LineVerdict:
+    def _slow_verdict(self, line: bytes) -> LineDiagnosis:
         value = read_line(line)
         if isinstance(value, RejectionProblem):
-            return LineVerdict("", value.reason, is_object=False)
+            return LineDiagnosis("", value.reason, is_object=False)
         if not isinstance(value, dict):
-            return LineVerdict("", Reason.WRONG_TYPE, is_object=False)
-        model = self._routes.find(_optional(find(value, self._model)))
+            return LineDiagnosis("", Reason.WRONG_TYPE, is_object=False)
+        model = self._router.find(_optional(find(value, self._model)))
         if isinstance(model, Reason):
-            return LineVerdict("", model, is_object=True)
-        return LineVerdict(model.name, self._reason(value, model), is_object=True)
+            return LineDiagnosis("", model, is_object=True)
+        return LineDiagnosis(model.name, self._reason(value, model), is_object=True)
 
     def _reason(self, record: dict[str, object], model: ModelFormat) -> Reason:
         if (wrong := self._reason_of_output(record, model)) is not None:
@@ -194,7 +194,7 @@ class CarefulLook:
             value = _optional(find(record, path))
             if text_of(value, floats=floats) is None:
                 return Reason.OUT_OF_RANGE if value is HUGE else Reason.WRONG_TYPE
-        # The typed decoder is stricter in places: a NaN or Infinity in a field that nobody asked for.
+        # The typed decoder is stricter: it rejects NaN and Infinity in unused fields.
         return Reason.BAD_JSON
 
     def _reason_of_output(self, record: dict[str, object], model: ModelFormat) -> Reason | None:
@@ -219,21 +219,21 @@ def _reason_of_vector(value: object, model: ModelFormat) -> Reason | None:
 
 
 def read_line(line: bytes) -> object | RejectionProblem:
-    """Return the JSON value of a line, or why it has none."""
+    """Return the JSON value of a line, or the problem."""
     if b"\0" in line:
-        return RejectionProblem(Reason.NUL_BYTES, "text", "zero bytes")
+        return RejectionProblem(Reason.NUL_BYTES, "text", "NUL bytes")
     try:
         text = line.decode()
     except UnicodeDecodeError:
-        return RejectionProblem(Reason.BAD_ENCODING, "text in UTF-8", "bytes that are not")
+        return RejectionProblem(Reason.BAD_ENCODING, "text in UTF-8", "other bytes")
     try:
         return load(text, "a JSON object")
     except OverflowError:
-        return RejectionProblem(Reason.OUT_OF_RANGE, "a record", "one that fits no memory")
+        return RejectionProblem(Reason.OUT_OF_RANGE, "a record", "one that does not fit in memory")
 
 
 def find(record: Mapping[str, object], path: FieldPath) -> object:
-    """Return the value at a path, or a mark that is none of JSON's values when there is nothing."""
+    """Return the value at a path, or a marker if there is none."""
     value: object = record
     for name in path:
         if not isinstance(value, dict) or name not in value:
@@ -243,7 +243,7 @@ def find(record: Mapping[str, object], path: FieldPath) -> object:
 
 
 def is_absent(value: object) -> bool:
-    """Tell whether nothing was found at a path."""
+    """Return whether `find` found nothing."""
     return value is _ABSENT
 
 

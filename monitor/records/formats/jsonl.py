@@ -1,4 +1,4 @@
-"""JSON Lines of a stream: many lines are decoded at once where each is provably one record, else one by one."""
+"""JSON Lines of a stream: many lines decoded at once if each is provably one record, otherwise one by one."""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -6,40 +6,38 @@ from typing import Any
 
 import numpy as np
 
-from monitor.records.batch_builder import Candidates
-from monitor.records.block_builder import BlockBuilder
-from monitor.records.formats.json_problems import CarefulLook, LineVerdict
-from monitor.records.formats.json_struct import REFUSED, Columns, LearnedStruct
-from monitor.records.formats.line_blocks import LineBlock
+from monitor.records.batch_builder import BatchBuilder, ColumnBlock, ModelRouter
+from monitor.records.formats.json_problems import LineDiagnosis, LineDiagnostics
+from monitor.records.formats.json_struct import DECODE_ERRORS, Columns, LearnedStruct
+from monitor.records.formats.text import LineBlock
 from monitor.records.labels import Indices
 from monitor.records.outputs import matrix_at_once, matrix_one_by_one
 from monitor.records.record_schema import FieldPath, ModelFormat, RecordFields
 from monitor.records.rejections import Reason, RejectionProblem
-from monitor.records.routing import Routes
 
-PATIENCE = 100
-"""Lines without a single JSON object after which a file is given up as something else."""
+MAX_NON_JSON_LINES = 100
+"""Lines without a JSON object after which a file is rejected."""
 
 _NO_OBJECTS = RejectionProblem(
-    Reason.NOT_JSONL, "one JSON object a line", "none so far (pretty-printed JSON, or one array?)"
+    Reason.NOT_JSONL, "one JSON object per line", "none so far (pretty-printed JSON, or one array?)"
 )
 
-# Decoded objects of so many bytes stay in a core's cache until they have become columns.
+# Decoded objects of this size stay in the CPU cache until they become columns.
 _TOGETHER_BYTES = 3 << 15
 
-# Short lines that were refused, in case that they come again and again.
+# The cache of diagnoses, for short lines that repeat.
 _REMEMBERED_BYTES, _REMEMBERED_LINES = 256, 256
 
 
 class JsonLines:
-    """Decodes blocks of JSON Lines into candidates."""
+    """Decodes blocks of JSON Lines into column blocks."""
 
     def __init__(self, models: Sequence[ModelFormat], fields: RecordFields) -> None:
         self._fields = fields
         self._struct = LearnedStruct(models, fields)
-        self._routes = Routes(models)
-        self._careful = CarefulLook(models, self._routes, fields)
-        self._verdicts: dict[bytes, LineVerdict] = {}
+        self._router = ModelRouter(models)
+        self._diagnostics = LineDiagnostics(models, self._router, fields)
+        self._diagnoses: dict[bytes, LineDiagnosis] = {}
         self._outputs = {model.name: fields.output_paths(model) for model in models}
         self._model, self._version, self._id, self._time = map(fields.path, ("model", "version", "id", "time"))
         self._predicted = None if fields.predicted is None else fields.path("predicted")
@@ -47,45 +45,44 @@ class JsonLines:
             model.name: tuple(fields.segment_path(name) for name in model.segment_fields) for model in models
         }
 
-    def take(self, block: LineBlock, piece: BlockBuilder, unproven: int | None) -> int | None:
-        """Hand the records of a block over; return how many of the file's lines were no objects, None once one was."""
-        self._verdicts.clear()  # nothing of a line outlives its block by much
+    def decode(self, block: LineBlock, builder: BatchBuilder, unproven: int | None) -> int | None:
+        """Decode a block; return the number of lines of the file that are not JSON, None after the first object."""
+        self._diagnoses.clear()  # keeps no content beyond the block
         braced = block.braced()
         for first, after in _cuts(block):
-            records = self._decoded_together(block, first, after, piece) if braced[first:after].all() else None
+            records = self._decode_together(block, first, after, builder) if braced[first:after].all() else None
             if records is not None:
                 unproven = None
-                self._route(np.arange(first, after), records, block, piece)
+                self._route(np.arange(first, after), records, block, builder)
             else:
-                unproven = self._take_one_by_one(range(first, after), block, piece, unproven)
+                unproven = self._decode_one_by_one(range(first, after), block, builder, unproven)
         return unproven
 
-    def _decoded_together(self, block: LineBlock, first: int, after: int, piece: BlockBuilder) -> list[Any] | None:
-        """Return the records of some lines that all start and end with a brace; None unless each is one record.
+    def _decode_together(self, block: LineBlock, first: int, after: int, builder: BatchBuilder) -> list[Any] | None:
+        """Return the records of lines that all start and end with a brace; None unless each line is one record.
 
-        The decoder takes any white space between records, also inside them. But it refuses a newline inside a text,
-        and everywhere else a closing brace, a newline and an opening brace can only be the end of one record and the
-        start of the next. So if there are as many records as lines, each line is one.
+        The decoder allows whitespace between and within records, but no newline in a string. Everywhere else `}`, newline
+        and `{` can only separate two records. So as many records as lines means one record per line.
         """
         text = block.text[block.bounds(first)[0] : block.bounds(after - 1)[1]]
         try:
             records = self._struct.decode_lines(text)
-            if len(records) == after - first and (piece.is_ascii or is_utf8(text)):
+            if len(records) == after - first and (builder.is_ascii or is_utf8(text)):
                 return records
-        except REFUSED:
+        except DECODE_ERRORS:
             pass
         return None
 
-    def _take_one_by_one(
-        self, places: range, block: LineBlock, piece: BlockBuilder, unproven: int | None
+    def _decode_one_by_one(
+        self, places: range, block: LineBlock, builder: BatchBuilder, unproven: int | None
     ) -> int | None:
         records, kept = [], []
-        refused: dict[LineVerdict, list[int]] = {}
+        rejected: dict[LineDiagnosis, list[int]] = {}
         for place, line in zip(places, block.lines(places), strict=True):
-            verdict = self._verdicts.get(line)
-            if verdict is None:
+            diagnosis = self._diagnoses.get(line)
+            if diagnosis is None:
                 if not line or line.isspace():
-                    piece.ignored += 1
+                    builder.ignored += 1
                     continue
                 record = self._decoded(line)
                 if record is not None:
@@ -93,65 +90,65 @@ class JsonLines:
                     records.append(record)
                     kept.append(place)
                     continue
-                verdict = self._verdict(line)
-            refused.setdefault(verdict, []).append(place)
-            if verdict.is_object:
+                diagnosis = self._diagnosis(line)
+            rejected.setdefault(diagnosis, []).append(place)
+            if diagnosis.is_object:
                 unproven = None
             elif unproven is not None:
                 unproven += 1
-                if unproven >= PATIENCE:
-                    raise _NO_OBJECTS.of_file(piece.where)
-        for verdict, some in refused.items():
-            piece.refuse_all(verdict.model, some, verdict.reason, block)
+                if unproven >= MAX_NON_JSON_LINES:
+                    raise _NO_OBJECTS.of_file(builder.where)
+        for diagnosis, some in rejected.items():
+            builder.reject_all(diagnosis.model, some, diagnosis.reason, block)
         if records:
-            self._route(np.array(kept, dtype=np.int64), records, block, piece)
+            self._route(np.array(kept, dtype=np.int64), records, block, builder)
         return unproven
 
-    def _verdict(self, line: bytes) -> LineVerdict:
-        """Say why a line is refused, and remember it for lines that are the same."""
-        verdict = self._careful.verdict(line)
+    def _diagnosis(self, line: bytes) -> LineDiagnosis:
+        """Return why a line is rejected, cached for equal lines."""
+        diagnosis = self._diagnostics.diagnosis(line)
         if len(line) <= _REMEMBERED_BYTES:
-            if len(self._verdicts) >= _REMEMBERED_LINES:
-                self._verdicts.clear()
-            self._verdicts[line] = verdict
-        return verdict
+            if len(self._diagnoses) >= _REMEMBERED_LINES:
+                self._diagnoses.clear()
+            self._diagnoses[line] = diagnosis
+        return diagnosis
 
     def _decoded(self, line: bytes) -> Any | None:  # noqa: ANN401 - a struct made at run time
         try:
             if not line.isascii():
-                line.decode()  # the typed decoder does not look at the text of fields that it skips
+                line.decode()  # the typed decoder does not check fields that it skips
             return self._struct.decode(line)
-        except REFUSED:
+        except DECODE_ERRORS:
             return None
 
-    def _route(self, numbers: Indices, records: list[Any], block: LineBlock, piece: BlockBuilder) -> None:
+    def _route(self, numbers: Indices, records: list[Any], block: LineBlock, builder: BatchBuilder) -> None:
         columns = self._struct.columns(records)
-        for model, rows in self._routes.split(columns[self._model], len(records)):
+        for model, rows in self._router.split(columns[self._model], len(records)):
             if isinstance(model, Reason):
                 for row in rows.tolist():
-                    piece.refuse("", int(numbers[row]), model, block)
+                    builder.reject("", int(numbers[row]), model, block)
             elif len(rows) == len(records):
-                self._hand_over(model, numbers, columns, block, piece)
+                self._add_records(model, numbers, columns, block, builder)
             else:
                 some = self._struct.columns([records[row] for row in rows.tolist()])
-                self._hand_over(model, numbers[rows], some, block, piece)
+                self._add_records(model, numbers[rows], some, block, builder)
 
-    def _hand_over(
-        self, model: ModelFormat, numbers: Indices, columns: Columns, block: LineBlock, piece: BlockBuilder
+    def _add_records(
+        self, model: ModelFormat, numbers: Indices, columns: Columns, block: LineBlock, builder: BatchBuilder
     ) -> None:
         outputs = [columns[path] for path in self._outputs[model.name]]
         matrix = matrix_at_once(model, outputs)
         rows: list[int] | None = None
         if matrix is None:
-            refused: dict[Reason, list[int]] = {}
+            rejected: dict[Reason, list[int]] = {}
 
-            def refuse(row: int, reason: Reason | None) -> None:
+            def reject(row: int, reason: Reason | None) -> None:
                 place = int(numbers[row])
-                refused.setdefault(reason or self._verdict(block.line(place)).reason, []).append(place)
+                rejected.setdefault(reason or self._diagnosis(block.line(place)).reason, []).append(place)
 
-            some = matrix_one_by_one(model, outputs, refuse)
-            for reason, places in refused.items():
-                piece.refuse_all(model.name, places, reason, block)
+            some = matrix_one_by_one(model, outputs, reject)
+            for reason, places in rejected.items():
+                builder.reject_all(model.name, places, reason, block)
             if some is None:
                 return
             matrix, kept = some
@@ -163,11 +160,11 @@ class JsonLines:
         segments = tuple(column(path) for path in self._segments[model.name])
         predicted = None if self._predicted is None else column(self._predicted)
         times, ids, versions = column(self._time), column(self._id), column(self._version)
-        piece.add(model.name, Candidates(numbers, matrix, times, ids, versions, predicted, segments))
+        builder.add(model.name, ColumnBlock(numbers, matrix, times, ids, versions, predicted, segments))
 
 
 def is_utf8(text: memoryview) -> bool:
-    """Tell whether a text is UTF-8, which the typed decoder does not check in fields that it skips."""
+    """Return whether a text is UTF-8, which the typed decoder does not check in fields that it skips."""
     try:
         str(text, "utf-8")
     except UnicodeDecodeError:

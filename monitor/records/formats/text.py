@@ -1,4 +1,4 @@
-"""Lines of text files, plain or gzip, read in blocks: bounded memory, no line lost or misnumbered."""
+"""Text files, plain or gzip: lines and blocks of lines in bounded memory."""
 
 import zlib
 from collections.abc import Iterator
@@ -6,6 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
+from monitor.records.labels import Indices
 from monitor.records.rejections import Reason, RejectionProblem
 
 MAX_LINE_BYTES = 16 << 20
@@ -15,19 +19,19 @@ _UTF8_MARK = b"\xef\xbb\xbf"
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 TOO_LONG = RejectionProblem(Reason.LINE_TOO_LONG, f"a line of at most {MAX_LINE_BYTES >> 20} MiB", "a longer one")
-NOT_UTF8 = RejectionProblem(Reason.BAD_ENCODING, "text in UTF-8", "bytes that are not")
-NUL_BYTES = RejectionProblem(Reason.NUL_BYTES, "text", "zero bytes")
+NOT_UTF8 = RejectionProblem(Reason.BAD_ENCODING, "text in UTF-8", "other bytes")
+NUL_BYTES = RejectionProblem(Reason.NUL_BYTES, "text", "NUL bytes")
 
 
 class Readable(Protocol):
-    """What text is read from."""
+    """A binary file."""
 
     def read(self, size: int, /) -> bytes:
-        """Return at most so many bytes, and none only at the end."""
+        """Return up to `size` bytes; none only at the end."""
 
 
 def read_fully(file: Readable, size: int) -> bytes:
-    """Return so many bytes, or fewer only at the end."""
+    """Return `size` bytes; fewer only at the end."""
     parts = []
     while size and (part := file.read(size)):
         parts.append(part)
@@ -40,27 +44,27 @@ class TextLines:
     """Consecutive lines of a file, without their newlines."""
 
     first: int
-    """The number of the first of them; a file starts with line 1."""
+    """The number of the first line, from 1."""
     lines: list[bytes]
     too_long: tuple[int, ...] = ()
-    """Numbers of lines that were not kept: an empty one stands in their place."""
+    """Numbers of skipped lines, which are empty in `lines`."""
 
 
 def read_lines(path: Path) -> Iterator[TextLines]:
-    """Read a file piece by piece; the last line needs no newline."""
+    """Read a file in pieces; the last line needs no newline."""
     with path.open("rb") as file:
         is_packed = path.suffix.lower() == ".gz"
         yield from _pieces(path, GzipText(str(path), file) if is_packed else file)
 
 
 def without_mark(data: bytes, where: Path | str) -> bytes:
-    """Return the start of a text without its byte-order mark; refuse UTF-16 and UTF-32."""
+    """Return the start of a text without its byte-order mark; raises `RefusedFile` for UTF-16 and UTF-32."""
     _refuse_utf16(where, data[:4])
     return data.removeprefix(_UTF8_MARK)
 
 
 def _refuse_utf16(path: Path | str, start: bytes) -> None:
-    # Text whose second, or first and third, bytes are zero is UTF-16 or UTF-32 without a mark.
+    # Two or three NUL bytes among the first four: UTF-16 or UTF-32 without a mark.
     if start.startswith(_UTF16_MARKS) or (len(start) == 4 and start.count(0) in {2, 3}):
         raise RejectionProblem(Reason.BAD_ENCODING, "a text file in UTF-8", "UTF-16 or UTF-32").of_file(path)
 
@@ -70,7 +74,7 @@ def _pieces(path: Path, file: Readable) -> Iterator[TextLines]:
     parts: list[bytes] = []
     held = 0
     skipping = False
-    # However little is read at once, the start of a file is looked at as a whole.
+    # Reads at least four bytes, for the byte-order mark.
     start = without_mark(read_fully(file, max(4, PIECE_BYTES)), path)
     while piece := start or file.read(PIECE_BYTES):
         start = b""
@@ -96,23 +100,23 @@ def _pieces(path: Path, file: Readable) -> Iterator[TextLines]:
 
 
 MAX_EXPANDED_BYTES = 1 << 30
-"""What a file may hold once unpacked."""
+"""The limit on the unpacked size."""
 
 SUSPECT_RATIO = 200
-"""How many times larger than packed no honest records are."""
+"""The limit on the compression ratio."""
 
 HARMLESS_BYTES = 16 << 20
-"""What may be unpacked before the ratio is looked at: blank lines and constant records pack very well too."""
+"""Below this size the ratio is not checked: constant records compress very well too."""
 
 _READ_BYTES = 1 << 16
 _GZIP = 16 + zlib.MAX_WBITS
 
-_CUT_SHORT = RejectionProblem(Reason.BAD_FILE, "a whole gzip file", "one that is cut short")
+_CUT_SHORT = RejectionProblem(Reason.BAD_FILE, "a whole gzip file", "a truncated one")
 _DAMAGED = RejectionProblem(Reason.BAD_FILE, "a gzip file", "a damaged one")
 
 
 class GzipText:
-    """What a gzip file holds; checks the whole file when it is made, and raises `RefusedFile` then."""
+    """The content of a gzip file. The constructor checks the whole file and raises `RefusedFile`."""
 
     def __init__(self, where: str, file: BinaryIO) -> None:
         self._where = where
@@ -128,11 +132,11 @@ class GzipText:
         self._packed = b""
         self._taken = 0
         self._given = 0
-        # A file of no bytes at all is no gzip file.
+        # An empty file is not a gzip file.
         self._inside = True
 
     def read(self, size: int) -> bytes:
-        """Return at most so many bytes of the text, and none only at its end."""
+        """Return up to `size` bytes of the content; none only at the end."""
         while True:
             if not self._packed and not self._inflate.unconsumed_tail:
                 self._packed = self._file.read(_READ_BYTES)
@@ -155,7 +159,7 @@ class GzipText:
                 return text
 
     def _next_member(self) -> None:
-        # Files may be joined end to end, and filled up with zeros.
+        # Gzip members may be concatenated and zero-padded.
         rest = self._inflate.unused_data
         while rest and not rest.strip(b"\0"):
             rest = self._file.read(_READ_BYTES)
@@ -167,8 +171,99 @@ class GzipText:
     def _count(self, text: bytes) -> None:
         self._given += len(text)
         if self._given > MAX_EXPANDED_BYTES:
-            expected = f"at most {MAX_EXPANDED_BYTES >> 30} GiB once unpacked"
+            expected = f"at most {MAX_EXPANDED_BYTES >> 30} GiB uncompressed"
             raise RejectionProblem(Reason.TOO_LARGE, expected, "more").of_file(self._where)
         if self._given > HARMLESS_BYTES and self._given > SUSPECT_RATIO * self._taken:
-            expected = f"text at most {SUSPECT_RATIO} times larger than packed"
+            expected = f"text at most {SUSPECT_RATIO} times larger than compressed"
             raise RejectionProblem(Reason.TOO_LARGE, expected, "more").of_file(self._where)
+
+
+BLOCK_BYTES = 1 << 20
+"""Bytes that are decoded and checked at once."""
+
+# Fits in the CPU cache.
+_SEARCHED_BYTES = 1 << 17
+
+_NEWLINE, _RETURN, _OPEN, _CLOSE, _QUOTE = b'\n\r{}"'
+
+
+@dataclass(frozen=True, slots=True)
+class LineBlock:
+    """Consecutive complete lines."""
+
+    text: memoryview
+    first: int
+    """The index of the first line in the piece."""
+    start: int
+    """The offset of the first line in the piece."""
+    ends: Indices
+    """The offset of each newline in the block."""
+
+    def __len__(self) -> int:
+        """Return the number of lines."""
+        return len(self.ends)
+
+    @property
+    def starts(self) -> Indices:
+        """The offset of each line in the block."""
+        return np.concatenate([np.zeros(min(1, len(self.ends)), dtype=np.int64), self.ends[:-1] + 1])
+
+    def line(self, place: int) -> bytes:
+        """Return a line without its newline."""
+        start, end = self.bounds(place)
+        return bytes(self.text[start:end])
+
+    def lines(self, places: range) -> Iterator[bytes]:
+        """Yield consecutive lines without their newlines."""
+        text = self.text
+        start = self.bounds(places.start)[0] if places else 0
+        for end in self.ends[places.start : places.stop].tolist():
+            yield bytes(text[start:end])
+            start = end + 1
+
+    def bounds(self, place: int) -> tuple[int, int]:
+        """Return the start and end of a line in the block."""
+        return int(self.ends[place - 1]) + 1 if place else 0, int(self.ends[place])
+
+    def has_odd_quotes(self) -> bool:
+        """Return whether any line has an odd number of quotes."""
+        quotes = np.flatnonzero(np.frombuffer(self.text, dtype=np.uint8) == _QUOTE)
+        return bool((np.searchsorted(quotes, self.ends) % 2).any())
+
+    def braced(self) -> NDArray[np.bool_]:
+        """Return which lines start with `{` and end with `}`."""
+        characters = np.frombuffer(self.text, dtype=np.uint8)
+        last = characters[self.ends - 1]
+        closed = last == _CLOSE
+        if not closed.all():
+            before = characters[np.maximum(self.ends - 2, 0)]
+            closed |= (last == _RETURN) & (before == _CLOSE)
+        braced: NDArray[np.bool_] = closed & (characters[self.starts] == _OPEN)
+        return braced
+
+
+def line_blocks(data: bytes, *, skip_first: bool = False) -> Iterator[LineBlock]:
+    """Yield the lines of a text in blocks; the last line may lack its newline."""
+    if data and not data.endswith(b"\n"):
+        data += b"\n"
+    view = memoryview(data)
+    start = first = 0
+    if skip_first:
+        start, first = data.find(b"\n") + 1, 1
+    while start < len(data):
+        end = data.rfind(b"\n", start, start + BLOCK_BYTES) + 1
+        if not end:  # a line longer than a block
+            end = data.index(b"\n", start) + 1
+        text = view[start:end]
+        block = LineBlock(text, first, start, _newlines(text))
+        yield block
+        start, first = end, first + len(block)
+
+
+def _newlines(text: memoryview) -> Indices:
+    characters = np.frombuffer(text, dtype=np.uint8)
+    found = [
+        np.flatnonzero(characters[start : start + _SEARCHED_BYTES] == _NEWLINE) + start
+        for start in range(0, len(characters), _SEARCHED_BYTES)
+    ]
+    return np.concatenate(found)

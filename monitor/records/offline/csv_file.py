@@ -1,4 +1,4 @@
-"""CSV with a header for the offline commands: a column of JSON arrays, or one column a class."""
+"""CSV for the offline commands: a column of JSON arrays, or one column per class."""
 
 import csv
 from collections import Counter, deque
@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 
 from monitor.records.formats.json_problems import load, problem_of_output
-from monitor.records.formats.json_vectors import add_vectors, decode_vector
 from monitor.records.formats.text import (
     MAX_LINE_BYTES,
     NOT_UTF8,
@@ -22,21 +21,21 @@ from monitor.records.formats.text import (
 )
 from monitor.records.labels import Indices
 from monitor.records.layout import Layout, OutputKind, find_class_columns
-from monitor.records.offline.batch import Decoded
-from monitor.records.offline.intake import Intake
+from monitor.records.offline.offline_batch import Decoded, OfflineBatchBuilder, add_vectors
+from monitor.records.outputs import decode_vector
 from monitor.records.rejections import Reason, RejectionProblem, listed
 
 Rows = tuple[list[int], list[list[str]]]
-"""The lines at which some rows start, and their cells."""
+"""The first line of each row, and its cells."""
 
 _MAX_LINES_A_ROW = 100
-"""Lines that a quoted cell may span; a quote left open would otherwise swallow the rest of the file."""
+"""The limit on lines of a quoted cell: an unclosed quote would swallow the rest of the file."""
 
-_BAD_QUOTES = RejectionProblem(Reason.BAD_CSV, "quotes in pairs around whole cells", "others")
+_BAD_QUOTES = RejectionProblem(Reason.BAD_CSV, "quotes in pairs around whole cells", "unbalanced quotes")
 
 
 class CsvRows:
-    """The header of a CSV file, and its rows chunk by chunk."""
+    """The header of a CSV file, and its rows in chunks."""
 
     def __init__(self, path: Path) -> None:
         self._feed = _Feed(path)
@@ -44,7 +43,7 @@ class CsvRows:
         self.header = self._read_header(path)
 
     def chunks(self, reject: Callable[[int, RejectionProblem], None]) -> Iterator[Rows]:
-        """Yield all rows that have as many cells as the header, and reject the others."""
+        """Yield the rows with as many cells as the header; reject the others."""
         more = True
         while more:
             numbers: list[int] = []
@@ -81,13 +80,13 @@ class CsvRows:
             elif len(row) != len(self.header):
                 reject(self._feed.first, self._ragged(row))
                 self._feed.give_back()
-            elif row != self.header:  # exports appended to one another repeat it
+            elif row != self.header:  # concatenated exports repeat it
                 numbers.append(self._feed.first)
                 rows.append(row)
         return True
 
     def _next(self) -> list[str] | RejectionProblem | None:
-        """Return the next row, what is wrong with it, or None at the end."""
+        """Return the next row, its problem, or None at the end."""
         self._feed.begin_row()
         try:
             return next(self._reader)
@@ -96,7 +95,7 @@ class CsvRows:
         except csv.Error:
             return _BAD_QUOTES
         except _UnusableLine as unusable:
-            # Only the first line is at fault for itself; when a later one is, a quote should have closed before it.
+            # A bad line that is not the first of its row means an unclosed quote before it.
             return unusable.problem if unusable.is_first else _BAD_QUOTES
 
     def _ragged(self, row: list[str]) -> RejectionProblem:
@@ -105,7 +104,7 @@ class CsvRows:
 
 
 def is_blank(row: list[str]) -> bool:
-    """Tell whether a row is a line with nothing in it."""
+    """Return whether a row is a blank line."""
     return len(row) < 2 and not "".join(row).strip()
 
 
@@ -117,7 +116,7 @@ class _UnusableLine(Exception):
 
 
 class _Feed:
-    """Gives lines to the csv module, remembers those of the current row, and can take them back."""
+    """Feeds lines to the csv module; the lines of the current row can be read again."""
 
     def __init__(self, path: Path) -> None:
         self._lines = _texts(path)
@@ -127,15 +126,15 @@ class _Feed:
 
     @property
     def first(self) -> int:
-        """The line at which the current row starts."""
+        """The first line of the current row."""
         return self._taken[0][0]
 
     def begin_row(self) -> None:
-        """Forget the lines of the row before."""
+        """Forget the lines of the previous row."""
         self._taken = []
 
     def give_back(self) -> None:
-        """Let the lines of the current row, except its first, be read again as rows of their own."""
+        """Read the lines of the current row again, except its first, as separate rows."""
         self._waiting.extendleft(reversed(self._taken[1:]))
 
     def __iter__(self) -> "_Feed":
@@ -173,8 +172,8 @@ def _decoded(piece: TextLines) -> Iterator[tuple[int, str | RejectionProblem]]:
 
 @contextmanager
 def wide_cells() -> Iterator[None]:
-    """Let the csv module read cells of any length that a line may have."""
-    # The limit belongs to the whole process, so it is put back as soon as a chunk is read.
+    """Raise the csv module's field size limit to the limit on lines."""
+    # The limit is global to the process, so it is restored after each chunk.
     before = csv.field_size_limit(MAX_LINE_BYTES)
     try:
         yield
@@ -184,10 +183,10 @@ def wide_cells() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """Which cells of a row are wanted."""
+    """The cells to read."""
 
     numbers: tuple[int, ...]
-    """Cells that hold one number each; empty when a single cell holds them all."""
+    """Cells with one number each; empty if a single cell holds an array."""
     array: int | None
     label: int | None
 
@@ -195,26 +194,26 @@ class _Plan:
 def read_csv(path: Path, layout: Layout) -> Decoded:
     """Read a whole CSV file."""
     rows = CsvRows(path)
-    intake = Intake(layout, str(path), "line", labelled=layout.label_field is not None)
-    plan = _plan([name.strip() for name in rows.header], layout, intake)
+    builder = OfflineBatchBuilder(layout, str(path), "line", labelled=layout.label_field is not None)
+    plan = _plan([name.strip() for name in rows.header], layout, builder)
     if isinstance(plan, RejectionProblem):
         raise plan.of_file(path)
-    for chunk in rows.chunks(intake.reject):
+    for chunk in rows.chunks(builder.reject):
         if plan.array is None:
-            _take_numbers(chunk, plan, intake)
+            _take_numbers(chunk, plan, builder)
         else:
-            _take_arrays(chunk, plan.array, plan, layout, intake)
-    return intake.finish()
+            _take_arrays(chunk, plan.array, plan, layout, builder)
+    return builder.finish()
 
 
-def _plan(header: list[str], layout: Layout, intake: Intake) -> _Plan | RejectionProblem:
+def _plan(header: list[str], layout: Layout, builder: OfflineBatchBuilder) -> _Plan | RejectionProblem:
     if layout.class_columns is not None:
         found = find_class_columns(layout, header)
         if isinstance(found, RejectionProblem):
             is_missing = found.reason is Reason.MISSING_FIELD
             return missing_columns(layout.class_columns, header, found) if is_missing else found
         if found.classes is not None:
-            intake.fix_classes(found.classes)
+            builder.fix_classes(found.classes)
         wanted = found.columns
     else:
         wanted = (layout.field or "",)
@@ -234,7 +233,7 @@ def _plan(header: list[str], layout: Layout, intake: Intake) -> _Plan | Rejectio
 def missing_columns(
     wanted: tuple[str, ...], header: Sequence[str], otherwise: RejectionProblem | None
 ) -> RejectionProblem:
-    """Say that columns are missing, and what the header looks like instead."""
+    """Return the problem of missing columns."""
     expected = f"a header with the column{'s' if len(wanted) > 1 else ''} {listed(wanted)}"
     for separator, name in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
         if any(separator in cell for cell in header):
@@ -244,12 +243,12 @@ def missing_columns(
     alike = tuple(name for name in header if name.startswith("prob_"))
     if otherwise is None and len(alike) > 1 and wanted[0] == "probs":
         return RejectionProblem(Reason.BAD_HEADER, expected, f"columns {listed(alike)}: add --class-columns 'prob_*'")
-    # Not the names: a file without a header has a patient's values in their place.
+    # Without the names: in a file without a header they are values.
     found = f"a first line of {len(header)} other cells"
     return RejectionProblem(Reason.BAD_HEADER, expected if otherwise is None else otherwise.expected, found)
 
 
-def _take_numbers(chunk: Rows, plan: _Plan, intake: Intake) -> None:
+def _take_numbers(chunk: Rows, plan: _Plan, builder: OfflineBatchBuilder) -> None:
     numbers, rows = chunk
     cells = [[row[place] for place in plan.numbers] for row in rows]
     try:
@@ -264,12 +263,12 @@ def _take_numbers(chunk: Rows, plan: _Plan, intake: Intake) -> None:
             if odd is None:
                 kept.append(place)
             else:
-                intake.reject(numbers[place], no_number(odd))
+                builder.reject(numbers[place], no_number(odd))
         matrix = np.array([cells[place] for place in kept], dtype=np.float64).reshape(-1, len(plan.numbers))
-    intake.add_matrix(np.array(numbers, dtype=np.int64)[list(kept)], matrix, _labels(rows, kept, plan))
+    builder.add_matrix(np.array(numbers, dtype=np.int64)[list(kept)], matrix, _labels(rows, kept, plan))
 
 
-def _take_arrays(chunk: Rows, array: int, plan: _Plan, layout: Layout, intake: Intake) -> None:
+def _take_arrays(chunk: Rows, array: int, plan: _Plan, layout: Layout, builder: OfflineBatchBuilder) -> None:
     numbers, rows = chunk
     kept: list[int] = []
     vectors = []
@@ -278,9 +277,9 @@ def _take_arrays(chunk: Rows, array: int, plan: _Plan, layout: Layout, intake: I
             vectors.append(decode_vector(row[array]))
             kept.append(place)
         except (ValueError, RecursionError):
-            intake.reject(numbers[place], problem_of_array(row[array], layout.kind))
+            builder.reject(numbers[place], problem_of_array(row[array], layout.kind))
     lines: Indices = np.array(numbers, dtype=np.int64)[kept]
-    add_vectors(intake, lines, vectors, _labels(rows, kept, plan))
+    add_vectors(builder, lines, vectors, _labels(rows, kept, plan))
 
 
 def _labels(rows: list[list[str]], kept: Sequence[int], plan: _Plan) -> list[object] | None:
@@ -288,7 +287,7 @@ def _labels(rows: list[list[str]], kept: Sequence[int], plan: _Plan) -> list[obj
 
 
 def problem_of_array(cell: str, kind: OutputKind) -> RejectionProblem:
-    """Say why a cell holds no vector."""
+    """Return the problem with a vector cell."""
     expected = "a JSON array of numbers"
     if not cell.strip():
         return RejectionProblem(Reason.WRONG_TYPE, expected, "an empty cell")
@@ -298,7 +297,7 @@ def problem_of_array(cell: str, kind: OutputKind) -> RejectionProblem:
 
 
 def is_number(cell: str) -> bool:
-    """Tell whether a cell holds a number."""
+    """Return whether a cell is a number."""
     try:
         float(cell)
     except ValueError:
@@ -307,14 +306,14 @@ def is_number(cell: str) -> bool:
 
 
 def are_plain(cells: str) -> bool:
-    """Tell whether the numbers in some cells, if they are any, are written as others than Python write them too."""
+    """Return whether cells are free of Python's own number syntax: underscores and other digits."""
     return cells.isascii() and "_" not in cells
 
 
 def no_number(cell: str) -> RejectionProblem:
-    """Say why a cell holds no number."""
+    """Return the problem with a number cell."""
     if not cell.strip():
         return RejectionProblem(Reason.WRONG_TYPE, "a number", "an empty cell")
     if is_number(cell.replace(",", ".")):
         return RejectionProblem(Reason.WRONG_TYPE, "a number with a decimal point", "a decimal comma")
-    return RejectionProblem(Reason.WRONG_TYPE, "a number", f"a text of {len(cell)} characters")
+    return RejectionProblem(Reason.WRONG_TYPE, "a number", f"a string of {len(cell)} characters")

@@ -1,15 +1,15 @@
-"""A whole file into columns: the format is chosen by the file's suffix, never by looking inside."""
+"""Reads whole files for the offline commands. The format is chosen by the suffix."""
 
 from pathlib import Path
 
 from monitor.errors import InvalidInput, UsageError
-from monitor.records.decoder import SUFFIXES, Format, format_of
 from monitor.records.formats.arrow_columns import read_ipc, read_parquet
 from monitor.records.layout import Layout
-from monitor.records.offline.batch import Decoded
 from monitor.records.offline.csv_file import read_csv
 from monitor.records.offline.jsonl_file import read_jsonl
 from monitor.records.offline.npy_file import read_npy, read_npz
+from monitor.records.offline.offline_batch import Decoded
+from monitor.records.record_batch import SUFFIXES, Format, format_of
 
 _READERS = {
     Format.JSONL: read_jsonl,
@@ -23,9 +23,9 @@ _READERS = {
 
 
 def read_file(path: Path, layout: Layout, *, labels: Path | None = None) -> Decoded:
-    """Read a whole file; `labels` is a second file with the labels of an .npy file, which has no place for them.
+    """Read a whole file; `labels` is the file of labels beside an .npy file.
 
-    Bad records are counted in the answer; InvalidInput means that the file as a whole cannot be used.
+    Bad records are counted in the result; raises InvalidInput if the whole file cannot be used.
     """
     format_ = format_of(path.name) if path.suffix else None
     if format_ is None:

@@ -1,4 +1,4 @@
-"""JSON Lines: one object a line, decoded by type in batches; a bad line never stops its neighbours."""
+"""JSON Lines for the offline commands: one object per line."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -8,23 +8,22 @@ import msgspec
 import numpy as np
 
 from monitor.records.formats.json_problems import load, problem_of_record
-from monitor.records.formats.json_vectors import Vector, add_vectors
 from monitor.records.formats.text import NOT_UTF8, NUL_BYTES, TOO_LONG, TextLines, read_lines
 from monitor.records.labels import Indices
 from monitor.records.layout import ClassColumns, Layout, OutputKind, find_class_columns
-from monitor.records.offline.batch import Decoded
-from monitor.records.offline.intake import Intake
+from monitor.records.offline.offline_batch import Decoded, OfflineBatchBuilder, add_vectors
+from monitor.records.outputs import Vector
 from monitor.records.rejections import Reason, RejectionProblem
 
-_PATIENCE = 100
-"""Lines without a single JSON object after which the file is given up as something else."""
+_MAX_NON_JSON_LINES = 100
+"""Lines without a JSON object after which a file is rejected."""
 
 _NO_OBJECTS = RejectionProblem(
-    Reason.NOT_JSONL, "one JSON object a line", "none so far (pretty-printed JSON, or one array?)"
+    Reason.NOT_JSONL, "one JSON object per line", "none so far (pretty-printed JSON, or one array?)"
 )
 
-# What the typed decoder may raise: its own errors and bad UTF-8, which are ValueErrors, and nesting.
-_REFUSED = (ValueError, RecursionError)
+# ValueError: decode errors and invalid UTF-8.
+_DECODE_ERRORS = (ValueError, RecursionError)
 
 
 def read_jsonl(path: Path, layout: Layout) -> Decoded:
@@ -39,9 +38,9 @@ class _Reader:
     def __init__(self, path: Path, layout: Layout) -> None:
         self._path = path
         self._layout = layout
-        self._intake = Intake(layout, str(path), "line", labelled=layout.label_field is not None)
+        self._builder = OfflineBatchBuilder(layout, str(path), "line", labelled=layout.label_field is not None)
         self._columns = layout.class_columns
-        # Class columns given only by how they start are known after the first object that has some.
+        # With a prefix, the class columns are known after the first object that has some.
         self._decode = None if layout.prefix is not None else _typed_decoder(layout, self._columns)
         self._objects = 0
         self._others = 0
@@ -49,7 +48,7 @@ class _Reader:
     def take(self, piece: TextLines) -> None:
         """Decode some lines."""
         for number in piece.too_long:
-            self._intake.reject(number, TOO_LONG)
+            self._builder.reject(number, TOO_LONG)
         filled = [place for place, line in enumerate(piece.lines) if line and not line.isspace()]
         lines = [piece.lines[place] for place in filled]
         numbers = np.array(filled, dtype=np.int64) + piece.first
@@ -63,39 +62,39 @@ class _Reader:
             self._take_records(numbers, records)
 
     def finish(self) -> Decoded:
-        """Return what the file held."""
+        """Return the decoded file."""
         hints = (
             ()
             if self._objects or not self._others
             else (f"expected {_NO_OBJECTS.expected}, found {_NO_OBJECTS.found}",)
         )
-        return self._intake.finish(*hints)
+        return self._builder.finish(*hints)
 
     def _find_columns(self, lines: list[bytes]) -> None:
         for line in lines:
             try:
                 record = msgspec.json.decode(line)
-            except _REFUSED:
+            except _DECODE_ERRORS:
                 continue
             found = find_class_columns(self._layout, tuple(record)) if isinstance(record, dict) else None
             if isinstance(found, ClassColumns):
                 if found.classes is not None:
-                    self._intake.fix_classes(found.classes)
+                    self._builder.fix_classes(found.classes)
                 self._columns = found.columns
                 self._decode = _typed_decoder(self._layout, found.columns)
                 return
 
     def _decoded(self, lines: list[bytes]) -> list[Any] | None:
-        """Return all lines as records, or None when there is none to be made of one of them."""
+        """Return all lines as records; None if one of them is invalid."""
         decode = self._decode
         if decode is None:
             return None
         try:
             for line in lines:
                 if not line.isascii():
-                    line.decode()  # the typed decoder does not look at the text of fields that it skips
+                    line.decode()  # the typed decoder does not check fields that it skips
             return [decode(line) for line in lines]
-        except _REFUSED:
+        except _DECODE_ERRORS:
             return None
 
     def _decoded_one_by_one(self, numbers: Indices, lines: list[bytes]) -> tuple[list[Any], Indices]:
@@ -105,9 +104,9 @@ class _Reader:
                 records.extend(one)
                 kept.append(place)
             else:
-                self._intake.reject(int(numbers[place]), self._problem_of(line))
+                self._builder.reject(int(numbers[place]), self._problem_of(line))
                 self._others += 1
-                if not (self._objects or kept) and self._others >= _PATIENCE:
+                if not (self._objects or kept) and self._others >= _MAX_NON_JSON_LINES:
                     raise _NO_OBJECTS.of_file(self._path)
         return records, numbers[kept]
 
@@ -139,16 +138,16 @@ class _Reader:
         if self._columns is not None:
             width = len(self._columns)
             matrix = np.array([msgspec.structs.astuple(record)[:width] for record in records], dtype=np.float64)
-            self._intake.add_matrix(numbers, matrix, labels)
+            self._builder.add_matrix(numbers, matrix, labels)
         elif self._layout.kind is OutputKind.SCORE:
             scores = np.array([record.output_0 for record in records], dtype=np.float64)
-            self._intake.add_matrix(numbers, scores[:, np.newaxis], labels)
+            self._builder.add_matrix(numbers, scores[:, np.newaxis], labels)
         else:
-            add_vectors(self._intake, numbers, [record.output_0 for record in records], labels)
+            add_vectors(self._builder, numbers, [record.output_0 for record in records], labels)
 
 
 def _typed_decoder(layout: Layout, columns: tuple[str, ...] | None) -> Callable[[bytes], Any]:
-    """Make a decoder that reads the wanted fields, refuses other types than theirs, and skips all other fields."""
+    """Return a typed decoder of the wanted fields, which skips all others."""
     output: Any = float if columns is not None or layout.kind is OutputKind.SCORE else Vector
     wanted = (layout.field or "",) if columns is None else columns
     names = {f"output_{place}": name for place, name in enumerate(wanted)}

@@ -1,4 +1,4 @@
-"""NPY and NPZ for the offline commands. Nothing is unpickled, and no header is trusted unchecked."""
+"""NPY and NPZ for the offline commands. Nothing is unpickled, and every header is checked."""
 
 import math
 import os
@@ -16,14 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monitor.records.layout import MAX_CLASSES, ClassColumns, Layout, OutputKind, find_class_columns, order_of
-from monitor.records.offline.batch import Decoded
-from monitor.records.offline.intake import accept, problem_of_dtype, problem_of_label_dtype
-from monitor.records.rejections import Reason, RejectionProblem, listed, said
+from monitor.records.offline.offline_batch import Decoded, accept, problem_of_dtype, problem_of_label_dtype
+from monitor.records.rejections import Reason, RejectionProblem, library_message, listed
 
 MAX_DIRECTORY_BYTES = 1 << 20
-"""More than 10,000 arrays with names of usual length need."""
+"""Enough for 10,000 arrays with names of usual length."""
 
-# The record at the end of the file, and before it, for large files, a locator and a larger record.
+# The end record; before it, in large files, the ZIP64 locator and end record.
 _END, _END_SIZE = b"PK\5\6", 22
 _LOCATOR_64, _LOCATOR_64_SIZE = b"PK\6\7", 20
 _END_64, _END_64_SIZE = b"PK\6\6", 56
@@ -31,12 +30,12 @@ _LONGEST_COMMENT = 1 << 16
 
 
 def check_directory(where: str, file: BinaryIO) -> None:
-    """Refuse a file whose directory is too large; one that is no ZIP file is left to those who read it."""
+    """Raise `RefusedFile` if the ZIP directory is too large. Other files are not checked."""
     size = file.seek(0, os.SEEK_END)
     file.seek(max(0, size - _LONGEST_COMMENT - _END_SIZE - _LOCATOR_64_SIZE - _END_64_SIZE))
     tail = file.read()
     file.seek(0)
-    # The same record that Python's module finds.
+    # The record that Python's zipfile finds.
     without_comment = tail[-_END_SIZE:].startswith(_END) and tail.endswith(b"\0\0")
     place = len(tail) - _END_SIZE if without_comment else tail.rfind(_END)
     if place < 0 or len(tail) < place + _END_SIZE:
@@ -51,22 +50,20 @@ def check_directory(where: str, file: BinaryIO) -> None:
 
 
 MAX_NPZ_BYTES = 4 << 30
-"""What all arrays of an NPZ file may take together once unpacked."""
+"""The limit on the uncompressed size of an NPZ file."""
 
 _CLASS_NAMES = "classes"
 
-# What NumPy raises on a header that is no literal of the right sort; it never evaluates one.
+# The exceptions of NumPy's header parser.
 _BAD_HEADER = (ValueError, EOFError, TypeError, SyntaxError, RecursionError, MemoryError, TokenError)
 DAMAGED = (ValueError, EOFError, zlib.error, zipfile.BadZipFile, RuntimeError)
 
 
 def read_npy(path: Path, layout: Layout, labels: Path | None) -> Decoded:
-    """Read outputs from one NPY file, and their labels, if wanted, from another."""
+    """Read outputs from an NPY file, and labels from another."""
     if layout.class_columns is not None:
         found = f"the class columns {listed(layout.class_columns)}"
-        raise RejectionProblem(Reason.BAD_HEADER, "no names of columns, since an .npy file has none", found).of_file(
-            path
-        )
+        raise RejectionProblem(Reason.BAD_HEADER, "no class columns for an .npy file", found).of_file(path)
     if layout.label_field is not None and labels is None:
         expected = (
             "a second .npy file with the labels (--labels; for evaluate --source-labels, --target-labels), or an .npz"
@@ -79,24 +76,24 @@ def read_npy(path: Path, layout: Layout, labels: Path | None) -> Decoded:
 
 
 def read_npz(path: Path, layout: Layout) -> Decoded:
-    """Read outputs, and labels and class names if there are any, from the arrays of an NPZ file."""
+    """Read outputs, labels and class names from an NPZ file."""
     try:
         with zipfile.ZipFile(path) as archive:
             return _read_archive(Archive(path, archive, MAX_NPZ_BYTES), layout)
     except DAMAGED as error:
-        raise RejectionProblem(Reason.BAD_FILE, "an .npz file", f"a damaged one: {said(error)}").of_file(
+        raise RejectionProblem(Reason.BAD_FILE, "an .npz file", f"a damaged one: {library_message(error)}").of_file(
             path
         ) from error
 
 
 class Archive:
-    """The arrays of an NPZ file; what they take together once unpacked is looked at before anything is."""
+    """The arrays of an NPZ file. The constructor checks the total size."""
 
     def __init__(self, path: Path | str, archive: zipfile.ZipFile, most_bytes: int) -> None:
         self.total = sum(member.file_size for member in archive.infolist())
         if self.total > most_bytes:
             found = f"{self.total / (1 << 30):.1f} GiB"
-            expected = f"at most {most_bytes / (1 << 30):.3g} GiB once unpacked"
+            expected = f"at most {most_bytes / (1 << 30):.3g} GiB uncompressed"
             raise RejectionProblem(Reason.TOO_LARGE, expected, found).of_file(path)
         self.path = path
         self._archive = archive
@@ -108,7 +105,7 @@ class Archive:
         return tuple(self._members)
 
     def array(self, name: str, *, of_labels: bool = False) -> NDArray[Any]:
-        """Read one array; one of labels may hold texts too."""
+        """Read an array; labels may be strings."""
         if name not in self._members:
             found = f"the arrays {listed(self.names)}"
             raise RejectionProblem(Reason.MISSING_FIELD, f"an array named {name}", found).of_file(self.path)
@@ -139,10 +136,10 @@ def _read_archive(archive: Archive, layout: Layout) -> Decoded:
 
 
 def order_in(names: tuple[str, ...], outputs: NDArray[Any], layout: Layout) -> Sequence[int] | RejectionProblem:
-    """Return where each class stands in the array, whose own class names are given."""
+    """Return the index of each class in an array with its own class names."""
     count = 2 if layout.kind is OutputKind.SCORE else outputs.shape[1] if outputs.ndim == 2 else 0
     if not all(names):
-        return RejectionProblem(Reason.BAD_HEADER, "a name for each class", "an empty one")
+        return RejectionProblem(Reason.BAD_HEADER, "a name for each class", "an empty name")
     if len(names) != count or len(set(names)) < count:
         return RejectionProblem(Reason.BAD_HEADER, f"{count} different class names", f"{len(names)}: {listed(names)}")
     order = order_of(names, layout.classes)
@@ -165,11 +162,11 @@ def _stack(archive: Archive, found: ClassColumns) -> NDArray[Any]:
 
 
 def class_names(archive: Archive, taken: Container[str | None]) -> tuple[str, ...] | None:
-    """Return the names of the classes that a file gives, in its own order, unless that array is something else."""
+    """Return the class names of a file, in its own order; None without them."""
     if _CLASS_NAMES not in archive.names or _CLASS_NAMES in taken:
         return None
     names = archive.array(_CLASS_NAMES, of_labels=True)
-    # Integers are names too: to pass over them would be to take the array's order for that of the classes.
+    # Integers are names too.
     if names.dtype.kind not in "Uiu" or names.ndim != 1 or not 2 <= len(names) <= MAX_CLASSES:
         expected = f"an array {_CLASS_NAMES!r} of 2 to {MAX_CLASSES:,} names"
         raise RejectionProblem(Reason.BAD_HEADER, expected, f"shape {names.shape}, type {names.dtype}").of_file(
@@ -192,37 +189,37 @@ def _read_array(file: IO[bytes], size: int, where: str, *, of_labels: bool) -> N
 
 
 class Description(NamedTuple):
-    """What the header of an array says, and the file does not contradict."""
+    """The checked header of an array."""
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
     fortran: bool
-    """Whether columns stand one after the other, instead of rows."""
+    """Whether the array is in Fortran order."""
 
     @property
     def size(self) -> int:
-        """How many bytes the numbers take."""
+        """The size of the data in bytes."""
         return math.prod(self.shape) * self.dtype.itemsize
 
 
 def read_description(file: IO[bytes], size: int, where: str, *, of_labels: bool = False) -> Description:
-    """Read the header of an array in a file of some size, and refuse what is none or does not fit."""
+    """Read and check the header of an array in a file of `size` bytes."""
     try:
         with catch_warnings():
-            simplefilter("ignore")  # NumPy warns of headers that Python 2 wrote, and reads them all the same
+            simplefilter("ignore")  # NumPy warns about headers written by Python 2
             described = Description(*_read_header(file))
     except _BAD_HEADER as error:
         raise RejectionProblem(
-            Reason.BAD_HEADER, "a NumPy array", f"a header that cannot be read: {said(error)}"
+            Reason.BAD_HEADER, "a NumPy array", f"a header that cannot be read: {library_message(error)}"
         ).of_file(where) from error
     problem = problem_of_label_dtype(described.dtype) if of_labels else problem_of_dtype(described.dtype)
     if problem is not None:
         raise problem.of_file(where)
     held = size - file.tell()
-    # More than was promised is as suspicious: a second array behind the first would be lost without a word.
+    # More data than declared is rejected too: a second array would be silently lost.
     if min(described.shape, default=0) < 0 or described.size != held:
         found = f"shape {described.shape}, which needs {described.size:,} bytes, and {held:,}"
-        raise RejectionProblem(Reason.BAD_HEADER, "a header that fits the file", found).of_file(where)
+        raise RejectionProblem(Reason.BAD_HEADER, "a header that matches the file", found).of_file(where)
     return described
 
 
@@ -233,6 +230,6 @@ def _read_header(file: IO[bytes]) -> tuple[np.dtype[Any], tuple[int, ...], bool]
     elif version == (2, 0):
         shape, fortran, dtype = np.lib.format.read_array_header_2_0(file)
     else:
-        # Version 3 exists for the field names of structured arrays, which hold no outputs anyway.
+        # Version 3 is only for structured arrays.
         raise ValueError(f"version {version[0]}.{version[1]}")
     return dtype, shape, fortran

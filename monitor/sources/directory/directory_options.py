@@ -1,11 +1,12 @@
 """The options of a watched directory, and the closed list of events it counts."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from monitor.errors import UsageError
-from monitor.records.decoder import Format
+from monitor.records.record_batch import Format
 
 
 class DirectoryEvent(StrEnum):
@@ -69,6 +70,22 @@ class StartAt(StrEnum):
     """They count as read already; only what is added later is."""
 
 
+BOUNDS: Mapping[str, tuple[float, float]] = {
+    "poll_seconds": (0.2, 300.0),
+    "settle_seconds": (0.0, 3600.0),
+    "finish_after_seconds": (0.0, 366 * 86400.0),
+    "partial_timeout_seconds": (0.0, 7 * 86400.0),
+    "retry_incomplete_seconds": (0.0, 7 * 86400.0),
+    "forget_after_seconds": (60.0, 3660 * 86400.0),
+    "restat_seconds": (0.2, 86400.0),
+    "max_line_bytes": (64, 64 << 20),
+    "bytes_per_file": (1024, 1 << 40),
+    "bytes_per_tick": (1024, 1 << 40),
+    "seconds_per_tick": (0.01, 300.0),
+}
+"""The least and the greatest value of each number in the options."""
+
+
 @dataclass(frozen=True, slots=True)
 class DirectoryOptions:
     """How a directory is watched."""
@@ -120,19 +137,7 @@ class DirectoryOptions:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant."""
-        for name, least, most in (
-            ("poll_seconds", 0.2, 300.0),
-            ("settle_seconds", 0.0, 3600.0),
-            ("finish_after_seconds", 0.0, 366 * 86400.0),
-            ("partial_timeout_seconds", 0.0, 7 * 86400.0),
-            ("retry_incomplete_seconds", 0.0, 7 * 86400.0),
-            ("forget_after_seconds", 60.0, 3660 * 86400.0),
-            ("restat_seconds", 0.2, 86400.0),
-            ("max_line_bytes", 64, 64 << 20),
-            ("bytes_per_file", 1024, 1 << 40),
-            ("bytes_per_tick", 1024, 1 << 40),
-            ("seconds_per_tick", 0.01, 300.0),
-        ):
+        for name, (least, most) in BOUNDS.items():
             value = getattr(self, name)
             if not isinstance(value, int | float) or isinstance(value, bool) or not least <= value <= most:
                 raise UsageError(f"{name}: expected a number from {least:g} to {most:g}, found {value!r}")

@@ -13,7 +13,7 @@ from typing import ClassVar
 import msgspec
 
 from monitor.errors import UsageError
-from monitor.records.decoder import Decoder, Format
+from monitor.records.record_batch import Decoder, Format
 from monitor.sources.base import NOTHING_HELD, Delivery, Lag
 from monitor.sources.directory.archive import Archiver
 from monitor.sources.directory.crash_guard import CrashGuard

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import msgspec
 
-from monitor.records.decoder import Format
+from monitor.records.record_batch import Format
 from monitor.records.rejections import RefusedFile
 
 _LONGEST = 300

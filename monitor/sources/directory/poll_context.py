@@ -7,8 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
-from monitor.records.decoder import Decoder
-from monitor.records.record_batch import RecordBatch
+from monitor.records.record_batch import Decoder, RecordBatch
 from monitor.records.rejections import RefusedFile
 from monitor.sources.base import Delivery
 from monitor.sources.directory.crash_guard import CrashGuard

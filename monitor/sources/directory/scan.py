@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from monitor.records.decoder import Format, format_of
+from monitor.records.record_batch import Format, format_of
 from monitor.sources.directory.directory_options import DirectoryOptions
 from monitor.sources.directory.open_files import SafeDirectory
 from monitor.sources.directory.tracked_file import TrackedFile

@@ -6,8 +6,7 @@ from zlib import crc32
 
 import msgspec
 
-from monitor.records.decoder import Format, TextPiece
-from monitor.records.record_batch import RecordBatch
+from monitor.records.record_batch import Format, RecordBatch, TextPiece
 from monitor.sources.base import Delivery
 from monitor.sources.directory.directory_options import DirectoryEvent
 from monitor.sources.directory.file_checkpoint import Failure, FileCheckpoint, FileState, called

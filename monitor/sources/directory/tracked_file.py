@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from monitor.records.decoder import Format
+from monitor.records.record_batch import Format
 from monitor.sources.directory.file_checkpoint import Failure, FileCheckpoint
 from monitor.sources.directory.file_identity import FileLook, PrefixCheck
 from monitor.sources.directory.system_calls import System, read_fully

@@ -1,7 +1,7 @@
 """The settings of a Kafka source, each with its default."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -95,6 +95,18 @@ class SaslOptions:
             raise UsageError(f"sasl.token_file: expected OAUTHBEARER beside it, found {self.mechanism}")
 
 
+BOUNDS: Mapping[str, tuple[float, float]] = {
+    "session_timeout_seconds": (1.0, 1800.0),
+    "max_poll_records": (1, 1_000_000),
+    "fetch_max_bytes": (1024, 1 << 30),
+    "partition_fetch_bytes": (1024, 1 << 30),
+    "max_message_bytes": (64, 1 << 30),
+    "stall_after_seconds": (1.0, 86400.0),
+    "commit_seconds": (0.1, 3600.0),
+}
+"""The least and the greatest value of each number in the options."""
+
+
 @dataclass(frozen=True, slots=True)
 class KafkaOptions:
     """Which topics are read, as whom, and how."""
@@ -150,15 +162,7 @@ class KafkaOptions:
         return ",".join(self.brokers)
 
     def _check_numbers(self) -> None:
-        for name, least, most in (
-            ("session_timeout_seconds", 1.0, 1800.0),
-            ("max_poll_records", 1, 1_000_000),
-            ("fetch_max_bytes", 1024, 1 << 30),
-            ("partition_fetch_bytes", 1024, 1 << 30),
-            ("max_message_bytes", 64, 1 << 30),
-            ("stall_after_seconds", 1.0, 86400.0),
-            ("commit_seconds", 0.1, 3600.0),
-        ):
+        for name, (least, most) in BOUNDS.items():
             value = getattr(self, name)
             if not isinstance(value, int | float) or isinstance(value, bool) or not least <= value <= most:
                 raise UsageError(f"{name}: expected a number from {least:g} to {most:g}, found {value!r}")

@@ -14,7 +14,7 @@ from typing import Protocol
 
 import numpy as np
 
-from monitor.records.messages.message_decoder import Messages
+from monitor.records.message_decoder import Messages
 from monitor.records.record_batch import RecordBatch
 from monitor.sources.base import Delivery
 from monitor.sources.kafka.dead_letters import MOST_WAITING, DeadLetters, Letter, letters
@@ -92,7 +92,7 @@ _FUTURE_SECONDS = 86400.0
 
 
 class DecodesMessages(Protocol):
-    """What makes records of messages; see `monitor.records.messages.message_decoder`."""
+    """What makes records of messages; see `monitor.records.message_decoder`."""
 
     def decode(self, where: str, messages: Messages) -> RecordBatch:
         """Decode messages; never raises, whatever they hold."""

@@ -1,1 +1,1 @@
-"""Charts: each a pure function from numbers to SVG that stands in the page itself. Colours come from the style sheet."""
+"""Charts: pure functions from numbers to inline SVG. Colours come from the style sheet."""

@@ -1,8 +1,9 @@
-"""Bars: an estimate with its interval, class mix, and estimators side by side."""
+"""Small charts: an estimate with its interval, the predicted classes, the estimators on one scale."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
+
+from markupsafe import Markup, escape
 
 from monitor.core.estimate import Estimate
 from monitor.web.charts.svg import Box, Linear, line, number, rectangle, share_range, share_ticks, words
@@ -13,19 +14,19 @@ _WIDTH, _HEIGHT, _MARGIN, _MIDDLE = 260, 40, 8, 16
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """From where to where the drawings of one model reach, so that they can be compared."""
+    """The common scale of a model's bars."""
 
     least: float
     most: float = 1.0
 
     @classmethod
     def around(cls, values: Sequence[float]) -> "Scale":
-        """Return the scale, in steps of ten points, that shows all values with room to the left."""
+        """Return the scale, in steps of ten points, that covers all values."""
         lowest = min(values, default=0.9) - 0.02
         return cls(max(0, min(9, int(lowest * 10.0))) / 10.0)
 
     def x(self, value: float) -> float:
-        """Return where a value is drawn."""
+        """Return the coordinate of a value."""
         share = (min(max(value, self.least), self.most) - self.least) / (self.most - self.least)
         return round(_MARGIN + share * (_WIDTH - 2 * _MARGIN), 1)
 
@@ -36,17 +37,17 @@ def bar(
     thresholds: Sequence[float],
     scale: Scale,
     realised: float | None = None,
-) -> str:
-    """Return the drawing as SVG that stands in the page itself."""
+) -> Markup:
+    """Return an estimate with its interval, reference, thresholds and realised accuracy."""
     least, most = estimate.interval or (estimate.accuracy, estimate.accuracy)
-    said = [f"estimated accuracy {per_cent(estimate.accuracy)}"]
+    label = [f"estimated accuracy {per_cent(estimate.accuracy)}"]
     if estimate.interval is not None:
-        said.append(f"between {per_cent(least)} and {per_cent(most)}")
+        label.append(f"between {per_cent(least)} and {per_cent(most)}")
     if reference is not None:
-        said.append(f"reference {per_cent(reference)}")
-    said += [f"alert threshold {per_cent(one)}" for one in thresholds]
+        label.append(f"reference {per_cent(reference)}")
+    label += [f"alert threshold {per_cent(one)}" for one in thresholds]
     if realised is not None:
-        said.append(f"realised {per_cent(realised)}")
+        label.append(f"realised {per_cent(realised)}")
     left, right = scale.x(least), scale.x(most)
     parts = [
         f'<line class="axis" x1="{_MARGIN}" x2="{_WIDTH - _MARGIN}" y1="{_MIDDLE}" y2="{_MIDDLE}"/>',
@@ -64,33 +65,34 @@ def bar(
         parts.append(f'<path class="realised" d="M{scale.x(realised)} {_MIDDLE - 6}l6 6-6 6-6-6z"/>')
     parts.append(f'<text x="{_MARGIN}" y="{_HEIGHT - 1}">{scale.least:.0%}</text>')
     parts.append(f'<text x="{_WIDTH - _MARGIN}" y="{_HEIGHT - 1}" text-anchor="end">{scale.most:.0%}</text>')
-    label = escape(", ".join(said))
+    described = escape(", ".join(label))
     size = f'width="{_WIDTH}" height="{_HEIGHT}" viewBox="0 0 {_WIDTH} {_HEIGHT}"'
-    return f'<svg role="img" aria-label="{label}" {size}><title>{label}</title>{"".join(parts)}</svg>'
+    drawing = f'<svg role="img" aria-label="{described}" {size}><title>{described}</title>{"".join(parts)}</svg>'
+    return Markup(drawing)  # noqa: S704  every text in it was escaped
 
 
 MOST_CLASSES = 20
-"""Beyond it only those that moved most are shown."""
+"""With more classes, only those that changed most are shown."""
 _BOX = Box(240, 26, 0, 240, 2, 24)
 
 
 @dataclass(frozen=True, slots=True)
 class ClassShare:
-    """A class, and how often it is predicted."""
+    """How often a class is predicted."""
 
     name: str
     now: float
     before: float | None
-    """On the reference; None where it was not kept."""
+    """On the reference; None where it is not stored."""
 
     @property
     def change(self) -> float | None:
-        """How much more often than on the reference, as a ratio."""
+        """The difference from the reference, as a ratio."""
         return None if self.before is None else self.now - self.before
 
 
 def class_shares(names: Sequence[str], now: Sequence[int], before: Sequence[int]) -> list[ClassShare]:
-    """Return the shares of all classes, in the model's order; nothing where the counts are missing or do not fit."""
+    """Return the shares of all classes in the model's order; empty when the counts are missing or do not match."""
     total, total_before = sum(now), sum(before)
     if total == 0 or len(now) != len(names):
         return []
@@ -102,22 +104,22 @@ def class_shares(names: Sequence[str], now: Sequence[int], before: Sequence[int]
 
 
 def moved_most(shares: Sequence[ClassShare]) -> list[ClassShare]:
-    """Return those to show: all when they are few, else those that moved most, and of equals the more frequent."""
+    """Return the classes to show: all when they are few, else those that changed most."""
     if len(shares) <= MOST_CLASSES:
         return list(shares)
     return sorted(shares, key=lambda one: (-abs(one.change or 0.0), -one.now))[:MOST_CLASSES]
 
 
-def pair_of_bars(share: ClassShare, most: float) -> str:
-    """Return the two bars of a class; `most` is the largest share on the same scale."""
+def pair_of_bars(share: ClassShare, most: float) -> Markup:
+    """Return the two bars of a class; `most` is the largest share on the scale."""
     x = Linear(0.0, most, 0.0, _BOX.width)
-    said = f"{share.name}: {per_cent(share.now)} now"
-    # A share that is not 0 leaves a trace, or it could not be told from none.
+    label = f"{share.name}: {per_cent(share.now)} now"
+    # A small share stays visible, or it would look like none.
     parts = [rectangle("now", 0, 2, max(x(share.now), 1.5 if share.now > 0.0 else 0.0), 10)]
     if share.before is not None:
-        said += f", {per_cent(share.before)} on the reference"
+        label += f", {per_cent(share.before)} on the reference"
         parts.append(rectangle("before", 0, 14, max(x(share.before), 1.5 if share.before > 0.0 else 0.0), 10))
-    return _BOX.svg(parts, label=said, kind="class-mix")
+    return _BOX.svg(parts, label=label, kind="class-mix")
 
 
 _ROW = Box(300, 24, 8, 292, 0, 24)
@@ -125,47 +127,49 @@ _AXIS = Box(300, 20, 8, 292, 0, 20)
 
 
 @dataclass(frozen=True, slots=True)
-class Common:
-    """What all rows share."""
+class EstimatorScale:
+    """The common scale of all estimators, with the reference and the range of the consensus members."""
 
     least: float
     most: float
     reference: float | None = None
-    voices: tuple[float, float] | None = None
-    """The lowest and the highest of those that the consensus hears."""
+    members: tuple[float, float] | None = None
+    """The lowest and the highest member of the consensus."""
 
     @classmethod
-    def around(cls, estimates: Sequence[Estimate], reference: float | None, voices: Sequence[float]) -> "Common":
-        """Return the scale on which all of these can be seen."""
+    def around(
+        cls, estimates: Sequence[Estimate], reference: float | None, members: Sequence[float]
+    ) -> "EstimatorScale":
+        """Return the scale that covers all of these."""
         values = [one for estimate in estimates for one in (estimate.accuracy, *(estimate.interval or ()))]
         least, most = share_range([*values, *([] if reference is None else [reference])])
-        return cls(least, most, reference, (min(voices), max(voices)) if voices else None)
+        return cls(least, most, reference, (min(members), max(members)) if members else None)
 
     @property
     def _x(self) -> Linear:
         return Linear(self.least, self.most, _ROW.left, _ROW.right)
 
-    def row(self, name: str, estimate: Estimate, *, heard: bool) -> str:
-        """Return the drawing of one estimator; those that the consensus hears are filled, the others hollow."""
+    def row(self, name: str, estimate: Estimate, *, member: bool) -> Markup:
+        """Return the chart of one estimator; members of the consensus are filled, others hollow."""
         x, middle = self._x, _ROW.height / 2
-        said = f"{name}: {per_cent(estimate.accuracy)}"
+        label = f"{name}: {per_cent(estimate.accuracy)}"
         parts = [line("grid", x(tick), 0, x(tick), _ROW.height) for tick in share_ticks(self.least, self.most)]
-        if self.voices is not None:
-            low, high = (x(one) for one in self.voices)
-            parts.insert(0, rectangle("voices", low, 0, high - low, _ROW.height))
+        if self.members is not None:
+            low, high = (x(one) for one in self.members)
+            parts.insert(0, rectangle("members", low, 0, high - low, _ROW.height))
         if self.reference is not None:
             parts.append(line("reference", x(self.reference), 0, x(self.reference), _ROW.height))
         if estimate.interval is not None:
             left, right = (x(one) for one in estimate.interval)
             parts.append(line("whisker", left, middle, right, middle))
             parts += [line("whisker", end, middle - 4, end, middle + 4) for end in (left, right)]
-            said += f", {per_cent(estimate.interval.lower)} to {per_cent(estimate.interval.upper)}"
-        kind = "value" if heard else "value hollow"
+            label += f", {per_cent(estimate.interval.lower)} to {per_cent(estimate.interval.upper)}"
+        kind = "value" if member else "value hollow"
         parts.append(f'<circle class="{kind}" cx="{number(x(estimate.accuracy))}" cy="{number(middle)}" r="4.5"/>')
-        return _ROW.svg(parts, label=said, kind="forest")
+        return _ROW.svg(parts, label=label, kind="forest")
 
-    def axis(self) -> str:
-        """Return the scale itself, which stands once above the rows."""
+    def axis(self) -> Markup:
+        """Return the axis."""
         x, ticks = self._x, share_ticks(self.least, self.most)
         parts = []
         for tick in ticks:

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from markupsafe import Markup
+
 from monitor.core.estimate import WindowState
 from monitor.core.history import Series
 from monitor.core.report import Realised
@@ -28,12 +30,12 @@ from monitor.web.charts.svg import (
 from monitor.web.pages.wording import STATES, clock, per_cent
 
 GAP_STEPS = 3.0
-"""No line is drawn over a pause longer than this many steps: cpcmon was not running, and nobody knows."""
+"""No line is drawn over a longer gap: cpcmon was not running."""
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One evaluation, or the last of a stretch of them; None where nothing could be said."""
+    """One evaluation, or the last one of a step; None where there was no estimate."""
 
     at: float
     state: WindowState
@@ -44,11 +46,11 @@ class Point:
     disagreement: float | None
     records: int
     reference: str = ""
-    """Which one judged; empty where that is not known."""
+    """The reference in use; empty when unknown."""
 
 
 def points_of(series: Series | None) -> list[Point]:
-    """Return a series row by row, without NaN and without times that cannot be."""
+    """Return the points of a series, without NaN and impossible times."""
     if series is None:
         return []
     columns = (series.accuracy, series.lower, series.upper, series.lowest, series.disagreement)
@@ -63,23 +65,23 @@ def points_of(series: Series | None) -> list[Point]:
     found = []
     for at, state, *shares, records, reference in rows:
         if possible(at):
-            # A state without an answer has no number, whatever stands in its columns.
+            # Only the state ok has an estimate.
             known = state is WindowState.OK
-            told = [share if known and math.isfinite(share) else None for share in shares]
-            accuracy, lower, upper, lowest, disagreement = told
+            values = [share if known and math.isfinite(share) else None for share in shares]
+            accuracy, lower, upper, lowest, disagreement = values
             found.append(Point(at, state, accuracy, lower, upper, lowest, disagreement, int(records), reference))
     return sorted(found, key=lambda point: point.at)
 
 
 def step_of(points: list[Point], step_seconds: float | None) -> float:
-    """Return how far points usually are from each other, in seconds; more than 0."""
+    """Return the usual distance between points in seconds, above 0."""
     apart = [later.at - earlier.at for earlier, later in pairwise(points) if later.at > earlier.at]
     usual = statistics.median(apart) if apart else 30.0
     return max(usual, step_seconds or 0.0)
 
 
 def replaced(points: list[Point]) -> list[Point]:
-    """Return the points that are the first of another reference than the one known before."""
+    """Return the first point of each new reference."""
     found: list[Point] = []
     before = ""
     for point in points:
@@ -89,8 +91,8 @@ def replaced(points: list[Point]) -> list[Point]:
     return found
 
 
-def unbroken(points: list[Point], step: float) -> Iterator[list[Point]]:
-    """Yield runs of points with an answer, between which no line may be drawn."""
+def unbroken_runs(points: list[Point], step: float) -> Iterator[list[Point]]:
+    """Yield runs of points with an estimate; no line connects two runs."""
     run: list[Point] = []
     first = {id(point) for point in replaced(points)}
     for point in points:
@@ -106,15 +108,15 @@ def unbroken(points: list[Point], step: float) -> Iterator[list[Point]]:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """A time over which one state held and nothing could be said."""
+    """A time span of one state without an estimate."""
 
     start: float
     end: float
     state: WindowState
 
 
-def unjudged(points: list[Point], step: float) -> list[Stretch]:
-    """Return the stretches without an answer; of `ok` that the estimators had none."""
+def without_estimate(points: list[Point], step: float) -> list[Stretch]:
+    """Return the time spans without an estimate."""
     found: list[Stretch] = []
     for point in points:
         if point.accuracy is not None:
@@ -132,11 +134,11 @@ def unjudged(points: list[Point], step: float) -> list[Stretch]:
 
 OTHER_REFERENCE = "other reference"
 _WIDE = 7.0 * len(OTHER_REFERENCE)
-"""How wide the words are, about."""
+"""The approximate width of the label."""
 
 
 def other_reference(places: Sequence[float], box: Box) -> Iterable[str]:
-    """Draw the marks, with words where no other mark is in the way; legend and table have them all."""
+    """Draw the marks, with a label where no other mark is in the way."""
     taken = box.left
     for index, at in enumerate(places):
         yield line("replaced", at, box.top, at, box.bottom)
@@ -151,28 +153,28 @@ def other_reference(places: Sequence[float], box: Box) -> Iterable[str]:
 
 
 _LETTER, _BOLD = 7.0, 8.1
-"""How wide a letter is, about."""
+"""The approximate width of a letter."""
 _APART = 14.0
-"""How far two labels must be from each other to be read."""
+"""The least distance between two labels."""
 
 
 BRIEFLY = {
-    WindowState.OK: "no answer",
+    WindowState.OK: "no estimate",
     WindowState.WARMING: "collecting",
     WindowState.TOO_FEW_RECORDS: "too few records",
     WindowState.CATCHING_UP: "catching up",
     WindowState.STALE: "no new records",
     WindowState.NO_REFERENCE: "no reference",
     WindowState.VERSION_MISMATCH: "other version",
-    WindowState.DEGRADED_INPUT: "odd records",
+    WindowState.DEGRADED_INPUT: "bad records",
     WindowState.ERROR: "failed",
 }
-"""Why there was no answer, where there is little room."""
+"""Short reasons for a missing estimate."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChartSize:
-    """How large a chart is drawn. A phone gets a drawing of its own, since text in a shrunken one could not be read."""
+    """The size of a chart. A phone gets its own chart, since scaled-down text could not be read."""
 
     box: Box
     time_labels: int
@@ -187,7 +189,7 @@ NARROW = ChartSize(Box(330, 290, 38, 280, 30, 244), 4, 6, named=False)
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A name with a number: a threshold, or when an alert began."""
+    """A named value: a threshold, or the start of an alert."""
 
     name: str
     value: float
@@ -195,7 +197,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class OverTime:
-    """Everything that is drawn."""
+    """The data of the chart."""
 
     series: Series | None
     now: float
@@ -203,11 +205,11 @@ class OverTime:
     thresholds: Sequence[Mark] = ()
     realised: Sequence[Realised] = ()
     alerts: Sequence[Mark] = ()
-    """Those that are not quiet, with when they came into their phase."""
+    """Active alerts, with the start of their phase."""
 
 
-def over_time(data: OverTime, size: ChartSize = WIDE, *, pointed: bool = True) -> str:
-    """Return the chart; with `pointed` each evaluation says its numbers to whoever points at it."""
+def over_time(data: OverTime, size: ChartSize = WIDE, *, pointed: bool = True) -> Markup:
+    """Return the chart; with `pointed` each evaluation has a tooltip."""
     points = points_of(data.series)
     step = step_of(points, None if data.series is None else data.series.step_seconds)
     start, end = _times(points, data, step)
@@ -215,9 +217,9 @@ def over_time(data: OverTime, size: ChartSize = WIDE, *, pointed: bool = True) -
     least, most = share_range(_shares(points, data, realised))
     box = size.box
     x, y = Linear(start, end, box.left, box.right), Linear(least, most, box.bottom, box.top)
-    parts = [*_grid(size, x, y), *_not_judged(points, step, x, box)]
+    parts = [*_grid(size, x, y), *_no_estimate(points, step, x, box)]
     if data.series is not None and data.series.step_seconds is not None:
-        for run in unbroken(points, step):
+        for run in unbroken_runs(points, step):
             dips = [(x(one.at), y(one.lowest)) for one in run if one.lowest is not None]
             parts += [path("lowest", dips)] if len(dips) > 1 else []
     parts += _estimates(points, step, x, y)
@@ -227,16 +229,14 @@ def over_time(data: OverTime, size: ChartSize = WIDE, *, pointed: bool = True) -
     parts += [diamond("realised", x(one.at), y(one.accuracy), 5.5, _realised_words(one)) for one in realised]
     parts += _begun(data, size, x, start, end)
     if not points:
-        parts.append(
-            words("nothing", (box.left + box.right) / 2, (box.top + box.bottom) / 2, "Nothing kept yet", "middle")
-        )
+        parts.append(words("nothing", (box.left + box.right) / 2, (box.top + box.bottom) / 2, "No data yet", "middle"))
     if pointed:
         parts += _pointed(points, x, box)
     return box.svg(parts, label=_label(points, data, realised), kind="over-time")
 
 
 def _times(points: Sequence[Point], data: OverTime, step: float) -> tuple[float, float]:
-    """Return from when to when: what there is, up to now, and never so little that one point fills it."""
+    """Return the ends of the time axis: from the first point to now, at least four steps."""
     now = data.now if possible(data.now) else 0.0
     end = max([now, *(point.at for point in points[-1:])])
     start = min([end - 4.0 * step, *(point.at for point in points[:1])])
@@ -262,7 +262,7 @@ def _grid(size: ChartSize, x: Linear, y: Linear) -> Iterable[str]:
     for tick in time_ticks(x.least, x.most, size.time_labels):
         at = x(tick.at)
         yield line("axis", at, box.bottom, at, box.bottom + 5)
-        # Kept inside: a label in the middle of its tick would reach over the edge at either end.
+        # Labels at either end are moved inside.
         half = _LETTER * len(tick.text) / 2
         middle = min(max(at, half + 1), box.width - half - 1)
         yield words("tick", middle, box.bottom + 19, tick.text, "middle")
@@ -272,18 +272,18 @@ def _grid(size: ChartSize, x: Linear, y: Linear) -> Iterable[str]:
     yield words("tick", box.right + 23, box.bottom + 19, "UTC")
 
 
-def _not_judged(points: list[Point], step: float, x: Linear, box: Box) -> Iterable[str]:
-    for stretch in unjudged(points, step):
+def _no_estimate(points: list[Point], step: float, x: Linear, box: Box) -> Iterable[str]:
+    for stretch in without_estimate(points, step):
         left, right = x(stretch.start), x(stretch.end)
-        said = STATES[stretch.state]
-        yield rectangle("not-judged", left, box.top, max(right - left, 1.5), box.bottom - box.top, said)
+        reason = STATES[stretch.state]
+        yield rectangle("no-estimate", left, box.top, max(right - left, 1.5), box.bottom - box.top, reason)
         room = int((right - left - 8) / _LETTER)
         if room >= len(BRIEFLY[stretch.state]):
-            yield words("why", left + 5, box.bottom - 8, said if room >= len(said) else BRIEFLY[stretch.state])
+            yield words("why", left + 5, box.bottom - 8, reason if room >= len(reason) else BRIEFLY[stretch.state])
 
 
 def _estimates(points: list[Point], step: float, x: Linear, y: Linear) -> Iterable[str]:
-    runs = list(unbroken(points, step))
+    runs = list(unbroken_runs(points, step))
     for run in runs:
         known = [(x(one.at), one.lower, one.upper) for one in run if one.lower is not None and one.upper is not None]
         if len(known) > 1:
@@ -301,7 +301,7 @@ def _estimates(points: list[Point], step: float, x: Linear, y: Linear) -> Iterab
 
 
 def _levels(data: OverTime, size: ChartSize, y: Linear, start: float) -> Iterable[str]:
-    """Draw what the estimate is compared with, from where it holds; labels that would cover each other move apart."""
+    """Draw reference and thresholds, from the last change of the reference on; labels do not overlap."""
     box = size.box
     levels = [("threshold", mark.name, mark.value) for mark in data.thresholds]
     if data.reference is not None:
@@ -313,7 +313,7 @@ def _levels(data: OverTime, size: ChartSize, y: Linear, start: float) -> Iterabl
         most = int((box.width - box.right - 6) / _BOLD) - 6
         text = f"{per_cent(value)} {shortened(name, most)}" if size.named else per_cent(value)
         labels.append((max(at + 4, labels[-1][0] + _APART) if labels else at + 4, kind, text))
-    # Pushed down past the end of the plot they would cover the times, so the whole column moves up.
+    # Labels below the plot would cover the times, so the whole column moves up.
     over = max(0.0, labels[-1][0] - (box.bottom + 4)) if labels else 0.0
     for at, kind, text in labels:
         if at - over >= 11:
@@ -321,7 +321,7 @@ def _levels(data: OverTime, size: ChartSize, y: Linear, start: float) -> Iterabl
 
 
 def _begun(data: OverTime, size: ChartSize, x: Linear, start: float, end: float) -> Iterable[str]:
-    """Draw when alerts began, with their names where no neighbour is in the way; the table names all of them."""
+    """Draw the starts of alerts, with a label where no other mark is in the way."""
     box = size.box
     marks = sorted((mark for mark in data.alerts if start <= mark.value <= end), key=lambda mark: mark.value)
     taken = 0.0
@@ -341,7 +341,7 @@ def _begun(data: OverTime, size: ChartSize, x: Linear, start: float, end: float)
 
 
 def _pointed(points: Sequence[Point], x: Linear, box: Box) -> Iterable[str]:
-    """Yield wide invisible columns, one for each point, that reach half-way to its neighbours."""
+    """Yield invisible columns with a tooltip, one per point, that reach half-way to the neighbours."""
     places = [x(point.at) for point in points]
     edges = [box.left, *((one + other) / 2 for one, other in pairwise(places)), box.right]
     for index, point in enumerate(points):
@@ -350,7 +350,7 @@ def _pointed(points: Sequence[Point], x: Linear, box: Box) -> Iterable[str]:
 
 
 def point_words(point: Point) -> str:
-    """Return what is said of a point."""
+    """Return the tooltip of a point."""
     if point.accuracy is None:
         return f"{clock(point.at)}: {STATES[point.state].lower()}"
     text = f"{clock(point.at)}: {per_cent(point.accuracy)}"
@@ -360,11 +360,11 @@ def point_words(point: Point) -> str:
 
 
 def _realised_words(one: Realised) -> str:
-    return f"{clock(one.at)}: {per_cent(one.accuracy)} realised, {one.right:,} of {one.records:,} right"
+    return f"{clock(one.at)}: {per_cent(one.accuracy)} realised, {one.right:,} of {one.records:,} correct"
 
 
 def _label(points: list[Point], data: OverTime, realised: Sequence[Realised]) -> str:
-    """Say in words what the chart shows, for people who do not see it."""
+    """Describe the chart for screen readers."""
     known = [point.accuracy for point in points if point.accuracy is not None]
     if not known:
         return "Estimated accuracy over time: no estimate in this time"

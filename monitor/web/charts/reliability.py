@@ -1,6 +1,8 @@
-"""The reliability diagram: of records with about this confidence, what share was right; with bars for how many there are."""
+"""The reliability diagram: accuracy by confidence, with bars for the number of records."""
 
 from collections.abc import Iterable, Sequence
+
+from markupsafe import Markup
 
 from monitor.reference.summary import ReliabilityBin
 from monitor.web.charts.svg import Box, Linear, diamond, line, number, path, rectangle, words
@@ -8,11 +10,11 @@ from monitor.web.pages.wording import per_cent
 
 BOX = Box(340, 420, 40, 328, 14, 302)
 _BARS = (316.0, 372.0)
-"""Where the bars of the counts begin and end."""
+"""The top and the bottom of the bars."""
 
 
-def reliability(raw: Sequence[ReliabilityBin], scaled: Sequence[ReliabilityBin]) -> str:
-    """Return the diagram of what the model says, and of the same after temperature scaling."""
+def reliability(raw: Sequence[ReliabilityBin], scaled: Sequence[ReliabilityBin]) -> Markup:
+    """Return the diagram of raw and of temperature-scaled confidence."""
     x, y = Linear(0.0, 1.0, BOX.left, BOX.right), Linear(0.0, 1.0, BOX.bottom, BOX.top)
     parts = []
     for tick in (0.0, 0.2, 0.4, 0.6, 0.8, 1.0):
@@ -32,7 +34,7 @@ def reliability(raw: Sequence[ReliabilityBin], scaled: Sequence[ReliabilityBin])
     parts += _marks(scaled, x, y, "scaled")
     parts += _marks(raw, x, y, "raw")
     parts.append(words("tick", (BOX.left + BOX.right) / 2, BOX.height - 8, "confidence", "middle"))
-    parts.append(words("tick", BOX.left + 6, BOX.top + 14, "share that was right"))
+    parts.append(words("tick", BOX.left + 6, BOX.top + 14, "accuracy"))
     return BOX.svg(parts, label=_label(raw, scaled), kind="reliability")
 
 
@@ -41,11 +43,11 @@ def _marks(bins: Sequence[ReliabilityBin], x: Linear, y: Linear, kind: str) -> I
         if one.records <= 0:
             continue
         at, height = x(one.confidence), y(one.right / one.records)
-        said = f"{kind}: confidence {per_cent(one.confidence)}, {per_cent(one.right / one.records)} right of {one.records:,}"
+        title = f"{kind}: confidence {per_cent(one.confidence)}, {per_cent(one.right / one.records)} correct of {one.records:,}"
         if kind == "scaled":
-            yield diamond("point scaled", at, height, 5.0, said)
+            yield diamond("point scaled", at, height, 5.0, title)
         else:
-            yield f'<circle class="point raw" cx="{number(at)}" cy="{number(height)}" r="4"><title>{said}</title></circle>'
+            yield f'<circle class="point raw" cx="{number(at)}" cy="{number(height)}" r="4"><title>{title}</title></circle>'
 
 
 def _counts(bins: Sequence[ReliabilityBin], x: Linear) -> Iterable[str]:
@@ -56,18 +58,18 @@ def _counts(bins: Sequence[ReliabilityBin], x: Linear) -> Iterable[str]:
     for index, one in enumerate(bins):
         left, right = x(index / len(bins)), x((index + 1) / len(bins))
         high = (bottom - top) * one.records / most
-        # A bin that holds a record leaves a trace.
+        # A bin with a single record stays visible.
         high = max(high, 1.0) if one.records > 0 else 0.0
         yield rectangle("count", left + 1, bottom - high, right - left - 2, high, f"{one.records:,} records")
 
 
 def _label(raw: Sequence[ReliabilityBin], scaled: Sequence[ReliabilityBin]) -> str:
-    """Say in words whether the model means what it says."""
-    told = "Reliability diagram"
-    for name, bins in (("as the model says", raw), ("after temperature scaling", scaled)):
+    """Describe the diagram for screen readers."""
+    label = "Reliability diagram"
+    for name, bins in (("raw", raw), ("after temperature scaling", scaled)):
         records = sum(one.records for one in bins)
         if records > 0:
-            sure = sum(one.records * one.confidence for one in bins) / records
+            confidence = sum(one.records * one.confidence for one in bins) / records
             right = sum(one.right for one in bins) / records
-            told += f"; {name}: mean confidence {per_cent(sure)}, {per_cent(right)} right"
-    return told
+            label += f"; {name}: mean confidence {per_cent(confidence)}, {per_cent(right)} correct"
+    return label

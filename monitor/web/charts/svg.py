@@ -1,28 +1,29 @@
-"""SVG elements and axes. No number that is not finite, no text that is not escaped."""
+"""SVG elements and axes. Every coordinate is finite, every text is escaped."""
 
 import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from html import escape
 
-# What XML does not allow even when escaped. A name may hold it, since JSON can.
-_UNDRAWABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+from markupsafe import Markup, escape
+
+# Characters that XML forbids even when escaped. A name from JSON may contain them.
+_FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 
-def written(text: str) -> str:
-    """Return a text that may hold anything, for HTML and SVG alike."""
-    return escape(_UNDRAWABLE.sub("\ufffd", text))
+def written(text: str) -> Markup:
+    """Return any text, escaped for SVG."""
+    return escape(_FORBIDDEN.sub("\ufffd", text))
 
 
 def shortened(text: str, most: int) -> str:
-    """Return a text of at most so many characters, the missing ones shown by a dot triple."""
+    """Return a text of at most `most` characters, cut with an ellipsis."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def number(value: float) -> str:
-    """Return a coordinate; one that is not finite is a mistake of ours, which must not reach a page."""
+    """Format a coordinate; raises ValueError when it is not finite."""
     if not math.isfinite(value):
         raise ValueError(f"chart: expected a finite coordinate, found {value!r}")
     text = f"{value:.1f}".removesuffix(".0")
@@ -31,26 +32,27 @@ def number(value: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A drawing's size, and the plot within it."""
+    """The size of a chart, and the plot area within it."""
 
     width: float
     height: float
     left: float
     right: float
-    """Where the plot ends, from the left."""
+    """The right edge of the plot, from the left."""
     top: float
     bottom: float
-    """Where the plot ends, from the top."""
+    """The lower edge of the plot, from the top."""
 
-    def svg(self, parts: Iterable[str], *, label: str, kind: str) -> str:
-        """Return the drawing; `label` says in words what it shows."""
+    def svg(self, parts: Iterable[str], *, label: str, kind: str) -> Markup:
+        """Return the chart; `label` describes it for screen readers."""
         view = f"0 0 {number(self.width)} {number(self.height)}"
-        return f'<svg class="chart {kind}" role="img" aria-label="{written(label)}" viewBox="{view}">{"".join(parts)}</svg>'
+        drawing = f'<svg class="chart {kind}" role="img" aria-label="{written(label)}" viewBox="{view}">{"".join(parts)}</svg>'
+        return Markup(drawing)  # noqa: S704  every text in it was escaped
 
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """From values to places. Values beyond the ends are drawn at them."""
+    """A linear scale from values to coordinates; values beyond its ends are clipped."""
 
     least: float
     most: float
@@ -58,7 +60,7 @@ class Linear:
     end: float
 
     def __call__(self, value: float) -> float:
-        """Return where a value is drawn."""
+        """Return the coordinate of a value."""
         if self.most <= self.least:
             return (self.start + self.end) / 2.0
         share = (min(max(value, self.least), self.most) - self.least) / (self.most - self.least)
@@ -71,7 +73,7 @@ def line(kind: str, x1: float, y1: float, x2: float, y2: float) -> str:
 
 
 def rectangle(kind: str, x: float, y: float, width: float, height: float, title: str = "") -> str:
-    """Return a rectangle, with what is said of it when somebody points at it."""
+    """Return a rectangle; `title` is its tooltip."""
     place = f'x="{number(x)}" y="{number(y)}" width="{number(max(width, 0.0))}" height="{number(max(height, 0.0))}"'
     drawn = f'<rect class="{kind}" {place}/>'
     return _titled(drawn, "rect", title) if title else drawn
@@ -84,17 +86,17 @@ def words(kind: str, x: float, y: float, text: str, anchor: str = "start") -> st
 
 def path(kind: str, points: Iterable[tuple[float, float]], *, closed: bool = False) -> str:
     """Return a line through points."""
-    said = "L".join(f"{number(x)} {number(y)}" for x, y in points)
-    return f'<path class="{kind}" d="M{said}{"Z" if closed else ""}"/>'
+    joined = "L".join(f"{number(x)} {number(y)}" for x, y in points)
+    return f'<path class="{kind}" d="M{joined}{"Z" if closed else ""}"/>'
 
 
 def triangle(kind: str, x: float, y: float, title: str) -> str:
-    """Return a triangle that points down at a place."""
+    """Return a triangle whose lower corner is at a point; `title` is its tooltip."""
     return _titled(path(kind, ((x - 5, y - 8), (x + 5, y - 8), (x, y)), closed=True), "path", title)
 
 
 def diamond(kind: str, x: float, y: float, radius: float, title: str) -> str:
-    """Return a diamond, with what is said of it when somebody points at it."""
+    """Return a diamond; `title` is its tooltip."""
     corners = ((x, y - radius), (x + radius, y), (x, y + radius), (x - radius, y))
     return _titled(path(kind, corners, closed=True), "path", title)
 
@@ -104,9 +106,9 @@ def _titled(shape: str, tag: str, title: str) -> str:
 
 
 LEAST_HEIGHT = 0.2
-"""Twenty points: what moves by one must not look like a fall."""
+"""An axis covers at least twenty points, so that a change of one point does not look like a fall."""
 _GRID = 20
-"""Axes begin and end on whole twentieths, five points."""
+"""Axes begin and end at multiples of a twentieth, five points."""
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _STEPS = (
@@ -116,17 +118,17 @@ _STEPS = (
     *(_DAY * count for count in (1, 2, 5, 10, 30, 100, 365)),
 )
 _LAST_TIME = 253_402_300_799.0
-"""The end of the year 9999: no date is written beyond."""
+"""The end of the year 9999, the last that datetime can format."""
 
 
 def share_range(values: Iterable[float]) -> tuple[float, float]:
-    """Return from where to where an axis of accuracies reaches: all values, at least twenty points, never beyond 0 or 1."""
+    """Return the ends of an accuracy axis: it covers all values and at least twenty points, within 0 and 1."""
     shown = [min(max(value, 0.0), 1.0) for value in values if math.isfinite(value)] or [0.9]
     least = max(0, math.floor((min(shown) - 0.005) * _GRID))
     most = min(_GRID, math.ceil((max(shown) + 0.005) * _GRID))
     needed = round(LEAST_HEIGHT * _GRID)
     while most - least < needed:
-        # Downwards first: the room under an accuracy is where it may go.
+        # Downwards first: accuracies fall rather than rise.
         if least > 0:
             least -= 1
         if most - least < needed and most < _GRID:
@@ -135,7 +137,7 @@ def share_range(values: Iterable[float]) -> tuple[float, float]:
 
 
 def share_ticks(least: float, most: float) -> list[float]:
-    """Return the shares that are written along an axis from `share_range`."""
+    """Return the labelled values of an axis from `share_range`."""
     step = 1 if most - least <= 0.3001 else 2 if most - least <= 0.6001 else 4
     first, last = round(least * _GRID), round(most * _GRID)
     return [tick / _GRID for tick in range(first, last + 1) if tick % step == 0]
@@ -143,21 +145,21 @@ def share_ticks(least: float, most: float) -> list[float]:
 
 @dataclass(frozen=True, slots=True)
 class TimeTick:
-    """A time along an axis."""
+    """A labelled time of an axis."""
 
     at: float
     text: str
     date: str = ""
-    """Written under the first, and where a day begins."""
+    """Shown under the first tick and where a day begins."""
 
 
 def possible(at: float) -> bool:
-    """Tell whether a time can be written as a date."""
+    """Return whether a time can be formatted as a date."""
     return math.isfinite(at) and 0.0 <= at <= _LAST_TIME
 
 
 def time_ticks(start: float, end: float, most: int) -> list[TimeTick]:
-    """Return at most so many round times, in UTC, from `start` to `end`, which are possible times."""
+    """Return at most `most` round times in UTC from `start` to `end`, which are possible times."""
     step = next((one for one in _STEPS if (end - start) / one <= most - 1), _STEPS[-1])
     if (end - start) / step > most - 1:
         step = math.ceil((end - start) / (most - 1) / _DAY) * _DAY

@@ -1,207 +1,255 @@
-"""The page at `/`: sources, alerts, and how the models are doing."""
+"""The page at `/`: overall status, alerts, the windows of every model, sources."""
 
 from collections.abc import Mapping, Sequence
-from html import escape
+from dataclasses import dataclass
 
-from monitor.core.alerts import AlertStatus, Severity
-from monitor.core.report import ModelReport, SegmentReport
-from monitor.web.pages.elements import model_link, runbook_words
-from monitor.web.pages.page_frame import framed
-from monitor.web.pages.verdict import OverallStatus, Rank, rank, ranked_models, verdict
-from monitor.web.pages.windows import model_section, unevaluated_section
-from monitor.web.pages.wording import (
-    HEADINGS,
-    SIGNS,
-    Mood,
-    alert_mood,
-    alert_words,
+from markupsafe import Markup
+
+from monitor.core.estimate import Estimate
+from monitor.core.report import ModelReport, Realised, ReferenceFacts, SegmentReport
+from monitor.web.charts.bars import Scale, bar
+from monitor.web.pages.rendering import Runbook, render, runbook_of
+from monitor.web.pages.status import (
+    SEVERITIES,
+    NotableParts,
+    OverallStatus,
+    Urgency,
+    Within,
+    active_alerts,
+    alert_urgency,
     consensus_of,
-    loud_alerts,
-    moment,
-    place,
-    unbroken,
+    rank,
+    ranked,
+    ranked_models,
+    severity_suffix,
+    thresholds_of,
+    urgency_of,
+    verdict,
+    within,
 )
+from monitor.web.pages.wording import STATES, ago, alert_words, moment, oddities, per_cent, phase_words, plural
 from monitor.web.server.request import Response
-from monitor.web.site import Site, SourceView
-
-_COLUMNS = ("Source", "How it is", "Not read yet", "Records taken", "Refused")
-
-
-def source_table(sources: Sequence[SourceView], now: float) -> str:
-    """Return the section; nothing before any source is known."""
-    if not sources:
-        return ""
-    head = "".join(f'<th scope="col">{column}</th>' for column in _COLUMNS)
-    # What waits comes first: no record from there is seen.
-    rows = "".join(_row(one, now) for one in sorted(sources, key=lambda one: (one.waits_for is None, one.name)))
-    return f"""<section id="sources"><h2>Sources</h2>
-<div class="wide" data-key="sources"><table class="cards"><caption>Where records come from; counts since the state was made</caption>
-<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div></section>
-"""
-
-
-def _row(source: SourceView, now: float) -> str:
-    kind = source.kind
-    if source.partitions is not None:
-        kind += f", {source.partitions:,} partition{'' if source.partitions == 1 else 's'} ours"
-    cells = (_state(source), _lag(source, now), f"{source.records:,}", _refused(source))
-    told = "".join(
-        f'<td class="long" data-name="{column}">{cell}</td>' for column, cell in zip(_COLUMNS[1:], cells, strict=True)
-    )
-    mood = "unknown" if source.waits_for is not None or source.lag.rebuilding else "reading"
-    return (
-        f'<tr class="{mood}" data-source="{escape(source.name)}"><th scope="row">{escape(source.name)}'
-        f" <small>{escape(kind)}</small></th>{told}</tr>\n"
-    )
-
-
-def _state(source: SourceView) -> str:
-    if source.waits_for is not None:
-        return f'<b class="mood">? Waits</b> {escape(source.waits_for)}'
-    if source.lag.rebuilding:
-        return '<b class="mood">? Rebuilding</b> windows are read again, and hold only a part of their records'
-    return "can be read"
-
-
-def _lag(source: SourceView, now: float) -> str:
-    lag = source.lag
-    if not lag.bytes and not lag.files:
-        # Of a source that cannot be read, nobody knows what there is.
-        return '<span class="none">not known</span>' if source.waits_for is not None else "nothing"
-    unit = "file" if source.kind == "directory" else "partition"
-    told = f"{lag.files:,} {unit}{'' if lag.files == 1 else 's'}"
-    if lag.bytes:
-        told = f"{_size(lag.bytes)} in {told}"
-    if lag.oldest_unread is not None:
-        told += f"<br><small>the oldest waits since {unbroken(moment(lag.oldest_unread, now))}</small>"
-    return told
-
-
-def _refused(source: SourceView) -> str:
-    if not source.rejected:
-        return "0"
-    share = source.rejected / (source.records + source.rejected)
-    part = "under 0.1%" if share < 0.001 else f"{100.0 * share:.1f}%"
-    return f'<a href="/rejects" data-key="refused {escape(source.name)}">{source.rejected:,}</a> <small>{part}</small>'
-
-
-def _size(count: int) -> str:
-    size, units = float(count), iter(("bytes", "kB", "MB", "GB", "TB"))
-    unit = next(units)
-    while size >= 1000.0 and unit != "TB":
-        size, unit = size / 1000.0, next(units)
-    return f"{size:,.0f} {unit}" if unit == "bytes" else f"{size:,.1f} {unit}"
-
+from monitor.web.site import Site
 
 MOST_ALERTS = 100
-_SEVERITIES = (Severity.CRITICAL, Severity.WARNING, Severity.INFO)
-_Loud = tuple[ModelReport, SegmentReport, AlertStatus]
-
-
-def alert_list(reports: Sequence[ModelReport], now: float, runbooks: str) -> str:
-    """Return the section, in which firing comes before pending, critical before warning, and info last."""
-    loud = [
-        (report, segment, alert)
-        for report in reports
-        for segment in report.segments
-        for alert in loud_alerts(segment)
-    ]  # fmt: skip
-    ranked = sorted(loud, key=_urgency)
-    items = "".join(_item(*one, now, runbooks) for one in ranked[:MOST_ALERTS])
-    more = len(ranked) - MOST_ALERTS
-    rest = f"<p>… and {more:,} more, none more urgent than these; all are in the metrics.</p>" if more > 0 else ""
-    listed = f'<ul class="alerts">{items}</ul>{rest}' if items else f"<p>{_quiet(reports)}</p>"
-    return f'<section id="alerts" class="{"loud" if items else "quiet"}"><h2>Alerts</h2>{listed}</section>'
-
-
-def _quiet(reports: Sequence[ModelReport]) -> str:
-    """Say what it means that no alert is loud; where something cannot be judged, that is no all-clear."""
-    segments = [segment for report in reports for segment in report.segments]
-    if not any(segment.alerts for segment in segments):
-        return "No alert is configured for what has been evaluated, so none can fire."
-    unknown = sum(consensus_of(segment) is None for segment in segments)
-    if unknown:
-        windows = "1 window" if unknown == 1 else f"{unknown:,} windows"
-        return f"None fires, but {windows} cannot be judged now: this is no all-clear."
-    return "None fires, and none is about to."
-
-
-def _urgency(loud: _Loud) -> tuple[Mood, int, Rank]:
-    report, segment, alert = loud
-    return alert_mood(alert), _SEVERITIES.index(alert.severity), rank(segment, report)
-
-
-def _item(report: ModelReport, segment: SegmentReport, alert: AlertStatus, now: float, runbooks: str) -> str:
-    name, mood = escape(f"{report.model}, {place(segment.name)}"), alert_mood(alert)
-    words = unbroken(escape(alert_words(alert, consensus_of(segment), now)))
-    key = escape(f"alert {report.model} {segment.name} {alert.alert}")
-    link = f'<a href="{model_link(report.model, segment.name)}" data-key="{key}">{name}</a>'
-    return f'<li class="{mood.name.lower()}"><b class="mood">{HEADINGS[mood]}</b> <b>{link}</b> <span>{words}. What to do: {runbook_words(runbooks, alert)}</span></li>'
-
-
 MOST_ROWS = 200
-"""Segments shown of one model; those that somebody should look at come first."""
+"""Segments shown of one model, the most urgent first."""
 MOST_ROWS_IN_ALL = 1000
-"""Of all models together: the page is asked for again every few seconds."""
+"""Segments shown of all models: the page is asked for again every few seconds."""
 LEAST_ROWS = 10
-"""Shown of each model, however many there are."""
+"""Segments shown of each model, however many models there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class AlertItem:
+    """An alert that is not quiet."""
+
+    model: str
+    segment: str
+    name: str
+    urgency: Urgency
+    words: str
+    runbook: Runbook
+
+
+@dataclass(frozen=True, slots=True)
+class WindowRow:
+    """A window of a model."""
+
+    segment: str
+    whole: bool
+    urgency: Urgency
+    heading: str
+    no_estimate: str
+    """Why there is no estimate; empty when there is one."""
+    since: float | None
+    """Since when the window has been in its state."""
+    alerts: Sequence[str]
+    parts: Sequence[NotableParts]
+    estimate: Estimate | None
+    bar: Markup
+    disagreement: str
+    """Empty unless the estimators disagree by more than chance explains."""
+    compared: Sequence[str]
+    realised: Realised | None
+    records: int
+    last_record_at: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSection:
+    """A model with its windows."""
+
+    name: str
+    urgency: Urgency
+    reference: ReferenceFacts | None
+    evaluated_at: float
+    notes: Sequence[str]
+    rows: Sequence[WindowRow]
+    more: int
+    """Segments that are not shown."""
 
 
 def overview_page(site: Site, _: Mapping[str, str]) -> Response:
     """Return the page, from the last report of each model."""
-    now = site.now()
-    standing = OverallStatus(site.reports(), site.healthy(), site.ready())
-    ranked = ranked_models(list(standing.reports.values()))
-    found = verdict(standing)
-    mood = found.mood.name.lower()
-    main = f"""<div class="verdict {mood}"><span class="sign" aria-hidden="true">{SIGNS[found.mood]}</span>
-<div><h1>{escape(found.sentence)}</h1>{f"<p>{escape(found.more)}</p>" if found.more else ""}</div></div>
-{_counts(standing.moods())}
-{_sentences(standing.unwell, "cpcmon itself is not well", "unwell")}
-{_sentences(standing.waits, "cpcmon waits", "waits")}
-{_sentences(site.notices(), "To look at", "waits")}
-{alert_list(ranked, now, site.runbooks())}
-{_LEGEND if ranked else ""}{_sections(site, ranked, now)}
-{"".join(unevaluated_section(name) for name in standing.unevaluated)}
-{source_table(site.sources(), now)}"""
-    return framed(site, title="Overview", here="/", main=main)
-
-
-_LEGEND = """<p class="legend">
-<span><svg width="46" height="20" aria-hidden="true"><rect class="interval" x="2" y="4" width="42" height="12" rx="2"/>\
-<circle class="value" cx="23" cy="10" r="4.5"/></svg> estimate, and where the accuracy lies if nothing but chance is at work</span>
-<span><svg width="14" height="20" aria-hidden="true"><line class="reference" x1="7" x2="7" y1="0" y2="20"/></svg> \
-accuracy on the reference</span>
-<span><svg width="14" height="20" aria-hidden="true"><path class="flag" d="M2 0h10l-5 7z"/>\
-<line class="threshold" x1="7" x2="7" y1="4" y2="20"/></svg> threshold of an alert</span>
-<span><svg width="16" height="20" aria-hidden="true"><path class="realised" d="M8 4l6 6-6 6-6-6z"/></svg> \
-realised, from labels that came later</span></p>"""
-
-
-def _counts(moods: Sequence[Mood]) -> str:
-    counted = [
-        f'<li class="{mood.name.lower()}"><b>{moods.count(mood):,}</b> {HEADINGS[mood]}</li>'
-        for mood in Mood
-        if mood in moods
-    ]
-    return (
-        f'<ul class="overview" aria-label="Windows by what can be said of them">{"".join(counted)}</ul>'
-        if counted
-        else ""
+    now, runbooks = site.now(), site.runbooks()
+    reports = site.reports()
+    unevaluated = [name for name in site.unevaluated() if name not in reports]
+    status = OverallStatus(reports, site.healthy(), site.ready(), unevaluated)
+    models = ranked_models(list(reports.values()))
+    urgencies = status.urgencies()
+    alerts = _alerts(models, now, runbooks)
+    return render(
+        site,
+        "overview.html",
+        title="Overview",
+        here="/",
+        verdict=verdict(status),
+        counts=[(urgency, urgencies.count(urgency)) for urgency in Urgency if urgency in urgencies],
+        unhealthy=status.unhealthy,
+        not_ready=status.not_ready,
+        notices=site.notices(),
+        alerts=alerts[:MOST_ALERTS],
+        more_alerts=len(alerts) - MOST_ALERTS,
+        no_alerts="" if alerts else _no_alerts(models),
+        models=_models(site, models, now),
+        unevaluated=unevaluated,
+        unknown=Urgency.UNKNOWN,
+        # Sources that cannot be read come first: their records are not seen.
+        sources=sorted(site.sources(), key=lambda one: (one.waits_for is None, one.name)),
     )
 
 
-def _sentences(sentences: Sequence[str], heading: str, kind: str) -> str:
-    if not sentences:
-        return ""
-    items = "".join(f"<li>{escape(one)}</li>" for one in sentences)
-    return f'<section class="{kind}"><h2>{heading}</h2><ul>{items}</ul></section>'
+def _alerts(reports: Sequence[ModelReport], now: float, runbooks: str) -> list[AlertItem]:
+    """Return the alerts that are not quiet: firing before pending, critical before warning, info last."""
+    active = [
+        (report, segment, alert)
+        for report in reports
+        for segment in report.segments
+        for alert in active_alerts(segment)
+    ]  # fmt: skip
+    active.sort(key=lambda one: (alert_urgency(one[2]), SEVERITIES.index(one[2].severity), rank(one[1], one[0])))
+    return [
+        AlertItem(
+            report.model,
+            segment.name,
+            alert.alert,
+            alert_urgency(alert),
+            alert_words(alert, consensus_of(segment), now),
+            runbook_of(alert, runbooks),
+        )
+        for report, segment, alert in active
+    ]
 
 
-def _sections(site: Site, ranked: Sequence[ModelReport], now: float) -> str:
-    left, made = MOST_ROWS_IN_ALL, []
-    for report in ranked:
+def _no_alerts(reports: Sequence[ModelReport]) -> str:
+    """Say what it means that all alerts are quiet: no all-clear where a window has no estimate."""
+    segments = [segment for report in reports for segment in report.segments]
+    if not any(segment.alerts for segment in segments):
+        return "No alert is configured, so none can fire."
+    unknown = sum(consensus_of(segment) is None for segment in segments)
+    if unknown:
+        return f"No alert fires, but {plural(unknown, 'window')} cannot be evaluated: this is no all-clear."
+    return "No alert fires, and none is pending."
+
+
+def _models(site: Site, reports: Sequence[ModelReport], now: float) -> list[ModelSection]:
+    left, sections = MOST_ROWS_IN_ALL, []
+    for report in reports:
         most = max(LEAST_ROWS, min(MOST_ROWS, left))
         left -= min(most, len(report.segments))
-        made.append(model_section(report, site.realised(report.model), now, most, site.realised_remark(report.model)))
-    return "".join(made)
+        sections.append(_model(site, report, now, most))
+    return sections
+
+
+def _model(site: Site, report: ModelReport, now: float, most: int) -> ModelSection:
+    """Return a model with its whole window and at most so many segments."""
+    whole = [segment for segment in report.segments if not segment.segment]
+    parts = [segment for segment in ranked(report) if segment.segment]
+    shown = [*whole, *parts[:most]]
+    realised = {one.segment: one for one in site.realised(report.model)}
+    scale = _scale(shown, report, realised)
+    inside = within(report)
+    return ModelSection(
+        report.model,
+        min((urgency_of(segment) for segment in report.segments), default=Urgency.UNKNOWN),
+        report.reference,
+        report.at,
+        _notes(report, site.realised_remark(report.model)),
+        [
+            _row(segment, report, inside.get(segment.name, Within()), realised.get(segment.name), scale, now)
+            for segment in shown
+        ],
+        len(parts) - most,
+    )
+
+
+def _notes(report: ModelReport, remark: str | None) -> list[str]:
+    """Describe what makes the estimates less reliable than they look."""
+    notes = oddities(report.input)
+    if report.input.rejected_share:
+        notes.append(f"{per_cent(report.input.rejected_share)} of the latest records were rejected")
+    notes += [f"{name} failed in {plural(count, 'window')}" for name, count in report.errors.items()]
+    return [*notes, *([] if remark is None else [remark])]
+
+
+def _scale(segments: Sequence[SegmentReport], report: ModelReport, realised: Mapping[str, Realised]) -> Scale:
+    values = [] if report.reference is None else [report.reference.accuracy]
+    for segment in segments:
+        estimate = consensus_of(segment)
+        if estimate is not None:
+            values.append(estimate.interval.lower if estimate.interval else estimate.accuracy)
+            values += thresholds_of(segment)
+            values += [realised[segment.name].accuracy] if segment.name in realised else []
+    return Scale.around(values)
+
+
+def _row(
+    segment: SegmentReport, report: ModelReport, inside: Within, realised: Realised | None, scale: Scale, now: float
+) -> WindowRow:
+    own, estimate, thresholds = urgency_of(segment), consensus_of(segment), thresholds_of(segment)
+    reference = None if report.reference is None else report.reference.accuracy
+    drawn = Markup()
+    if estimate is not None:
+        drawn = bar(estimate, reference, thresholds, scale, None if realised is None else realised.accuracy)
+    return WindowRow(
+        segment.name,
+        whole=not segment.segment,
+        urgency=inside.urgency(own),
+        heading=inside.heading(own) + severity_suffix(segment),
+        no_estimate=_no_estimate(segment, now) if estimate is None else "",
+        since=segment.state_since,
+        alerts=[f"{alert.alert} {phase_words(alert, now)}" for alert in active_alerts(segment)],
+        parts=inside.by_urgency(),
+        estimate=estimate,
+        bar=drawn,
+        disagreement=_disagreement(segment),
+        compared=[
+            *([] if reference is None else [f"reference {per_cent(reference)}"]),
+            *(f"threshold {per_cent(one)}" for one in thresholds),
+        ],
+        realised=realised,
+        records=segment.records,
+        last_record_at=segment.last_record_at,
+    )
+
+
+def _no_estimate(segment: SegmentReport, now: float) -> str:
+    why = STATES[segment.state]
+    if segment.state_since is not None:
+        why += f"; since {moment(segment.state_since, now)}"
+    if segment.last_valid_at is not None:
+        why += f"; last estimate {ago(now - segment.last_valid_at)}"
+    return f"{why}."
+
+
+def _disagreement(segment: SegmentReport) -> str:
+    found, chance = segment.disagreement, segment.chance_disagreement
+    if found is None or chance is None or found <= chance:
+        return ""
+    # As many digits as it takes to tell them apart.
+    digits = 1 if f"{100.0 * found:.1f}" != f"{100.0 * chance:.1f}" else 2
+    return (
+        f"The estimators disagree by {100.0 * found:.{digits}f} points; chance explains up to"
+        f" {100.0 * chance:.{digits}f}. Trust the estimate less."
+    )

@@ -1,4 +1,4 @@
-"""The pages by path. Expensive ones are rendered once a second for all who ask."""
+"""The pages by path. Expensive ones are cached for a second."""
 
 import threading
 import time
@@ -7,47 +7,43 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 
 from monitor.core.report import ModelReport
-from monitor.web import api as api_configuration
-from monitor.web import api as api_history
-from monitor.web import api as api_realised
-from monitor.web import api as api_reference
-from monitor.web import api as api_rejects
+from monitor.web import api
 from monitor.web.pages.configuration import configuration_page
 from monitor.web.pages.model import model_page
 from monitor.web.pages.overview import overview_page
-from monitor.web.pages.page_frame import asset_pages, not_found
 from monitor.web.pages.reference_page import reference_page
 from monitor.web.pages.rejects import rejects_page
+from monitor.web.pages.rendering import asset_pages, not_found
 from monitor.web.server.request import JSON, Page, Pages, Request, Response
 from monitor.web.site import Site
 
-Framed = Callable[[Site, Mapping[str, str]], Response | None]
-"""Makes a page for people from the site and the query; None where what the query names is not known."""
+PageFunction = Callable[[Site, Mapping[str, str]], Response | None]
+"""Renders a page from the site and the query; None for an unknown name."""
 
 SECONDS = 1.0
-"""The times on a page are told to the second, so nobody sees that it is this old."""
-MOST_KEPT = 16
-"""Each may hold a megabyte."""
-_ASKED = ("name", "segment", "span")
-"""What a page may read of the query; the rest makes no other page."""
+"""The cache lifetime. Pages show times to the second."""
+MOST_CACHED = 16
+"""Cached pages; each may take a megabyte."""
+_PARAMETERS = ("name", "segment", "span")
+"""The query parameters that pages read."""
 
-_Standing = tuple[tuple[ModelReport, ...], Sequence[str], Sequence[str]]
+_Inputs = tuple[tuple[ModelReport, ...], Sequence[str], Sequence[str]]
 
 
 @dataclass(slots=True)
 class _Entry:
-    """The last answer to one question. Under its lock, one makes it and the others wait for that."""
+    """The last response to a query. Under its lock one thread renders while the others wait."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     made: float = 0.0
-    standing: _Standing | None = None
+    inputs: _Inputs | None = None
     response: Response | None = None
 
 
-class Kept:
-    """A page that remembers what it answered, until something is evaluated, begins to wait or fails, or a second is over."""
+class CachedPage:
+    """Caches a page for a second, or until reports, health or readiness change."""
 
-    def __init__(self, page: Framed, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, page: PageFunction, clock: Callable[[], float] = time.monotonic) -> None:
         self._page = page
         self._clock = clock
         self._lock = threading.Lock()
@@ -55,59 +51,59 @@ class Kept:
 
     def __call__(self, site: Site, query: Mapping[str, str]) -> Response | None:
         """Return the page; on any thread."""
-        key = tuple(map(query.get, _ASKED))
+        key = tuple(map(query.get, _PARAMETERS))
         with self._lock:
             entry = self._entries.setdefault(key, _Entry())
         with entry.lock:
-            # Asked before the page is made: what changes meanwhile makes it anew for the next one.
-            standing: _Standing = (tuple(site.reports().values()), list(site.healthy()), list(site.ready()))
-            if entry.response is None or not self._is_fresh(entry, standing):
+            # Read before rendering: a change meanwhile invalidates the entry.
+            inputs: _Inputs = (tuple(site.reports().values()), list(site.healthy()), list(site.ready()))
+            if entry.response is None or not self._is_fresh(entry, inputs):
                 made = self._clock()
                 entry.response = self._page(site, query)
-                entry.made, entry.standing = made, standing
+                entry.made, entry.inputs = made, inputs
             response = entry.response
         with self._lock:
             self._tidy(key, known=response is not None)
         return response
 
     def __len__(self) -> int:
-        """Return how many answers are remembered."""
+        """Return the number of cached responses."""
         return len(self._entries)
 
-    def _is_fresh(self, entry: _Entry, standing: _Standing) -> bool:
-        if entry.standing is None or self._clock() - entry.made >= SECONDS:
+    def _is_fresh(self, entry: _Entry, inputs: _Inputs) -> bool:
+        if entry.inputs is None or self._clock() - entry.made >= SECONDS:
             return False
-        (before, *told_before), (now, *told) = entry.standing, standing
-        # By identity: an evaluation makes new reports, and to compare their content would cost as much as the page.
+        (before, *problems_before), (now, *problems) = entry.inputs, inputs
+        # By identity: an evaluation creates new reports, and comparing their content would cost as much as rendering.
         same = len(before) == len(now) and all(one is other for one, other in zip(before, now, strict=True))
-        return same and told_before == told
+        return same and problems_before == problems
 
     def _tidy(self, key: tuple[str | None, ...], *, known: bool) -> None:
-        """Forget the oldest of too many, and at once what has no page: anybody can make up names."""
+        """Evict the oldest entries, and unknown names at once: anybody can invent names."""
         if not known:
             self._entries.pop(key, None)
-        while len(self._entries) > MOST_KEPT:
+        while len(self._entries) > MOST_CACHED:
             del self._entries[next(iter(self._entries))]
 
 
 METRICS = "text/plain; version=0.0.4; charset=utf-8"
-"""What Prometheus wants to read; version 3 refuses a scrape without it."""
+"""The content type that Prometheus 3 requires."""
 NOT_ENABLED = "lifecycle API is not enabled: start with --web.enable-lifecycle"
-NOT_FOR_BROWSERS = "reload: expected a program that asks, found a page in a browser: use curl -X POST, or SIGHUP"
+NOT_FOR_BROWSERS = "reload: expected a request without Origin, found one from a browser: use curl -X POST, or SIGHUP"
 _RELOAD_SECONDS = 330.0
 
-_FRAMED: Mapping[str, Framed] = {
+_PAGES: Mapping[str, PageFunction] = {
     "/": overview_page,
     "/model": model_page,
     "/reference": reference_page,
     "/rejects": rejects_page,
     "/configuration": configuration_page,
 }
-_DEAR = {"/", "/model"}
-"""Those that cost more the more there is to watch, and that are left open on a screen."""
+_CACHED = {"/", "/model"}
+"""Pages whose cost grows with the number of windows."""
 
 Problems = Callable[[], Sequence[str]]
-"""Says in sentences what is wrong; nothing when all is well."""
+"""Returns problems; empty without any."""
 
 
 def standard_pages(
@@ -119,26 +115,28 @@ def standard_pages(
 ) -> Pages:
     """Return the pages by path. All functions are called on the server's threads, several at once.
 
-    `reload` returns what was wrong, None when nothing was; without it reloading over HTTP is not enabled.
+    `reload` returns the problem, or None on success; without it, reloading over HTTP is disabled.
     """
     return {
         **asset_pages(),
-        **{path: Page(_for_people(site, Kept(page) if path in _DEAR else page)) for path, page in _FRAMED.items()},
+        **{
+            path: Page(_html_page(site, CachedPage(page) if path in _CACHED else page)) for path, page in _PAGES.items()
+        },
         "/metrics": Page(lambda _: Response(metrics(), METRICS)),
-        "/-/healthy": Page(_told(site.healthy, "cpcmon is healthy.")),
-        "/-/ready": Page(_told(site.ready, "cpcmon is ready.")),
+        "/-/healthy": Page(_problems_page(site.healthy, "cpcmon is healthy.")),
+        "/-/ready": Page(_problems_page(site.ready, "cpcmon is ready.")),
         "/-/reload": _reload_page(reload),
         "/api/v1/status": Page(lambda _: Response(status(), JSON)),
-        "/api/v1/configuration": _document_page(site, api_configuration.configuration_document),
-        "/api/v1/reference": _document_page(site, api_reference.reference_document),
-        "/api/v1/realised": _document_page(site, api_realised.realised_document),
-        "/api/v1/history": _document_page(site, api_history.history_document),
-        "/api/v1/rejects": _document_page(site, api_rejects.rejects_document),
+        "/api/v1/configuration": _document_page(site, api.configuration_document),
+        "/api/v1/reference": _document_page(site, api.reference_document),
+        "/api/v1/realised": _document_page(site, api.realised_document),
+        "/api/v1/history": _document_page(site, api.history_document),
+        "/api/v1/rejects": _document_page(site, api.rejects_document),
     }
 
 
 def _document_page(site: Site, document: Callable[[Site, Mapping[str, str]], bytes | None]) -> Page:
-    """Return a page of JSON; what was asked for and is not known is 404, and not repeated."""
+    """Return a JSON page; unknown names are 404."""
 
     def answer(request: Request) -> Response:
         found = document(site, request.query)
@@ -149,11 +147,11 @@ def _document_page(site: Site, document: Callable[[Site, Mapping[str, str]], byt
     return Page(answer)
 
 
-def _for_people(site: Site, page: Framed) -> Callable[[Request], Response]:
+def _html_page(site: Site, page: PageFunction) -> Callable[[Request], Response]:
     return lambda request: page(site, request.query) or not_found(site)
 
 
-def _told(problems: Problems, well: str) -> Callable[[Request], Response]:
+def _problems_page(problems: Problems, well: str) -> Callable[[Request], Response]:
     def answer(_: Request) -> Response:
         found = problems()
         if found:
@@ -171,12 +169,12 @@ def _reload_page(reload: Callable[[], str | None] | None) -> Page:
         return Page(refuse, ("POST", "PUT"))
 
     def answer(request: Request) -> Response:
-        # Browsers send it with every POST, programs never: any page that somebody on this machine looks at could ask.
+        # Browsers send Origin with every POST: any web page could otherwise trigger a reload.
         if "origin" in request.headers:
             return Response(f"{NOT_FOR_BROWSERS}\n".encode(), status=HTTPStatus.FORBIDDEN)
         problem = reload()
         if problem is not None:
             return Response(f"{problem}\n".encode(), status=HTTPStatus.INTERNAL_SERVER_ERROR)
-        return Response(b"the configuration was read again\n")
+        return Response(b"configuration reloaded\n")
 
     return Page(answer, ("POST", "PUT"), one_at_a_time=True, seconds=_RELOAD_SECONDS)

@@ -1,4 +1,4 @@
-"""From a request to its answer: who may ask, which page, which form. Nothing a client sent is repeated or logged."""
+"""Handles a request: host check, authentication, page, compression. No client input is echoed or logged."""
 
 import asyncio
 import gzip
@@ -11,7 +11,7 @@ from http import HTTPStatus
 from urllib.parse import parse_qsl, unquote
 
 from monitor.web.auth import LoginResult, Passwords
-from monitor.web.server.hosts import Hosts, host_in
+from monitor.web.server.addresses import Hosts, host_in
 from monitor.web.server.limits import WebLimits
 from monitor.web.server.request import Page, Pages, Request, Response
 from monitor.web.server.web_settings import WebSettings
@@ -22,13 +22,13 @@ log = logging.getLogger("cpcmon")
 
 _METHODS = {"GET", "HEAD", "POST", "PUT"}
 _GZIP_FROM = 1 << 10
-_MOST_ASKED = 16
-NOT_OUR_HOST = "this host name is not one of this server's: add it to web.hosts in cpcmon's configuration"
+_MOST_PARAMETERS = 16
+HOST_NOT_ALLOWED = "host name not allowed: add it to web.hosts in cpcmon's configuration"
 _ALWAYS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
 
 
-class Answering:
-    """Answers requests, on the server's loop; pages run on a few threads beside it."""
+class RequestHandler:
+    """Handles requests on the server's event loop; pages run on worker threads."""
 
     def __init__(self, pages: Pages, settings: WebSettings, hosts: Hosts, limits: WebLimits) -> None:
         self._pages = pages
@@ -47,24 +47,24 @@ class Answering:
         self._password_workers.start()
 
     def close(self) -> None:
-        """Let the threads end; waits for none."""
+        """Stop the threads without waiting."""
         self._page_workers.close()
         self._password_workers.close()
 
     async def answer(self, method: str, target: str, headers: Mapping[str, str], client: str) -> Response:
-        """Return what is sent back to a client, whole but for what the connection itself decides."""
+        """Return the response to a request."""
         config = self._settings.current().config
-        response = self._for_another_host(target, headers) or await self._keeping_out(config, headers, client)
+        response = self._check_host(target, headers) or await self._check_login(config, headers, client)
         if response is None:
             response = await self._page(Request(method, path_of(target), headers, query_of(target)))
-        return dressed(response, config.headers)
+        return with_headers(response, config.headers)
 
-    def _for_another_host(self, target: str, headers: Mapping[str, str]) -> Response | None:
-        """Return what is told to a client that wants another host; None where this server is the right one."""
-        # RFC 9112, 3.2.2: where the target names a host, that one counts.
+    def _check_host(self, target: str, headers: Mapping[str, str]) -> Response | None:
+        """Return the refusal of a host name that is not allowed; None when it is."""
+        # RFC 9112, 3.2.2: a host in the request target overrides the header.
         authority = authority_of(target) or headers.get("host")
         if authority is None:
-            # HTTP/1.0, which no browser speaks; later versions without it were refused before.
+            # HTTP/1.0, which no browser speaks; h11 rejects later versions without Host.
             return None
         host = host_in(authority)
         if host is None:
@@ -74,74 +74,74 @@ class Answering:
         if not self._host_refused:
             self._host_refused = True
             log.warning(
-                "web: a request for a host name that web.hosts does not list was refused; later ones are not logged"
+                "web: refused a request for a host name that web.hosts does not list; further ones are not logged"
             )
-        return plain(HTTPStatus.MISDIRECTED_REQUEST, NOT_OUR_HOST)
+        return plain(HTTPStatus.MISDIRECTED_REQUEST, HOST_NOT_ALLOWED)
 
-    async def _keeping_out(self, config: WebConfig, headers: Mapping[str, str], client: str) -> Response | None:
-        """Return what is told to a client that is not let in; None to one that is."""
+    async def _check_login(self, config: WebConfig, headers: Mapping[str, str], client: str) -> Response | None:
+        """Return the refusal of a client without valid credentials; None for others."""
         if not config.users:
             return None
-        verdict = await self._passwords.check(headers.get("authorization", ""), config.users, client)
-        if verdict is LoginResult.RIGHT:
+        result = await self._passwords.check(headers.get("authorization", ""), config.users, client)
+        if result is LoginResult.RIGHT:
             return None
-        if verdict is LoginResult.BUSY:
-            return plain(HTTPStatus.SERVICE_UNAVAILABLE, "too many passwords wait to be checked", {"Retry-After": "1"})
-        asked = {"WWW-Authenticate": 'Basic realm="cpcmon", charset="UTF-8"'}
-        return plain(HTTPStatus.UNAUTHORIZED, "a name and a password are needed", asked)
+        if result is LoginResult.BUSY:
+            return plain(HTTPStatus.SERVICE_UNAVAILABLE, "too many logins in progress", {"Retry-After": "1"})
+        challenge = {"WWW-Authenticate": 'Basic realm="cpcmon", charset="UTF-8"'}
+        return plain(HTTPStatus.UNAUTHORIZED, "authentication required", challenge)
 
     async def _page(self, request: Request) -> Response:
         page = self._pages.get(request.path)
         if request.method not in _METHODS or (page is not None and request.method not in page.methods):
             allowed = {"Allow": ", ".join(("GET", "HEAD") if page is None else page.methods)}
-            return plain(HTTPStatus.METHOD_NOT_ALLOWED, "not this way", allowed)
+            return plain(HTTPStatus.METHOD_NOT_ALLOWED, "method not allowed", allowed)
         if page is None:
-            return plain(HTTPStatus.NOT_FOUND, "there is no such page")
+            return plain(HTTPStatus.NOT_FOUND, "not found")
         try:
             async with asyncio.timeout(page.seconds):
-                response = await self._page_workers.run(lambda: self._asked(page, request))
+                response = await self._page_workers.run(lambda: self._answer(page, request))
         except TimeoutError:
-            self._failed(request.path, f"no end within {page.seconds:g} seconds", None)
-            return plain(HTTPStatus.SERVICE_UNAVAILABLE, "the page took too long")
-        except Exception as error:  # noqa: BLE001  one page's mistake must not end the server
+            self._failed(request.path, f"timeout after {page.seconds:g} seconds", None)
+            return plain(HTTPStatus.SERVICE_UNAVAILABLE, "the page timed out")
+        except Exception as error:  # noqa: BLE001  a failing page must not stop the server
             self._failed(request.path, type(error).__name__, error)
-            return plain(HTTPStatus.INTERNAL_SERVER_ERROR, "the page failed; the log says why")
+            return plain(HTTPStatus.INTERNAL_SERVER_ERROR, "the page failed; see the log")
         self._failing.pop(request.path, None)
         return response
 
-    def _asked(self, page: Page, request: Request) -> Response:
-        """Ask a page; runs on a thread."""
+    def _answer(self, page: Page, request: Request) -> Response:
+        """Call a page; runs on a worker thread."""
         lock = self._busy.get(request.path)
         if lock is None:
-            return packed(page.answer(request), request.headers)
+            return compressed(page.answer(request), request.headers)
         if not lock.acquire(blocking=False):
-            return plain(HTTPStatus.SERVICE_UNAVAILABLE, "another one is still under way", {"Retry-After": "1"})
+            return plain(HTTPStatus.SERVICE_UNAVAILABLE, "another request is in progress", {"Retry-After": "1"})
         try:
-            return packed(page.answer(request), request.headers)
+            return compressed(page.answer(request), request.headers)
         finally:
             lock.release()
 
     def _failed(self, path: str, found: str, error: Exception | None) -> None:
-        """Log that a page failed: once, until it answers again or fails otherwise. The path is one of our own."""
+        """Log a failed page once, until it succeeds or fails differently. The path is a known one, so it may be logged."""
         if self._failing.get(path) != found:
             self._failing[path] = found
-            log.error("web: expected an answer from the page %s, found %s", path, found, exc_info=error)
+            log.error("web: page %s failed: %s", path, found, exc_info=error)
 
 
 def plain(status: HTTPStatus, sentence: str, headers: Mapping[str, str] | None = None) -> Response:
-    """Return an answer of one sentence."""
+    """Return a plain text response."""
     return Response(f"{sentence}\n".encode(), status=status, headers=headers or {})
 
 
 def authority_of(target: str) -> str | None:
-    """Return the host, and the port if any, of a target in absolute form; None for any other."""
+    """Return the host and port of a request target in absolute form; None for another form."""
     if not target.lower().startswith(("http://", "https://")):
         return None
     return re.split("[/?#]", target.split("://", 1)[1], maxsplit=1)[0]
 
 
 def path_of(target: str) -> str:
-    """Return the path of a request's target, decoded, without the query; empty for one that has none."""
+    """Return the decoded path of a request target; empty when it cannot be decoded."""
     if authority_of(target) is not None:
         target = "/" + target.split("://", 1)[1].partition("/")[2]
     try:
@@ -151,27 +151,27 @@ def path_of(target: str) -> str:
 
 
 def query_of(target: str) -> dict[str, str]:
-    """Return what stands after the question mark; empty when it cannot be understood, or asks too much."""
+    """Return the query of a request target; empty when it is malformed or has too many parameters."""
     try:
-        pairs = parse_qsl(target.partition("?")[2].partition("#")[0], errors="strict", max_num_fields=_MOST_ASKED)
+        pairs = parse_qsl(target.partition("?")[2].partition("#")[0], errors="strict", max_num_fields=_MOST_PARAMETERS)
     except ValueError:
         return {}
     return dict(reversed(pairs))
 
 
-def packed(response: Response, headers: Mapping[str, str]) -> Response:
-    """Return the answer as gzip when the client takes that and it is worth it."""
+def compressed(response: Response, headers: Mapping[str, str]) -> Response:
+    """Return the response, compressed when it is large and the client accepts gzip."""
     if len(response.body) <= _GZIP_FROM:
         return response
     varied = {**response.headers, "Vary": "Accept-Encoding"}
-    if not takes_gzip(headers.get("accept-encoding", "")):
+    if not accepts_gzip(headers.get("accept-encoding", "")):
         return replace(response, headers=varied)
     body = gzip.compress(response.body, compresslevel=1, mtime=0)
     return replace(response, body=body, headers={**varied, "Content-Encoding": "gzip"})
 
 
-def takes_gzip(accepted: str) -> bool:
-    """Tell whether an Accept-Encoding header names gzip, and not with a quality of 0."""
+def accepts_gzip(accepted: str) -> bool:
+    """Return whether an Accept-Encoding header accepts gzip."""
     for choice in accepted.lower().split(","):
         name, *parameters = (part.strip() for part in choice.split(";"))
         if name in {"gzip", "x-gzip"}:
@@ -179,6 +179,6 @@ def takes_gzip(accepted: str) -> bool:
     return False
 
 
-def dressed(response: Response, configured: Mapping[str, str]) -> Response:
-    """Return the answer with the headers that every answer has; the operator's win over ours."""
+def with_headers(response: Response, configured: Mapping[str, str]) -> Response:
+    """Return the response with the standard headers; configured ones take precedence."""
     return replace(response, headers={**_ALWAYS, **response.headers, **configured})

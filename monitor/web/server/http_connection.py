@@ -1,4 +1,4 @@
-"""One connection: its handshake, its requests, its end. Every wait has a limit; h11 understands the bytes."""
+"""One client connection: handshake, requests, close. Every wait has a timeout; h11 parses HTTP."""
 
 import asyncio
 import contextlib
@@ -10,12 +10,11 @@ from http import HTTPStatus
 
 import h11
 
-from monitor.web.server.handler import Answering, dressed, plain
-from monitor.web.server.limits import Closed, Counting, Unsent, WebLimits
-from monitor.web.server.listen_address import client_of
+from monitor.web.server.addresses import client_of
+from monitor.web.server.handler import RequestHandler, plain, with_headers
+from monitor.web.server.limits import Closed, UnsentResponses, WebCounters, WebLimits
 from monitor.web.server.request import Response
-from monitor.web.server.tls import lets_in
-from monitor.web.server.web_settings import InForce
+from monitor.web.server.web_settings import ActiveWebConfig, is_allowed
 
 _READ = 16 << 10
 _WRITE = 64 << 10
@@ -23,16 +22,16 @@ _NO_HEADERS: Mapping[str, str] = {}
 
 
 class ConnectionPhase(Enum):
-    """What a connection is at."""
+    """What a connection is doing."""
 
     WAITING = auto()
-    """For the client: a handshake, a request, or nothing yet."""
+    """For the client: a handshake or a request."""
     ANSWERING = auto()
     WRITING = auto()
 
 
-class Gone(Exception):
-    """The connection has to end, or has ended."""
+class Disconnect(Exception):
+    """Ends the connection."""
 
     def __init__(self, why: Closed | None = None) -> None:
         super().__init__(why)
@@ -40,21 +39,21 @@ class Gone(Exception):
 
 
 class HttpConnection:
-    """A client. Lives on the server's loop; whoever cancels `serve` ends it at once."""
+    """A client connection, on the server's event loop. Cancelling `serve` closes it at once."""
 
     def __init__(
         self,
         client: socket.socket,
         address: str,
-        answering: Answering,
-        counting: Counting,
-        unsent: Unsent,
+        handler: RequestHandler,
+        counters: WebCounters,
+        unsent: UnsentResponses,
         limits: WebLimits,
     ) -> None:
         self._socket = client
         self._client = client_of(address)
-        self._answering = answering
-        self._counting = counting
+        self._handler = handler
+        self._counters = counters
         self._unsent = unsent
         self._limits = limits
         self._loop = asyncio.get_running_loop()
@@ -63,33 +62,33 @@ class HttpConnection:
         self._writer: asyncio.StreamWriter | None = None
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=limits.head_bytes)
         self._last_cr = b""
-        """A CR that h11 took without the LF that belongs to it: they may come in different packets."""
+        """A CR that h11 consumed before its LF arrived in a later packet."""
         self.phase = ConnectionPhase.WAITING
         self.writing_since = self._loop.time()
-        """When the last answer was ready to be sent."""
+        """When sending the last response began."""
 
-    async def serve(self, in_force: Callable[[], InForce]) -> None:
-        """Answer until either side has had enough."""
+    async def serve(self, in_force: Callable[[], ActiveWebConfig]) -> None:
+        """Handle requests until either side closes the connection."""
         try:
             await self._open(in_force())
-            while await self._serve_one():
-                await _others_turn()
+            while await self._serve_one():  # noqa: ASYNC110  no polling: it yields between pipelined requests
+                await asyncio.sleep(0)
             await self._close()
-        except Gone as gone:
-            if gone.why is not None:
-                self._counting.closed(gone.why)
+        except Disconnect as end:
+            if end.why is not None:
+                self._counters.closed(end.why)
         except OSError:
-            # The client is gone; nobody is left to tell.
+            # The client disconnected.
             pass
 
-    def cut(self) -> None:
-        """End without another word. Safe at any time, also before `serve` began and after it ended."""
+    def abort(self) -> None:
+        """Abort the connection. Safe at any time, also before `serve` starts and after it ends."""
         if self._writer is None:
             self._socket.close()
         else:
             self._writer.transport.abort()
 
-    async def _open(self, in_force: InForce) -> None:
+    async def _open(self, in_force: ActiveWebConfig) -> None:
         protocol = asyncio.StreamReaderProtocol(self._reader)
         tls, context = in_force.config.tls, in_force.context
         handshake = None if context is None else self._limits.request_seconds
@@ -103,17 +102,17 @@ class HttpConnection:
                 ssl_shutdown_timeout=shutdown,
             )
         except OSError as error:
-            raise Gone(None if context is None else Closed.HANDSHAKE_FAILED) from error
+            raise Disconnect(None if context is None else Closed.HANDSHAKE_FAILED) from error
         self._writer = asyncio.StreamWriter(transport, protocol, self._reader, self._loop)
-        # Waiting for what was written then means: until the last byte has left. Under TLS asyncio holds back at the
-        # mark itself: one of 0 would hold back when nothing is left, until the client happens to say something more.
+        # With a low-water mark of 0, drain() waits until the last byte is sent. Under TLS, asyncio pauses at the high-water
+        # mark itself, so 0 would pause with an empty buffer until the client sends more.
         transport.set_write_buffer_limits(high=0 if context is None else 1, low=0)
         encrypted = transport.get_extra_info("ssl_object")
-        if tls is not None and isinstance(encrypted, ssl.SSLObject) and not lets_in(tls, encrypted):
-            raise Gone(Closed.HANDSHAKE_FAILED)
+        if tls is not None and isinstance(encrypted, ssl.SSLObject) and not is_allowed(tls, encrypted):
+            raise Disconnect(Closed.HANDSHAKE_FAILED)
 
     async def _serve_one(self) -> bool:
-        """Answer one request; returns whether another may follow."""
+        """Handle one request; returns whether another may follow."""
         try:
             head = await self._head()
             if head is None:
@@ -128,7 +127,7 @@ class HttpConnection:
             return False
         self.phase = ConnectionPhase.ANSWERING
         method, target = head.method.decode("latin-1"), head.target.decode("latin-1")
-        response = await self._answering.answer(method, target, headers, self._client)
+        response = await self._handler.answer(method, target, headers, self._client)
         await self._send(response, bodyless=method == "HEAD")
         if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
             return False
@@ -137,7 +136,7 @@ class HttpConnection:
         return True
 
     async def _head(self) -> h11.Request | None:
-        """Return the next request's head; None when the client has ended orderly."""
+        """Return the next request's head; None when the client closed the connection."""
         if self._deadline == 0.0 and not self._http.trailing_data[0]:
             await self._first_byte()
         if self._deadline == 0.0:
@@ -148,51 +147,51 @@ class HttpConnection:
         return None
 
     async def _first_byte(self) -> None:
-        """Wait for the client to want anything more."""
+        """Wait for the next request."""
         try:
             async with asyncio.timeout(self._limits.idle_seconds):
                 self._http.receive_data(await self._reader.read(_READ))
         except TimeoutError as error:
-            raise Gone(Closed.IDLE) from error
+            raise Disconnect(Closed.IDLE) from error
 
     async def _event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
-        """Return what the client says next, within the time that it has for the whole request."""
+        """Return the next event, within the deadline of the request."""
         try:
             async with asyncio.timeout_at(self._deadline):
                 while (event := self._next_event()) is h11.NEED_DATA:
                     self._http.receive_data(await self._reader.read(_READ))
         except TimeoutError as error:
-            raise Gone(Closed.HEADER_TIMEOUT) from error
+            raise Disconnect(Closed.HEADER_TIMEOUT) from error
         return event
 
     def _next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
-        """Return h11's next event; raises RemoteProtocolError for a bare LF, which h11 takes for the end of a line.
+        """Return h11's next event; raises RemoteProtocolError for a bare LF, which h11 accepts as a line end.
 
-        Whatever h11 took for this event, and whatever it cannot take yet, is framing: only an event of data holds a body.
+        All bytes are framing except those of a Data event, which are the body.
         """
         before = self._http.trailing_data[0]
         event = self._http.next_event()
-        taken = before[: len(before) - len(self._http.trailing_data[0])]
+        consumed = before[: len(before) - len(self._http.trailing_data[0])]
         if not isinstance(event, h11.Data):
-            framing = self._last_cr + (before if event is h11.NEED_DATA else taken)
+            framing = self._last_cr + (before if event is h11.NEED_DATA else consumed)
             if framing.count(b"\n") != framing.count(b"\r\n"):
                 raise h11.RemoteProtocolError("bare LF")
-        if taken:
-            self._last_cr = b"\r" if taken.endswith(b"\r") else b""
+        if consumed:
+            self._last_cr = b"\r" if consumed.endswith(b"\r") else b""
         return event
 
     async def _drain_body(self, headers: Mapping[str, str]) -> Response | None:
-        """Read and drop a body, which no page needs; returns what to say when it is too long, or where it ends is unclear."""
+        """Read and discard a body, which no page needs; returns a refusal when it is too long or its framing is ambiguous."""
         if "transfer-encoding" in headers and "content-length" in headers:
-            # RFC 9112, 6.1: a proxy may have seen another end of this request, so nothing after it counts.
+            # RFC 9112, 6.1: a proxy may have framed this request differently (request smuggling).
             return plain(HTTPStatus.BAD_REQUEST, "expected Content-Length or Transfer-Encoding, found both")
-        too_long = plain(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "no page takes so long a body")
+        too_long = plain(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "request body too long")
         length, left = headers.get("content-length", "0"), self._limits.body_bytes
         if len(length) > 18 or int(length) > left:
             return too_long
         if self._http.they_are_waiting_for_100_continue:
             await self._write([self._http.send(h11.InformationalResponse(status_code=100, headers=[]))])
-            # It is the client's turn again, however long it takes.
+            # Waiting for the client again.
             self.phase = ConnectionPhase.WAITING
         while not isinstance(event := await self._event(), h11.EndOfMessage):
             if isinstance(event, h11.Data):
@@ -202,11 +201,11 @@ class HttpConnection:
         return None
 
     async def _refuse(self, response: Response) -> None:
-        """Answer a request that was not read to its end."""
+        """Respond to a request that was not read to its end, and close."""
         if self._http.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
-            await self._send(dressed(response, _NO_HEADERS), close=True)
+            await self._send(with_headers(response, _NO_HEADERS), close=True)
         self.phase = ConnectionPhase.WAITING
-        # What is still under way would reset the connection, and the answer with it, if nobody took it.
+        # Unread data would reset the connection before the client reads the response.
         left = self._limits.linger_bytes
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._limits.linger_seconds):
@@ -216,7 +215,7 @@ class HttpConnection:
     async def _send(self, response: Response, *, close: bool = False, bodyless: bool = False) -> None:
         headers = {**response.headers, "Content-Type": response.content_type, "Content-Length": str(len(response.body))}
         if close:
-            headers["HttpConnection"] = "close"
+            headers["Connection"] = "close"
         start = h11.Response(
             status_code=response.status,
             reason=response.status.phrase.encode(),
@@ -224,16 +223,16 @@ class HttpConnection:
         )
         body = [] if bodyless else [h11.Data(response.body)]
         parts = [self._http.send(event) for event in (start, *body, h11.EndOfMessage())]
-        self._counting.answered(response.status)
+        self._counters.answered(response.status)
         self._deadline = 0.0
-        self._unsent.hold(self, len(response.body), self.cut)
+        self._unsent.add(self, len(response.body), self.abort)
         try:
             await self._write(parts)
         finally:
-            self._unsent.let_go(self)
+            self._unsent.remove(self)
 
     async def _write(self, parts: Sequence[bytes | None]) -> None:
-        """Write what h11 made. Only what is small is joined first: a page may be large, its clients many and slow."""
+        """Write what h11 produced. Only small parts are joined: pages may be large, and clients many and slow."""
         if self._writer is None:
             return
         self.phase, self.writing_since = ConnectionPhase.WRITING, self._loop.time()
@@ -242,16 +241,16 @@ class HttpConnection:
             views = [memoryview(b"".join(views))]
         try:
             async with asyncio.timeout(self._limits.writing(sum(map(len, views)))):
-                # Under TLS whatever is written at once counts as gone, however much: so it is written in pieces.
+                # Under TLS, asyncio buffers a whole write without back-pressure, so write in chunks.
                 for view in views:
                     for start in range(0, len(view), _WRITE):
                         self._writer.write(bytes(view[start : start + _WRITE]))
                         await self._writer.drain()
         except TimeoutError as error:
-            raise Gone(Closed.WRITE_TIMEOUT) from error
+            raise Disconnect(Closed.WRITE_TIMEOUT) from error
 
     async def _close(self) -> None:
-        """End orderly, as far as the client takes part in time."""
+        """Close gracefully, within a timeout."""
         if self._writer is None:
             return
         self.phase = ConnectionPhase.WAITING
@@ -261,15 +260,10 @@ class HttpConnection:
                 await self._writer.wait_closed()
 
 
-async def _others_turn() -> None:
-    """Let other connections go on: with requests that lie ready one behind the other, nothing else here ever waits."""
-    await asyncio.sleep(0)
-
-
 def _refused(error: h11.RemoteProtocolError) -> Response:
-    """Return the answer to bytes that are no request."""
+    """Return the response to a malformed request."""
     if error.error_status_hint == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
-        return plain(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "the request's head is too long")
+        return plain(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "request head too long")
     if error.error_status_hint == HTTPStatus.NOT_IMPLEMENTED:
-        return plain(HTTPStatus.NOT_IMPLEMENTED, "the body comes in a way that is not known here")
-    return plain(HTTPStatus.BAD_REQUEST, "this is no request of HTTP/1.1")
+        return plain(HTTPStatus.NOT_IMPLEMENTED, "transfer encoding not supported")
+    return plain(HTTPStatus.BAD_REQUEST, "malformed HTTP request")

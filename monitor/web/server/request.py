@@ -1,4 +1,4 @@
-"""What the server hands to a page, and what a page hands back. Pages know nothing of sockets."""
+"""Requests and responses. Pages know nothing of sockets."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ JSON = "application/json"
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request whose line and headers were read whole, and whose sender was let in."""
+    """A complete request from an authorized client."""
 
     method: str
     path: str
@@ -20,12 +20,12 @@ class Request:
     headers: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """Names in lower case."""
     query: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """Decoded; of a name that comes twice the first counts."""
+    """Decoded; the first value of a repeated name counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What is sent back."""
+    """A response."""
 
     body: bytes
     content_type: str = TEXT
@@ -35,16 +35,16 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Something that answers under one path."""
+    """The handler of one path."""
 
     answer: Callable[[Request], Response]
-    """Called on a thread of the server's own pool, so several may be asked at once. May block for a while."""
+    """Called on the server's worker threads, several at once. May block for a while."""
     methods: tuple[str, ...] = ("GET", "HEAD")
     one_at_a_time: bool = False
-    """Whether it must not be asked again while it is still at it: others are told 503, and do not wait."""
+    """Whether further requests get 503 while one is being handled."""
     seconds: float = 30.0
-    """How long it may take. After that the client is told 503, whatever becomes of it."""
+    """The timeout, after which the client gets 503."""
 
 
 Pages = Mapping[str, Page]
-"""By exact path. Everything else is 404."""
+"""By exact path. Other paths are 404."""

@@ -1,7 +1,6 @@
-"""A few threads that do for the server's loop what would hold it up.
+"""Worker threads for blocking work of the server.
 
-Not the pool of the standard library: that one waits at the end of the process for whatever its threads are at, and one
-page that hangs would keep cpcmon from stopping.
+Not `ThreadPoolExecutor`, which joins its threads at exit: a page that hangs would keep cpcmon from stopping.
 """
 
 import asyncio
@@ -16,7 +15,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """Work, and who waits for it."""
+    """Work, and the future that waits for its result."""
 
     work: Callable[[], Any]
     future: "asyncio.Future[Any]"
@@ -24,7 +23,7 @@ class _Job:
 
 
 class Workers:
-    """Threads with one queue. They end with the process, whatever they are at."""
+    """Daemon threads with one queue."""
 
     def __init__(self, name: str, count: int) -> None:
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
@@ -38,12 +37,12 @@ class Workers:
             thread.start()
 
     def close(self) -> None:
-        """Let the threads end after what was asked of them; waits for none."""
+        """Stop the threads after the queued work, without waiting."""
         for _ in self._threads:
             self._jobs.put(None)
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Return what the work returns, or raise what it raises. Called on a loop; cancelling it drops what waits."""
+        """Run work on a thread; returns its result or raises its exception. Cancelling drops queued work."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         self._jobs.put(_Job(work, future, loop))
@@ -55,12 +54,12 @@ class Workers:
                 continue
             try:
                 result, error = job.work(), None
-            except BaseException as raised:  # noqa: BLE001  whoever asked is told
+            except BaseException as raised:  # noqa: BLE001  passed to the caller
                 result, error = None, raised
             try:
                 job.loop.call_soon_threadsafe(_settle, job.future, result, error)
             except RuntimeError:
-                # The loop has ended, and with it whoever asked.
+                # The event loop has stopped.
                 return
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from monitor.config.model_options import ModelOptions
+from monitor.config.config import ModelOptions
 from monitor.core.segments import Segmentation, name_of
 from monitor.core.window import Bounds
 from monitor.ingest.model_state import ModelState

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from monitor.records.decoder import Format, TextPiece
-from monitor.records.record_batch import RecordBatch
+from monitor.records.record_batch import Format, RecordBatch, TextPiece
 from monitor.records.rejections import Reason, RefusedFile
 from monitor.sources.base import Delivery
 from monitor.sources.directory.directory_options import DirectoryOptions

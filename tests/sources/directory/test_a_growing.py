@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from monitor.records.decoder import Format
+from monitor.records.record_batch import Format
 from monitor.records.rejections import Reason
 from monitor.sources.directory.directory_options import StartAt
 from tests.sources.directory.inbox import Inbox
@@ -277,7 +277,7 @@ def test_only_files_that_fit_the_pattern_are_read(watch: Watch) -> None:
 
 
 def test_a_file_given_up_by_the_decoder_fails_once_and_is_tried_again_when_it_changes(inbox: Inbox) -> None:
-    """A text that is no JSON at all fails, is counted once, and the others are read."""
+    """A text that is not JSON at all fails, is counted once, and the others are read."""
     inbox.write("f.jsonl", "one", "POISON")
     inbox.write("g.jsonl", "two")
     assert inbox.polls(5) == ["two"]

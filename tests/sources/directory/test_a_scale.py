@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from monitor.records.decoder import Format
+from monitor.records.record_batch import Format
 from monitor.sources.directory.file_checkpoint import FileCheckpoint, FileState, Keys, encoded
 from monitor.sources.directory.system_calls import System
 from tests.sources.directory.inbox import KEY, Inbox

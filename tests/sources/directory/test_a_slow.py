@@ -5,8 +5,7 @@ from typing import Any, BinaryIO
 
 import pytest
 
-from monitor.records.decoder import Format, TextPiece
-from monitor.records.record_batch import RecordBatch
+from monitor.records.record_batch import Format, RecordBatch, TextPiece
 from monitor.sources.directory.system_calls import System
 from tests.sources.directory.inbox import Inbox, LineDecoder
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from monitor.records.messages.message_decoder import MessageDecoder
+from monitor.records.message_decoder import MessageDecoder
 from monitor.records.record_schema import ModelFormat
 from monitor.sources.base import Delivery
 from monitor.sources.kafka.kafka_options import KafkaOptions

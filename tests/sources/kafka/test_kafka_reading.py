@@ -7,7 +7,7 @@ from itertools import islice
 
 import pytest
 
-from monitor.records.messages.message_decoder import Messages
+from monitor.records.message_decoder import Messages
 from monitor.records.record_batch import RecordBatch
 from monitor.sources.base import Delivery
 from monitor.sources.kafka.kafka_options import Start

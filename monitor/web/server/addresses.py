@@ -1,9 +1,14 @@
-"""Where the server listens: `127.0.0.1:9877`, `:9877` for every interface, `[::1]:9877`."""
+"""The listen address, the client's address, and the host names that the server answers for.
+
+Host names are checked against DNS rebinding: a foreign web page can let its own host name resolve to this machine, and
+the browser would then let it read cpcmon's pages. Such a request carries the foreign host name.
+"""
 
 import errno
 import ipaddress
 import re
 import socket
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from monitor.errors import ServerError, UsageError
@@ -20,29 +25,20 @@ class Address:
     port: int
 
     def __str__(self) -> str:
-        """Return it as it is written."""
+        """Return it as HOST:PORT."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 def parse_address(text: str) -> Address:
-    """Return where to listen; raises UsageError."""
+    """Parse a listen address; raises UsageError."""
     form = _FORM.fullmatch(text)
     if form is None or int(form.group(3)) > 65535:
         raise UsageError(f"web.listen-address: expected HOST:PORT, :PORT or [IPv6]:PORT, found {text!r}")
     return Address(form.group(1) or form.group(2) or "", int(form.group(3)))
 
 
-def problem_of(text: str) -> str | None:
-    """Say what is wrong with an address; None when nothing is."""
-    try:
-        parse_address(text)
-    except UsageError as error:
-        return str(error)
-    return None
-
-
 def client_of(address: str) -> str:
-    """Return whose address it is: an IPv4 address, also as IPv6 shows it, or the /64 that one host has of IPv6."""
+    """Return the client of an address: the IPv4 address, also when mapped to IPv6, or the /64 network of an IPv6 one."""
     found = ipaddress.ip_address(address)
     if isinstance(found, ipaddress.IPv6Address):
         return str(found.ipv4_mapped or ipaddress.ip_network((int(found), 64), strict=False))
@@ -50,7 +46,7 @@ def client_of(address: str) -> str:
 
 
 def listen(address: Address) -> socket.socket:
-    """Return a socket that listens there and never blocks; raises ServerError with a sentence."""
+    """Return a listening, non-blocking socket; raises ServerError."""
     try:
         listener = _bound(address)
     except (OSError, UnicodeError) as error:
@@ -75,11 +71,56 @@ def _bound(address: Address) -> socket.socket:
 
 def _sentence(address: Address, error: OSError | UnicodeError) -> str:
     if isinstance(error, UnicodeError):
-        return f"web: expected {address} to be an address of this machine, found a name that no machine can have"
+        return f"web: expected {address} to be an address of this machine, found an invalid host name"
     if error.errno == errno.EADDRINUSE:
         return f"web: expected {address} to be free, found it in use: stop the other program, or choose another with --web.listen-address"
     if error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
-        return f"web: expected {address} to be an address of this machine, found that it is not"
+        return f"web: expected {address} to be an address of this machine, found another host's"
     if error.errno in {errno.EACCES, errno.EPERM}:
-        return f"web: expected leave to listen on {address}, found none"
+        return f"web: expected permission to listen on {address}, found none"
     return f"web: expected to listen on {address}, found {error.strerror or type(error).__name__}"
+
+
+ANY = "*"
+_AUTHORITY = re.compile(r"(?:\[([0-9A-Fa-f:.]+(?:%[A-Za-z0-9_.~-]+)?)\]|([A-Za-z0-9_.-]+))(?::[0-9]{0,5})?")
+
+
+class Hosts:
+    """The host names that the server answers for."""
+
+    def __init__(self, listening: str, named: Callable[[], Collection[str]]) -> None:
+        self._own = {_normal(name) for name in ("localhost", listening, socket.gethostname())}
+        self._named = named
+        """The names in `web.hosts`, which a reload may change."""
+
+    def allow(self, host: str) -> bool:
+        """Return whether a host, as returned by `host_in`, is allowed."""
+        # An IP address cannot be rebound. Kubernetes probes and many scrapes use addresses.
+        if _is_ip_address(host) or host in self._own:
+            return True
+        named = {_normal(name) for name in self._named()}
+        return host in named or ANY in named
+
+
+def host_in(authority: str) -> str | None:
+    """Return the normalized host of `HOST` or `HOST:PORT`; None when malformed."""
+    found = _AUTHORITY.fullmatch(authority)
+    if found is None:
+        return None
+    address, name = found.groups()
+    if address is not None:
+        return str(address) if _is_ip_address(address) else None
+    return _normal(name) or None
+
+
+def _normal(name: str) -> str:
+    """Return a host name in lower case, without a trailing dot."""
+    return name.lower().removesuffix(".")
+
+
+def _is_ip_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True

@@ -1,8 +1,9 @@
-"""The batch builder of the offline commands: blocks of any format in, accepted outputs and rejections out."""
+"""The batch builder of the offline commands: blocks of any format in, outputs, labels and rejections out."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -12,18 +13,44 @@ from monitor.errors import InvalidInput, UsageError
 from monitor.records.hints import Tally
 from monitor.records.labels import Indices, LabelRules, Labels
 from monitor.records.layout import MAX_CLASSES, Layout, OutputKind, numbered
-from monitor.records.offline.batch import Batch, Decoded
-from monitor.records.rejections import DETAILS, Reason, Rejection, RejectionProblem, Rejections
-from monitor.records.vectors import ACCEPTED, Codes, Floats, Singles, code_of, explain, judge, reason_of
+from monitor.records.outputs import Vector, arrange
+from monitor.records.rejections import DETAILS, Reason, RejectionProblem, Rejections
+from monitor.records.vectors import ACCEPTED, Codes, Floats, Singles, check_vectors, code_of, explain, reason_of
 
 MAX_NUMBERS = 1 << 30
-"""Numbers that one file may bring in: 4 GiB of float32."""
+"""The limit on numbers in one file: 4 GiB of float32."""
 
 
-class Intake:
-    """Takes the candidates of one file in file order and keeps those that pass the rules.
+@dataclass(frozen=True)
+class Batch:
+    """Accepted outputs and labels."""
 
-    A reader gives it numbers that are already floats, and rejects by itself what is no number. Not shared by threads.
+    probabilities: Singles
+    """Shape (records, classes); rows are normalised."""
+    labels: Indices | None
+    """The index of each record's true class; None without labels."""
+    classes: tuple[str, ...]
+    """Class names; empty if unknown."""
+    normalised: int
+    """Accepted vectors whose sum differed from 1 by more than rounding."""
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """The decoded content of a file or array."""
+
+    batch: Batch
+    rejections: Rejections
+    hints: tuple[str, ...]
+    """Probable causes of rejections."""
+    unusable: str | None = None
+    """Why even the accepted records must not be used; None if they may."""
+
+
+class OfflineBatchBuilder:
+    """Collects the records of one file in file order, and applies the rules.
+
+    Readers pass floats, and reject everything else themselves. Not thread-safe.
     """
 
     def __init__(self, layout: Layout, where: str, unit: str, *, labelled: bool) -> None:
@@ -46,24 +73,24 @@ class Intake:
 
     @property
     def classes(self) -> tuple[str, ...] | None:
-        """The names of the classes, once they are known."""
+        """The class names, once they are known."""
         return None if self._rules is None else self._rules.classes
 
     def fix_classes(self, classes: tuple[str, ...]) -> None:
-        """Say what the classes are; without this the first acceptable record does."""
+        """Set the classes; otherwise the first accepted record does."""
         self._rules = LabelRules(classes)
 
     def reject(self, number: int, problem: RejectionProblem) -> None:
-        """Refuse the record at a line or row."""
+        """Reject the record at a line or row."""
         self._rejections.add(number, problem.at(f"{self._unit} {number}"))
 
     def add(self, numbers: Indices, flat: Floats, lengths: Indices, labels: Labels | None) -> None:
-        """Take candidates at ascending lines or rows, whose vectors stand one after the other in `flat`."""
+        """Add records at ascending lines or rows; `flat` is their concatenated vectors."""
         piece = _Piece(numbers, flat, lengths, np.cumsum(lengths) - lengths, labels)
         rows = np.arange(len(numbers))
         if self._rules is None:
             first = self._first_acceptable(piece)
-            # What comes before the first acceptable record is refused for what it is, not for its length.
+            # Records before the first acceptable one are not rejected for their length.
             self._take(piece, rows[:first])
             rows = rows[first:]
             if len(rows):
@@ -71,11 +98,11 @@ class Intake:
         self._take(piece, rows)
 
     def add_matrix(self, numbers: Indices, matrix: Floats, labels: Labels | None) -> None:
-        """Take candidates whose vectors all have the same length."""
+        """Add records whose vectors all have the same length."""
         self.add(numbers, matrix.reshape(-1), np.full(len(matrix), matrix.shape[1], dtype=np.int64), labels)
 
     def finish(self, *hints: str) -> Decoded:
-        """Return everything that was taken, with the reader's own hints after ours."""
+        """Return the result; `hints` are those of the reader."""
         classes = self.classes or ()
         probabilities = np.concatenate([np.empty((0, len(classes)), dtype=np.float32), *self._pieces])
         labels = np.concatenate([np.empty(0, dtype=np.int64), *self._labels])
@@ -85,7 +112,7 @@ class Intake:
         )
 
     def _unusable(self, probabilities: Singles, labels: Indices) -> str | None:
-        """Say that labels count from 1, where there is a K and no 0 and, less one, they fit the outputs better."""
+        """Return the message that labels count from 1, if a K occurs, no 0 does, and the labels minus 1 fit better."""
         if self._rules is None or not self._one_past_the_last or not labels.size or labels.min() == 0:
             return None
         predicted = probabilities.argmax(axis=1)
@@ -97,13 +124,13 @@ class Intake:
         for length in np.unique(piece.lengths).tolist():
             if self._problem_of_length(length) is None:
                 rows = np.flatnonzero(piece.lengths == length)
-                codes = judge(piece.matrix(rows), self._layout.kind).codes
-                _judge_labels(codes, piece.labels_of(rows), LabelRules(numbered(length)))
+                codes = check_vectors(piece.matrix(rows), self._layout.kind).codes
+                _check_labels(codes, piece.labels_of(rows), LabelRules(numbered(length)))
                 first = min([first, *rows[codes == ACCEPTED][:1].tolist()])
         return first
 
     def _take(self, piece: "_Piece", rows: Indices) -> None:
-        # One length at a time. All accepted rows have the same length, so they stay in file order.
+        # By length. All accepted rows have the same length, so file order is kept.
         for length in np.unique(piece.lengths[rows]).tolist():
             some = rows[piece.lengths[rows] == length]
             problem = self._problem_of_length(length)
@@ -118,7 +145,7 @@ class Intake:
             1 if self._layout.kind is OutputKind.SCORE else None if self._rules is None else len(self._rules.classes)
         )
         if length == 0:
-            return RejectionProblem(Reason.EMPTY, "one number a class", "an empty vector")
+            return RejectionProblem(Reason.EMPTY, "one number per class", "an empty vector")
         if length > MAX_CLASSES:
             return RejectionProblem(Reason.OUT_OF_RANGE, f"at most {MAX_CLASSES:,} classes", f"a vector of {length:,}")
         if expected is None and length == 1:
@@ -129,15 +156,15 @@ class Intake:
 
     def _take_rows(self, piece: "_Piece", rows: Indices) -> None:
         matrix, labels = piece.matrix(rows), piece.labels_of(rows)
-        judged = judge(matrix, self._layout.kind)
-        self._tally.add(matrix, judged.codes)
+        checked = check_vectors(matrix, self._layout.kind)
+        self._tally.add(matrix, checked.codes)
         rules = self._rules or LabelRules(numbered(matrix.shape[1]))
-        codes = judged.codes.copy()
-        indices = _judge_labels(codes, labels, rules)
+        codes = checked.codes.copy()
+        indices = _check_labels(codes, labels, rules)
         self._one_past_the_last |= rules.one_past_the_last
 
         def problem_of(row: int) -> RejectionProblem:
-            if judged.codes[row] == ACCEPTED and labels is not None:
+            if checked.codes[row] == ACCEPTED and labels is not None:
                 answer = rules.index(labels[row])
                 if isinstance(answer, RejectionProblem):
                     return answer
@@ -145,14 +172,14 @@ class Intake:
 
         self._reject_rows(piece.numbers[rows], codes, problem_of)
         kept = codes == ACCEPTED
-        self._keep(judged.probabilities[kept], None if indices is None else indices[kept])
-        self._normalised += int(np.count_nonzero(judged.normalised & kept))
+        self._keep(checked.probabilities[kept], None if indices is None else indices[kept])
+        self._normalised += int(np.count_nonzero(checked.normalised & kept))
 
     def _reject_rows(self, numbers: Indices, codes: Codes, problem_of: Callable[[int], RejectionProblem]) -> None:
-        refused = np.flatnonzero(codes)
-        for row in refused[:DETAILS].tolist():
+        rejected = np.flatnonzero(codes)
+        for row in rejected[:DETAILS].tolist():
             self.reject(int(numbers[row]), problem_of(row))
-        for code, count in zip(*np.unique(codes[refused[DETAILS:]], return_counts=True), strict=True):
+        for code, count in zip(*np.unique(codes[rejected[DETAILS:]], return_counts=True), strict=True):
             self._rejections.counts[reason_of(int(code))] += int(count)
 
     def _keep(self, probabilities: Singles, indices: Indices | None) -> None:
@@ -161,7 +188,7 @@ class Intake:
             problem = RejectionProblem(Reason.TOO_LARGE, f"at most {MAX_NUMBERS:,} numbers", "more")
             raise problem.of_file(self._where)
         if not len(probabilities):
-            return  # refused rows may be of any length, and an empty piece would remember theirs
+            return  # an empty array may have the wrong number of columns
         self._pieces.append(probabilities)
         if indices is not None:
             self._labels.append(indices)
@@ -169,7 +196,7 @@ class Intake:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Some candidates of a file."""
+    """Some records of a file."""
 
     numbers: Indices
     flat: Floats
@@ -178,7 +205,7 @@ class _Piece:
     labels: Labels | None
 
     def matrix(self, rows: Indices) -> Floats:
-        """Return the vectors of rows that all have the same length."""
+        """Return the vectors of rows of one length."""
         length = int(self.lengths[rows[0]])
         if len(rows) == len(self.lengths):
             return self.flat.reshape(len(rows), length)
@@ -198,8 +225,8 @@ def _same(problem: RejectionProblem, _row: int) -> RejectionProblem:
     return problem
 
 
-def _judge_labels(codes: Codes, labels: Labels | None, rules: LabelRules) -> Indices | None:
-    """Find the classes of the labels; rows that broke no rule yet, but whose label does, get its code."""
+def _check_labels(codes: Codes, labels: Labels | None, rules: LabelRules) -> Indices | None:
+    """Return the class indices of labels; set the code of rows with an invalid label."""
     if labels is None:
         return None
     indices, of_labels = rules.indices(labels)
@@ -207,33 +234,30 @@ def _judge_labels(codes: Codes, labels: Labels | None, rules: LabelRules) -> Ind
     return indices
 
 
-__all__ = ["Batch", "Decoded", "Layout", "OutputKind", "Reason", "Rejection", "Rejections", "accept"]
-
-# A block of rows, with what the rules derive from it, stays small beside the array itself.
+# Bounds the memory of the rules.
 _BLOCK_NUMBERS = 1 << 20
 
 
 def accept(matrix: NDArray[Any], layout: Layout, labels: Labels | None = None, *, where: str = "outputs") -> Decoded:
-    """Apply the rules to the rows of an array, which is not modified; `where` names it in messages.
+    """Apply the rules to the rows of an array; `where` is its name in messages.
 
-    The array has shape (records, classes), or for scores (records,). Its labels, if any, are used whether or not the
-    layout names a field for them: an array has no fields.
+    The array has shape (records, classes), or (records,) for scores.
     """
     problem = _problem_of_matrix(matrix, layout) or (None if labels is None else _problem_of_labels(labels, matrix))
     if problem is not None:
         raise problem.of_file(where)
     rows = matrix[:, np.newaxis] if matrix.ndim == 1 else matrix
-    intake = Intake(layout, where, "row", labelled=labels is not None)
+    builder = OfflineBatchBuilder(layout, where, "row", labelled=labels is not None)
     step = max(1, _BLOCK_NUMBERS // max(1, rows.shape[1]))
     for start in range(0, len(rows), step):
         block = np.ascontiguousarray(rows[start : start + step], dtype=np.float64)
         numbers = np.arange(start + 1, start + 1 + len(block))
-        intake.add_matrix(numbers, block, None if labels is None else labels[start : start + step])
-    return intake.finish()
+        builder.add_matrix(numbers, block, None if labels is None else labels[start : start + step])
+    return builder.finish()
 
 
 def problem_of_dtype(dtype: np.dtype[Any]) -> RejectionProblem | None:
-    """Say why an array of this type holds no outputs."""
+    """Return the problem if an array of this type cannot be outputs."""
     if dtype.hasobject:
         return RejectionProblem(Reason.PICKLE, "an array of numbers", "an array of Python objects")
     if dtype.kind not in "iuf":
@@ -242,11 +266,11 @@ def problem_of_dtype(dtype: np.dtype[Any]) -> RejectionProblem | None:
 
 
 def problem_of_label_dtype(dtype: np.dtype[Any]) -> RejectionProblem | None:
-    """Say why an array of this type holds no labels."""
+    """Return the problem if an array of this type cannot be labels."""
     if dtype.hasobject:
-        return RejectionProblem(Reason.PICKLE, "an array of integers or texts", "an array of Python objects")
+        return RejectionProblem(Reason.PICKLE, "an array of integers or strings", "an array of Python objects")
     if dtype.kind not in "iufUS":
-        return RejectionProblem(Reason.WRONG_TYPE, "labels that are integers or texts", f"an array of type {dtype}")
+        return RejectionProblem(Reason.WRONG_TYPE, "labels that are integers or strings", f"an array of type {dtype}")
     return None
 
 
@@ -257,11 +281,13 @@ def _problem_of_matrix(matrix: NDArray[Any], layout: Layout) -> RejectionProblem
         return problem
     if layout.kind is OutputKind.SCORE:
         fits = matrix.ndim == 1 or (matrix.ndim == 2 and shape[1] == 1)
-        return None if fits else RejectionProblem(Reason.NOT_A_VECTOR, "one score a row", found)
+        return None if fits else RejectionProblem(Reason.NOT_A_VECTOR, "one score per row", found)
     if matrix.ndim == 1:
-        return RejectionProblem(Reason.NOT_A_VECTOR, "a row a record and a column a class (or --kind score)", found)
+        return RejectionProblem(
+            Reason.NOT_A_VECTOR, "one row per record and one column per class (or --kind score)", found
+        )
     if matrix.ndim != 2:
-        return RejectionProblem(Reason.NOT_A_VECTOR, "a row a record and a column a class", found)
+        return RejectionProblem(Reason.NOT_A_VECTOR, "one row per record and one column per class", found)
     if shape[1] > MAX_CLASSES:
         return RejectionProblem(Reason.TOO_LARGE, f"at most {MAX_CLASSES:,} classes", found)
     return None
@@ -270,17 +296,17 @@ def _problem_of_matrix(matrix: NDArray[Any], layout: Layout) -> RejectionProblem
 def _problem_of_labels(labels: Labels, matrix: NDArray[Any]) -> RejectionProblem | None:
     if isinstance(labels, np.ndarray):
         if labels.ndim != 1:
-            return RejectionProblem(Reason.NOT_A_VECTOR, "one label a row", f"labels of shape {labels.shape}")
-        # Objects made by a Python caller are judged one by one; only in a file would they be pickles.
+            return RejectionProblem(Reason.NOT_A_VECTOR, "one label per row", f"labels of shape {labels.shape}")
+        # Objects from a Python caller are checked one by one; in a file they would be pickles.
         if labels.dtype.kind != "O" and (problem := problem_of_label_dtype(labels.dtype)) is not None:
             return problem
     if len(labels) != len(matrix):
-        return RejectionProblem(Reason.MISSING_FIELD, f"{len(matrix):,} labels, one a row", f"{len(labels):,}")
+        return RejectionProblem(Reason.MISSING_FIELD, f"{len(matrix):,} labels, one per row", f"{len(labels):,}")
     return None
 
 
 def as_kind(kind: str) -> OutputKind:
-    """Return the kind of numbers that a caller names."""
+    """Return the output kind of a name; raises UsageError."""
     try:
         return OutputKind(kind)
     except ValueError:
@@ -288,7 +314,7 @@ def as_kind(kind: str) -> OutputKind:
 
 
 def accept_array(outputs: ArrayLike, layout: Layout, labels: ArrayLike | None = None) -> Batch:
-    """Return the accepted vectors of an array of shape (records, classes), or raise InvalidInput naming the rows."""
+    """Return the vectors of an array of shape (records, classes); raises InvalidInput that names the bad rows."""
     try:
         matrix = np.asarray(outputs)
         named = None if labels is None else np.asarray(labels)
@@ -302,3 +328,24 @@ def accept_array(outputs: ArrayLike, layout: Layout, labels: ArrayLike | None = 
     if decoded.rejections.total:
         raise InvalidInput(f"outputs: {decoded.rejections}")
     return decoded.batch
+
+
+def add_vectors(
+    builder: OfflineBatchBuilder, numbers: Indices, vectors: list[Vector], labels: list[object] | None
+) -> None:
+    """Add decoded vectors; objects with one key per class are put in class order first."""
+    if dict in set(map(type, vectors)):
+        arranged = [arrange(vector, builder.classes) if isinstance(vector, dict) else vector for vector in vectors]
+        kept = []
+        vectors = []
+        for place, vector in enumerate(arranged):
+            if isinstance(vector, RejectionProblem):
+                builder.reject(int(numbers[place]), vector)
+            else:
+                kept.append(place)
+                vectors.append(vector)
+        numbers = numbers[kept]
+        labels = None if labels is None else [labels[place] for place in kept]
+    flat: Floats = np.fromiter(chain.from_iterable(vectors), dtype=np.float64)
+    lengths: Indices = np.fromiter(map(len, vectors), dtype=np.int64)
+    builder.add(numbers, flat, lengths, labels)

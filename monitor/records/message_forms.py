@@ -1,9 +1,9 @@
-"""The forms of a message: one record, an array, an object that holds records, or lines.
+"""The forms of a message: one record, an array, an object with records, or lines.
 
-The fast way takes no NaN and no Infinity, which Python writes into JSON. One such number must not cost a record its
-neighbours, so there is a slow way beside it that does.
+The fast path rejects NaN and Infinity, which Python writes into JSON. The slow path accepts them, so that one such
+number does not reject the other records of the message.
 
-An object that has outputs is a record, whatever else it has. Only one without any may hold records.
+An object with outputs is a record; only an object without outputs may contain records.
 """
 
 import json
@@ -14,44 +14,44 @@ from typing import Any
 import msgspec
 
 from monitor.records.formats.json_problems import find, is_absent
-from monitor.records.formats.json_struct import REFUSED
+from monitor.records.formats.json_struct import DECODE_ERRORS
 from monitor.records.record_schema import FieldPath, ModelFormat, RecordFields
 from monitor.records.rejections import Reason
 
 Text = bytes | msgspec.Raw
-"""The text of one JSON value."""
+"""The JSON text of one value."""
 
 MOST_ITEMS = 1 << 18
-"""Items of one array that are told apart; no message of records comes near this."""
+"""The limit on items of one array."""
 
 _AT_ONCE_BYTES = 2 << 20
 _AT_ONCE_COMMAS = 1 << 20
-"""Up to which an array is taken apart at once. That makes an object for each item: of two bytes, and with a comma."""
+"""Limits of splitting an array at once, which creates an object per item."""
 
 _items_at_once = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 
-# Numbers are passed over, not read: a huge one costs as much as its digits.
+# Numbers are skipped, not parsed.
 _pass_over = json.JSONDecoder(parse_int=len, parse_float=len, parse_constant=len).raw_decode
 
 
 class NotJson(ValueError):
-    """A text that is not the array or object it should be."""
+    """A text that is not the expected array or object."""
 
 
 def items_of(text: bytes) -> Sequence[Text]:
-    """Return the items of an array, or the first few more than MOST_ITEMS; raise NotJson where there is none."""
+    """Return the items of an array, at most MOST_ITEMS + 1; raises NotJson."""
     if len(text) <= _AT_ONCE_BYTES or text.count(b",") <= _AT_ONCE_COMMAS:
         try:
             return _items_at_once(text)
-        except REFUSED:
+        except DECODE_ERRORS:
             pass
     return [item.encode() for _, item in zip(range(MOST_ITEMS + 1), _each_item(_decoded(text)), strict=False)]
 
 
 class Members:
-    """Finds some members of objects by their names."""
+    """Finds members of objects by name."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names = {f"member_{place}": name for place, name in enumerate(dict.fromkeys(names))}
@@ -61,10 +61,10 @@ class Members:
         self._at_once: Callable[[bytes], Any] = msgspec.json.Decoder(struct).decode
 
     def of(self, text: bytes) -> dict[str, bytes]:
-        """Return the members that are there; raise NotJson where there is no object. Of equal names the last counts."""
+        """Return the members that exist; raises NotJson. Of duplicate names the last counts."""
         try:
             found = msgspec.structs.asdict(self._at_once(text))
-        except REFUSED:
+        except DECODE_ERRORS:
             wanted = set(self._names.values())
             return {name: value.encode() for name, value in _each_member(_decoded(text)) if name in wanted}
         return {self._names[own]: bytes(value) for own, value in found.items() if len(value)}
@@ -117,12 +117,12 @@ def _each_member(text: str) -> Iterator[tuple[str, str]]:
 def _end_of_value(text: str, place: int) -> int:
     try:
         return _pass_over(text, place)[1]
-    except REFUSED:
+    except DECODE_ERRORS:
         raise NotJson from None
 
 
 def _after(text: str, place: int, sign: str) -> int:
-    """Return where the next thing after a sign starts."""
+    """Return the position after a character and whitespace."""
     if not text.startswith(sign, place):
         raise NotJson
     return _after_space(text, place + 1)
@@ -139,23 +139,23 @@ def _expect_end(text: str, place: int) -> None:
 
 
 RECORDS = "records"
-"""The member of an object that holds records."""
+"""The key of nested records."""
 
 PACKED = "_f32"
-"""How the name of a field ends that holds an output's numbers packed; before it stands the name of the output."""
+"""The suffix of a field with packed outputs, after the name of the output field."""
 
 MOST_REPEATED_BYTES = 32 << 20
-"""What the fields that stand beside records may grow to, once written into each of them."""
+"""The limit on shared fields once copied into each record."""
 
 _UTF8_MARK = b"\xef\xbb\xbf"
 _WHITESPACE = b" \t\r\n"
 
-# No JSON has this inside: after a closing brace comes a comma, another closing sign, or nothing.
+# Never within one JSON value: separates two objects.
 _BETWEEN_LINES = re.compile(rb"\}[ \t\r]*\n[ \t\r\n]*\{")
 
 
 def packed_paths(fields: RecordFields, model: ModelFormat) -> tuple[FieldPath, ...]:
-    """Return where a record's numbers may stand packed: beside the vector; nowhere if each class has its own field."""
+    """Return the paths of packed outputs; none with class columns."""
     if fields.class_columns is not None:
         return ()
     ((*above, last),) = fields.output_paths(model)
@@ -163,13 +163,13 @@ def packed_paths(fields: RecordFields, model: ModelFormat) -> tuple[FieldPath, .
 
 
 class MessageForms:
-    """Takes messages apart. Texts have no newlines inside."""
+    """Splits messages into JSON texts without newlines."""
 
     def __init__(self, models: Sequence[ModelFormat], fields: RecordFields, max_message_bytes: int) -> None:
         self._max_bytes = max_message_bytes
         self._outputs = {path for model in models for path in fields.output_paths(model)}
         self._outputs |= {path for model in models for path in packed_paths(fields, model)}
-        # Never the id: one that stands beside records is that of the message, and none of theirs.
+        # Not the id: one beside the records is that of the message.
         paths = {fields.path(name) for name in ("model", "version", "time")}
         paths |= {fields.segment_path(name) for model in models for name in model.segment_fields}
         apart = {path[0] for path in self._outputs} | {fields.path("id")[0], RECORDS}
@@ -177,9 +177,9 @@ class MessageForms:
         self._members = Members([RECORDS, *self._shared, *(path[0] for path in self._outputs)])
 
     def texts(self, message: bytes) -> Sequence[Text] | Reason:
-        """Return the texts of a message's records, or why it is refused as a whole.
+        """Return the texts of a message's records, or why the whole message is rejected.
 
-        What is no JSON is one text: the rules on records say what is wrong with it.
+        Invalid JSON is one text, which the rules on records reject.
         """
         if len(message) > self._max_bytes:
             return Reason.TOO_LARGE
@@ -189,7 +189,7 @@ class MessageForms:
         if b"\n" in text:
             if text.startswith(b"{") and _BETWEEN_LINES.search(text):
                 return self._of_lines(text)
-            # Both are white space between values and forbidden inside them; but this one ends no line.
+            # Both are whitespace in JSON, but \r does not end a line.
             text = text.replace(b"\n", b"\r")
         return _items(text) if text.startswith(b"[") else self._of_object(text)
 
@@ -218,7 +218,7 @@ class MessageForms:
         shared = [name for name in self._shared if name in members]
         if isinstance(items, Reason) or not shared:
             return items
-        # Before the record's own fields: of two with one name the last counts.
+        # Before the record's own fields: of duplicate names the last counts.
         start = b"{" + b"".join(msgspec.json.encode(name) + b":" + members[name] + b"," for name in shared)
         if len(start) * len(items) > MOST_REPEATED_BYTES:
             return Reason.TOO_LARGE
@@ -229,7 +229,7 @@ class MessageForms:
 
 
 def may_name(text: bytes, quoted: bytes) -> bool:
-    """Tell whether an object may have a member of this name; an escape may hide it."""
+    """Return whether an object may have a member of this name, possibly escaped."""
     return quoted in text or (b"\\" in text and b"\\u" in text)
 
 
@@ -255,5 +255,5 @@ def _has(members: dict[str, bytes], path: FieldPath) -> bool:
         return True
     try:
         return not is_absent(find({path[0]: msgspec.json.decode(members[path[0]])}, path))
-    except REFUSED:
+    except DECODE_ERRORS:
         return True

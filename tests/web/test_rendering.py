@@ -1,12 +1,11 @@
-"""What stands round every page: it loads nothing that is not ours, and never says more than it knows."""
+"""The layout of every page, and the static files."""
 
 from http import HTTPStatus
 from pathlib import Path
 
 import pytest
 
-from monitor.settings.kinds import Setting
-from monitor.web.pages.page_frame import CSP, ICON, MARK, SCRIPT, STYLE, framed, not_found
+from monitor.web.pages.rendering import CSP, ICON, MARK, SCRIPT, STYLE, not_found, render
 from monitor.web.pages.routes import standard_pages
 from monitor.web.server.request import Request
 from monitor.web.site import Site
@@ -15,12 +14,11 @@ from tests.web.reading import Reader, site_of
 from tests.web.sample_reports import three_models
 
 
-def _page(site: Site, title: str = "Overview", here: str = "/", main: str = "<h1>Here</h1>") -> str:
-    return framed(site, title=title, here=here, main=main).body.decode()
+def _page(site: Site, title: str = "Overview", here: str = "/") -> str:
+    return render(site, "not_found.html", title=title, here=here).body.decode()
 
 
-def test_nothing_is_loaded_from_elsewhere() -> None:
-    """One style, one script, one icon, all ours; without a script the page loads itself anew."""
+def test_pages_load_only_own_files() -> None:
     page = Reader(_page(site_of(three_models())))
     loaded = [tag.get("src") or tag.get("href") for name, tag in page.tags if name in {"script", "link"}]
     assert sorted(filter(None, loaded)) == [f"/static/cpcmon.{kind}?v={MARK}" for kind in ("css", "js", "svg")]
@@ -31,28 +29,24 @@ def test_nothing_is_loaded_from_elsewhere() -> None:
     assert not any("style" in tag or any(name.startswith("on") for name in tag) for _, tag in page.tags)
 
 
-def test_a_browser_is_told_to_run_and_load_only_what_is_ours() -> None:
-    """No inline script or style either, whatever a name contains."""
-    assert framed(site_of(), title="x", here="/", main="").headers["Content-Security-Policy"] == CSP
+def test_the_csp_is_strict() -> None:
+    assert not_found(site_of()).headers["Content-Security-Policy"] == CSP
     assert "unsafe" not in CSP
     assert CSP.startswith("default-src 'none'; ")
     assert b"url(" not in STYLE
     assert b"http" not in STYLE + SCRIPT
 
 
-def test_the_document_names_the_policy_that_is_sent() -> None:
-    """Whoever puts a proxy in front of it copies it from there."""
+def test_the_documentation_has_the_csp() -> None:
     assert f"`{CSP}`" in (Path(__file__).parents[2] / "docs" / "web.md").read_text()
 
 
-def test_the_page_one_is_on_is_marked() -> None:
-    """For those who hear it, too."""
+def test_the_current_page_is_marked() -> None:
     page = Reader(_page(site_of(), here="/rejects"))
     assert [tag["href"] for _, tag in page.tags if tag.get("aria-current") == "page"] == ["/rejects"]
 
 
-def test_alerts_stand_in_the_title_and_the_head_of_every_page() -> None:
-    """Without any there is no sign of an all-clear instead."""
+def test_firing_alerts_are_in_the_title_and_the_header() -> None:
     loud, quiet = _page(site_of(three_models()), "Rejects"), _page(site_of(), "Rejects")
     assert "<title>▲ 3 firing – Rejects – cpcmon</title>" in loud
     assert ">▲ 3 alerts firing</a>" in loud
@@ -62,16 +56,13 @@ def test_alerts_stand_in_the_title_and_the_head_of_every_page() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "seconds"), [((), 5), (("1m", "8s"), 4), (("1s",), 2), (("12h",), 30), (("at noon", "20s"), 10)]
+    ("intervals", "seconds"), [((), 5), ((60.0, 8.0), 4), ((1.0,), 2), ((43_200.0,), 30), ((20.0,), 10)]
 )
-def test_it_asks_twice_between_two_evaluations(values: tuple[str, ...], seconds: int) -> None:
-    """Within bounds, so that neither the daemon nor somebody who waits suffers."""
-    settings = [Setting(f"models[{number}].evaluate.every", value, 3) for number, value in enumerate(values)]
-    assert f'data-every="{seconds}"' in _page(site_of(settings=lambda: settings))
+def test_refresh_twice_per_evaluation_within_bounds(intervals: tuple[float, ...], seconds: int) -> None:
+    assert f'data-every="{seconds}"' in _page(site_of(evaluation_seconds=lambda: intervals))
 
 
-def test_an_unknown_name_is_404_and_not_repeated() -> None:
-    """In the frame, so that one finds back."""
+def test_not_found_is_a_whole_page() -> None:
     answer = not_found(site_of())
     assert answer.status == 404
     Reader(answer.body.decode())
@@ -86,8 +77,7 @@ def test_an_unknown_name_is_404_and_not_repeated() -> None:
         ("/favicon.ico", "image/svg+xml", ICON),
     ],
 )
-def test_assets_are_kept_only_under_their_own_mark(serve: Serve, path: str, content_type: str, body: bytes) -> None:
-    """A browser that kept the style of another version would show the wrong thing."""
+def test_static_files_are_cached_only_under_their_mark(serve: Serve, path: str, content_type: str, body: bytes) -> None:
     pages = standard_pages(site_of(), metrics=bytes, reload=None, status=bytes)
     client = serve(pages)
     answer = client.ask(f"{path}?v={MARK}")
@@ -97,8 +87,7 @@ def test_assets_are_kept_only_under_their_own_mark(serve: Serve, path: str, cont
     assert client.ask(path).headers["cache-control"] == "no-store"
 
 
-def test_every_link_of_the_footer_leads_to_a_page() -> None:
-    """And to no document that needs a name."""
+def test_every_link_of_the_footer_is_a_page() -> None:
     site = site_of(three_models())
     pages = standard_pages(site, metrics=bytes, reload=None, status=bytes)
     footer = _page(site).partition("<footer")[2]
@@ -109,3 +98,15 @@ def test_every_link_of_the_footer_leads_to_a_page() -> None:
     for link in links:
         assert link is not None
         assert pages[link].answer(Request("GET", link, {})).status == HTTPStatus.OK
+
+
+@pytest.mark.parametrize("path", ["/", "/rejects", "/configuration"])
+def test_pages_without_data_are_well_formed(path: str) -> None:
+    pages = standard_pages(site_of(), metrics=bytes, reload=None, status=bytes)
+    answer = pages[path].answer(Request("GET", path))
+    assert answer.status == HTTPStatus.OK
+    Reader(answer.body.decode())
+
+
+def test_half_a_surrogate_pair_does_not_break_a_page() -> None:
+    assert b"1.2.3 ? " in not_found(site_of(version="1.2.3 \ud800")).body

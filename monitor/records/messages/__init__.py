@@ -1,1 +1,0 @@
-"""Kafka messages: framing into records."""

@@ -1,0 +1,330 @@
+"""The urgency of each window, their order, and the overall status in one sentence.
+
+A window that cannot be evaluated is never called ok.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from monitor.core.alerts import AlertPhase, AlertStatus, AlertType, Severity
+from monitor.core.estimate import Estimate
+from monitor.core.estimators.consensus import CONSENSUS
+from monitor.core.report import ModelReport, SegmentReport
+from monitor.web.pages.wording import place, plural
+
+SEVERITIES = (Severity.CRITICAL, Severity.WARNING, Severity.INFO)
+
+
+class Urgency(IntEnum):
+    """The urgency of a window or an alert, most urgent first."""
+
+    ALERT = 0
+    PENDING = 1
+    UNKNOWN = 2
+    INFO = 3
+    """Only alerts of severity info fire or are pending."""
+    UNWATCHED = 4
+    """No alert is configured, so that none fires says nothing."""
+    FINE = 5
+
+    @property
+    def kind(self) -> str:
+        """The CSS class."""
+        return self.name.lower()
+
+    @property
+    def sign(self) -> str:
+        """One character, for readers who do not see colours."""
+        return SIGNS[self]
+
+    @property
+    def heading(self) -> str:
+        """The sign and a word or two."""
+        return f"{self.sign} {self.words}"
+
+    @property
+    def words(self) -> str:
+        """A word or two."""
+        return WORDS[self]
+
+
+SIGNS = {
+    Urgency.ALERT: "▲",
+    Urgency.PENDING: "◆",
+    Urgency.UNKNOWN: "?",
+    Urgency.INFO: "○",
+    Urgency.UNWATCHED: "–",
+    Urgency.FINE: "✓",
+}
+WORDS = {
+    Urgency.ALERT: "Alert",
+    Urgency.PENDING: "Pending",
+    Urgency.UNKNOWN: "Unknown",
+    Urgency.INFO: "Info",
+    Urgency.UNWATCHED: "No alert configured",
+    Urgency.FINE: "No alert",
+}
+
+
+def consensus_of(segment: SegmentReport) -> Estimate | None:
+    """Return the consensus; None when the window has no valid estimate."""
+    result = segment.results.get(CONSENSUS) if segment.valid else None
+    return result if isinstance(result, Estimate) else None
+
+
+def urgency_of(segment: SegmentReport) -> Urgency:
+    """Return how urgent a window is."""
+    # A loop, not min(): a page calls this for thousands of windows.
+    worst = Urgency.FINE if segment.alerts else Urgency.UNWATCHED
+    for alert in segment.alerts:
+        urgency = alert_urgency(alert)
+        if urgency is Urgency.ALERT:
+            return urgency
+        worst = min(worst, urgency)
+    # Without an estimate a window is not ok, whatever its alerts were before.
+    return Urgency.UNKNOWN if consensus_of(segment) is None else worst
+
+
+def alert_urgency(alert: AlertStatus) -> Urgency:
+    """Return how urgent an alert is: one of severity info is no emergency."""
+    if alert.phase is AlertPhase.OK:
+        return Urgency.FINE
+    if alert.severity is Severity.INFO:
+        return Urgency.INFO
+    return Urgency.PENDING if alert.phase is AlertPhase.PENDING else Urgency.ALERT
+
+
+def worst_severity(segment: SegmentReport) -> Severity | None:
+    """Return the highest severity among firing alerts, else among pending ones; None when all are quiet."""
+    if all(alert.phase is AlertPhase.OK for alert in segment.alerts):
+        return None
+    firing = {alert.severity for alert in segment.alerts if alert.firing}
+    found = firing or {alert.severity for alert in segment.alerts if alert.phase is AlertPhase.PENDING}
+    return next((one for one in SEVERITIES if one in found), None)
+
+
+def severity_suffix(segment: SegmentReport) -> str:
+    """Return `, critical` after the heading of a window with a firing or pending alert; else nothing."""
+    severity = worst_severity(segment)
+    return f", {severity}" if severity is not None and urgency_of(segment) in {Urgency.ALERT, Urgency.PENDING} else ""
+
+
+def active_alerts(segment: SegmentReport) -> list[AlertStatus]:
+    """Return the alerts that are not quiet: firing before pending, then by severity."""
+    active = [alert for alert in segment.alerts if alert.phase is not AlertPhase.OK]
+    return sorted(active, key=lambda alert: (not alert.firing, SEVERITIES.index(alert.severity)))
+
+
+def urgency_key(segment: SegmentReport) -> tuple[Urgency, int]:
+    """Return a sort key: urgency, then severity."""
+    worst = worst_severity(segment)
+    return urgency_of(segment), len(SEVERITIES) if worst is None else SEVERITIES.index(worst)
+
+
+Rank = tuple[Urgency, int, float, str]
+
+
+def rank(segment: SegmentReport, report: ModelReport) -> Rank:
+    """Return a sort key: urgency, severity, margin over the threshold, name."""
+    return (*urgency_key(segment), _margin(segment, report), segment.name)
+
+
+def ranked(report: ModelReport) -> list[SegmentReport]:
+    """Return the windows of a model, worst first."""
+    return sorted(report.segments, key=lambda segment: rank(segment, report))
+
+
+def ranked_models(reports: Sequence[ModelReport]) -> list[ModelReport]:
+    """Return the models by their worst windows; a model without windows is unknown."""
+    nothing: Rank = (Urgency.UNKNOWN, 0, math.inf, "")
+    worst = {id(report): min((rank(one, report) for one in report.segments), default=nothing) for report in reports}
+    return sorted(reports, key=lambda report: (*worst[id(report)][:3], report.model))
+
+
+def thresholds_of(segment: SegmentReport) -> list[float]:
+    """Return the thresholds of a window's alerts on accuracy, lowest first."""
+    found = {
+        alert.threshold for alert in segment.alerts if alert.kind is AlertType.ACCURACY and alert.threshold is not None
+    }
+    return sorted(found)
+
+
+def _margin(segment: SegmentReport, report: ModelReport) -> float:
+    """Return how far the interval's upper end lies above the highest lower threshold; without one, the estimate above the reference."""
+    estimate = consensus_of(segment)
+    thresholds = sorted(
+        one.threshold
+        for one in segment.alerts
+        if one.kind is AlertType.ACCURACY and one.threshold is not None and not one.upward
+    )
+    if estimate is None:
+        return math.inf
+    if thresholds:
+        return (estimate.interval.upper if estimate.interval else estimate.accuracy) - thresholds[-1]
+    return math.inf if report.reference is None else estimate.accuracy - report.reference.accuracy
+
+
+MOST_NAMED = 5
+_VERBS = {
+    Urgency.ALERT: ("is alerting", "are alerting"),
+    Urgency.PENDING: ("is pending", "are pending"),
+    Urgency.UNKNOWN: ("cannot be evaluated", "cannot be evaluated"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class NotableParts:
+    """Narrower windows of one urgency within a window."""
+
+    count: int
+    total: int
+    verb: str
+    named: Sequence[SegmentReport]
+    """The first few."""
+
+    @property
+    def more(self) -> int:
+        """How many are not named."""
+        return self.count - len(self.named)
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """The narrower windows within a window, and the notable ones among them."""
+
+    parts: int = 0
+    notable: Sequence[SegmentReport] = ()
+    """Those that alert, are pending, or have no estimate; worst first."""
+
+    @property
+    def worst(self) -> Urgency:
+        """The urgency of the worst part; fine without one."""
+        return urgency_of(self.notable[0]) if self.notable else Urgency.FINE
+
+    def urgency(self, own: Urgency) -> Urgency:
+        """Return the urgency that a window shows: never fine while a part of it is not."""
+        if own <= Urgency.UNKNOWN or not self.notable:
+            return own
+        return Urgency.PENDING if self.worst < Urgency.UNKNOWN else min(own, Urgency.UNWATCHED)
+
+    def heading(self, own: Urgency) -> str:
+        """Return the sign and the words for a window of that urgency."""
+        return f"{self.urgency(own).sign} {self.words(own)}"
+
+    def words(self, own: Urgency) -> str:
+        """Return the words for a window of that urgency."""
+        return "No alert of its own" if own is Urgency.FINE and self.urgency(own) is not own else own.words
+
+    def by_urgency(self) -> list[NotableParts]:
+        """Return the notable parts, grouped by urgency."""
+        groups = []
+        for urgency, verbs in _VERBS.items():
+            found = [one for one in self.notable if urgency_of(one) is urgency]
+            if found:
+                groups.append(NotableParts(len(found), self.parts, verbs[len(found) > 1], found[:MOST_NAMED]))
+        return groups
+
+
+def within(report: ModelReport) -> Mapping[str, Within]:
+    """Return the parts of each window that has narrower ones, by the window's name."""
+    wholes = {frozenset(one.segment): one for one in report.segments}
+    fields = {frozenset(name for name, _ in one.segment) for one in report.segments}
+    counts: Counter[str] = Counter()
+    notable: dict[str, list[SegmentReport]] = {}
+    for one in report.segments:
+        own = frozenset(name for name, _ in one.segment)
+        is_notable = urgency_of(one) <= Urgency.UNKNOWN
+        for wider in fields:
+            whole = wholes.get(frozenset(pair for pair in one.segment if pair[0] in wider)) if wider < own else None
+            if whole is not None:
+                counts[whole.name] += 1
+                notable.setdefault(whole.name, []).extend([one] if is_notable else ())
+    return {
+        name: Within(count, sorted(notable[name], key=lambda one: rank(one, report))) for name, count in counts.items()
+    }
+
+
+_MOST_NAMED_AT_TOP = 3
+
+
+@dataclass(frozen=True, slots=True)
+class OverallStatus:
+    """The inputs of the overview, read once so that they belong together."""
+
+    reports: Mapping[str, ModelReport]
+    unhealthy: Sequence[str]
+    """Problems that only a restart can fix."""
+    not_ready: Sequence[str]
+    """Reasons why cpcmon is not ready."""
+    unevaluated: Sequence[str] = ()
+    """Models without a report."""
+
+    def urgencies(self) -> list[Urgency]:
+        """Return the urgency of every window; a model without a report counts as one unknown window."""
+        known = [urgency_of(segment) for report in self.reports.values() for segment in report.segments]
+        return [*known, *(Urgency.UNKNOWN for _ in self.unevaluated)]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The overall status."""
+
+    urgency: Urgency
+    sentence: str
+    more: str
+    """The counts behind it, and reasons to doubt it."""
+
+
+def verdict(status: OverallStatus) -> Verdict:
+    """Return the overall status: that of the worst window, and at best unknown while cpcmon is not ready."""
+    urgencies = status.urgencies()
+    worst, sentence, more = min(urgencies, default=Urgency.UNKNOWN), _alerting(status, len(urgencies)), []
+    if worst is Urgency.ALERT:
+        more.append(_counted(status, urgencies))
+    elif urgencies:
+        # In the same sentence: no alert means nothing without the number of windows evaluated.
+        sentence = f"{sentence} {_counted(status, urgencies)}"
+    if status.not_ready:
+        worst = min(worst, Urgency.UNKNOWN)
+        more.append("cpcmon is not ready; see below.")
+    if status.unhealthy:
+        more.insert(0, sentence)
+        worst, sentence = Urgency.ALERT, "cpcmon is unhealthy: this page may be out of date."
+    return Verdict(worst, sentence, " ".join(more))
+
+
+def _alerting(status: OverallStatus, total: int) -> str:
+    windows = [(report, segment) for report in status.reports.values() for segment in report.segments]
+    urgencies = {urgency_of(segment) for _, segment in windows}
+    if Urgency.ALERT in urgencies:
+        firing = [
+            (rank(segment, report), report.model) for report, segment in windows if urgency_of(segment) is Urgency.ALERT
+        ]
+        names = [f"{model}, {place(name)}" for (*_, name), model in sorted(firing)]
+        more = f"; and {len(names) - _MOST_NAMED_AT_TOP} more" if len(names) > _MOST_NAMED_AT_TOP else ""
+        alerts = "is alerting" if len(names) == 1 else "are alerting"
+        return f"{len(names)} of {plural(total, 'window')} {alerts}: {'; '.join(names[:_MOST_NAMED_AT_TOP])}{more}."
+    if not windows:
+        return "No model has been evaluated yet."
+    if urgencies == {Urgency.UNKNOWN}:
+        return "No window can be evaluated."
+    if urgencies.isdisjoint({Urgency.FINE, Urgency.INFO, Urgency.PENDING}):
+        return "No alert is configured, so none can fire."
+    return "No critical or warning alert." if Urgency.INFO in urgencies else "No alert."
+
+
+def _counted(status: OverallStatus, urgencies: Sequence[Urgency]) -> str:
+    evaluated = sum(
+        consensus_of(segment) is not None for report in status.reports.values() for segment in report.segments
+    )
+    words = {
+        Urgency.PENDING: "pending",
+        Urgency.UNKNOWN: "unknown",
+        Urgency.INFO: "with info only",
+        Urgency.UNWATCHED: "without an alert configured",
+    }
+    counts = [f"{urgencies.count(urgency)} {name}" for urgency, name in words.items() if urgency in urgencies]
+    return f"{', '.join([plural(evaluated, 'window') + ' evaluated', *counts])}."
