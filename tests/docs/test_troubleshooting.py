@@ -1,4 +1,4 @@
-"""`docs/troubleshooting.md` has an answer for every state."""
+"""`docs/troubleshooting.md` covers every window state."""
 
 import re
 
@@ -8,7 +8,6 @@ from tests.docs.markdown import PAGES
 PAGE = PAGES["docs/troubleshooting.md"]
 
 
-def test_there_is_a_row_for_every_state_without_an_estimate() -> None:
-    """In the table of states."""
+def test_every_state_without_an_estimate_has_a_row() -> None:
     table = PAGE.text.partition("## There is no estimate")[2].partition("\n## ")[0]
     assert set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == set(WindowState) - {WindowState.OK}

@@ -36,11 +36,6 @@ def _alerts(text: str) -> set[tuple[str, str]]:
     return {(alert, one) for alert, severity in found for one in (RECEIVERS if "$labels" in severity else (severity,))}
 
 
-def test_the_page_has_the_shipped_files() -> None:
-    shown = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-    assert shown == [PROMETHEUS.read_text(), ALERTMANAGER.read_text()]
-
-
 def test_prometheus_accepts_its_configuration(promtool: Path) -> None:
     ran = _ran(promtool, "check", "config", PROMETHEUS)
     assert ran.returncode == 0, ran.stdout + ran.stderr

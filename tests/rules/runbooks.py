@@ -27,7 +27,7 @@ class Runbook:
 
     @property
     def _to_paste(self) -> list[str]:
-        return re.findall(r"`([^`\n]+)`", self.sections["What to look at"] + self.sections["What to do"])
+        return re.findall(r"`([^`\n]+)`", self.sections["Diagnosis"] + self.sections["Mitigation"])
 
     @property
     def commands(self) -> list[str]:
