@@ -17,7 +17,7 @@ from monitor.cli.progress_bar import progress_bar
 from monitor.cli.run import DEFAULT_ADDRESS
 from monitor.demo.example_data import CLASSES, write_example
 from monitor.errors import UsageError
-from monitor.state.state_folder import no_folder
+from monitor.state.state_folder import folder_problem
 
 
 def tour(directory: Path) -> int:
@@ -25,7 +25,9 @@ def tour(directory: Path) -> int:
     try:
         write_example(directory)
     except (FileExistsError, NotADirectoryError, PermissionError) as error:
-        raise UsageError(f"--directory {directory}: expected a folder, found {no_folder(directory, error)}") from error
+        raise UsageError(
+            f"--directory {directory}: expected a folder, found {folder_problem(directory, error)}"
+        ) from error
     place = shlex.quote(str(directory))
     plots = find_spec("matplotlib") is not None
     print(

@@ -113,7 +113,7 @@ def _names(text: str | None) -> tuple[str, ...] | None:
     return tuple(name.strip() for name in text.split(",")) if text else None
 
 
-def write_whole(path: Path, content: bytes) -> None:
+def write_atomically(path: Path, content: bytes) -> None:
     """Write a file atomically: on a full disk, the previous content stays."""
     if path.exists() and not path.is_file():
         path.write_bytes(content)  # such as /dev/stdout

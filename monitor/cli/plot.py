@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from monitor.cli.inputs import write_whole
+from monitor.cli.inputs import write_atomically
 from monitor.errors import UsageError
 from monitor.reference.offline import Evaluation
 
@@ -68,7 +68,7 @@ def draw(evaluations: Sequence[Evaluation], names: Sequence[str], path: Path, *,
     content = _render(evaluations, names, titles, "png" if suffix == ".png" else "svg")
     if suffix == ".html":
         content = page(content.decode(), evaluations, names, titles).encode()
-    write_whole(path, content)
+    write_atomically(path, content)
 
 
 def _printable(text: str) -> str:

@@ -4,7 +4,7 @@ import argparse
 import re
 import sys
 
-from monitor.cli.inputs import check_output, write_whole
+from monitor.cli.inputs import check_output, write_atomically
 from monitor.cli.parser import as_path
 from monitor.config.reading import read_config
 from monitor.errors import UsageError
@@ -52,5 +52,5 @@ def run(options: argparse.Namespace) -> int:
         sys.stdout.write(text)
     else:
         # Prometheus does not start with a partial rule file.
-        write_whole(options.output, text.encode())
+        write_atomically(options.output, text.encode())
     return 0

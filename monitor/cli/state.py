@@ -16,7 +16,7 @@ from monitor.sources.directory.file_checkpoint import display_name as file_displ
 from monitor.sources.directory.file_checkpoint import file_key
 from monitor.state.change import display_name
 from monitor.state.database import BACKUPS, NAME
-from monitor.state.state_folder import key_in
+from monitor.state.state_folder import read_hash_key
 from monitor.state.store import State
 from monitor.state.window_table import StoredWindow
 
@@ -97,7 +97,7 @@ def _about(window: StoredWindow) -> str:
 def _list_files(options: argparse.Namespace) -> int:
     if options.inbox is None:
         raise UsageError("--files: expected the watched directory in --inbox, found none")
-    for called_, name in sorted(_names(options.inbox, key_in(options.folder)).items(), key=lambda item: item[1]):
+    for called_, name in sorted(_names(options.inbox, read_hash_key(options.folder)).items(), key=lambda item: item[1]):
         print(f"{called_}  {name}")
     return 0
 

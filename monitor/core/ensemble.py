@@ -10,7 +10,7 @@ import numpy as np
 from monitor.core.estimate import Estimate, NoEstimate, Result, Why
 from monitor.core.estimators import ESTIMATORS, Estimator, Form
 from monitor.core.estimators.base import Means
-from monitor.core.estimators.consensus import VOICES, consensus, disagreement
+from monitor.core.estimators.consensus import MEMBERS, consensus, disagreement
 from monitor.core.scores import Floats, LabelledOutputs, Outputs
 
 Failed = Callable[[str, Exception], None]
@@ -148,7 +148,7 @@ def results_of(ready: Iterable[CalibratedEstimator], blocks: Callable[[], Iterab
 def combine(results: Mapping[str, Result]) -> tuple[Result, float | None]:
     """Return the consensus of the members, and their disagreement; a reason if a member has no estimate."""
     values: dict[str, float] = {}
-    for member in VOICES:
+    for member in MEMBERS:
         result = results[member]
         if isinstance(result, NoEstimate):
             return result, None

@@ -21,7 +21,7 @@ from monitor.daemon.daemon_status import DaemonStatus
 from monitor.daemon.runner import Runner
 from monitor.daemon.watchdog import Notifier
 from monitor.errors import CpcmonError, StateError
-from monitor.evaluation.alert_state import TOLD, Told, told_as_bytes, told_from_bytes
+from monitor.evaluation.alert_state import NOTIFIED_KEY, AlertKey, notified_as_bytes, notified_from_bytes
 from monitor.evaluation.schedule import cron_problem
 from monitor.ingest.ingestion import Ingestion
 from monitor.state.store import State
@@ -74,12 +74,12 @@ def read(path: Path, watch: ConfigWatch | None = None) -> tuple[Config, Referenc
     return config, {model.name: reference for model, reference in load_models(config)}
 
 
-def _notified(state: State, parts: Parts) -> list[Told]:
+def _notified(state: State, parts: Parts) -> list[AlertKey]:
     """Return the alerts that were notified before the start."""
-    stored = state.values().get(TOLD)
+    stored = state.values().get(NOTIFIED_KEY)
     if stored is not None:
-        return told_from_bytes(stored)
-    return [alert for evaluator in parts.evaluators.values() for alert in evaluator.told]
+        return notified_from_bytes(stored)
+    return [alert for evaluator in parts.evaluators.values() for alert in evaluator.notified]
 
 
 def _answer(reloads: Sequence[Reload], problem: str | None) -> None:
@@ -237,7 +237,7 @@ class Daemon:
     def _keep_notified(self, ingestion: Ingestion) -> None:
         """Store which alerts the webhook has delivered, so that the others are sent after a crash."""
         notified = self._status.sinks.notified()
-        ingestion.store_value(TOLD, None if notified is None else told_as_bytes(notified))
+        ingestion.store_value(NOTIFIED_KEY, None if notified is None else notified_as_bytes(notified))
 
     def _end(self) -> None:
         """Stop the runner and store its state."""

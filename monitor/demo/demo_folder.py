@@ -20,7 +20,7 @@ from monitor.records.layout import Layout
 from monitor.records.offline.offline_batch import accept_array
 from monitor.reference.reference import Reference
 from monitor.sources.kafka.topic_feed import TopicFeed
-from monitor.state.state_folder import StateFolder, no_folder
+from monitor.state.state_folder import StateFolder, folder_problem
 
 TOPIC = "cpcmon-demo"
 
@@ -108,7 +108,7 @@ class Folder:
             self._check_ours()
             lock = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except (FileExistsError, NotADirectoryError, PermissionError) as error:
-            found = no_folder(self.path, error)
+            found = folder_problem(self.path, error)
             raise UsageError(f"--directory {self.path}: expected a folder, found {found}") from error
         try:
             try:

@@ -14,22 +14,22 @@ _MAX_VERSION_RECORDS = 400
 """Number of recent records over which the share of other versions is taken."""
 
 
-Told = tuple[str, str, str]
+AlertKey = tuple[str, str, str]
 """Model, segment and name of an alert."""
 
-TOLD = "told"
+NOTIFIED_KEY = "told"
 """The key of the notified alerts in the state."""
 
 
-def told_as_bytes(told: Iterable[Told]) -> bytes:
+def notified_as_bytes(alerts: Iterable[AlertKey]) -> bytes:
     """Return notified alerts as bytes."""
-    return msgspec.json.encode(sorted(told))
+    return msgspec.json.encode(sorted(alerts))
 
 
-def told_from_bytes(content: bytes) -> list[Told]:
+def notified_from_bytes(content: bytes) -> list[AlertKey]:
     """Return notified alerts; none from invalid bytes, so that they are notified again."""
     try:
-        return msgspec.json.decode(content, type=list[Told])
+        return msgspec.json.decode(content, type=list[AlertKey])
     except (msgspec.DecodeError, ValueError):
         return []
 

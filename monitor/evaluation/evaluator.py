@@ -52,7 +52,7 @@ class Evaluator:
     config: ModelConfig
     reference: Reference | None
     snapshots: Snapshots
-    told: tuple[tuple[str, str, str], ...] = ()
+    notified: tuple[tuple[str, str, str], ...] = ()
     """Alerts that were firing before the start: model, segment and name."""
     shared: bool = False
     """Whether several processes share the records of the model."""
@@ -90,7 +90,7 @@ class Evaluator:
         if memory.versions.of == self._version:
             self._versions = memory.versions
         self._missing = {one.segment: one for one in memory.windows}
-        self.told = tuple((self.name, segment, alert) for segment, alert in memory.firing())
+        self.notified = tuple((self.name, segment, alert) for segment, alert in memory.firing())
 
     def remembered(self) -> bytes:
         """Return the alert state as bytes."""

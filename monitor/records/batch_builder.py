@@ -248,7 +248,7 @@ class BatchBuilder:
         self._pending = {}
 
     def finish(
-        self, rows: int, pointer: Callable[[RejectedRecord], Pointer], unproven: int | None = None
+        self, rows: int, pointer: Callable[[RejectedRecord], Pointer], non_json_lines: int | None = None
     ) -> RecordBatch:
         """Return the record batch."""
         models = {name: _joined(blocks) for name, blocks in self._accepted.items()}
@@ -259,7 +259,7 @@ class BatchBuilder:
             self._rejections.pointers(pointer),
             self.ignored,
             rows,
-            unproven,
+            non_json_lines,
             {name: found for name, found in hints.items() if found},
         )
 

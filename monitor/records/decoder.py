@@ -14,7 +14,7 @@ from monitor.records.hints import CONFIG_FILE, Wording
 from monitor.records.pointers import LinePointers, RecordShape
 from monitor.records.record_batch import Format, RecordBatch, TextPiece
 from monitor.records.record_schema import ModelFormat, RecordFields, check_formats
-from monitor.records.rejections import Reason, RefusedFile
+from monitor.records.rejections import Reason, RejectedFile
 from monitor.records.times import TimeRules
 
 PIECE_BYTES = 1 << 20
@@ -42,8 +42,8 @@ def text_pieces(where: str, text: Readable, format_: Format, skip: int) -> Itera
                 first, tail = line + lines, False if start else continues
             if start < end:
                 # The skipped lines have shown whether the file is JSON Lines.
-                unproven = 0 if first == 1 else None
-                yield TextPiece(where, format_, data[start:end], offset + start, first, head, tail, unproven)
+                non_json_lines = 0 if first == 1 else None
+                yield TextPiece(where, format_, data[start:end], offset + start, first, head, tail, non_json_lines)
             line += data.count(b"\n", 0, end)
             offset, continues = offset + end, False
         held = data[end:]
@@ -95,7 +95,7 @@ class StreamDecoder:
     def text(self, piece: TextPiece) -> RecordBatch:
         """Decode complete lines."""
         if not piece.data:
-            return RecordBatch(unproven=piece.unproven)
+            return RecordBatch(non_json_lines=piece.non_json_lines)
         header = None
         if piece.format is Format.CSV:
             header = self._csv.header(piece.head if piece.offset else piece.data, piece.where)
@@ -104,13 +104,13 @@ class StreamDecoder:
                 return RecordBatch(ignored=rows, rows=rows)
         data = piece.data if piece.offset else without_mark(piece.data, piece.where)
         builder = BatchBuilder(piece.where, self._rules, piece.line, is_ascii=data.isascii())
-        unproven, rows = piece.unproven, 0
+        non_json_lines, rows = piece.non_json_lines, 0
         if piece.continues:
             builder.reject("", 0, Reason.LINE_TOO_LONG)
             rows = 1
         for block in line_blocks(data, skip_first=piece.continues):
             if header is None:
-                unproven = self._json.decode(block, builder, unproven)
+                non_json_lines = self._json.decode(block, builder, non_json_lines)
             else:
                 self._csv.decode(block, builder, header)
             builder.end_block(block)
@@ -118,21 +118,21 @@ class StreamDecoder:
         offset = piece.offset + len(piece.data) - len(data)
         shape = self._shape if header is None else None
         pointers = LinePointers(data, offset, self._hash_key, self._keep_raw, shape)
-        return builder.finish(rows, pointers, unproven)
+        return builder.finish(rows, pointers, non_json_lines)
 
     def settled(self, where: str, file: BinaryIO, format_: Format, *, skip: int = 0) -> Iterator[RecordBatch]:
         """Decode a complete file in pieces of bounded size, after its first `skip` rows or lines.
 
-        Raises `RefusedFile` before the first piece if the file is damaged or too large.
+        Raises `RejectedFile` before the first piece if the file is damaged or too large.
         """
         try:
             yield from self._settled(where, file, format_, skip)
-        except RefusedFile as rejected:
+        except RejectedFile as rejected:
             reason, message = rejected.reason, str(rejected)
         else:
             return
         # Raised again without its cause: messages of other libraries may quote the file.
-        raise RefusedFile(reason, message)
+        raise RejectedFile(reason, message)
 
     def _settled(self, where: str, file: BinaryIO, format_: Format, skip: int) -> Iterator[RecordBatch]:
         match format_:
@@ -153,5 +153,5 @@ class StreamDecoder:
     def _texts(self, where: str, text: Readable, format_: Format, skip: int) -> Iterator[RecordBatch]:
         batch = None
         for piece in text_pieces(where, text, format_, skip):
-            batch = self.text(piece if batch is None else replace(piece, unproven=batch.unproven))
+            batch = self.text(piece if batch is None else replace(piece, non_json_lines=batch.non_json_lines))
             yield batch

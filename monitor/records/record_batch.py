@@ -61,7 +61,7 @@ class RecordBatch:
     """Blank lines and headers."""
     rows: int = 0
     """Lines or rows that were read: accepted, rejected and ignored."""
-    unproven: int | None = None
+    non_json_lines: int | None = None
     """Lines of the file so far that are not JSON; None after the first JSON object. Passed to the next piece."""
     hints: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Hints by model, from its latest few hundred records."""
@@ -180,12 +180,12 @@ class TextPiece:
     """For CSV, the first bytes of the file, with the header line."""
     continues: bool = False
     """Whether the first line is the end of one that was too long."""
-    unproven: int | None = 0
-    """See `RecordBatch.unproven`."""
+    non_json_lines: int | None = 0
+    """See `RecordBatch.non_json_lines`."""
 
 
 class Decoder(Protocol):
-    """Decodes files and lines into record batches. Raises `RefusedFile` if a whole file cannot be used."""
+    """Decodes files and lines into record batches. Raises `RejectedFile` if a whole file cannot be used."""
 
     def text(self, piece: TextPiece) -> RecordBatch:
         """Decode complete lines."""

@@ -93,12 +93,12 @@ class RejectionProblem:
         """Return this problem as the rejection of a record."""
         return Rejection(place, self.reason, self.expected, self.found)
 
-    def of_file(self, path: Path | str) -> "RefusedFile":
+    def of_file(self, path: Path | str) -> "RejectedFile":
         """Return this problem as the error of a whole file."""
-        return RefusedFile(self.reason, str(self.at(str(path))))
+        return RejectedFile(self.reason, str(self.at(str(path))))
 
 
-class RefusedFile(InvalidInput):
+class RejectedFile(InvalidInput):
     """A file that cannot be used at all."""
 
     def __init__(self, reason: Reason, message: str) -> None:

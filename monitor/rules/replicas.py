@@ -5,7 +5,7 @@ Each replica exports sums over its own records. Their total does not depend on w
 """
 
 from monitor.core.alerts import CHANCE_MARGIN, AlertRule, AlertType, On
-from monitor.core.estimators.consensus import CONSENSUS, VOICES
+from monitor.core.estimators.consensus import CONSENSUS, MEMBERS
 from monitor.core.label_values import label_value, quoted
 from monitor.rules.rule import BRIDGE, RecordingRule
 
@@ -31,8 +31,8 @@ def recording_rules(job: str) -> list[RecordingRule]:
     matcher = f"job=~{quoted(job)}"
     only = f"{{{matcher}}}"
     counts = f"sum by ({_ESTIMATOR}) (cpcmon_estimate_count{only})"
-    voices = f"{RATIO}{{estimator=~{quoted('|'.join(VOICES))},{matcher}}}"
-    complete = f"and on ({WINDOW}) count by ({WINDOW}) ({voices}) == {len(VOICES)}"
+    members = f"{RATIO}{{estimator=~{quoted('|'.join(MEMBERS))},{matcher}}}"
+    complete = f"and on ({WINDOW}) count by ({WINDOW}) ({members}) == {len(MEMBERS)}"
     return [
         RecordingRule(WINDOW_RECORDS, f"sum by ({WINDOW}) (cpcmon_window_records{only})"),
         RecordingRule(
@@ -47,8 +47,8 @@ def recording_rules(job: str) -> list[RecordingRule]:
             f" and on ({WINDOW}) {ESTIMATE_RECORDS}",
         ),
         # The consensus of the merged members, with the daemon's interpolation: not a mean of the replicas' consensus.
-        RecordingRule(RATIO, f"quantile by ({WINDOW}) (0.25, {voices}) {complete}", {"estimator": CONSENSUS}),
-        RecordingRule(DISAGREEMENT, f"max by ({WINDOW}) ({voices}) - min by ({WINDOW}) ({voices}) {complete}"),
+        RecordingRule(RATIO, f"quantile by ({WINDOW}) (0.25, {members}) {complete}", {"estimator": CONSENSUS}),
+        RecordingRule(DISAGREEMENT, f"max by ({WINDOW}) ({members}) - min by ({WINDOW}) ({members}) {complete}"),
         RecordingRule(LOWER, _bound("lower", "<", only, counts)),
         RecordingRule(UPPER, _bound("upper", ">", only, counts)),
     ]

@@ -50,7 +50,7 @@ def filesystem_of(path: Path) -> str:
     return found
 
 
-def no_folder(path: Path, error: OSError) -> str:
+def folder_problem(path: Path, error: OSError) -> str:
     """Return the `found` part of an error about a folder that cannot be written, with advice."""
     if isinstance(error, PermissionError):
         return "no write permission: choose another folder, or run as its owner"
@@ -109,7 +109,7 @@ def _refused(path: Path, error: OSError) -> StateError:
         return StatePaused(f"{path}: expected a writable disk, found {found}")
     is_there = os.path.isdir(path)  # noqa: PTH112 - unlike Path.is_dir, False without permission
     expected = "a folder owned by this user" if is_there else "a folder, or permission to create one"
-    return StateRefused(f"{path}: expected {expected}, found {no_folder(path, error)}")
+    return StateRefused(f"{path}: expected {expected}, found {folder_problem(path, error)}")
 
 
 class StateFolder:
@@ -151,10 +151,10 @@ class StateFolder:
     def key(self) -> bytes:
         """Return the hash key. It is not in the database, so that a copy of the database reveals nothing."""
         try:
-            return key_in(self.path)
+            return read_hash_key(self.path)
         except StateRefused:
             key = secrets.token_bytes(KEY_BYTES)
-            write_whole(self.path / _KEY, key)
+            write_atomically(self.path / _KEY, key)
             return key
 
     def note_commit(self, database: int, number: int) -> None:
@@ -175,7 +175,7 @@ class StateFolder:
         file = self.path / "ballast"
         try:
             if not file.exists():
-                write_whole(file, bytes(BALLAST_BYTES))
+                write_atomically(file, bytes(BALLAST_BYTES))
         except OSError:
             file.unlink(missing_ok=True)
 
@@ -184,7 +184,7 @@ class StateFolder:
         os.close(self._lock)
 
 
-def key_in(folder: Path) -> bytes:
+def read_hash_key(folder: Path) -> bytes:
     """Return the hash key of a state folder, locked or not; raises StateRefused without one."""
     try:
         key = (folder / _KEY).read_bytes()
@@ -195,7 +195,7 @@ def key_in(folder: Path) -> bytes:
     return key
 
 
-def write_whole(path: Path, content: bytes) -> None:
+def write_atomically(path: Path, content: bytes) -> None:
     """Write a private file atomically and durably."""
     temporary = path.with_name(f"{path.name}.tmp")
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)

@@ -13,10 +13,10 @@ _QUIET_POLLS = 2
 class _Run:
     """A process that reads the source, and the disk that outlives it."""
 
-    def __init__(self, source: Source, disk: dict[bytes, bytes], never_told: str, patience_seconds: float) -> None:
+    def __init__(self, source: Source, disk: dict[bytes, bytes], private_text: str, patience_seconds: float) -> None:
         self.source = source
         self.disk = disk
-        self._private_text = never_told
+        self._private_text = private_text
         self._patience_seconds = patience_seconds
         self._owned: frozenset[str] = frozenset()
         source.restore(dict(disk))
@@ -56,18 +56,18 @@ class _Run:
 
 
 def check_source(
-    make: Callable[[], Source], put: Callable[[int], None], *, never_told: str, patience_seconds: float = 30.0
+    make: Callable[[], Source], put: Callable[[int], None], *, private_text: str, patience_seconds: float = 30.0
 ) -> None:
     """Raise AssertionError unless a source meets the contract of sources.
 
     `make` returns a new source on the same input, as a new process would. `put` adds valid records to that input.
-    `never_told` is a text in file names or ids of the input that must not be logged or stored.
+    `private_text` is a text in file names or ids of the input that must not be logged or stored.
     """
     disk: dict[bytes, bytes] = {}
     put(3)
     source = make()
     with closing(source):
-        run = _Run(source, disk, never_told, patience_seconds)
+        run = _Run(source, disk, private_text, patience_seconds)
         run.take(3, "existing records must be delivered")
         _require(source.ready() is None, "a source that was read must be ready")
         source.roll_back()
@@ -83,11 +83,11 @@ def check_source(
         # Not committed, as after a crash.
     source = make()
     with closing(source):
-        run = _Run(source, disk, never_told, patience_seconds)
+        run = _Run(source, disk, private_text, patience_seconds)
         run.commit(run.take(2, "after a crash, reading must continue at the last commit"))
     source = make()
     with closing(source):
-        _Run(source, disk, never_told, patience_seconds).take(0, "after a restart, nothing must be read again")
+        _Run(source, disk, private_text, patience_seconds).take(0, "after a restart, nothing must be read again")
 
 
 def _records(deliveries: Iterable[Delivery]) -> int:

@@ -26,7 +26,7 @@ from monitor.core.estimate import Estimate, WindowState
 from monitor.core.estimators.average_thresholded_confidence import ThresholdedConfidence, ThresholdedEntropy
 from monitor.core.estimators.calibrated_confidence import CalibratedConfidence
 from monitor.core.estimators.conformal import AnchoredAtAccuracy, AnchoredAtConfidence
-from monitor.core.estimators.consensus import CONSENSUS, VOICES
+from monitor.core.estimators.consensus import CONSENSUS, MEMBERS
 from monitor.core.estimators.difference_of_confidences import DifferenceOfConfidences
 from monitor.core.scores import Floats, Integers, Outputs, Singles, label_outputs, outputs
 from monitor.core.totals import Gauge, totals_of
@@ -71,7 +71,7 @@ class Pool:
         self.chance = cache(calibration.intervals.chance_disagreement)
         both = outputs(vectors, calibration.temperature)
         self._scaled = both.scaled
-        voices = tuple(one for one in calibration.estimators if one.form.name in VOICES)
+        voices = tuple(one for one in calibration.estimators if one.form.name in MEMBERS)
         (self._moving,) = (one for one in voices if isinstance(one.estimator, AnchoredAtConfidence))
         self._said_of = {one.form.name: _per_record(one, both) for one in voices if one is not self._moving}
 
@@ -82,7 +82,7 @@ class Pool:
             name: _in_windows(estimates[batches].sum(axis=1)) / window for name, estimates in self._said_of.items()
         }
         values[self._moving.form.name] = self._moving_sets(batches, window)
-        ranked = np.sort(np.array([values[voice] for voice in VOICES]), axis=0)
+        ranked = np.sort(np.array([values[voice] for voice in MEMBERS]), axis=0)
         # The lower quartile of six.
         return values | {CONSENSUS: 0.75 * ranked[1] + 0.25 * ranked[2], DISAGREEMENT: ranked[-1] - ranked[0]}
 
@@ -274,7 +274,7 @@ def test_the_short_way_to_an_estimate_is_the_long_one(window: int) -> None:
     for evaluation in range(0, BATCHES + 1, 5):
         results = facts(place, window, {name: float(values[evaluation]) for name, values in estimates.items()}).results
         expected = totals_of(gauge, place.vectors[rows[evaluation * batch : evaluation * batch + window]]).estimate()
-        for name in (*VOICES, CONSENSUS):
+        for name in (*MEMBERS, CONSENSUS):
             result, wanted = results[name], expected[name]
             assert isinstance(result, Estimate)
             assert isinstance(wanted, Estimate)

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from monitor.sources.kafka.internals import keep_join
+from monitor.sources.kafka.internals import preserve_join
 from tests.conftest import Ran
 from tests.daemon.conftest import Site
 from tests.daemon.kafka_site import (
@@ -98,7 +98,7 @@ def test_sigterm_tells_the_group_how_far_it_is_and_leaves_it(site: Site, kafka: 
         deadline = time.monotonic() + LIMIT
         while len(other.assignment()) < 2:
             assert time.monotonic() < deadline, "the group still waits for the member that left"
-            keep_join(other)
+            preserve_join(other)
             other.poll(100)
         assert [other.committed(partition) for partition in sorted(other.assignment())] == [200, 200]
 

@@ -294,7 +294,7 @@ def test_alert_state_that_could_not_be_written_survives_a_reload(site: Site, mon
         before.ingestion.stop(site.clock().now)
     assert before.ingestion.pending_values() == {key_of("density"): stored}
     after = build(config, {"density": REFERENCE}, state, before.ingestion.pending_values())
-    assert after.evaluators["density"].told == (("density", "all", "accuracy_low"),)
+    assert after.evaluators["density"].notified == (("density", "all", "accuracy_low"),)
     assert after.ingestion.pending_values() == {key_of("density"): stored}
 
 

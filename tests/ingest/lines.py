@@ -53,7 +53,7 @@ class LinesSource:
         del now
         while self._delivered < len(self.lines):
             some = self.lines[self._delivered : self._delivered + self._at_once]
-            piece = TextPiece("lines", Format.JSONL, b"".join(some), line=self._delivered + 1, unproven=None)
+            piece = TextPiece("lines", Format.JSONL, b"".join(some), line=self._delivered + 1, non_json_lines=None)
             arrived = self._decoder.text(piece)
             self._delivered += len(some)
             yield Delivery("file#1", arrived, {b"next": str(self._delivered).encode()})

@@ -13,7 +13,7 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 from kafka.net.compat import KafkaNetClient
 
-from monitor.sources.kafka.internals import keep_join
+from monitor.sources.kafka.internals import preserve_join
 from tests.kafka.producing import Truth
 
 _LIMIT_SECONDS = 60.0
@@ -109,7 +109,7 @@ def read(opened: KafkaConsumer, records: int) -> Truth:
 def take(opened: KafkaConsumer, found: Truth) -> None:
     """Poll once, and add what comes."""
     if opened.config["group_id"] is not None:
-        keep_join(opened)
+        preserve_join(opened)
     for partition, records in opened.poll(200).items():
         for record in records:
             assert record.offset not in found[partition.partition]

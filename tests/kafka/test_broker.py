@@ -11,7 +11,7 @@ from kafka import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, T
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.errors import KafkaTimeoutError
 
-from monitor.sources.kafka.internals import keep_join
+from monitor.sources.kafka.internals import preserve_join
 from tests.kafka.broker import Cluster
 from tests.kafka.consuming import consumer, partitions, read, refusal
 from tests.kafka.node import BrokerFailed
@@ -145,7 +145,7 @@ def _poll_until(holds: Any, *members: KafkaConsumer) -> None:
         assert time.monotonic() < deadline
         for member in members:
             # The library alone loses a join that ends between two polls, and is given nothing for ever.
-            keep_join(member)
+            preserve_join(member)
             member.poll(50)
 
 

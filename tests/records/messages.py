@@ -30,7 +30,7 @@ def receive(*values: bytes, decoder: MessageDecoder | None = None, times: Sequen
     assert len(arrived.pointers) == min(2_000, arrived.rejected.total())
     places = [(pointer.offset or 0, pointer.number) for pointer in arrived.pointers]
     assert places == sorted(set(places))
-    assert arrived.unproven is None
+    assert arrived.non_json_lines is None
     return arrived
 
 

@@ -14,7 +14,7 @@ from pyarrow import ipc, parquet
 from monitor.records.decoder import StreamDecoder
 from monitor.records.record_batch import Format, RecordBatch, TextPiece
 from monitor.records.record_schema import ModelFormat, RecordFields
-from monitor.records.rejections import RefusedFile
+from monitor.records.rejections import RejectedFile
 from monitor.records.vectors import Singles
 
 KEY = b"0123456789abcdef"
@@ -70,7 +70,7 @@ def rejection_reason(content: bytes, format_: Format, decoder: StreamDecoder | N
     """Return why a file as a whole is rejected."""
     try:
         decode_file(content, format_, decoder)
-    except RefusedFile as rejected:
+    except RejectedFile as rejected:
         return str(rejected.reason) if str(rejected).startswith("file#1") else "no place named"
     return "not rejected"
 

@@ -21,7 +21,7 @@ from monitor.records.formats import text as gzip_text
 from monitor.records.layout import Layout
 from monitor.records.offline.files import read_file
 from monitor.records.record_batch import Format
-from monitor.records.rejections import RefusedFile
+from monitor.records.rejections import RejectedFile
 from tests.conftest import ROOT
 from tests.records.streams import (
     GOOD,
@@ -46,7 +46,7 @@ from pathlib import Path
 from monitor.records.record_batch import Format
 from monitor.records.decoder import StreamDecoder
 from monitor.records.record_schema import ModelFormat
-from monitor.records.rejections import RefusedFile
+from monitor.records.rejections import RejectedFile
 from tests.effort import calls_of
 
 def peak():
@@ -63,7 +63,7 @@ def work():
         with open(path, "rb") as file:
             for _ in decoder.settled("bomb", file, Format(format_)):
                 pass
-    except RefusedFile as rejected:
+    except RejectedFile as rejected:
         reason = str(rejected.reason)
 calls = calls_of(work)
 print(json.dumps([reason, (peak() - before) / 1024, calls]))
@@ -336,7 +336,7 @@ def test_a_damaged_file_yields_nothing(format_: Format) -> None:
         try:
             for piece in stream().settled("file#1", io.BytesIO(changed), format_):
                 pieces.append(piece)  # noqa: PERF402 - what came before an error counts
-        except RefusedFile:
+        except RejectedFile:
             assert not pieces
         else:
             assert sum(piece.rows for piece in pieces) >= len(whole)
@@ -350,10 +350,10 @@ def test_packed_text_is_read_offline_with_the_same_protection(name: str, tmp_pat
     path.write_bytes(gzip.compress(b"\xef\xbb\xbf" + text))
     assert len(read_file(path, Layout()).batch.probabilities) == 1
     path.write_bytes(gzip.compress(text)[:-3])
-    with pytest.raises(RefusedFile, match=r"expected a whole gzip file, found a truncated one \(bad_file\)"):
+    with pytest.raises(RejectedFile, match=r"expected a whole gzip file, found a truncated one \(bad_file\)"):
         read_file(path, Layout())
     path.write_bytes(_gzip_of(bytes(MEBIBYTE), 64))
-    with pytest.raises(RefusedFile, match=r"at most 200 times larger than compressed, found more \(too_large\)"):
+    with pytest.raises(RejectedFile, match=r"at most 200 times larger than compressed, found more \(too_large\)"):
         read_file(path, Layout())
 
 

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from monitor.records.layout import OutputKind
 from monitor.records.record_batch import Format
 from monitor.records.record_schema import ModelFormat, RecordFields, TimeUnit
-from monitor.records.rejections import RefusedFile
+from monitor.records.rejections import RejectedFile
 from tests.effort import calls_of
 from tests.records.streams import (
     ALL_FORMATS,
@@ -468,8 +468,8 @@ def test_c2_any_bytes_are_accepted_rejected_or_blank(lines: list[bytes], seed: i
     ]
     data = b"\n".join([GOOD_LINES[0], *spliced]) + b"\n"
     arrived = decode_text(data, decoder=FUZZED)
-    one_by_one = [decode_text(line + b"\n", decoder=FUZZED, offset=9, unproven=None) for line in spliced[:50]]
-    some = decode_text(b"\n".join(spliced[:50]) + b"\n", decoder=FUZZED, offset=9, unproven=None)
+    one_by_one = [decode_text(line + b"\n", decoder=FUZZED, offset=9, non_json_lines=None) for line in spliced[:50]]
+    some = decode_text(b"\n".join(spliced[:50]) + b"\n", decoder=FUZZED, offset=9, non_json_lines=None)
     assert some.accepted == sum(one.accepted for one in one_by_one)
     assert reasons_of([some]) == reasons_of(one_by_one)
     assert arrived.rows == 2_001
@@ -659,9 +659,9 @@ def test_c19_the_same_records_are_the_same_vectors_in_every_format() -> None:
 
 
 def test_a_rejection_is_an_error_that_callers_know() -> None:
-    """`RefusedFile` names its reason, for the file checkpoint and for metrics."""
+    """`RejectedFile` names its reason, for the file checkpoint and for metrics."""
     with pytest.raises(
-        RefusedFile, match=r"file#1: expected headers that match .* found other headers \(bad_header\)"
+        RejectedFile, match=r"file#1: expected headers that match .* found other headers \(bad_header\)"
     ) as caught:
         decode_file(LIES, Format.NPY)
     assert caught.value.reason == "bad_header"

@@ -73,8 +73,8 @@ def _reasons(arrived: RecordBatch) -> list[str]:
 
 
 def _as_lines(lines: Sequence[bytes]) -> RecordBatch:
-    # Not the start of a file, and not unproven: a file is given up where a topic is not.
-    piece = TextPiece("file#1", Format.JSONL, b"".join(line + b"\n" for line in lines), offset=1, unproven=None)
+    # Not the start of a file, and not non_json_lines: a file is given up where a topic is not.
+    piece = TextPiece("file#1", Format.JSONL, b"".join(line + b"\n" for line in lines), offset=1, non_json_lines=None)
     return stream(fields=FIELDS).text(piece)
 
 

@@ -17,7 +17,7 @@ from monitor.records.id_hash import hash_ids
 from monitor.records.layout import OutputKind
 from monitor.records.record_batch import Format, TextPiece
 from monitor.records.record_schema import ModelFormat, RecordFields, TimeUnit
-from monitor.records.rejections import Reason, RefusedFile
+from monitor.records.rejections import Reason, RejectedFile
 from tests.records.streams import (
     ALL_FORMATS,
     CLASSES,
@@ -331,12 +331,12 @@ def test_a_text_may_be_cut_anywhere_between_lines() -> None:
     lines = [LINE if random.random() < 0.8 else b"oops\n" for _ in range(200)]
     whole = decode_text(b"".join(lines))
     pieces, offset, number = [], 0, 1
-    unproven: int | None = 0
+    non_json_lines: int | None = 0
     while lines:
         count = int(random.integers(1, 30))
         data = b"".join(lines[:count])
-        piece = decode_text(data, offset=offset, line=number, unproven=unproven)
-        offset, number, unproven = offset + len(data), number + len(lines[:count]), piece.unproven
+        piece = decode_text(data, offset=offset, line=number, non_json_lines=non_json_lines)
+        offset, number, non_json_lines = offset + len(data), number + len(lines[:count]), piece.non_json_lines
         pieces.append(piece)
         lines = lines[count:]
     assert reasons_of(pieces) == reasons_of([whole])
@@ -346,20 +346,20 @@ def test_a_text_may_be_cut_anywhere_between_lines() -> None:
 
 def test_a_file_without_objects_is_rejected_after_a_hundred_lines() -> None:
     """Whatever the pieces; blank lines do not count, and one object of any sort proves the file."""
-    unproven: int | None = 0
+    non_json_lines: int | None = 0
     for expected in (40, 80):
-        arrived = decode_text(b"[\n" * 40 + b"\n", unproven=unproven)
-        unproven = arrived.unproven
-        assert unproven == expected
-    with pytest.raises(RefusedFile, match=r"expected one JSON object per line, found none .* \(not_jsonl\)"):
-        decode_text(b"[\n" * 40, unproven=unproven)
-    assert decode_text(b"[\n" * 19, unproven=unproven).unproven == 99
+        arrived = decode_text(b"[\n" * 40 + b"\n", non_json_lines=non_json_lines)
+        non_json_lines = arrived.non_json_lines
+        assert non_json_lines == expected
+    with pytest.raises(RejectedFile, match=r"expected one JSON object per line, found none .* \(not_jsonl\)"):
+        decode_text(b"[\n" * 40, non_json_lines=non_json_lines)
+    assert decode_text(b"[\n" * 19, non_json_lines=non_json_lines).non_json_lines == 99
     for proof in (LINE, b"{}\n", b'{"probs": NaN}\n', b'{"model": 3}\n'):
         arrived = decode_text(b"[\n" * 99 + proof + b"[\n" * 200)
-        assert (arrived.unproven, arrived.rejected.total()) == (None, 299 + (proof != LINE))
-    assert decode_text(LINE).unproven is None
-    assert decode_text(b"[\n" * 500, unproven=None).unproven is None
-    assert decode_text(b"").unproven == 0
+        assert (arrived.non_json_lines, arrived.rejected.total()) == (None, 299 + (proof != LINE))
+    assert decode_text(LINE).non_json_lines is None
+    assert decode_text(b"[\n" * 500, non_json_lines=None).non_json_lines is None
+    assert decode_text(b"").non_json_lines == 0
 
 
 def test_a_header_is_taken_from_the_head_of_the_file() -> None:
@@ -368,7 +368,7 @@ def test_a_header_is_taken_from_the_head_of_the_file() -> None:
     arrived = decode_text(row * 3, Format.CSV, head=b"\n site ,probs\r\nmore", offset=500, line=90)
     assert (arrived.accepted, arrived.ignored) == (3, 0)
     assert arrived.models["density"].records.fields["site"].texts() == ["A"] * 3
-    with pytest.raises(RefusedFile, match="set class_columns"):
+    with pytest.raises(RejectedFile, match="set class_columns"):
         decode_text(b"1,0,0\n", Format.CSV, head=b"prob_cat,prob_dog,prob_owl\n", offset=500)
 
 

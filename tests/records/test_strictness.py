@@ -12,7 +12,7 @@ from monitor.records.decoder import StreamDecoder
 from monitor.records.hints import COMMAND_LINE
 from monitor.records.record_batch import Format
 from monitor.records.record_schema import ModelFormat, RecordFields
-from monitor.records.rejections import RefusedFile
+from monitor.records.rejections import RejectedFile
 from tests.effort import calls_of
 from tests.records.streams import (
     CLASSES,
@@ -197,5 +197,5 @@ def test_hints_may_be_worded_for_the_command_line() -> None:
     hints = ("looks like logits: add --kind logits", "times look like milliseconds: add --time-unit ms")
     assert decode_text(text, decoder=decoder).hints == {"density": hints}
     columns = b"prob_cat,prob_dog,prob_owl\n0.7,0.2,0.1\n"
-    with pytest.raises(RefusedFile, match=r"3 columns named prob_…: add --class-columns 'prob_\*' \(bad_header\)"):
+    with pytest.raises(RejectedFile, match=r"3 columns named prob_…: add --class-columns 'prob_\*' \(bad_header\)"):
         decode_text(columns, Format.CSV, decoder)

@@ -35,7 +35,7 @@ def _directory(folder: Path) -> DirectorySource:
 
 
 def test_the_directory_source_passes_the_checks(tmp_path: Path, put: Callable[[int], None]) -> None:
-    check_source(lambda: _directory(tmp_path), put, never_told=PRIVATE)
+    check_source(lambda: _directory(tmp_path), put, private_text=PRIVATE)
 
 
 class _Faulty(DirectorySource):
@@ -74,4 +74,4 @@ def test_a_faulty_source_fails_the_checks(tmp_path: Path, put: Callable[[int], N
         return _Faulty(tmp_path, fault)
 
     with pytest.raises(AssertionError, match=claim):
-        check_source(make, put, never_told=PRIVATE, patience_seconds=0.5)
+        check_source(make, put, private_text=PRIVATE, patience_seconds=0.5)

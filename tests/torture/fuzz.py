@@ -20,7 +20,7 @@ import numpy as np
 from monitor.records.decoder import StreamDecoder
 from monitor.records.record_batch import Format, RecordBatch, TextPiece
 from monitor.records.record_schema import ModelFormat
-from monitor.records.rejections import RefusedFile
+from monitor.records.rejections import RejectedFile
 from tests.torture.records import CLASSES, gzip_of, line_of, npz_of, seeded
 
 MOST_MEMORY = 2 << 30
@@ -71,12 +71,12 @@ SEEDS: dict[Format, bytes] = {
 
 def check(format_: Format, data: bytes) -> None:
     """Decode bytes as a whole file, and text also as tailed lines."""
-    with contextlib.suppress(RefusedFile):
+    with contextlib.suppress(RejectedFile):
         for arrived in DECODER.settled("fuzz", io.BytesIO(data), format_):
             _check_sum(arrived)
     if format_.grows:
         lines = data[: data.rfind(b"\n") + 1]
-        with contextlib.suppress(RefusedFile):
+        with contextlib.suppress(RejectedFile):
             arrived = DECODER.text(TextPiece("fuzz", format_, lines, head=data[: data.find(b"\n") + 1]))
             _check_sum(arrived)
             assert arrived.rows == lines.count(b"\n"), (arrived.rows, lines.count(b"\n"))

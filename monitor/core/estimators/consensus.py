@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 CONSENSUS = "consensus"
 
-VOICES = (
+MEMBERS = (
     "atc_mc_ts",
     "atc_ne_ts",
     "doc_ts",
@@ -21,10 +21,10 @@ def consensus(accuracies: Mapping[str, float]) -> float:
 
     Like its members, it does not detect confident errors.
     """
-    return statistics.quantiles([accuracies[member] for member in VOICES], n=4, method="inclusive")[0]
+    return statistics.quantiles([accuracies[member] for member in MEMBERS], n=4, method="inclusive")[0]
 
 
 def disagreement(accuracies: Mapping[str, float]) -> float:
     """Return the highest minus the lowest member. If it is large, no estimate is reliable."""
-    values = [accuracies[member] for member in VOICES]
+    values = [accuracies[member] for member in MEMBERS]
     return max(values) - min(values)

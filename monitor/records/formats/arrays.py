@@ -24,7 +24,7 @@ from monitor.records.offline.npy_file import (
 )
 from monitor.records.record_batch import RecordBatch
 from monitor.records.record_schema import ModelFormat, RecordFields, unknown_class_columns
-from monitor.records.rejections import Reason, RefusedFile, RejectionProblem, library_message, listed
+from monitor.records.rejections import Reason, RejectedFile, RejectionProblem, library_message, listed
 
 MAX_NPY_BYTES = 1 << 30
 """The limit on arrays that are read in slices."""
@@ -181,13 +181,13 @@ def _without_content(where: str) -> Iterator[None]:
     """Replace messages that quote names of arrays, classes or types by generic ones."""
     try:
         yield
-    except RefusedFile as rejected:
+    except RejectedFile as rejected:
         reason, message = rejected.reason, str(rejected)
     else:
         return
     if reason in _GENERIC:
         raise RejectionProblem(reason, *_GENERIC[reason]).of_file(where)
-    raise RefusedFile(reason, message)
+    raise RejectedFile(reason, message)
 
 
 # Messages for other reasons contain only sizes, shapes, and configured names.

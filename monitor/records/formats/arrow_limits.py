@@ -42,7 +42,7 @@ _PROBLEMS = {
 
 
 def widest_rows(where: str, file: BinaryIO, usual_numbers: int, **wanted: Any) -> int:  # noqa: ANN401 - plain JSON
-    """Read a whole file on trial; return the size of its widest rows, or raise `RefusedFile`.
+    """Read a whole file on trial; return the size of its widest rows, or raise `RejectedFile`.
 
     `wanted` is passed to `arrow_trial`; `usual_numbers` is the expected count of numbers per row.
     """

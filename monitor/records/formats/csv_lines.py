@@ -54,7 +54,7 @@ class CsvLines:
         self._known: tuple[bytes, Header] | None = None
 
     def header(self, head: bytes, where: str) -> Header | None:
-        """Return the header of a file from its first bytes; raises `RefusedFile` if it lacks required columns.
+        """Return the header of a file from its first bytes; raises `RejectedFile` if it lacks required columns.
 
         None if there are only blank lines so far.
         """

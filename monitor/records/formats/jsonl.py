@@ -45,18 +45,18 @@ class JsonLines:
             model.name: tuple(fields.segment_path(name) for name in model.segment_fields) for model in models
         }
 
-    def decode(self, block: LineBlock, builder: BatchBuilder, unproven: int | None) -> int | None:
+    def decode(self, block: LineBlock, builder: BatchBuilder, non_json_lines: int | None) -> int | None:
         """Decode a block; return the number of lines of the file that are not JSON, None after the first object."""
         self._diagnoses.clear()  # keeps no content beyond the block
         braced = block.braced()
         for first, after in _cuts(block):
             records = self._decode_together(block, first, after, builder) if braced[first:after].all() else None
             if records is not None:
-                unproven = None
+                non_json_lines = None
                 self._route(np.arange(first, after), records, block, builder)
             else:
-                unproven = self._decode_one_by_one(range(first, after), block, builder, unproven)
-        return unproven
+                non_json_lines = self._decode_one_by_one(range(first, after), block, builder, non_json_lines)
+        return non_json_lines
 
     def _decode_together(self, block: LineBlock, first: int, after: int, builder: BatchBuilder) -> list[Any] | None:
         """Return the records of lines that all start and end with a brace; None unless each line is one record.
@@ -74,7 +74,7 @@ class JsonLines:
         return None
 
     def _decode_one_by_one(
-        self, places: range, block: LineBlock, builder: BatchBuilder, unproven: int | None
+        self, places: range, block: LineBlock, builder: BatchBuilder, non_json_lines: int | None
     ) -> int | None:
         records, kept = [], []
         rejected: dict[LineDiagnosis, list[int]] = {}
@@ -86,23 +86,23 @@ class JsonLines:
                     continue
                 record = self._decoded(line)
                 if record is not None:
-                    unproven = None
+                    non_json_lines = None
                     records.append(record)
                     kept.append(place)
                     continue
                 diagnosis = self._diagnosis(line)
             rejected.setdefault(diagnosis, []).append(place)
             if diagnosis.is_object:
-                unproven = None
-            elif unproven is not None:
-                unproven += 1
-                if unproven >= MAX_NON_JSON_LINES:
+                non_json_lines = None
+            elif non_json_lines is not None:
+                non_json_lines += 1
+                if non_json_lines >= MAX_NON_JSON_LINES:
                     raise _NO_OBJECTS.of_file(builder.where)
         for diagnosis, some in rejected.items():
             builder.reject_all(diagnosis.model, some, diagnosis.reason, block)
         if records:
             self._route(np.array(kept, dtype=np.int64), records, block, builder)
-        return unproven
+        return non_json_lines
 
     def _diagnosis(self, line: bytes) -> LineDiagnosis:
         """Return why a line is rejected, cached for equal lines."""

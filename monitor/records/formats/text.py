@@ -58,7 +58,7 @@ def read_lines(path: Path) -> Iterator[TextLines]:
 
 
 def without_mark(data: bytes, where: Path | str) -> bytes:
-    """Return the start of a text without its byte-order mark; raises `RefusedFile` for UTF-16 and UTF-32."""
+    """Return the start of a text without its byte-order mark; raises `RejectedFile` for UTF-16 and UTF-32."""
     _refuse_utf16(where, data[:4])
     return data.removeprefix(_UTF8_MARK)
 
@@ -116,7 +116,7 @@ _DAMAGED = RejectionProblem(Reason.BAD_FILE, "a gzip file", "a damaged one")
 
 
 class GzipText:
-    """The content of a gzip file. The constructor checks the whole file and raises `RefusedFile`."""
+    """The content of a gzip file. The constructor checks the whole file and raises `RejectedFile`."""
 
     def __init__(self, where: str, file: BinaryIO) -> None:
         self._where = where

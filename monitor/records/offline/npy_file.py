@@ -30,7 +30,7 @@ _LONGEST_COMMENT = 1 << 16
 
 
 def check_directory(where: str, file: BinaryIO) -> None:
-    """Raise `RefusedFile` if the ZIP directory is too large. Other files are not checked."""
+    """Raise `RejectedFile` if the ZIP directory is too large. Other files are not checked."""
     size = file.seek(0, os.SEEK_END)
     file.seek(max(0, size - _LONGEST_COMMENT - _END_SIZE - _LOCATOR_64_SIZE - _END_64_SIZE))
     tail = file.read()

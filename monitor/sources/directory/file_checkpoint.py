@@ -11,7 +11,7 @@ from typing import Annotated
 import msgspec
 
 from monitor.records.record_batch import Format
-from monitor.records.rejections import RefusedFile
+from monitor.records.rejections import RejectedFile
 
 _LONGEST = 300
 KEY_BYTES = 16
@@ -27,7 +27,7 @@ class Failure:
     """The decoder's explanation. Quotes nothing of the file."""
 
     @classmethod
-    def of(cls, rejected: RefusedFile, key: bytes) -> "Failure":
+    def of(cls, rejected: RejectedFile, key: bytes) -> "Failure":
         """Return the failure of a rejected file, without the file's name, which the message adds."""
         text = str(rejected).partition("\n")[0].removeprefix(display_name(key)).lstrip(":, ")
         text = text.removesuffix(f" ({rejected.reason})").strip()
@@ -89,8 +89,8 @@ class FileCheckpoint(msgspec.Struct, frozen=True, array_like=True, forbid_unknow
     """Whether the offset is within a line that is too long."""
     partial: bool = False
     """Whether its incomplete last line has been counted."""
-    unproven: _Natural | None = 0
-    """See `TextPiece.unproven`."""
+    non_json_lines: _Natural | None = 0
+    """See `TextPiece.non_json_lines`."""
     skip_to: _Natural = 0
     """Bytes before this are not decoded: they were there before the directory was watched."""
     changed_at: float = 0.0

@@ -8,7 +8,7 @@ from typing import TypeVar
 import msgspec
 
 from monitor.records.record_batch import Decoder, RecordBatch
-from monitor.records.rejections import RefusedFile
+from monitor.records.rejections import RejectedFile
 from monitor.sources.base import Delivery
 from monitor.sources.directory.crash_guard import CrashGuard
 from monitor.sources.directory.directory_options import DirectoryEvent, DirectoryOptions
@@ -195,7 +195,7 @@ class PollContext:
             guard.note(key, place)
         try:
             return decode()
-        except RefusedFile as rejected:
+        except RejectedFile as rejected:
             return Failure.of(rejected, key)
         except OSError:
             raise

@@ -206,7 +206,7 @@ class Tailer:
         if lines.skipped:
             data = read_fully(context.system, file, lines.skipped, checkpoint.offset)
             checkpoint = msgspec.structs.replace(
-                self._advanced(file, stat, checkpoint, data, checkpoint.unproven), skipping=True
+                self._advanced(file, stat, checkpoint, data, checkpoint.non_json_lines), skipping=True
             )
             return context.deliver(tracked, checkpoint, counted={DirectoryEvent.BYTES_READ: len(data)})
         if checkpoint.offset < checkpoint.skip_to:
@@ -214,7 +214,7 @@ class Tailer:
             if old:
                 tally = {DirectoryEvent.BYTES_READ: len(old), DirectoryEvent.BYTES_SKIPPED: len(old)}
                 return context.deliver(
-                    tracked, self._advanced(file, stat, checkpoint, old, checkpoint.unproven), counted=tally
+                    tracked, self._advanced(file, stat, checkpoint, old, checkpoint.non_json_lines), counted=tally
                 )
         head = b""
         if checkpoint.format is Format.CSV:
@@ -231,14 +231,14 @@ class Tailer:
             checkpoint.line,
             head,
             checkpoint.skipping,
-            checkpoint.unproven,
+            checkpoint.non_json_lines,
         )
         began = context.monotonic()
         batch = self._decoded(tracked.key, block)
         tracked.block_bytes = _next_size(tracked.block_bytes, context.monotonic() - began)
         if isinstance(batch, Failure):
             return context.fail(tracked, checkpoint, stat, batch)
-        checkpoint = self._advanced(file, stat, checkpoint, data, batch.unproven)
+        checkpoint = self._advanced(file, stat, checkpoint, data, batch.non_json_lines)
         return context.deliver(tracked, checkpoint, batch, {DirectoryEvent.BYTES_READ: len(data)})
 
     def _decoded(self, key: bytes, block: TextPiece) -> RecordBatch | Failure:
@@ -246,7 +246,7 @@ class Tailer:
         return self._context.decoded(key, block.offset, lambda: text(block), lambda: text(block))
 
     def _advanced(
-        self, file: int, stat: FileStat, checkpoint: FileCheckpoint, data: bytes, unproven: int | None
+        self, file: int, stat: FileStat, checkpoint: FileCheckpoint, data: bytes, non_json_lines: int | None
     ) -> FileCheckpoint:
         """Return the checkpoint behind these bytes."""
         system = self._context.system
@@ -269,7 +269,7 @@ class Tailer:
             tail,
             checkpoint.line + data.count(b"\n"),
             generation=checkpoint.generation,
-            unproven=unproven,
+            non_json_lines=non_json_lines,
             skip_to=checkpoint.skip_to if offset < checkpoint.skip_to else 0,
             changed_at=self._context.now,
             previous=checkpoint.previous,

@@ -205,7 +205,7 @@ class WholeFileReader:
                 checkpoint,
                 rows=checkpoint.rows + rows,
                 state=FileState.COMPLETE if complete else FileState.READING,
-                unproven=None,
+                non_json_lines=None,
                 changed_at=context.now,
             )
             tally = {DirectoryEvent.BYTES_READ: decoding.stat.size} if complete else None

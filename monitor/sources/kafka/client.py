@@ -72,7 +72,7 @@ class KafkaPythonConsumer:
         """Return messages of partitions that are not paused."""
         if internals.is_fenced(self._consumer):
             raise classified(FencedInstanceIdError())
-        internals.keep_join(self._consumer)
+        internals.preserve_join(self._consumer)
         try:
             fetched = self._consumer.poll(timeout_ms=int(timeout_seconds * 1000), max_records=most)
         except OffsetOutOfRangeError as error:

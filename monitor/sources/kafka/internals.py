@@ -180,7 +180,7 @@ def wait_for_metadata(consumer: Any, timeout_seconds: float) -> None:
         consumer._net.run(consumer._manager.wait_for, future, timeout_seconds * 1000)
 
 
-def keep_join(consumer: Any) -> None:
+def preserve_join(consumer: Any) -> None:
     """Keep the result of a join in progress, even if it completes before the next poll; called before each poll.
 
     A join takes longer than a poll. In the next poll the library mistakes a completed join for none and starts another,

@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from monitor.core.alerts import AlertPhase, AlertStatus, AlertType
 from monitor.core.estimate import Estimate, Why
-from monitor.core.estimators.consensus import CONSENSUS, VOICES
+from monitor.core.estimators.consensus import CONSENSUS, MEMBERS
 from monitor.core.history import Series, Span
 from monitor.core.report import ModelReport, Realised, SegmentReport
 from monitor.web.charts.bars import ClassShare, EstimatorScale, class_shares, moved_most, pair_of_bars
@@ -265,7 +265,7 @@ def _estimators(report: ModelReport, segment: SegmentReport) -> dict[str, Any]:
     scale = EstimatorScale.around(
         list(estimates.values()),
         None if report.reference is None else report.reference.accuracy,
-        [estimates[member].accuracy for member in VOICES if member in estimates],
+        [estimates[member].accuracy for member in MEMBERS if member in estimates],
     )
     families: list[tuple[EstimatorFamily, list[EstimatorRow]]] = []
     for family in families_of(segment.results):
@@ -277,8 +277,8 @@ def _estimators(report: ModelReport, segment: SegmentReport) -> dict[str, Any]:
 
 def _estimator(name: str, segment: SegmentReport, scale: EstimatorScale) -> EstimatorRow:
     result = segment.results[name]
-    filled = name in VOICES or name == CONSENSUS
-    words = form_words(name) + (", member" if name in VOICES else "")
+    filled = name in MEMBERS or name == CONSENSUS
+    words = form_words(name) + (", member" if name in MEMBERS else "")
     if isinstance(result, Estimate):
         return EstimatorRow(name, words, filled, result, "", scale.row(name, result, member=filled))
     return EstimatorRow(name, words, filled, None, REASONS[result.why], Markup())

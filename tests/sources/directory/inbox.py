@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from monitor.records.record_batch import Format, RecordBatch, TextPiece
-from monitor.records.rejections import Reason, RefusedFile
+from monitor.records.rejections import Reason, RejectedFile
 from monitor.sources.base import Delivery
 from monitor.sources.directory.directory_options import DirectoryOptions
 from monitor.sources.directory.directory_source import DirectorySource
@@ -44,7 +44,7 @@ class LineDecoder:
             elif b"\0" in line:
                 rejected["", Reason.NUL_BYTES] += 1
             elif line == b"POISON":
-                raise RefusedFile(Reason.NOT_JSONL, "poison")
+                raise RejectedFile(Reason.NOT_JSONL, "poison")
             elif line == b"BUG":
                 raise ZeroDivisionError
             elif line:
@@ -58,7 +58,7 @@ class LineDecoder:
         self.attempts += 1
         content = file.read()
         if not content.endswith(END):
-            raise RefusedFile(Reason.BAD_FILE, where)
+            raise RejectedFile(Reason.BAD_FILE, where)
         lines = content.split(b"\n")[:-2]
         for first in range(skip, len(lines), 2):
             some = tuple(lines[first : first + 2])

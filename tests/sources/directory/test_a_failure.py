@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from monitor.records.rejections import Reason, RefusedFile
+from monitor.records.rejections import Reason, RejectedFile
 from monitor.sources.directory.directory_options import OnFinish
 from monitor.sources.directory.file_checkpoint import Failure, display_name
 from tests.sources.directory.inbox import Inbox
@@ -55,12 +55,12 @@ def test_the_reason_file_has_the_same_text(watch: Watch) -> None:
 
 def test_a_failure_is_one_short_line_without_the_file_name() -> None:
     key = bytes(16)
-    refused = RefusedFile(Reason.BAD_CSV, f"{display_name(key)}: expected commas, found {'x' * 1000}\nmore (bad_csv)")
+    refused = RejectedFile(Reason.BAD_CSV, f"{display_name(key)}: expected commas, found {'x' * 1000}\nmore (bad_csv)")
     failure = Failure.of(refused, key)
     assert str(failure).startswith("expected commas, found xxx")
     assert str(failure).endswith("… (bad_csv)")
     assert len(str(failure)) < 320
-    refused = RefusedFile(Reason.BAD_CSV, f"{display_name(key)}, line 3: no (bad_csv)")
+    refused = RejectedFile(Reason.BAD_CSV, f"{display_name(key)}, line 3: no (bad_csv)")
     assert str(Failure.of(refused, key)) == "line 3: no (bad_csv)"
 
 

@@ -107,7 +107,18 @@ def test_a32_a_million_kept_files_are_listed_and_hardly_looked_at(watch: Watch) 
     inbox.system = system
     keys = Keys(KEY)
     row = FileCheckpoint(
-        1, Format.JSONL, FileState.READING, 1, 0, 5, 1_000_000_000, 5, 0xA1B2, line=2, unproven=None, changed_at=0.0
+        1,
+        Format.JSONL,
+        FileState.READING,
+        1,
+        0,
+        5,
+        1_000_000_000,
+        5,
+        0xA1B2,
+        line=2,
+        non_json_lines=None,
+        changed_at=0.0,
     )
     fields = [getattr(row, name) for name in row.__struct_fields__]
     inode = row.__struct_fields__.index("inode")

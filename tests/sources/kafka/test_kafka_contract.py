@@ -20,6 +20,6 @@ def test_the_kafka_source_passes_the_checks(kafka: Topics) -> None:
     check_source(
         lambda: KafkaSource("outputs", options, decoder()),
         lambda count: writer.write([record] * count),
-        never_told=PRIVATE,
+        private_text=PRIVATE,
         patience_seconds=60.0,
     )

@@ -212,5 +212,5 @@ def _poll_until(member: KafkaConsumer, holds: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 60.0
     while not holds():
         assert time.monotonic() < deadline
-        internals.keep_join(member)
+        internals.preserve_join(member)
         member.poll(50)
