@@ -63,7 +63,7 @@ def test_it_describes_a_configuration(cpcmon: Callable[..., Ran], write: Write, 
     assert lines[11:14] == [
         f"  warning: alert low: the accuracy of the reference, {accuracy:.3f}, is under 0.990",
         f"  warning: alert odd: the accuracy of the reference, {accuracy:.3f}, is over 0.200",
-        "  warning: 300 records: fewer than 500 make every interval wide",
+        "  warning: 300 records: with fewer than 500, intervals are wide",
     ]
     assert lines[14:18] == [
         "model later: no reference: there are no estimates, and its records are rejected",

@@ -122,7 +122,7 @@ def test_the_progress_of_a_backlog_is_logged(
     monkeypatch.setattr(site.monitor.ingestion, "catching_up", lambda *_: True)
     monkeypatch.setattr(site.monitor.ingestion, "lags", lambda: {"results": Lag(2_000_000, 2)})
     site.runner.start()
-    wait_for(lambda: "records taken in, unread at results: 2 files, 2.0 MB" in caplog.text)
+    wait_for(lambda: "records read, unread at results: 2 files, 2.0 MB" in caplog.text)
 
 
 def test_a_failed_evaluation_retracts_its_estimates_and_is_retried(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
