@@ -58,7 +58,11 @@ def test_home_and_variables_in_paths_are_expanded(
         ("demo --directory config.yaml", 2, "--directory config.yaml: expected a folder, found a file: choose another"),
         ("demo --tour --directory config.yaml", 2, "--directory config.yaml: expected a folder, found a file: choose"),
         ("demo --directory config.yaml/demo", 2, "expected a folder, found that config.yaml is a file: choose another"),
-        ("watch folder --reference {reference} --state config.yaml", 2, "expected a folder, or permission to create one, found a file"),
+        (
+            "watch folder --reference {reference} --state config.yaml",
+            2,
+            "expected a folder, or permission to create one, found a file",
+        ),
         ("watch folder --reference {reference} --state s --records 0", 2, "--records, --age: expected 1 to"),
         (
             "watch folder --reference {reference} --state s --age 0s",
