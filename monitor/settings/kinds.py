@@ -1,7 +1,6 @@
 """Kinds of settings: the contract, strings, flags, paths, secrets and choices."""
 
 import difflib
-import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -11,6 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Generic, TypeVar
 
+from monitor.settings.paths import expanded
 from monitor.settings.yaml_text import Node, Scalar, YamlList, YamlMap, describe, describe_type
 
 HIDDEN = "(hidden)"
@@ -358,21 +358,3 @@ class Choice(SettingKind[E], Generic[E]):
     def read(self, node: Node) -> E:
         """Return the member."""
         return self.members(self._names.read(node))
-
-
-_VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
-
-
-def expanded(text: str) -> str:
-    """Expand `~`, `~user` and environment variables; raises ValueError for an unknown one, unlike `os.path.expandvars`."""
-    path = os.path.expanduser(text)  # noqa: PTH111 - Path normalises
-    if path.startswith("~"):
-        raise ValueError(f"no home directory is known for {text.partition('/')[0]}")
-    return _VARIABLE.sub(_value, path)
-
-
-def _value(found: re.Match[str]) -> str:
-    name = found[1] or found[2]
-    if not (value := os.environ.get(name)):
-        raise ValueError(f"the environment variable {name} is not set")
-    return value
