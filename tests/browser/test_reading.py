@@ -23,8 +23,7 @@ def still(page: Page) -> Page:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("scheme", "size"), [("light", PHONE), ("dark", DESKTOP)], ids=["light-phone", "dark-desktop"])
 def test_axe_finds_no_violation(alerting: RunningSite, visit: Visiting, scheme: Scheme, size: tuple[int, int]) -> None:
     one = visit(alerting.url, color_scheme=scheme, size=size)
     still(one.page)

@@ -319,9 +319,7 @@ def test_the_simulation_has_the_noise_that_makes_careless_rules_alarm() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "20news_cleanlab_comp_groups",
         "acs_employment_MA_prime_age_to_young_and_old",
-        "cifar10_to_cifar101v6_votes_weak6",
         "mammo_nyu_gmic_top5_readerhard",
     ],
 )

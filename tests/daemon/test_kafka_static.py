@@ -83,9 +83,9 @@ def _evaluated(process: Process) -> float:
     return one(process.metrics(), "cpcmon_evaluations_total", model="density") or 0.0
 
 
-@pytest.mark.parametrize("leads", [True, False], ids=["the leader of the group", "another member"])
-# Who shares in the cooperative way is not told of a rebalance that moves nothing. In the other way everybody is.
-@pytest.mark.parametrize("assignor", ["cooperative", "range"])
+@pytest.mark.parametrize(
+    ("assignor", "leads"), [("cooperative", True), ("range", False)], ids=["cooperative leader", "range follower"]
+)
 def test_a_replica_that_is_killed_and_back_in_time_finds_its_partitions_and_the_other_notices_nothing(
     site: Site, kafka: Topics, assignor: str, *, leads: bool
 ) -> None:

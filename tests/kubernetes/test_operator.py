@@ -3,7 +3,6 @@
 import json
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -29,9 +28,8 @@ def test_the_operator_knows_every_field(render: Renderer, tools: Path, overlay: 
     assert ran.stdout.split() == KINDS, ran.stderr
 
 
-@pytest.mark.parametrize(("field", "value"), [("sampelLimit", 3), ("sampleLimit", "many")])
-def test_unknown_and_invalid_fields_are_found(render: Renderer, tools: Path, field: str, value: Any) -> None:
+def test_an_unknown_field_is_found(render: Renderer, tools: Path) -> None:
     """The test above can fail."""
     monitor = one(render.documents("kustomize", "one"), "ServiceMonitor")
-    monitor["spec"][field] = value
+    monitor["spec"]["sampelLimit"] = 3
     assert _checked(tools, [monitor]).returncode != 0

@@ -303,7 +303,7 @@ def test_b13_a_killed_migration_leaves_one_version_or_the_other(tmp_path: Path) 
     need_strace()
     script = (
         "import sys; from pathlib import Path; from monitor.state import database;"
-        "from tests.state.test_b_state import NEWER; database.open_database(Path(sys.argv[1]), steps=NEWER)"
+        f"database.open_database(Path(sys.argv[1]), steps={NEWER!r})"
     )
     killed = 0
     for call in ("pwrite64", "fdatasync,fsync", "rename", "unlink"):
