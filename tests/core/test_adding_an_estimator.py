@@ -1,4 +1,4 @@
-"""A newcomer's estimator: one class, one line in the list, and every other part follows."""
+"""A new estimator needs one class and one line in the list."""
 
 import json
 from collections.abc import Callable
@@ -20,8 +20,8 @@ from tests.strategies import synthetic
 
 
 @dataclass(frozen=True, slots=True)
-class Sureness:
-    """Share of the window that is surer than the reference's mean; a toy."""
+class ConfidentShare:
+    """Share of the window that is more confident than the mean of the reference; a toy."""
 
     returns_reference_accuracy: ClassVar[bool] = False
 
@@ -34,7 +34,7 @@ class Sureness:
         return cls(float(reference.scores(scaled=scaled).confidence.mean()))
 
     def contributions(self, scores: Scores, mean_confidence: float) -> Floats:
-        """Return whether each record is surer."""
+        """Return whether each record is more confident."""
         del mean_confidence
         return (scores.confidence > self.cut).astype(np.float64)[None]
 
@@ -44,32 +44,31 @@ class Sureness:
         return Estimate(min(1.0, means[0] * (2.0 if self.doubled else 1.0)), records)
 
 
-MEMBER = Member("sureness", Sureness, {"doubled": {"doubled": True}})
+MEMBER = Member("confident_share", ConfidentShare, {"doubled": {"doubled": True}})
 
 
 @pytest.fixture
 def with_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The list with one more line."""
+    """The list of estimators with one more line."""
     for module in ("core.ensemble", "reference.reference", "cli.estimate_command", "cli.evaluate"):
         monkeypatch.setattr(f"monitor.{module}.ESTIMATORS", (*ESTIMATORS, MEMBER))
 
 
-def test_the_shared_checks_run_on_it() -> None:
-    """Before the newcomer writes a test."""
+def test_the_shared_checks_run_on_a_new_estimator() -> None:
     check_estimator(MEMBER, *synthetic(50, 3, seed=1))
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("with_the_line")
-def test_every_other_part_follows(tmp_path: Path, cpcmon: Callable[..., Ran]) -> None:
-    """Both forms, intervals, the reference file, the commands and the windows."""
+def test_a_new_estimator_is_in_references_commands_and_windows(tmp_path: Path, cpcmon: Callable[..., Ran]) -> None:
+    """Both forms, with intervals."""
     probabilities, labels = synthetic(300, 3, seed=1)
     Reference.calibrate(probabilities, labels, model="m").save(tmp_path / "m.ref")
     reference = Reference.load(tmp_path / "m.ref")
     window, _ = synthetic(200, 3, seed=2)
     wanted = float((window.max(axis=1) > probabilities.max(axis=1).astype(np.float64).mean()).mean())
     found, running = (
-        source["sureness"]
+        source["confident_share"]
         for source in (estimate(reference, window), totals_of(Gauge(reference.calibration), window).estimate())
     )
     assert isinstance(found, Estimate)
@@ -80,7 +79,7 @@ def test_every_other_part_follows(tmp_path: Path, cpcmon: Callable[..., Ran]) ->
     np.save(tmp_path / "w.npy", window)
     words = ("--reference", tmp_path / "m.ref", "--input", tmp_path / "w.npy")
     assert "\nsureness " in cpcmon("estimate", *words).out
-    assert {"sureness", "sureness_ts"} <= set(
+    assert {"confident_share", "confident_share_ts"} <= set(
         json.loads(cpcmon("estimate", *words, "--output", "json").out)["estimators"]
     )
     np.savez(tmp_path / "l.npz", probs=probabilities, label=labels)
@@ -88,17 +87,17 @@ def test_every_other_part_follows(tmp_path: Path, cpcmon: Callable[..., Ran]) ->
 
 
 @dataclass(frozen=True, slots=True)
-class Fickle(Sureness):
-    """Contributes by the window's own confidence, which no running total could take away again."""
+class Fickle(ConfidentShare):
+    """Its contributions depend on the other records of the window, so totals cannot be subtracted."""
 
     def contributions(self, scores: Scores, mean_confidence: float) -> Floats:
-        """Return whether each record is surer than the window."""
+        """Return whether each record is more confident than the window."""
         return (scores.confidence > mean_confidence).astype(np.float64)[None]
 
 
 @dataclass(frozen=True, slots=True)
-class Unbounded(Sureness):
-    """Contributes numbers that totals could not hold."""
+class Unbounded(ConfidentShare):
+    """Its contributions overflow the totals."""
 
     def contributions(self, scores: Scores, mean_confidence: float) -> Floats:
         """Return large numbers."""
@@ -113,9 +112,7 @@ class Unbounded(Sureness):
         pytest.param(Unbounded, "between 0 and 1", id="unbounded"),
     ],
 )
-def test_a_member_that_windows_could_not_follow_is_rejected_by_the_shared_checks(
-    family: type[Sureness], claim: str
-) -> None:
+def test_the_shared_checks_reject_a_member_that_windows_cannot_total(family: type[ConfidentShare], claim: str) -> None:
     """Offline it would work, and in a window it would be silently wrong."""
     with pytest.raises(AssertionError, match=claim):
-        check_estimator(Member("odd", family), *synthetic(50, 3, seed=1))
+        check_estimator(Member("faulty", family), *synthetic(50, 3, seed=1))

@@ -1,4 +1,4 @@
-"""Every estimator against the slow, separately written oracle, on generated data."""
+"""Every estimator against the slow, independently written oracle, on generated data."""
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ def found_values(results: dict[str, Result]) -> dict[str, float]:
 
 
 def compare(case: Case) -> None:
-    """Ask both sides, at the temperature that was fitted."""
+    """Compare both at the fitted temperature."""
     reference = label_outputs(case.reference, case.labels)
     results = results_of(with_variants(calibrate_all(reference)), lambda: in_blocks(case.window, reference.temperature))
     oracle = Oracle(case.reference.tolist(), case.labels.tolist(), reference.temperature)
@@ -42,27 +42,26 @@ def compare(case: Case) -> None:
 
 @given(cases())
 def test_small_cases_with_ties_and_saturation_equal_the_oracle(case: Case) -> None:
-    """Ties, zeros, saturated and uniform outputs, perfect and hopeless references, sizes from 1."""
+    """Also zeros, uniform outputs, and references that are all right or all wrong; sizes from 1."""
     compare(case)
 
 
 @given(st.integers(0, 10_000), st.integers(2, 12))
 def test_continuous_cases_equal_the_oracle(seed: int, classes: int) -> None:
-    """Fifty records of a calibrated model, forty of a less sure one."""
+    """Fifty records of a calibrated model, forty of a less confident one."""
     reference, labels = synthetic(50, classes, seed=seed)
     window, _ = synthetic(40, classes, seed=seed + 1, sharpness=1.0)
     compare(Case(reference, labels, window))
 
 
 def test_a_thousand_classes_equal_the_oracle() -> None:
-    """As many classes as ImageNet has."""
     reference, labels = synthetic(60, 1000, seed=3)
     window, _ = synthetic(30, 1000, seed=4, sharpness=1.5)
     compare(Case(reference, labels, window))
 
 
 def test_windows_larger_than_a_block_equal_the_oracle() -> None:
-    """A window is taken in blocks; where they end must not show."""
+    """Results must not depend on where blocks end."""
     reference, labels = synthetic(40, 3, seed=5)
     window, _ = synthetic(50_000, 3, seed=6, sharpness=1.0)
     compare(Case(reference, labels, window))
@@ -70,7 +69,7 @@ def test_windows_larger_than_a_block_equal_the_oracle() -> None:
 
 @given(cases(largest=40))
 def test_the_temperature_equals_a_plain_search(case: Case) -> None:
-    """Where the likelihood has a minimum inside the range, both find it."""
+    """If the likelihood has a minimum within the range."""
     fitted = label_outputs(case.reference, case.labels).temperature
     searched = oracle_temperature(case.reference.tolist(), case.labels.tolist())
     interior = abs(np.log(searched)) < 3.5

@@ -1,8 +1,8 @@
-"""E3 and E4: healthy segments hardly ever alert, a true drop soon does. Real outputs, estimators and state machine.
+"""E3 and E4: healthy segments rarely alert, a true drop soon does. Real outputs, estimators and state machine.
 
 The classifier of the example (linear discriminant analysis, four grades) is calibrated on 4,000 labelled records.
-Segments draw their records from a large pool of its outputs, so that what a record contributes to each voice of the
-consensus is computed once; a test compares this short way to a window's estimate with the long one.
+Segments draw their records from a large pool of its outputs, so that the contribution of a record to each member of
+the consensus is computed once. A test compares the resulting estimates with those of real windows.
 
 `python -m tests.core.test_alert_simulation WINDOW SEED…` prints a table of docs/decisions/0011-alerts.md.
 """
@@ -34,36 +34,36 @@ from monitor.demo.example_data import PREVALENCE, Discriminant, Patients
 from tests.strategies import accepted
 
 SMALL, LARGE = 500, 5000
-"""Windows. The large one is that of the example configuration; what it costs is a busier site, not a longer wait."""
+"""Windows. The large one is that of the example configuration."""
 BATCHES = 25
-"""Evaluations in which a window is filled again, whatever its size: 20 or 200 records come between two evaluations."""
+"""Evaluations that refill a window: 20 or 200 records arrive between two evaluations."""
 EVALUATION_SECONDS = 300.0
 WEEK = 7 * 24 * 12
 """Evaluations in a week."""
 POOL = 40_000
 SEGMENTS = 50
 SEED = 22
-"""A reference that had no part in choosing the rules; of four such, the one with most alerts of near rules in health."""
+"""Not used to choose the rules; of four such references, the one with the most false alarms of close rules."""
 
 FAR = AlertRule("accuracy_low", drop=0.05)
-"""Even the upper bound is five points under the reference, for half an hour: for paging."""
+"""For paging: the upper bound is five points below the reference for half an hour."""
 
 EARLY = AlertRule("accuracy_falling", drop=0.02, on=On.VALUE, for_seconds=3600.0)
-"""The value is two points under the reference, for an hour. For windows of thousands of records."""
+"""For windows of thousands of records: the value is two points below the reference for an hour."""
 
 PATIENT = replace(EARLY, for_seconds=5 * 3600.0)
-"""The same for windows of hundreds: until the window was filled again more than twice."""
+"""The same for windows of hundreds: until the window was refilled more than twice."""
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "config.example.yaml"
 (APART,) = (rule for rule in read_config(EXAMPLE).models[0].alerts if rule.kind is AlertType.DISAGREEMENT)
-"""The rule of the example on disagreement, which has the defaults of its type."""
+"""The disagreement rule of the example configuration, with the defaults of its type."""
 
 DISAGREEMENT = "disagreement"
 Booleans = NDArray[np.bool_]
 
 
 class Pool:
-    """Records of one classifier, from which streams are drawn, and what each contributes to the voices of the consensus."""
+    """Records of one classifier, with their contributions to the members of the consensus."""
 
     def __init__(self, calibration: Calibration, vectors: Singles) -> None:
         self.calibration = calibration
@@ -71,23 +71,24 @@ class Pool:
         self.chance = cache(calibration.intervals.chance_disagreement)
         both = outputs(vectors, calibration.temperature)
         self._scaled = both.scaled
-        voices = tuple(one for one in calibration.estimators if one.form.name in MEMBERS)
-        (self._moving,) = (one for one in voices if isinstance(one.estimator, AnchoredAtConfidence))
-        self._said_of = {one.form.name: _per_record(one, both) for one in voices if one is not self._moving}
+        members = tuple(one for one in calibration.estimators if one.form.name in MEMBERS)
+        (self._moving,) = (one for one in members if isinstance(one.estimator, AnchoredAtConfidence))
+        self._per_record_of = {one.form.name: _per_record(one, both) for one in members if one is not self._moving}
 
     def evaluations(self, rows: Integers, window: int) -> dict[str, Floats]:
-        """Return what the voices, the consensus and the disagreement are in each full window, while these rows come a batch at a time."""
+        """Return members, consensus and disagreement of each full window, for rows that arrive in batches."""
         batches = rows.reshape(-1, window // BATCHES)
         values = {
-            name: _in_windows(estimates[batches].sum(axis=1)) / window for name, estimates in self._said_of.items()
+            name: _in_windows(estimates[batches].sum(axis=1)) / window
+            for name, estimates in self._per_record_of.items()
         }
         values[self._moving.form.name] = self._moving_sets(batches, window)
-        ranked = np.sort(np.array([values[voice] for voice in MEMBERS]), axis=0)
+        ranked = np.sort(np.array([values[member] for member in MEMBERS]), axis=0)
         # The lower quartile of six.
         return values | {CONSENSUS: 0.75 * ranked[1] + 0.25 * ranked[2], DISAGREEMENT: ranked[-1] - ranked[0]}
 
     def _moving_sets(self, batches: Integers, window: int) -> Floats:
-        """Return what the voice says whose conformal sets have, in each window, the threshold that its confidence sets."""
+        """Return the estimates of the member whose threshold depends on the mean confidence of the window."""
         estimator = self._moving.estimator
         assert isinstance(estimator, AnchoredAtConfidence)
         confidence = _in_windows(self._scaled.confidence[batches].sum(axis=1)) / window
@@ -109,18 +110,18 @@ class Clinic(Pool):
     def __init__(self, seed: int) -> None:
         self._patients = Patients(np.random.default_rng([5, seed]))
         self._model = Discriminant(*self._patients.draw(120, PREVALENCE, contrast=1.0))
-        calibration = calibrate(label_outputs(*self._said(4_000, contrast=1.0)))
-        healthy, poor = self._said(POOL, contrast=1.0), self._said(POOL, self._contrast_for(drop=0.10))
+        calibration = calibrate(label_outputs(*self._outputs(4_000, contrast=1.0)))
+        healthy, poor = self._outputs(POOL, contrast=1.0), self._outputs(POOL, self._contrast_for(drop=0.10))
         super().__init__(calibration, np.concatenate([healthy[0], poor[0]]))
         self.grades: Integers = np.concatenate([healthy[1], poor[1]])
         self.correct: Booleans = self.vectors.argmax(axis=1) == self.grades
 
-    def _said(self, count: int, contrast: float) -> tuple[Singles, Integers]:
+    def _outputs(self, count: int, contrast: float) -> tuple[Singles, Integers]:
         measured, grades = self._patients.draw(count, PREVALENCE, contrast)
         return self._model.probabilities(measured).astype(np.float32), grades
 
     def _contrast_for(self, drop: float) -> float:
-        """Find, by labels, how faint the grades' patterns must be for the true accuracy to fall so far."""
+        """Find the contrast of the grades' patterns at which the true accuracy is lower by `drop`."""
         low, high = 0.4, 1.0
         wanted = self._accuracy_at(1.0) - drop
         for _ in range(12):
@@ -129,12 +130,12 @@ class Clinic(Pool):
         return (low + high) / 2.0
 
     def _accuracy_at(self, contrast: float) -> float:
-        estimates, grades = self._said(POOL, contrast)
+        estimates, grades = self._outputs(POOL, contrast)
         return float((estimates.argmax(axis=1) == grades).mean())
 
 
 def _per_record(one: CalibratedEstimator, both: Outputs) -> Floats:
-    """Return for each record a number whose mean over a window is the voice's estimate, but for clipping at 0 and 1."""
+    """Return for each record a number whose mean over a window is the member's estimate, before clipping."""
     estimator = one.estimator
     first, *others = estimator.contributions(both.scores(scaled=one.form.scaled), 0.0)
     match estimator:
@@ -150,7 +151,7 @@ def _per_record(one: CalibratedEstimator, both: Outputs) -> Floats:
 
 
 def _in_windows(sums: Floats) -> Floats:
-    """Return the sum of every full window, from the sums of its batches."""
+    """Return the sum of every full window from the sums of its batches."""
     running = np.cumsum(np.concatenate([[0.0], sums]))
     added: Floats = running[BATCHES:] - running[:-BATCHES]
     return added
@@ -163,21 +164,21 @@ def clinic(seed: int) -> Clinic:
 
 
 Draw = Callable[[Clinic, np.random.Generator, int, int], Integers]
-"""Draws the rows of the pool that come in so many batches of so many records."""
+"""Draws rows of the pool for a number of batches of a size."""
 
 
 def independent(_: Clinic, random: np.random.Generator, batches: int, batch: int) -> Integers:
-    """Draw each record by itself from the healthy half."""
+    """Draw each record independently from the healthy half."""
     return random.integers(0, POOL, batches * batch)
 
 
 def four_views(_: Clinic, random: np.random.Generator, batches: int, batch: int) -> Integers:
-    """Draw patients of whom four records come that are all alike: chance has a quarter of the records to even out."""
+    """Draw patients with four equal records each, so that the effective sample is a quarter."""
     return np.repeat(random.integers(0, POOL, batches * batch // 4), 4)
 
 
 def wandering_mix(place: Clinic, random: np.random.Generator, batches: int, batch: int) -> Integers:
-    """Draw healthy records while the shares of the grades wander, as from day to day: log odds of sd 0.3, memory of a day."""
+    """Draw healthy records with class shares that change daily: log odds of sd 0.3."""
     memory = np.exp(-1.0 / 288)
     pushes = 0.3 * np.sqrt(1.0 - memory**2) * random.normal(size=(batches, len(PREVALENCE)))
     odds = np.empty_like(pushes)
@@ -196,7 +197,7 @@ def wandering_mix(place: Clinic, random: np.random.Generator, batches: int, batc
 
 
 def facts(place: Pool, window: int, values: Mapping[str, float]) -> AlertFacts:
-    """Return the facts of one evaluation among many."""
+    """Return the facts of one evaluation."""
     interval = place.calibration.intervals.interval
     estimates = {name: value for name, value in values.items() if name != DISAGREEMENT}
     return AlertFacts(
@@ -213,7 +214,7 @@ def facts(place: Pool, window: int, values: Mapping[str, float]) -> AlertFacts:
 
 
 def fired(rules: Sequence[AlertRule], place: Pool, rows: Integers, window: int) -> list[list[int]]:
-    """Return for each rule at which evaluations an alert began to fire while these rows came."""
+    """Return for each rule the evaluations at which an alert started to fire."""
     states, begun = [AlertState()] * len(rules), [list[int]() for _ in rules]
     estimates = place.evaluations(rows, window)
     names = sorted({rule.estimator if rule.kind is AlertType.ACCURACY else DISAGREEMENT for rule in rules})
@@ -230,7 +231,7 @@ def fired(rules: Sequence[AlertRule], place: Pool, rows: Integers, window: int) 
 def alerts_in(
     rules: Sequence[AlertRule], weeks: int, seed: int, window: int, draw: Draw = independent, segments: int = SEGMENTS
 ) -> list[int]:
-    """Return for each rule how many alerts fired in all the healthy segments together."""
+    """Return for each rule the number of alerts in all healthy segments."""
     place, alerts = clinic(seed), [0] * len(rules)
     for segment in range(segments):
         random = np.random.default_rng([seed, segment])
@@ -240,10 +241,10 @@ def alerts_in(
     return alerts
 
 
-def looks_to_fire(
+def evaluations_to_fire(
     rules: Sequence[AlertRule], seed: int, window: int, draw: Draw = independent, segments: int = SEGMENTS
 ) -> list[Floats]:
-    """Return for each rule and segment at how many evaluations after the drop it fired; infinity if not within four windows."""
+    """Return for each rule and segment the evaluations from the drop to the alert; infinity if over four windows."""
     place, healthy = clinic(seed), BATCHES + 72
     found = np.full((len(rules), segments), np.inf)
     for segment in range(segments):
@@ -258,15 +259,15 @@ def looks_to_fire(
     return list(found)
 
 
-def limit_in_looks(rule: AlertRule) -> float:
-    """Return half a window plus what the rule waits, in evaluations."""
+def limit_in_evaluations(rule: AlertRule) -> float:
+    """Return half a window plus the wait of the rule, in evaluations."""
     return BATCHES / 2 + max(rule.for_seconds / EVALUATION_SECONDS, rule.new_records * BATCHES)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("window", [SMALL, LARGE])
-def test_the_short_way_to_an_estimate_is_the_long_one(window: int) -> None:
-    """Pooled means give what a window measured from its records gives, interval and all, before and after a drop."""
+def test_pooled_estimates_equal_those_of_windows(window: int) -> None:
+    """With their intervals, before and after a drop."""
     place, random, batch = clinic(SEED), np.random.default_rng(3), window // BATCHES
     rows = wandering_mix(place, random, 2 * BATCHES, batch)
     rows[BATCHES * batch :] += POOL
@@ -287,7 +288,7 @@ def test_the_short_way_to_an_estimate_is_the_long_one(window: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("window", "early"), [(LARGE, EARLY), (SMALL, PATIENT)])
 def test_e3_fifty_healthy_segments_in_four_weeks_give_at_most_two_alerts(window: int, early: AlertRule) -> None:
-    """403,200 evaluations at overlapping windows."""
+    """403,200 evaluations of overlapping windows."""
     for alerts in alerts_in([FAR, early, APART], 4, SEED, window):
         assert alerts <= 2
 
@@ -296,21 +297,21 @@ def test_e3_fifty_healthy_segments_in_four_weeks_give_at_most_two_alerts(window:
 def test_e4_a_true_drop_of_ten_points_fires_within_half_a_window_plus_for(
     window: int, early: AlertRule, share: float
 ) -> None:
-    """The early rule does, in nearly every segment; the far one is later, and soon enough only in the large window."""
+    """The early rule, in nearly every segment; the far one is later, and in time only in the large window."""
     place = clinic(SEED)
     assert place.correct[:POOL].mean() - place.correct[POOL:].mean() == pytest.approx(0.10, abs=0.01)
-    far, soon = looks_to_fire([FAR, early], SEED, window)
-    assert np.mean(soon <= limit_in_looks(early)) >= share
-    assert np.mean(far <= limit_in_looks(FAR) + BATCHES) >= (share if window == LARGE else 0.5)
+    far, soon = evaluations_to_fire([FAR, early], SEED, window)
+    assert np.mean(soon <= limit_in_evaluations(early)) >= share
+    assert np.mean(far <= limit_in_evaluations(FAR) + BATCHES) >= (share if window == LARGE else 0.5)
 
 
-def test_e3_in_a_small_window_the_early_rule_alarms() -> None:
-    """Why it is for large windows only."""
+def test_e3_the_early_rule_raises_false_alarms_in_a_small_window() -> None:
+    """So it is for large windows only."""
     assert alerts_in([EARLY], 1, SEED, SMALL, segments=10)[0] > 2
 
 
-def test_the_simulation_has_the_noise_that_makes_careless_rules_alarm() -> None:
-    """A near threshold without a wait, on the value: were this quiet, the silence of the other rules would mean nothing."""
+def test_careless_rules_raise_false_alarms_in_the_simulation() -> None:
+    """A close threshold without a wait. Otherwise the silence of the other rules would prove nothing."""
     careless = AlertRule("careless", drop=0.01, on=On.VALUE, for_seconds=0.0, new_records=0.0, hysteresis=0.0)
     assert alerts_in([careless], 1, SEED, SMALL, segments=5)[0] > 50
 
@@ -323,8 +324,8 @@ def test_the_simulation_has_the_noise_that_makes_careless_rules_alarm() -> None:
         "mammo_nyu_gmic_top5_readerhard",
     ],
 )
-def test_disagreement_of_real_models_is_quiet_in_health_and_fires_after_a_shift(real_sets: Path, name: str) -> None:
-    """The reference is one half of the source, health is the other half; a window and a half after the shift it fires."""
+def test_disagreement_of_real_models_fires_only_after_a_shift(real_sets: Path, name: str) -> None:
+    """The source is split into reference and healthy records; the alert fires within one and a half windows."""
     with np.load(real_sets / f"{name}.npz") as data:
         source, labels = accepted(data["source_probs"].astype(np.float64)), data["source_labels"].astype(np.int64)
         target = accepted(data["target_probs"].astype(np.float64))
@@ -358,18 +359,18 @@ _MEASURED = {
     "`type: disagreement`": APART,
     "`type: disagreement`, `new_records: 0.2`": replace(APART, new_records=0.2),
 }
-"""On the value where nothing is estimates."""
+"""`on: value` is not shown."""
 
 
 def main(window: int, seeds: Sequence[int], draws: Collection[Draw], weeks: int) -> None:
-    """Print a table for each kind of stream: alerts in some weeks of 50 healthy segments, and how a drop of ten points is found."""
+    """Print a table for each kind of stream: alerts in 50 healthy segments, and delays after a drop."""
     rules = list(_MEASURED.values())
     for draw in draws:
         alerts = np.array([alerts_in(rules, weeks, seed, window, draw) for seed in seeds])
-        delays = np.array([looks_to_fire(rules, seed, window, draw) for seed in seeds])
+        delays = np.array([evaluations_to_fire(rules, seed, window, draw) for seed in seeds])
         sys.stdout.write(f"\n{draw.__name__}, windows of {window}, seeds {seeds}\n")
         for index, (name, rule) in enumerate(_MEASURED.items()):
-            within = np.mean(delays[:, index] <= limit_in_looks(rule), axis=1)
+            within = np.mean(delays[:, index] <= limit_in_evaluations(rule), axis=1)
             shown = ", ".join(map(str, alerts[:, index])), ", ".join(f"{100.0 * share:.0f}" for share in within)
             ever, median = np.mean(np.isfinite(delays[:, index])), 5 * np.median(delays[:, index])
             sys.stdout.write(f"| {name} | {shown[0]} | {shown[1]}% | {ever:.0%} | {median:.0f} min |\n")
@@ -381,5 +382,5 @@ if __name__ == "__main__":
     parser.add_argument("window", type=int)
     parser.add_argument("seeds", type=int, nargs="+")
     parser.add_argument("--weeks", type=int, default=4)
-    queried = parser.parse_args()
-    main(queried.window, queried.seeds, (independent, wandering_mix, four_views), queried.weeks)
+    options = parser.parse_args()
+    main(options.window, options.seeds, (independent, wandering_mix, four_views), options.weeks)

@@ -1,4 +1,4 @@
-"""The machine behind alerts: what fires, what recovers, what is held, and what a changed rule does."""
+"""The state machine of alerts: firing, recovery, held alerts, and changed rules."""
 
 import itertools
 import json
@@ -43,11 +43,11 @@ EVALUATION = AlertFacts(
     chance_disagreement=0.04,
     reference_accuracy=0.90,
 )
-"""One evaluation in many: five minutes and 20 records after the one before."""
+"""An evaluation five minutes and 20 records after the previous one."""
 
 
 def with_upper_bound(upper: float, evaluation: AlertFacts = EVALUATION, *, estimator: str = CONSENSUS) -> AlertFacts:
-    """Return a evaluation at which an estimator's upper bound is this."""
+    """Return an evaluation with this upper bound of an estimator."""
     results: dict[str, Result] = {estimator: Estimate(upper - 0.03, evaluation.records, Interval(upper - 0.06, upper))}
     return replace(evaluation, results=results)
 
@@ -71,7 +71,7 @@ def phases(rule: AlertRule, evaluations: list[AlertFacts], state: AlertState | N
 
 
 def episodes(rule: AlertRule, evaluations: list[AlertFacts]) -> int:
-    """Return how often an alert began to fire."""
+    """Return how often an alert started to fire."""
     seen = [AlertPhase.OK, *phases(rule, evaluations)]
     return sum(
         after is AlertPhase.FIRING and before in {AlertPhase.OK, AlertPhase.PENDING}
@@ -84,13 +84,13 @@ PENDING = run(LOW, [POOR] * 4)[-1]
 RECOVERING = run(LOW, [*[POOR] * 7, *[GOOD] * 3])[-1]
 
 
-# The machine
+# Transitions
 
 
 @pytest.mark.parametrize(
     ("evaluations", "phase"),
     [
-        pytest.param([], AlertPhase.OK, id="never looked"),
+        pytest.param([], AlertPhase.OK, id="never evaluated"),
         pytest.param([GOOD], AlertPhase.OK, id="one good evaluation"),
         pytest.param([POOR], AlertPhase.PENDING, id="one poor evaluation"),
         pytest.param([POOR] * 6, AlertPhase.PENDING, id="one evaluation short"),
@@ -107,8 +107,8 @@ RECOVERING = run(LOW, [*[POOR] * 7, *[GOOD] * 3])[-1]
         ),
     ],
 )
-def test_an_alert_after(evaluations: list[AlertFacts], phase: AlertPhase) -> None:
-    """Half an hour of poor evaluations fires, half an hour of good ones ends it."""
+def test_phase_after_evaluations(evaluations: list[AlertFacts], phase: AlertPhase) -> None:
+    """Half an hour below the threshold fires, half an hour above resolves."""
     state = run(LOW, evaluations)[-1] if evaluations else AlertState()
     assert state.phase is phase
 
@@ -128,14 +128,14 @@ def test_a_window_needs_a_fifth_of_new_records_and_at_least_one(records: int) ->
 
 
 def test_records_alone_never_fire() -> None:
-    """A burst that fills the window many times over still waits for its time."""
+    """A burst that refills the window several times still waits for its time."""
     burst = with_upper_bound(0.7, replace(EVALUATION, new_records=10_000, elapsed_seconds=1.0))
     assert phases(LOW, [burst] * 1800)[-1] is AlertPhase.PENDING
     assert phases(LOW, [burst] * 1801)[-1] is AlertPhase.FIRING
 
 
 def test_an_accuracy_alert_needs_two_evaluations_even_without_a_wait() -> None:
-    """What made it pending cannot also confirm it."""
+    """The evaluation that makes it pending cannot also confirm it."""
     at_once = replace(LOW, for_seconds=0.0, new_records=0.0)
     assert phases(at_once, [POOR, POOR]) == [AlertPhase.PENDING, AlertPhase.FIRING]
     assert phases(at_once, [POOR, replace(POOR, new_records=0)]) == [AlertPhase.PENDING] * 2
@@ -160,12 +160,14 @@ def test_an_accuracy_alert_needs_two_evaluations_even_without_a_wait() -> None:
         pytest.param(AlertRule("r", below=0.8, estimator="doc_ts"), 0.799, 0.80, 0.81, id="another estimator"),
     ],
 )
-def test_what_is_compared(rule: AlertRule, bad: float, between: float | None, well: float) -> None:
-    """The chosen end of the rule's own estimator meets the threshold; in between nothing changes."""
+def test_the_configured_bound_of_the_configured_estimator_is_compared(
+    rule: AlertRule, bad: float, between: float | None, well: float
+) -> None:
+    """Within the hysteresis nothing changes."""
     firing = AlertState(AlertPhase.FIRING, 5.0, rule=rule.fingerprint)
 
     def seen(upper: float) -> AlertFacts:
-        # Away from rounding: half a hair towards the side that the table means.
+        # A small margin against rounding errors.
         return with_upper_bound(upper + (1e-9 if (rule.above is None) else -1e-9), estimator=rule.estimator)
 
     assert step(rule, AlertState(), seen(bad), 1.0).phase is AlertPhase.PENDING
@@ -184,8 +186,8 @@ def test_what_is_compared(rule: AlertRule, bad: float, between: float | None, we
         pytest.param(AlertRule("r", above=0.75, hysteresis=0.125, on=On.VALUE), 0.75, 0.625, id="above"),
     ],
 )
-def test_exactly_at_the_threshold_is_not_beyond_it(rule: AlertRule, at: float, recovered: float) -> None:
-    """Neither does it fire at the threshold, nor is the last hair of the hysteresis queried for."""
+def test_a_value_equal_to_the_threshold_does_not_fire(rule: AlertRule, at: float, recovered: float) -> None:
+    """And one equal to threshold plus hysteresis recovers."""
     firing = AlertState(AlertPhase.FIRING, 5.0, rule=rule.fingerprint)
     exactly = replace(EVALUATION, results={CONSENSUS: Estimate(at, 500)})
     assert step(rule, AlertState(), exactly, 1.0).phase is AlertPhase.OK
@@ -194,15 +196,14 @@ def test_exactly_at_the_threshold_is_not_beyond_it(rule: AlertRule, at: float, r
     assert step(rule, firing, back, 1.0).phase is AlertPhase.RECOVERING
 
 
-def test_a_share_of_the_window_is_not_rounded_up_by_its_last_digit() -> None:
-    """0.07 times 100 is a hair over 7 in binary; one and a half windows are more than the window."""
+def test_a_share_of_the_window_has_no_rounding_error() -> None:
+    """0.07 times 100 is slightly over 7 in binary; one and a half windows are more than the window."""
     assert replace(LOW, new_records=0.07).new_records_of(100) == 7
     assert replace(LOW, new_records=0.071).new_records_of(100) == 8
     assert replace(LOW, new_records=1.5).new_records_of(500) == 750
 
 
 def test_without_an_interval_the_value_is_compared() -> None:
-    """An estimate without bounds is still evaluated."""
     poor = replace(EVALUATION, results={CONSENSUS: Estimate(0.79, 500)})
     assert step(LOW, AlertState(), poor, 1.0).phase is AlertPhase.PENDING
     assert status(LOW, AlertState(), poor).value == 0.79
@@ -218,19 +219,19 @@ def test_without_an_interval_the_value_is_compared() -> None:
     ],
 )
 def test_disagreement(rule: AlertRule, disagreement: float, phase: AlertPhase) -> None:
-    """Disagreement is compared with a threshold, or with one and a half times what chance gives."""
+    """With a threshold, or with one and a half times the chance disagreement."""
     assert step(rule, AlertState(), replace(EVALUATION, disagreement=disagreement), 1.0).phase is phase
 
 
 def test_a_disagreement_near_zero_can_recover() -> None:
-    """Where the threshold is less than the hysteresis, half of it is enough."""
+    """If the threshold is below the hysteresis, half of it is enough."""
     firing = AlertState(AlertPhase.FIRING, 5.0, rule=UNSURE.fingerprint)
     tight = replace(EVALUATION, chance_disagreement=0.008)
     assert step(UNSURE, firing, replace(tight, disagreement=0.0061), 1.0).phase is AlertPhase.FIRING
     assert step(UNSURE, firing, replace(tight, disagreement=0.0059), 1.0).phase is AlertPhase.RECOVERING
 
 
-# What cannot be evaluated is held
+# Held alerts
 
 _NOT_EVALUATED = [
     *(
@@ -259,8 +260,8 @@ _NOT_EVALUATED = [
 
 @pytest.mark.parametrize("phase", list(AlertPhase))
 @pytest.mark.parametrize(("rule", "evaluation"), _NOT_EVALUATED)
-def test_what_cannot_be_evaluated_changes_nothing(rule: AlertRule, evaluation: AlertFacts, phase: AlertPhase) -> None:
-    """Neither phase nor dwell moves, even under a changed rule, and it is shown as held without a value."""
+def test_an_alert_that_cannot_be_evaluated_is_held(rule: AlertRule, evaluation: AlertFacts, phase: AlertPhase) -> None:
+    """Neither phase nor dwell changes, even under a changed rule; it is shown without a value."""
     for fingerprint in (rule.fingerprint, "another rule"):
         before = AlertState(phase, 5.0, 600.0, 40, fingerprint)
         assert step(rule, before, evaluation, 1e9) == before
@@ -269,12 +270,12 @@ def test_what_cannot_be_evaluated_changes_nothing(rule: AlertRule, evaluation: A
 
 
 def test_an_error_of_one_estimator_does_not_silence_the_rules_on_others() -> None:
-    """The window's state is `error`, and the consensus has an answer: it is evaluated."""
+    """The window's state is `error`, but the consensus has an estimate, so it is evaluated."""
     assert phases(LOW, [replace(POOR, state=WindowState.ERROR)] * 7)[-1] is AlertPhase.FIRING
 
 
-def test_dwell_goes_on_after_it_was_held() -> None:
-    """What had passed before counts, what passed meanwhile does not."""
+def test_dwell_continues_after_a_hold() -> None:
+    """Time before the hold counts, time during it does not."""
     stale = replace(POOR, state=WindowState.STALE)
     assert phases(LOW, [*[POOR] * 4, *[stale] * 50, *[POOR] * 2])[-1] is AlertPhase.PENDING
     assert phases(LOW, [*[POOR] * 4, *[stale] * 50, *[POOR] * 3])[-1] is AlertPhase.FIRING
@@ -284,18 +285,18 @@ def test_dwell_goes_on_after_it_was_held() -> None:
 
 
 def quiet(seconds: float, new: int = 0) -> AlertFacts:
-    """Return a evaluation at a window to which no record came for so long."""
+    """Return an evaluation of a window without records for some time."""
     return replace(EVALUATION, state=WindowState.STALE, quiet_seconds=seconds, new_records=new)
 
 
 def test_silence_fires_when_its_time_is_over_and_ends_with_a_record() -> None:
-    """Without a wait of its own it fires at the first evaluation past its time."""
+    """Without `for` it fires at the first evaluation past its time."""
     evaluations = [quiet(7200.0), quiet(7201.0), quiet(9000.0), quiet(10.0, new=1)]
     assert phases(SILENT, evaluations) == [AlertPhase.OK, AlertPhase.FIRING, AlertPhase.FIRING, AlertPhase.OK]
 
 
-def test_records_that_came_while_a_silence_was_held_end_it() -> None:
-    """They are no new records any more at the first evaluation that can judge."""
+def test_records_that_arrive_during_a_hold_end_a_silence() -> None:
+    """At the first evaluation after the hold they are not new any more."""
     held = replace(quiet(0.0, new=400), state=WindowState.CATCHING_UP)
     assert phases(SILENT, [quiet(8000.0), held, quiet(60.0)]) == [AlertPhase.FIRING, AlertPhase.FIRING, AlertPhase.OK]
 
@@ -308,7 +309,7 @@ def test_silence_with_a_wait_waits_to_fire_and_not_to_end() -> None:
 
 
 def test_degraded_input_dwells_in_time_only() -> None:
-    """Where everything is rejected, no new record will ever confirm it."""
+    """If everything is rejected, no new record can confirm it."""
     bad = replace(EVALUATION, degraded=True, new_records=0)
     fine = replace(bad, degraded=False)
     assert phases(DEGRADED, [bad] * 3) == [AlertPhase.PENDING, AlertPhase.PENDING, AlertPhase.FIRING]
@@ -319,11 +320,11 @@ def test_degraded_input_dwells_in_time_only() -> None:
     ]
 
 
-# What is shown
+# Status
 
 
 def test_since_is_when_the_phase_began_and_recovering_keeps_when_it_fired() -> None:
-    """Times are the wall clock's at the evaluation that changed the phase."""
+    """By the wall clock, at the evaluation that changed the phase."""
     states = run(LOW, [GOOD, *[POOR] * 8, *[GOOD] * 8], begin=0.0)
     assert states[0].since == 0.0
     assert {state.since for state in states if state.phase is AlertPhase.PENDING} == {300.0}
@@ -333,12 +334,10 @@ def test_since_is_when_the_phase_began_and_recovering_keeps_when_it_fired() -> N
 
 @pytest.mark.parametrize("phase", list(AlertPhase))
 def test_firing_and_recovering_are_firing(phase: AlertPhase) -> None:
-    """An alert that recovers has not recovered."""
     assert status(LOW, AlertState(phase), GOOD).firing is (phase in {AlertPhase.FIRING, AlertPhase.RECOVERING})
 
 
-def test_status_shows_what_was_compared() -> None:
-    """The estimator, the threshold as a number, and the end of the estimate."""
+def test_status_has_estimator_threshold_and_value() -> None:
     rule = AlertRule("fell", drop=0.05, severity=Severity.CRITICAL, estimator="doc_ts")
     shown = status(rule, AlertState(AlertPhase.FIRING, 7.0), with_upper_bound(0.7, estimator="doc_ts"))
     assert shown == AlertStatus(
@@ -362,11 +361,11 @@ def test_status_shows_what_was_compared() -> None:
         )
 
 
-# Against a second machine, written as a search over the whole history
+# Against an oracle that searches the whole history
 
 
 class Mood(Enum):
-    """What a evaluation is to a rule."""
+    """The outcome of a rule's condition at an evaluation."""
 
     BAD = -1
     BETWEEN = 0
@@ -376,7 +375,7 @@ class Mood(Enum):
 
 @dataclass(frozen=True)
 class Observation:
-    """A evaluation as the oracle sees it."""
+    """An evaluation, as input of the oracle."""
 
     mood: Mood
     seconds: float
@@ -388,8 +387,8 @@ def slow_machine(
 ) -> tuple[AlertPhase, float, float, int]:
     """Return phase, since (as the number of the evaluation, -1 for never), and dwell after a whole history.
 
-    Turns are found one after the other: the first stretch of evaluations, all bad (or, when it fires, all well), that lasts
-    and ends with a evaluation to which a record came.
+    Finds one transition after the other: the first run of evaluations, all bad (or, while firing, all good), that is
+    long enough and ends with an evaluation with new records.
     """
     seen = [
         (number, observation) for number, observation in enumerate(observations) if observation.mood is not Mood.HELD
@@ -435,7 +434,7 @@ _RULES = [
 
 
 def facts_of(observation: Observation, rule: AlertRule, records: int) -> AlertFacts:
-    """Return facts that are of a mood to a rule."""
+    """Return facts with a given outcome for a rule."""
     away = {Mood.BAD: -0.01, Mood.BETWEEN: 0.01, Mood.WELL: 0.03, Mood.HELD: -0.01}[observation.mood]
     state = WindowState.STALE if observation.mood is Mood.HELD else WindowState.OK
     upward = rule.above is not None or rule.kind is AlertType.DISAGREEMENT
@@ -467,10 +466,10 @@ _GLANCES = st.lists(
     share=st.sampled_from([0.0, 0.2, 1.0]),
     records=st.sampled_from([0, 1, 2, 100]),
 )
-def test_any_history_ends_as_the_slow_machine_says(
+def test_any_history_equals_the_slow_machine(
     observations: list[Observation], rule: AlertRule, wait: float, share: float, records: int
 ) -> None:
-    """One step at a time gives what a search over the whole history finds."""
+    """The oracle searches the whole history."""
     rule = replace(rule, for_seconds=wait, new_records=share)
     state = AlertState(since=-1.0)
     for number, observation in enumerate(observations):
@@ -483,7 +482,7 @@ def test_any_history_ends_as_the_slow_machine_says(
 def test_e8_any_history_survives_a_restart_at_any_evaluation(
     observations: list[Observation], cut: int, wait: float
 ) -> None:
-    """State that was written as plain values and read again goes on as if nothing had happened."""
+    """With the state stored as plain values."""
     rule = replace(_RULES[0], for_seconds=wait)
     evaluations = [facts_of(observation, rule, 100) for observation in observations]
     whole = run(rule, evaluations)
@@ -493,22 +492,22 @@ def test_e8_any_history_survives_a_restart_at_any_evaluation(
 
 
 def stored(state: AlertState) -> AlertState:
-    """Return a state as it comes back from where plain values are kept."""
+    """Return a state after a round trip through plain values."""
     values = json.loads(json.dumps(asdict(state)))
     return AlertState(**{**values, "phase": AlertPhase(values["phase"])})
 
 
-# Scenarios of reliability.md, group E, as far as they concern the machine alone
+# Scenarios of group E that need only the state machine
 
 
 def test_e1_ten_poor_records_are_no_alert() -> None:
-    """A window that warms up is not evaluated, however poor and however long."""
+    """A warming window is not evaluated, however poor and for however long."""
     warming = with_upper_bound(0.1, replace(EVALUATION, state=WindowState.WARMING, records=10, new_records=10))
     assert set(phases(LOW, [warming] * 100)) == {AlertPhase.OK}
 
 
 def test_e2_an_empty_window_is_no_alert() -> None:
-    """Nothing to compare: held, without a value."""
+    """It is held, without a value."""
     empty = replace(
         EVALUATION, state=WindowState.WARMING, records=0, new_records=0, disagreement=None, chance_disagreement=None
     )
@@ -518,19 +517,18 @@ def test_e2_an_empty_window_is_no_alert() -> None:
 
 
 def test_e5_flapping_around_the_threshold_is_one_episode() -> None:
-    """Once firing, a bound that goes up and down around the threshold for a day neither resolves nor fires again."""
+    """A bound that crosses the threshold up and down for a day neither resolves nor fires again."""
     flapping = [with_upper_bound(0.795), with_upper_bound(0.805)] * 144
     assert episodes(LOW, [*[POOR] * 7, *flapping]) == 1
     assert episodes(LOW, flapping) == 0
-    # Even swings beyond the hysteresis do not end it, as long as none of them lasts.
+    # Short swings beyond the hysteresis do not end it either.
     assert episodes(LOW, [*[POOR] * 7, *([GOOD] * 5 + [POOR]) * 40]) == 1
 
 
 @pytest.mark.parametrize(
     "before", [AlertState(rule=LOW.fingerprint), PENDING, FIRING, RECOVERING], ids=lambda state: state.phase
 )
-def test_e6_a_silent_source_raises_its_own_alert_and_leaves_the_accuracy_alert(before: AlertState) -> None:
-    """Silence neither fires nor resolves the accuracy alert."""
+def test_e6_a_silent_source_fires_its_own_alert_and_holds_the_accuracy_alert(before: AlertState) -> None:
     hours = [
         replace(POOR, state=WindowState.STALE, new_records=0, quiet_seconds=300.0 * evaluation)
         for evaluation in range(100)
@@ -540,7 +538,7 @@ def test_e6_a_silent_source_raises_its_own_alert_and_leaves_the_accuracy_alert(b
 
 
 def test_e7_silence_while_pending_does_not_fire_from_age_alone() -> None:
-    """Not even while the window still counts as fresh, and enough records had come before: the same data confirm nothing."""
+    """Not even while the window is fresh and had enough new records: the same records confirm nothing."""
     fresh_but_quiet = replace(POOR, new_records=0)
     enough = run(LOW, [POOR] * 6)[-1]
     assert enough.dwell_records >= LOW.new_records_of(POOR.records)
@@ -549,8 +547,8 @@ def test_e7_silence_while_pending_does_not_fire_from_age_alone() -> None:
     assert phases(LOW, [*[fresh_but_quiet] * 500, replace(POOR, new_records=1)], enough)[-1] is AlertPhase.FIRING
 
 
-def test_e7_silence_while_recovering_does_not_end_an_alert_from_age_alone() -> None:
-    """An all-clear needs a new record too."""
+def test_e7_silence_while_recovering_does_not_resolve_an_alert() -> None:
+    """Resolving needs a new record too."""
     fresh_but_quiet = replace(GOOD, new_records=0)
     enough = run(LOW, [*[POOR] * 7, *[GOOD] * 6])[-1]
     assert set(phases(LOW, [fresh_but_quiet] * 500, enough)) == {AlertPhase.RECOVERING}
@@ -568,13 +566,13 @@ def test_e7_silence_while_recovering_does_not_end_an_alert_from_age_alone() -> N
     ],
 )
 def test_e8_a_restart_brings_no_new_notification(rule: AlertRule, before: AlertState, evaluation: AlertFacts) -> None:
-    """The first evaluation after a start, at which no time has passed, leaves everything as it was, dwell included."""
+    """The first evaluation after a start has no elapsed time and changes nothing, dwell included."""
     first = replace(evaluation, elapsed_seconds=0.0, new_records=0)
     assert step(rule, stored(before), first, 9e9) == before
 
 
 def test_e9_a_restart_without_state_fires_nothing() -> None:
-    """The window warms up; when it is evaluated again, the wait begins at its beginning."""
+    """The window warms up, and then the wait starts from zero."""
     warming = replace(POOR, state=WindowState.WARMING)
     first = replace(warming, elapsed_seconds=0.0)
     assert set(phases(LOW, [first, *[warming] * 50])) == {AlertPhase.OK}
@@ -583,8 +581,7 @@ def test_e9_a_restart_without_state_fires_nothing() -> None:
 
 
 @pytest.mark.parametrize("rule", [LOW, UNSURE, SILENT, DEGRADED], ids=lambda rule: rule.kind)
-def test_e10_a_backlog_of_bad_records_freezes_alerts_and_the_newest_records_decide(rule: AlertRule) -> None:
-    """While it catches up nothing moves; afterwards what is there then is evaluated."""
+def test_e10_a_backlog_of_bad_records_holds_alerts_and_the_newest_records_decide(rule: AlertRule) -> None:
     backlog = replace(
         POOR, state=WindowState.CATCHING_UP, new_records=50_000, degraded=True, disagreement=0.5, quiet_seconds=9e9
     )
@@ -594,8 +591,7 @@ def test_e10_a_backlog_of_bad_records_freezes_alerts_and_the_newest_records_deci
 
 @pytest.mark.parametrize("jump", [86_400.0, -86_400.0])
 @pytest.mark.parametrize("at", range(16))
-def test_e11_a_wall_clock_that_jumps_a_day_changes_only_what_since_shows(jump: float, at: int) -> None:
-    """No decision is taken by the wall clock."""
+def test_e11_a_wall_clock_that_jumps_a_day_changes_only_since(jump: float, at: int) -> None:
     evaluations = [GOOD, *[POOR] * 8, *[GOOD] * 8]
     state, seen = AlertState(), []
     for number, evaluation in enumerate(evaluations):
@@ -605,22 +601,21 @@ def test_e11_a_wall_clock_that_jumps_a_day_changes_only_what_since_shows(jump: f
 
 
 def test_e12_two_hours_of_suspension_are_one_stale_evaluation() -> None:
-    """Running time stands still meanwhile: a pending alert goes on where it was, and silence does not fire."""
+    """Running time stops meanwhile: a pending alert continues, and silence does not fire."""
     woken = replace(POOR, state=WindowState.STALE, new_records=0, elapsed_seconds=301.0, quiet_seconds=301.0)
     assert run(LOW, [woken], PENDING) == [PENDING]
     assert phases(SILENT, [woken, GOOD]) == [AlertPhase.OK, AlertPhase.OK]
     assert phases(LOW, [woken, POOR], PENDING) == [AlertPhase.PENDING] * 2
 
 
-def test_e17_a_segment_that_comes_back_starts_from_nothing() -> None:
-    """Who forgets a segment forgets its state: the new one warms up and fires nothing that the old one had in store."""
+def test_e17_a_removed_segment_that_returns_has_no_alert_state() -> None:
     back = [replace(POOR, state=WindowState.WARMING, records=10 * evaluation) for evaluation in range(20)]
     assert set(phases(LOW, back)) == {AlertPhase.OK}
     assert status(LOW, AlertState(), back[0]).firing is False
 
 
 def test_e18_a_lowered_threshold_takes_effect_and_restarts_the_wait() -> None:
-    """What fires only under the old rule ends at the first evaluation; what was pending waits from the beginning."""
+    """An alert that fires only under the old rule ends at the first evaluation; a pending one waits from the start."""
     lowered = replace(LOW, below=0.75)
     # Just over the new threshold, and well over it.
     for between in (with_upper_bound(0.755), with_upper_bound(0.77)):
@@ -631,8 +626,8 @@ def test_e18_a_lowered_threshold_takes_effect_and_restarts_the_wait() -> None:
     assert phases(lowered, [POOR] * 7, PENDING) == [*[AlertPhase.PENDING] * 6, AlertPhase.FIRING]
 
 
-def test_e18_what_fires_under_both_rules_goes_on_firing() -> None:
-    """No notification is repeated: it keeps since when it fires."""
+def test_e18_an_alert_that_fires_under_both_rules_keeps_firing() -> None:
+    """It keeps its `since`, so no notification is repeated."""
     lowered = replace(LOW, below=0.75)
     for before in (FIRING, RECOVERING):
         assert step(lowered, before, POOR, 50.0) == AlertState(
@@ -641,14 +636,14 @@ def test_e18_what_fires_under_both_rules_goes_on_firing() -> None:
 
 
 def test_e18_a_raised_threshold_waits_before_it_fires() -> None:
-    """A reload by itself never fires."""
+    """A reload alone never fires."""
     before = run(LOW, [GOOD])[-1]
     raised = replace(LOW, below=0.95)
     assert phases(raised, [GOOD] * 7, before) == [*[AlertPhase.PENDING] * 6, AlertPhase.FIRING]
 
 
-def test_e20_rejected_records_raise_the_input_alert_and_not_the_accuracy_alert() -> None:
-    """While too many records are rejected, the others cannot speak for them."""
+def test_e20_rejected_records_fire_the_input_alert_and_not_the_accuracy_alert() -> None:
+    """The accepted records may not be representative."""
     degraded = replace(POOR, state=WindowState.DEGRADED_INPUT, degraded=True)
     assert phases(DEGRADED, [degraded] * 10)[-1] is AlertPhase.FIRING
     assert set(phases(LOW, [degraded] * 10)) == {AlertPhase.OK}
@@ -693,10 +688,10 @@ def test_e20_rejected_records_raise_the_input_alert_and_not_the_accuracy_alert()
         ),
     ],
 )
-def test_rules_that_are_invalid_are_rejected(words: dict[str, object], message: str) -> None:
-    """A rule that could never fire would be an all-clear for ever."""
+def test_invalid_rules_are_rejected(words: dict[str, object], message: str) -> None:
+    """A rule that can never fire would be a permanent all-clear."""
     with pytest.raises(ValueError, match=message):
-        AlertRule("odd", **words)  # type: ignore[arg-type]
+        AlertRule("invalid", **words)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -713,7 +708,7 @@ def test_rules_that_are_invalid_are_rejected(words: dict[str, object], message: 
     ],
 )
 def test_threshold(rule: AlertRule, accuracy: float | None, threshold: float | None) -> None:
-    """The ratio that stands on the page."""
+    """In the units of the page."""
     assert rule.threshold(accuracy) == (None if threshold is None else pytest.approx(threshold))
 
 
@@ -731,12 +726,12 @@ def test_threshold(rule: AlertRule, accuracy: float | None, threshold: float | N
     ],
 )
 def test_the_fingerprint_changes_with_the_meaning(other: dict[str, object]) -> None:
-    """Each of these starts the dwell again."""
+    """Each of these restarts the dwell."""
     assert replace(LOW, **other).fingerprint != LOW.fingerprint  # type: ignore[arg-type]
 
 
-def test_the_fingerprint_stays_when_only_words_change() -> None:
-    """A new name, severity or list of segments is no new rule, nor is 1 instead of 1.0."""
+def test_the_fingerprint_ignores_name_severity_and_segments() -> None:
+    """And 1 instead of 1.0."""
     reworded = replace(LOW, name="other", severity=Severity.CRITICAL, segments=("all",), for_seconds=1800)
     assert reworded.fingerprint == LOW.fingerprint
     assert replace(SILENT, after_seconds=60.0).fingerprint != SILENT.fingerprint
@@ -757,13 +752,13 @@ def test_the_fingerprint_stays_when_only_words_change() -> None:
     ],
 )
 def test_which_segments_a_rule_applies_to(pattern: str, yes: list[str], no: list[str]) -> None:
-    """A star stands for anything but a comma; a lone one for every segment."""
-    rule = replace(LOW, segments=("nobody", pattern))
+    """A star matches anything but a comma; a single star matches every segment."""
+    rule = replace(LOW, segments=("other", pattern))
     assert [name for name in [*yes, *no] if rule.applies_to(name)] == yes
 
 
 @pytest.mark.parametrize("pattern", ["*", "all", "site=*"])
 def test_degraded_input_is_one_alert_of_the_model(pattern: str) -> None:
-    """Records are rejected before their segment is known; whatever the list says, it neither multiplies nor vanishes."""
+    """Whatever its list of segments: records are rejected before their segment is known."""
     rule = replace(DEGRADED, segments=(pattern,))
     assert [name for name in ("all", "site=A", "site=A,scanner=2") if rule.applies_to(name)] == ["all"]

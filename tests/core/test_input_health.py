@@ -1,4 +1,4 @@
-"""Warnings about the input: when they come, when they go, and that a restart does not turn them off."""
+"""Input warnings: when they start and end, and that they survive a restart."""
 
 import itertools
 import struct
@@ -21,7 +21,7 @@ Step = tuple[Singles, int]
 
 
 def after(*steps: Step) -> InputHealth:
-    """Return what is known after some batches of accepted vectors and rejected records."""
+    """Return the input health after some batches of accepted vectors and rejected records."""
     health = InputHealth()
     for vectors, rejected in steps:
         health.add(vectors, rejected)
@@ -29,7 +29,7 @@ def after(*steps: Step) -> InputHealth:
 
 
 def rows(count: int, *vector: float) -> Singles:
-    """Return the same vector so many times."""
+    """Return the same vector several times."""
     return np.tile(np.array(vector, dtype=np.float32), (count, 1))
 
 
@@ -38,7 +38,7 @@ def rows(count: int, *vector: float) -> Singles:
     [
         pytest.param([], None, False, id="nothing came"),
         pytest.param([(EMPTY, 0)], None, False, id="an empty batch is nothing"),
-        pytest.param([(EMPTY, 1)], 1.0, False, id="one record says nothing"),
+        pytest.param([(EMPTY, 1)], 1.0, False, id="one record"),
         pytest.param([(SOFT[:1], 1)], 0.5, False, id="two records say nothing"),
         pytest.param([(EMPTY, 99)], 1.0, False, id="one short of enough"),
         pytest.param([(EMPTY, 100)], 1.0, True, id="enough"),
@@ -59,7 +59,7 @@ def rows(count: int, *vector: float) -> Singles:
     ],
 )
 def test_share_of_rejected_records(steps: list[Step], share: float | None, degraded: bool) -> None:  # noqa: FBT001
-    """Over the last 1,000 records, in batches of any size."""
+    """Of the last 1,000 records, in batches of any size."""
     health = after(*steps)
     assert health.rejected_share == share
     assert health.degraded is degraded
@@ -109,12 +109,12 @@ def test_one_hot(steps: list[Step], one_hot: bool) -> None:  # noqa: FBT001
     ],
 )
 def test_constant(steps: list[Step], constant: bool) -> None:  # noqa: FBT001
-    """All of the last 500 accepted, or of as many as came, hold the same vector."""
+    """All of the last 500 accepted, or of fewer if no more came, are equal."""
     assert after(*steps).constant is constant
 
 
-def test_another_number_of_classes_starts_a_new_run_and_breaks_nothing() -> None:
-    """As after a change of the reference, with what a restart brought along."""
+def test_another_number_of_classes_starts_a_new_run() -> None:
+    """As after a change of the reference, with restored state."""
     health = InputHealth.from_bytes(after((SAME[:500], 40)).to_bytes())
     found = [health.constant]
     for vectors in (rows(499, *[1 / 7] * 7), rows(1, *[1 / 7] * 7), rows(0, 0.5, 0.5), rows(1, 0.5, 0.5)):
@@ -131,14 +131,14 @@ plans = st.lists(
 
 
 def batch_of(runs: list[tuple[int, int]]) -> Singles:
-    """Return runs of equal vectors one after the other."""
+    """Return runs of equal vectors."""
     return POOL[[which for which, count in runs for _ in range(count)]]
 
 
 @given(plans)
 @example([([(0, 300)], 0), ([(0, 200)], 0)])
-def test_vectors_as_computed_from_a_plain_list(plan: list[tuple[list[tuple[int, int]], int]]) -> None:
-    """`one_hot` and `constant` are exact, however records were cut into batches."""
+def test_one_hot_and_constant_equal_a_plain_count(plan: list[tuple[list[tuple[int, int]], int]]) -> None:
+    """However records are split into batches."""
     health, accepted = InputHealth(), list[int]()
     for runs, rejected in plan:
         health.add(batch_of(runs), rejected)
@@ -153,8 +153,8 @@ def test_vectors_as_computed_from_a_plain_list(plan: list[tuple[list[tuple[int, 
 @example([(0, 0)])
 @example([(1, 1)] * 12)
 @example([(999, 1), (0, 0), (1000, 0)])
-def test_share_as_computed_from_a_plain_list(counts: list[tuple[int, int]]) -> None:
-    """Batches within the last 1,000 count exactly, the one that reaches beyond by its share, less than one record off."""
+def test_the_rejected_share_equals_a_plain_count(counts: list[tuple[int, int]]) -> None:
+    """Less than one record off, for the batch that is partly beyond the last 1,000."""
     health = InputHealth()
     for accepted, rejected in counts:
         health.add(SOFT[:accepted], rejected)
@@ -175,7 +175,7 @@ def test_share_as_computed_from_a_plain_list(counts: list[tuple[int, int]]) -> N
 def test_a_restart_changes_nothing(
     before: list[tuple[list[tuple[int, int]], int]], then: list[tuple[list[tuple[int, int]], int]]
 ) -> None:
-    """What was restored says the same now and after any later batches."""
+    """Neither at once nor after later batches."""
     health = after(*((batch_of(runs), rejected) for runs, rejected in before))
     restored = InputHealth.from_bytes(health.to_bytes())
     for runs, rejected in [([], 0), *then]:
@@ -188,8 +188,8 @@ def test_a_restart_changes_nothing(
         )
 
 
-def test_the_bytes_are_few_whatever_came() -> None:
-    """The same small number for nothing, for a thousand records, and for twenty thousand classes."""
+def test_the_stored_state_has_a_small_constant_size() -> None:
+    """Without records, with a thousand, and for twenty thousand classes."""
     wide = rows(3, *[1 / 20_000] * 20_000)
     sizes = {len(after(*steps).to_bytes()) for steps in ([], [(SOFT, 500)], [(wide, 1)])}
     assert len(sizes) == 1
@@ -197,7 +197,7 @@ def test_the_bytes_are_few_whatever_came() -> None:
 
 
 def test_any_damaged_byte_means_a_fresh_start() -> None:
-    """Also bytes that are missing or too many."""
+    """Also missing or extra bytes."""
     content = after((SAME[:600], 300)).to_bytes()
     fresh = InputHealth().to_bytes()
     for place, change in itertools.product(range(len(content)), (1, 0x80, 0xFF)):
@@ -212,16 +212,16 @@ def test_any_damaged_byte_means_a_fresh_start() -> None:
     ("records", "accepted", "equal"),
     [(LAST_RECORDS + 1, 0, 0), (0, LAST_ACCEPTED + 1, 0), (0, 5, 6), (0xFFFF, 0xFFFF, 0xFFFF)],
 )
-def test_impossible_numbers_under_a_right_checksum_mean_a_fresh_start(records: int, accepted: int, equal: int) -> None:
-    """As a mistake in a later version could write them."""
+def test_impossible_numbers_with_a_valid_checksum_mean_a_fresh_start(records: int, accepted: int, equal: int) -> None:
+    """As a bug in a later version could write them."""
     fresh = InputHealth().to_bytes()
     content = fresh[:4] + struct.pack("<HHH", records, accepted, equal) + fresh[10:-4]
     assert InputHealth.from_bytes(content + struct.pack("<I", zlib.crc32(content))).to_bytes() == fresh
 
 
 @given(st.binary(max_size=400))
-def test_any_bytes_are_taken(content: bytes) -> None:
-    """Never an exception, and what comes of it works."""
+def test_any_bytes_can_be_restored(content: bytes) -> None:
+    """Without an exception, and the result is usable."""
     health = InputHealth.from_bytes(content)
     health.add(SOFT[:10], 1)
     assert health.records == 11
@@ -231,8 +231,7 @@ def test_any_bytes_are_taken(content: bytes) -> None:
     ("vectors", "rejected"),
     [pytest.param(SOFT[:2], -1, id="fewer than none"), pytest.param(SOFT[0], 0, id="one vector, no rows")],
 )
-def test_what_is_no_batch_is_rejected_before_anything_changes(vectors: Singles, rejected: int) -> None:
-    """A mistake of the caller, said with what was found."""
+def test_an_invalid_batch_is_rejected_before_anything_changes(vectors: Singles, rejected: int) -> None:
     health = after((SOFT[:200], 20))
     before = health.to_bytes()
     with pytest.raises(ValueError, match=r"^batch: expected rows of vectors and a number of rejected records, found"):
@@ -240,7 +239,7 @@ def test_what_is_no_batch_is_rejected_before_anything_changes(vectors: Singles, 
     assert health.to_bytes() == before
 
 
-def test_given_vectors_are_not_changed() -> None:
+def test_input_arrays_are_not_modified() -> None:
     """They may be read-only."""
     vectors = SOFT[:700].copy()
     vectors.flags.writeable = False

@@ -1,4 +1,4 @@
-"""Intervals are about chance: they hold the realised accuracy when nothing else is at work, and never leave 0 to 1."""
+"""Intervals cover the realised accuracy of exchangeable windows, and stay within 0 and 1."""
 
 import numpy as np
 import pytest
@@ -33,19 +33,19 @@ def test_every_estimate_has_an_interval_within_0_and_1(case: Case) -> None:
 
 @pytest.fixture(scope="module")
 def overconfident() -> Calibration:
-    """A model that says more than it knows: its probabilities are sharpened after the labels were drawn."""
+    """An overconfident model: its probabilities are sharpened after the labels were drawn."""
     probabilities, labels = synthetic(2000, 4, seed=11)
     return calibrate(label_outputs(accepted(probabilities.astype(np.float64) ** 2), labels))
 
 
 @pytest.mark.slow
-def test_intervals_hold_the_realised_accuracy_for_biased_estimators_too(overconfident: Calibration) -> None:
-    """Of 200 windows of 200 records, each estimator's 95% interval holds at least 90%; a plain formula holds none for ac."""
+def test_intervals_of_biased_estimators_cover_the_realised_accuracy(overconfident: Calibration) -> None:
+    """At least 90% of 200 windows of 200 records, for each estimator; a plain formula covers none for ac."""
     held: dict[str, int] = {}
     plain = 0
     for seed in range(200):
-        said, labels = synthetic(200, 4, seed=1000 + seed)
-        window = accepted(said.astype(np.float64) ** 2)
+        vectors, labels = synthetic(200, 4, seed=1000 + seed)
+        window = accepted(vectors.astype(np.float64) ** 2)
         realised = float(np.mean(np.argmax(window, axis=1) == labels))
         found = intervals(overconfident, window)
         for name, (_, interval) in found.items():
@@ -56,14 +56,14 @@ def test_intervals_hold_the_realised_accuracy_for_biased_estimators_too(overconf
 
 
 def test_the_interval_of_a_biased_estimator_is_shifted(overconfident: Calibration) -> None:
-    """The value of raw ac lies above its own interval: the bias on the reference is known and taken away."""
-    said, _ = synthetic(2000, 4, seed=5)
-    accuracy, interval = intervals(overconfident, accepted(said.astype(np.float64) ** 2))["ac"]
+    """Raw ac is above its own interval: the bias on the reference is known and subtracted."""
+    vectors, _ = synthetic(2000, 4, seed=5)
+    accuracy, interval = intervals(overconfident, accepted(vectors.astype(np.float64) ** 2))["ac"]
     assert accuracy > interval.upper
 
 
 def test_more_records_make_narrower_intervals(overconfident: Calibration) -> None:
-    """Down to what the reference itself leaves open."""
+    """Down to the uncertainty of the reference itself."""
     widths = []
     for records in (20, 200, 2000, 20_000, 2_000_000):
         interval = overconfident.intervals.interval("consensus", 0.6, records)
@@ -74,7 +74,7 @@ def test_more_records_make_narrower_intervals(overconfident: Calibration) -> Non
 
 @pytest.mark.slow
 def test_a_perfect_reference_does_not_claim_certainty() -> None:
-    """Without a single mistake in 1000 records, a window of 200 may still hold one."""
+    """With no error in 1000 records, a window of 200 may still have one."""
     probabilities, _ = synthetic(1000, 3, seed=2, sharpness=6.0)
     calibration = calibrate(label_outputs(probabilities, np.argmax(probabilities, axis=1)))
     for _, interval in intervals(calibration, probabilities[:200]).values():
@@ -84,7 +84,7 @@ def test_a_perfect_reference_does_not_claim_certainty() -> None:
 
 
 def test_a_tiny_reference_gives_the_whole_range() -> None:
-    """Under twenty records the interval is the whole range."""
+    """Below twenty records."""
     probabilities, labels = synthetic(19, 3, seed=2)
     found = intervals(calibrate(label_outputs(probabilities, labels)), probabilities)
     assert {interval for _, interval in found.values()} == {Interval(0.0, 1.0)}
@@ -92,7 +92,7 @@ def test_a_tiny_reference_gives_the_whole_range() -> None:
 
 @pytest.mark.slow
 def test_calibrating_twice_gives_the_same_intervals() -> None:
-    """Replays are drawn from a fixed seed."""
+    """Resampling has a fixed seed."""
     probabilities, labels = synthetic(300, 3, seed=2)
     once, twice = (intervals(calibrate(label_outputs(probabilities, labels)), probabilities) for _ in range(2))
     assert once == twice
@@ -100,7 +100,6 @@ def test_calibrating_twice_gives_the_same_intervals() -> None:
 
 @pytest.mark.slow
 def test_a_higher_level_gives_wider_intervals() -> None:
-    """99% is wider than 80%."""
     probabilities, labels = synthetic(500, 3, seed=2)
     widths = {}
     for level in (0.8, 0.99):
@@ -109,8 +108,7 @@ def test_a_higher_level_gives_wider_intervals() -> None:
     assert widths[0.8] < widths[0.99]
 
 
-def test_progress_runs_to_the_end() -> None:
-    """The bar is fed with rising shares that end at 1."""
+def test_progress_rises_to_1() -> None:
     probabilities, labels = synthetic(60, 3, seed=2)
     seen: list[float] = []
     calibrate(label_outputs(probabilities, labels), progress=seen.append)
@@ -118,12 +116,12 @@ def test_progress_runs_to_the_end() -> None:
     assert seen[-1] == 1.0
 
 
-def test_disagreement_by_chance_is_reported_and_shift_exceeds_it(overconfident: Calibration) -> None:
-    """On exchangeable windows the disagreement stays below its chance bound in about 95% of cases."""
+def test_chance_disagreement_covers_exchangeable_windows_and_a_shift_exceeds_it(overconfident: Calibration) -> None:
+    """In about 95% of exchangeable windows the disagreement is below its chance bound."""
     below = 0
     for seed in range(100):
-        said, _ = synthetic(200, 4, seed=3000 + seed)
-        window = overconfident.estimate(accepted(said.astype(np.float64) ** 2))
+        vectors, _ = synthetic(200, 4, seed=3000 + seed)
+        window = overconfident.estimate(accepted(vectors.astype(np.float64) ** 2))
         assert window.disagreement is not None
         assert window.chance_disagreement is not None
         below += window.disagreement <= window.chance_disagreement
@@ -138,8 +136,8 @@ def test_disagreement_by_chance_is_reported_and_shift_exceeds_it(overconfident: 
         pytest.param(8, 10, 0.44390, 0.97479, id="eight of ten: textbook"),
     ],
 )
-def test_the_interval_of_a_share_is_the_exact_one(right: int, records: int, lower: float, upper: float) -> None:
-    """Clopper and Pearson's, at 95%."""
+def test_the_interval_of_a_share_is_clopper_pearson(right: int, records: int, lower: float, upper: float) -> None:
+    """At 95%."""
     interval = share_interval(right, records, 0.95)
     assert (interval.lower, interval.upper) == pytest.approx((lower, upper), abs=1e-4)
 
@@ -147,7 +145,7 @@ def test_the_interval_of_a_share_is_the_exact_one(right: int, records: int, lowe
 @pytest.mark.parametrize("records", [1, 2, 7, 300, 5_000, 100_000, 1_000_000])
 @pytest.mark.parametrize("level", [0.5, 0.95, 0.9999])
 def test_the_interval_of_a_share_is_that_of_scipy(records: int, level: float) -> None:
-    """At both ends and between, for shares of many sizes."""
+    """At both ends and between, for many sizes."""
     tail = (1.0 - level) / 2.0
     for right in {0, 1, records // 10, records // 2, records * 9 // 10, records - 1, records}:
         lower = betaincinv(right, records - right + 1, tail) if right > 0 else 0.0
@@ -157,14 +155,13 @@ def test_the_interval_of_a_share_is_that_of_scipy(records: int, level: float) ->
 
 
 def test_a_window_of_one_record_has_a_wide_interval(overconfident: Calibration) -> None:
-    """One record is right or wrong; little can be said."""
     interval = overconfident.intervals.interval("atc_mc", 1.0, 1)
     assert interval.upper - interval.lower > 0.5
 
 
 @pytest.mark.slow
 def test_no_interval_shrinks_to_a_point_at_the_end_of_the_range() -> None:
-    """A bias that points beyond 0 or 1 leaves the end, with errors around it."""
+    """A bias beyond 0 or 1 gives the end of the range, with errors around it."""
     probabilities, labels = synthetic(400, 3, seed=3)
     unsure = accepted(probabilities.astype(np.float64) ** 0.2)
     hopeless = (probabilities.argmax(axis=1) + 1) % 3
@@ -180,8 +177,8 @@ def test_no_interval_shrinks_to_a_point_at_the_end_of_the_range() -> None:
 
 
 @pytest.mark.slow
-def test_intervals_hold_near_perfection() -> None:
-    """A model right in 99.9% of cases: 240 windows of 200, over three references of 1000, some without a single mistake."""
+def test_intervals_cover_the_accuracy_of_a_nearly_perfect_model() -> None:
+    """99.9% accuracy: 240 windows of 200, over three references of 1000, some without an error."""
     held: dict[str, list[bool]] = {}
     random = np.random.default_rng(5)
 

@@ -20,10 +20,10 @@ POOL: Singles = synthetic(600, 3, seed=2, sharpness=1.2)[0]
 @pytest.mark.parametrize("limits", [(5, 9), (1 << 16, 1 << 20)], ids=["little may be owed", "much may be owed"])
 @settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 12), st.booleans(), st.booleans()), max_size=40), st.integers(1, 20))
-def test_it_makes_no_difference_when_totals_are_read(
+def test_totals_do_not_depend_on_when_they_are_read(
     limits: tuple[int, int], steps: list[tuple[int, bool, bool]], size: int
 ) -> None:
-    """After each step or after many; with late records, and with windows that are filled many times over in between."""
+    """After each step or after many; with late records, and windows refilled several times in between."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(measuring, "_MOST_WAITING", limits[0])
         patch.setattr(measuring, "_MOST_LEFT_NUMBERS", limits[1])
@@ -39,7 +39,7 @@ def test_it_makes_no_difference_when_totals_are_read(
 
 
 def test_records_evicted_between_reads_are_never_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A busy window costs what it holds at each evaluation, not what passed through it."""
+    """The cost of an evaluation depends on the window, not on the records that passed through it."""
     measured: list[int] = []
     real = Gauge.measure
 

@@ -27,12 +27,12 @@ from monitor.core.report import ModelReport, ReferenceFacts, SegmentReport
 from monitor.core.segments import ALL, Segment
 
 START = 1_760_000_000.0 // 14_400 * 14_400
-"""Where stretches of all lengths begin."""
+"""A multiple of all steps."""
 SITES: tuple[Segment, ...] = (ALL, (("site", "A"),), (("site", "B"),))
 
 
 def window(segment: Segment, accuracy: float | None, records: int = 100) -> SegmentReport:
-    """Return a window with an answer, or one of which nothing can be said."""
+    """Return a window with an estimate, or a stale one."""
     if accuracy is None:
         return SegmentReport(segment, records, WindowState.STALE)
     result = Estimate(accuracy, records, Interval(accuracy - 0.125, accuracy + 0.125))
@@ -40,15 +40,15 @@ def window(segment: Segment, accuracy: float | None, records: int = 100) -> Segm
 
 
 def report(*accuracies: float | None, records: int = 100, reference: str = "") -> ModelReport:
-    """Return an evaluation of the whole and as many sites as there are further accuracies, by a reference or by none."""
+    """Return an evaluation of the whole and of one site per further accuracy, with or without a reference."""
     segments = zip(SITES, accuracies, strict=False)
     facts = ReferenceFacts("1", "", reference, ("a", "b"), 100, 0.5, 1.0) if reference else None
     return ModelReport("density", 0.0, 0.1, facts, tuple(window(*one, records=records) for one in segments))
 
 
 @dataclass(frozen=True)
-class Said:
-    """One evaluation, as the oracle remembers it."""
+class Evaluation:
+    """One evaluation, as stored by the oracle."""
 
     at: float
     by_name: dict[str, SegmentReport]
@@ -58,20 +58,22 @@ class Said:
 Shown = tuple[float, str, float, float, int, str]
 
 
-def expected(said: list[Said], name: str, step: float) -> list[Shown]:
-    """Say what each stretch must show: its last time and state, last and lowest answer, records, last known reference."""
+def expected(stored: list[Evaluation], name: str, step: float) -> list[Shown]:
+    """Return the expected points: last time and state, last and lowest estimate, records, last known reference."""
     points = []
-    for _, group in groupby(said, key=lambda one: floor(one.at / step)):
-        stretch = list(group)
-        windows = [one.by_name[name] for one in stretch if name in one.by_name]
+    for _, group in groupby(stored, key=lambda one: floor(one.at / step)):
+        step_evaluations = list(group)
+        windows = [one.by_name[name] for one in step_evaluations if name in one.by_name]
         if not windows:
             continue
         answered = [one for one in windows if one.valid]
         shown = (answered or windows)[-1]
         accuracies = [one.results[CONSENSUS].accuracy for one in answered]  # type: ignore[union-attr]
         last, lowest = (accuracies[-1], min(accuracies)) if accuracies else (nan, nan)
-        known = [one.reference for one in stretch if one.reference]
-        points.append((stretch[-1].at, str(shown.state), last, lowest, shown.records, known[-1] if known else ""))
+        known = [one.reference for one in step_evaluations if one.reference]
+        points.append(
+            (step_evaluations[-1].at, str(shown.state), last, lowest, shown.records, known[-1] if known else "")
+        )
     return points
 
 
@@ -107,8 +109,8 @@ EVALUATIONS = st.lists(
 def test_each_aggregate_has_its_last_and_lowest_estimate_even_after_a_kill(
     evaluations: list[tuple[float, list[float | None], str]], killed_after: int
 ) -> None:
-    """Whatever comes, and whenever it is killed: only what was to be written is there afterwards, and it is enough."""
-    past, said, at = ModelHistory(), list[Said](), START
+    """Killed at any point, it continues from the frames that were to be written."""
+    past, stored, at = ModelHistory(), list[Evaluation](), START
     written: dict[tuple[Span, int], tuple[Place, Frame]] = {}
 
     def write(places: list[Place]) -> None:
@@ -120,19 +122,19 @@ def test_each_aggregate_has_its_last_and_lowest_estimate_even_after_a_kill(
     for turn, (seconds, accuracies, reference) in enumerate(evaluations):
         at += seconds
         one = report(*accuracies, records=turn, reference=reference)
-        said.append(Said(at, {segment.name: segment for segment in one.segments}, reference))
+        stored.append(Evaluation(at, {segment.name: segment for segment in one.segments}, reference))
         write(past.note(one, at))
         if turn == killed_after:
             past = ModelHistory()
             write(past.restore(written.values()))
     for name in ("all", "site=A", "site=B"):
-        recent = [(one.at, one.by_name[name].state, one.reference) for one in said if name in one.by_name]
+        recent = [(one.at, one.by_name[name].state, one.reference) for one in stored if name in one.by_name]
         series = past.series(name, Span.RECENT)
         assert (
             [] if series is None else list(zip(series.at.tolist(), series.states, series.references, strict=True))
         ) == recent
         for span, step in STEP_SECONDS.items():
-            found, wanted = shown(past.series(name, span)), expected(said, name, step)
+            found, wanted = shown(past.series(name, span)), expected(stored, name, step)
             assert str(found) == str(wanted), (name, span)
 
 
@@ -151,8 +153,8 @@ def test_a_ring_keeps_the_last_frames_and_no_more(count: int) -> None:
         assert series.step_seconds == STEP_SECONDS.get(span)
 
 
-def test_an_aggregate_of_more_evaluations_than_recent_ones_loses_no_dip_when_it_is_killed() -> None:
-    """An evaluation a second: by the end of a quarter of an hour the dip at its beginning is no recent one any more."""
+def test_a_dip_survives_a_kill_when_it_is_no_longer_a_recent_evaluation() -> None:
+    """With an evaluation per second, a dip at the start of a quarter of an hour is not recent at its end."""
     past = ModelHistory()
     written: dict[tuple[Span, int], tuple[Place, Frame]] = {}
     for second in range(890):
@@ -169,7 +171,7 @@ def test_an_aggregate_of_more_evaluations_than_recent_ones_loses_no_dip_when_it_
         assert (series.accuracy.tolist(), series.lowest.tolist()) == ([0.75], [0.25])
 
 
-def test_nothing_that_can_be_said_is_not_a_number_and_its_state_stays() -> None:
+def test_a_state_without_an_estimate_is_kept_with_nan() -> None:
     past = ModelHistory()
     past.note(report(0.5), START)
     past.note(report(None), START + 900.0)
@@ -200,7 +202,7 @@ def test_an_unknown_segment_has_no_series_and_a_model_not_evaluated_an_empty_one
 
 
 def times(*at: float) -> list[Frame]:
-    """Return frames of these times, of no windows."""
+    """Return frames with these times and no windows."""
     return [frame_of(ModelReport("density", 0.0, 0.0, None, ()), when, 1) for when in at]
 
 
@@ -218,13 +220,13 @@ def times(*at: float) -> list[Frame]:
     ],
     ids=["none", "one", "the same", "back", "rising", "was ahead", "was behind", "is behind"],
 )
-def test_times_rise_though_the_clock_was_set(dated: tuple[float, ...], left: tuple[float, ...]) -> None:
+def test_times_rise_after_a_clock_change(dated: tuple[float, ...], left: tuple[float, ...]) -> None:
     assert [frame.at for frame in rising(times(*dated))] == list(left)
 
 
 @given(st.lists(st.integers(0, 20), max_size=12))
-def test_the_most_frames_that_rise_to_the_newest_are_shown(dated: list[int]) -> None:
-    """Against every subset."""
+def test_the_longest_rising_sequence_up_to_the_newest_frame_is_shown(dated: list[int]) -> None:
+    """Compared with every subset."""
     found = [frame.at for frame in rising(times(*dated))]
     best = 0
     for chosen in range(1 << max(0, len(dated) - 1)):
@@ -236,7 +238,7 @@ def test_the_most_frames_that_rise_to_the_newest_are_shown(dated: list[int]) -> 
     assert found[-1:] == dated[-1:]
 
 
-def test_a_clock_set_back_shows_the_present_and_its_repair_shows_the_past_again() -> None:
+def test_a_clock_set_back_hides_later_frames_until_it_is_corrected() -> None:
     past = ModelHistory()
     for number in range(5):
         past.note(report(0.5), START + 60.0 * number)
@@ -253,7 +255,7 @@ def test_a_clock_set_back_shows_the_present_and_its_repair_shows_the_past_again(
         assert series.accuracy[-1] == 0.75
 
 
-def test_of_more_segments_than_fit_the_first_have_a_history() -> None:
+def test_the_number_of_segments_with_a_history_is_limited() -> None:
     segments = (ALL, *((("site", str(number)),) for number in range(MOST_SEGMENTS)))
     frame = frame_of(ModelReport("density", 0.0, 0.0, None, tuple(window(one, 0.5) for one in segments)), START, 1)
     assert len(frame.names) == MOST_SEGMENTS

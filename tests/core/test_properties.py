@@ -1,4 +1,4 @@
-"""What must hold for any data: the reference returns its own accuracy, K = 2 makes both ATC equal, order is nothing."""
+"""Properties of estimators on any data."""
 
 from random import Random
 
@@ -20,7 +20,7 @@ from tests.strategies import Case, cases, synthetic
 @settings(max_examples=40)
 @given(case=cases())
 def test_every_estimator_passes_the_shared_checks(member: Member, case: Case) -> None:
-    """Sizes 0, 1, 2 and full; within 0 and 1; any order; read-only input; the reference returns A where promised."""
+    """Sizes 0, 1, 2 and full; within 0 and 1; any order; read-only input; the reference accuracy where promised."""
     check_estimator(member, case.reference, case.labels)
 
 
@@ -38,8 +38,8 @@ def test_every_estimator_survives_extreme_references(member: Member, truth: str)
 
 @pytest.mark.slow
 @given(cases())
-def test_the_members_that_must_return_the_reference_accuracy_do(case: Case) -> None:
-    """doc, both ATC, both anchored and calibrated confidence, and so the consensus: A, ties or not."""
+def test_members_return_the_reference_accuracy_on_the_reference(case: Case) -> None:
+    """doc, both ATC, both anchored and calibrated confidence, and so the consensus, with or without ties."""
     reference = label_outputs(case.reference, case.labels)
     results = results_of(calibrate_all(reference), lambda: in_blocks(case.reference, reference.temperature))
     promised = ["doc", "atc_mc", "atc_ne", "cpc_acc_anchored", "cpc_ac_anchored", "calibrated_confidence"]
@@ -56,7 +56,7 @@ def test_the_members_that_must_return_the_reference_accuracy_do(case: Case) -> N
 @pytest.mark.slow
 @given(st.integers(0, 10_000), st.sampled_from([0.5, 1.0, 2.0]))
 def test_two_classes_make_both_atc_equal(seed: int, sharpness: float) -> None:
-    """For K = 2 confidence and entropy rank alike, raw and scaled, where confidence does not saturate."""
+    """For K = 2 confidence and entropy have the same order, where confidence does not saturate."""
     probabilities, labels = synthetic(60, 2, seed=seed, sharpness=sharpness)
     window, _ = synthetic(40, 2, seed=seed + 1, sharpness=0.7)
     reference = label_outputs(probabilities, labels)
@@ -69,7 +69,7 @@ def test_two_classes_make_both_atc_equal(seed: int, sharpness: float) -> None:
 
 @given(st.integers(0, 10_000), st.integers(2, 20), st.floats(0.2, 5.0))
 def test_scaling_from_probabilities_equals_scaling_from_logits(seed: int, classes: int, temperature: float) -> None:
-    """softmax(log p / T) is softmax(logits / T): a black box needs no logits."""
+    """softmax(log p / T) is softmax(logits / T): no logits are needed."""
     logits = np.random.default_rng(seed).normal(size=(classes, 30)) * 3.0
     np.testing.assert_allclose(
         scale(softmax(logits), temperature), softmax(logits / temperature), rtol=1e-9, atol=1e-15
@@ -78,8 +78,8 @@ def test_scaling_from_probabilities_equals_scaling_from_logits(seed: int, classe
 
 @pytest.mark.slow
 @given(cases(), st.randoms(use_true_random=False))
-def test_the_order_of_reference_and_window_gives_the_same_answers(case: Case, random: Random) -> None:
-    """Shuffling either changes no results_of, beyond the last bits of a sum."""
+def test_the_order_of_records_does_not_matter(case: Case, random: Random) -> None:
+    """Up to the last bits of a sum."""
     order = np.array(random.sample(range(len(case.labels)), len(case.labels)))
     temperature = label_outputs(case.reference, case.labels).temperature
     one = label_outputs(case.reference, case.labels, temperature)
@@ -93,16 +93,15 @@ def test_the_order_of_reference_and_window_gives_the_same_answers(case: Case, ra
             assert result.accuracy == pytest.approx(again.accuracy, abs=1e-12)
 
 
-def test_an_empty_window_is_an_answer_with_a_reason() -> None:
-    """No number is made up for no record."""
+def test_an_empty_window_has_a_reason_instead_of_an_estimate() -> None:
     probabilities, labels = synthetic(40, 3, seed=1)
     window = calibrate(label_outputs(probabilities, labels)).estimate(probabilities[:0])
     assert set(window.estimators.values()) == {NoEstimate(Why.TOO_FEW_RECORDS, 0, minimum_records=1)}
     assert window.disagreement is None
 
 
-def test_skip_without_a_single_set_is_an_answer_with_a_reason() -> None:
-    """Under `skip` nothing is left to average when all sets are empty."""
+def test_skip_without_sets_has_a_reason_instead_of_an_estimate() -> None:
+    """Under `skip`, when all sets are empty."""
     sure = np.tile(np.array([[0.99, 0.01]], dtype=np.float32), (10, 1))
     unsure = np.full((5, 2), 0.5, dtype=np.float32)
     calibration = calibrate(label_outputs(sure, np.zeros(10, dtype=np.int64)))
@@ -114,7 +113,7 @@ def test_skip_without_a_single_set_is_an_answer_with_a_reason() -> None:
 
 @pytest.mark.slow
 def test_absolute_doc_never_falls_below_the_reference_accuracy() -> None:
-    """That is why it is not the default."""
+    """So it is not the default."""
     probabilities, labels = synthetic(400, 4, seed=1)
     unsure, _ = synthetic(400, 4, seed=2, sharpness=0.3)
     calibration = calibrate(label_outputs(probabilities, labels))
@@ -125,7 +124,7 @@ def test_absolute_doc_never_falls_below_the_reference_accuracy() -> None:
 
 
 def test_a_record_scores_the_same_alone_and_among_others() -> None:
-    """So that windows can later add and remove records exactly."""
+    """So that windows can add and remove records exactly."""
     probabilities, _ = synthetic(500, 7, seed=9)
     together = outputs(probabilities, 1.7)
     for row in (0, 123, 499):

@@ -1,4 +1,4 @@
-"""Every estimator on outputs of real models, against values from an independent program."""
+"""Every estimator on outputs of real models, against values of an independent program."""
 
 import json
 from pathlib import Path
@@ -40,14 +40,13 @@ SETS = (
 )
 
 
-def test_no_real_set_is_forgotten(real_sets: Path) -> None:
-    """The list above is the list of expected.json."""
+def test_all_real_sets_are_listed(real_sets: Path) -> None:
     assert tuple(sorted(json.loads((real_sets / "expected.json").read_text()))) == tuple(sorted(SETS))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SETS)
-def test_every_expected_value_is_hit(real_sets: Path, name: str) -> None:
+def test_estimates_equal_the_expected_values(real_sets: Path, name: str) -> None:
     """Raw values within 1e-9; T within 1e-5; scaled values within 1e-9 at the expected temperature."""
     expected = json.loads((real_sets / "expected.json").read_text())[name]
     with np.load(real_sets / f"{name}.npz") as data:

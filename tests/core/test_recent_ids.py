@@ -1,4 +1,4 @@
-"""The memory of recent ids against plain Python: what is always known again, what is held, what a store may forget."""
+"""Recent ids against plain Python: duplicates that must be found, memory, and what a store may delete."""
 
 from collections import OrderedDict
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ Batches = list[list[int]]
 
 
 def batches_of(largest: int = 12) -> st.SearchStrategy[Batches]:
-    """Batches with repetitions, zeros, and hashes that want the same slot."""
+    """Batches with repetitions, zeros, and colliding hashes."""
     crowded = st.integers(0, 8).map(lambda number: number << 40)
     few = st.one_of(st.integers(0, 30), crowded, st.just(2**64 - 1))
     return st.lists(st.lists(few, max_size=largest), max_size=12)
@@ -27,28 +27,28 @@ def hashes_of(numbers: Iterable[int]) -> Hashes:
 
 
 def many(count: int, seed: int = 0) -> Hashes:
-    """Return hashes as a keyed hash gives them, all different and none zero."""
+    """Return distinct nonzero hashes, distributed like keyed hashes."""
     return np.random.default_rng(seed).permutation(np.arange(1, count + 1, dtype=np.uint64)) * np.uint64(
         0x9E3779B97F4A7C15
     )
 
 
 def known(ids: RecentIds, numbers: Iterable[int]) -> list[int]:
-    """Return which of some different numbers are remembered."""
+    """Return which of some distinct numbers are known."""
     queried = hashes_of(numbers)
     found: list[int] = queried[~ids.fresh(queried)].tolist()
     return found
 
 
 class Last:
-    """The last distinct ids, in the order in which each was remembered last."""
+    """The last distinct ids, in the order of their last occurrence."""
 
     def __init__(self, most: int) -> None:
         self.most = most
         self._ids: OrderedDict[int, None] = OrderedDict()
 
     def remember(self, numbers: Iterable[int]) -> None:
-        """Take ids one after the other."""
+        """Add ids in order."""
         for number in filter(None, numbers):
             self._ids[number] = None
             self._ids.move_to_end(number)
@@ -70,12 +70,12 @@ class TwoSets:
         self.older: set[int] = set()
 
     def fresh(self, numbers: list[int]) -> list[bool]:
-        """Tell which are first occurrences."""
+        """Return which are first occurrences."""
         before = [set(numbers[:place]) | self.newer | self.older for place in range(len(numbers))]
         return [number == NO_ID or number not in seen for number, seen in zip(numbers, before, strict=True)]
 
     def remember(self, numbers: list[int]) -> None:
-        """Take ids one after the other."""
+        """Add ids in order."""
         for number in filter(None, numbers):
             self.newer.add(number)
             if len(self.newer) == self.most:
@@ -86,8 +86,8 @@ class TwoSets:
 @example(1, [[1, 1, 2], [2, 1, 0]])
 @example(2, [[1], [2, 3, 1], [4]])  # 1 was in the generation that turned, and came again after
 @example(3, [list(range(1, 31))])
-def test_does_what_two_sets_do(most: int, batches: Batches) -> None:
-    """Whatever comes: repetitions, zeros, batches larger than the memory."""
+def test_it_equals_two_sets(most: int, batches: Batches) -> None:
+    """With repetitions, zeros, and batches larger than the memory."""
     ids, sets = RecentIds(most), TwoSets(most)
     for batch in batches:
         assert ids.fresh(hashes_of(batch)).tolist() == sets.fresh(batch)
@@ -98,8 +98,8 @@ def test_does_what_two_sets_do(most: int, batches: Batches) -> None:
 
 @given(st.integers(1, 20), batches_of())
 @example(2, [[1], [2, 3, 1], [4]])
-def test_the_last_ids_are_always_remembered(most: int, batches: Batches) -> None:
-    """The promise, however ids were cut into batches; and no more than twice as many are held."""
+def test_the_last_ids_are_always_known(most: int, batches: Batches) -> None:
+    """However ids are split into batches; and at most twice as many are stored."""
     ids, last = RecentIds(most), Last(most)
     for batch in batches:
         ids.remember(hashes_of(batch))
@@ -111,8 +111,7 @@ def test_the_last_ids_are_always_remembered(most: int, batches: Batches) -> None
 
 
 @given(st.integers(1, 20), batches_of())
-def test_how_ids_are_split_into_batches_makes_no_difference(most: int, batches: Batches) -> None:
-    """All at once, and one by one."""
+def test_the_split_into_batches_makes_no_difference(most: int, batches: Batches) -> None:
     whole, single = RecentIds(most), RecentIds(most)
     numbers = [number for batch in batches for number in batch]
     whole.remember(hashes_of(numbers))
@@ -124,7 +123,7 @@ def test_how_ids_are_split_into_batches_makes_no_difference(most: int, batches: 
 
 
 @pytest.mark.parametrize(
-    ("remembered", "batch", "fresh"),
+    ("added", "batch", "fresh"),
     [
         pytest.param([], [], [], id="nothing"),
         pytest.param([], [7], [1], id="one"),
@@ -135,21 +134,21 @@ def test_how_ids_are_split_into_batches_makes_no_difference(most: int, batches: 
         pytest.param([1, 2, 3], [1, 2, 3, 4], [0, 0, 0, 1], id="full"),
         pytest.param([1, 2, 3, 4, 5, 6], [1, 2, 3, 4, 5, 6], [1, 1, 1, 0, 0, 0], id="twice full"),
         pytest.param([1, 2, 3, 4, 5], [1, 2, 3, 4, 5], [0, 0, 0, 0, 0], id="nearly twice full"),
-        pytest.param([1, 1, 1, 1, 1, 2], [1, 2], [0, 0], id="remembered often, held once"),
+        pytest.param([1, 1, 1, 1, 1, 2], [1, 2], [0, 0], id="added often, stored once"),
     ],
 )
-def test_fresh_with_room_for_three(remembered: list[int], batch: list[int], fresh: list[int]) -> None:
-    """Sizes 0, 1, 2 and full; asking twice gives the same answer twice."""
+def test_fresh_with_a_capacity_of_three(added: list[int], batch: list[int], fresh: list[int]) -> None:
+    """Sizes 0, 1, 2 and full; a second query has the same result."""
     ids = RecentIds(3)
-    ids.remember(hashes_of(remembered))
+    ids.remember(hashes_of(added))
     for _ in range(2):
         found: Booleans = ids.fresh(hashes_of(batch))
         assert found.dtype == np.bool_
         assert found.tolist() == [bool(one) for one in fresh]
 
 
-def test_given_columns_are_not_changed() -> None:
-    """They may be read-only, and slices of others."""
+def test_input_columns_are_not_modified() -> None:
+    """They may be read-only slices."""
     column = many(100)[::2]
     column.flags.writeable = False
     before = column.copy()
@@ -159,8 +158,8 @@ def test_given_columns_are_not_changed() -> None:
     assert np.array_equal(column, before)
 
 
-def test_a_full_memory_keeps_its_guarantee_and_its_bytes() -> None:
-    """Five times as many as are kept, in batches that do not divide them: grows to what was stated, and no further."""
+def test_a_full_memory_keeps_its_guarantee_and_its_size() -> None:
+    """Five times its capacity, in batches that do not divide it."""
     most, ids = 50_000, RecentIds(50_000)
     assert ids.bytes < bytes_at_most(most)
     column = many(5 * most)
@@ -176,8 +175,7 @@ def test_a_full_memory_keeps_its_guarantee_and_its_bytes() -> None:
     assert ids.fresh(column[: 2 * most]).all()
 
 
-def test_a_batch_larger_than_the_memory() -> None:
-    """The end of it is remembered."""
+def test_the_end_of_a_batch_larger_than_the_memory_is_known() -> None:
     column = many(100_000)
     ids = RecentIds(10_000)
     ids.remember(column)
@@ -186,47 +184,46 @@ def test_a_batch_larger_than_the_memory() -> None:
 
 
 @pytest.mark.parametrize("most", [0, -1])
-def test_no_room_at_all_is_rejected(most: int) -> None:
-    """Such a memory could promise nothing."""
+def test_a_capacity_of_zero_is_rejected(most: int) -> None:
     with pytest.raises(ValueError, match=rf"^most: expected 1 id or more, found {most}$"):
         RecentIds(most)
 
 
 class Store:
-    """A store that follows the three rules, and forgets whatever it may."""
+    """A store that follows the three rules, and deletes whatever it may."""
 
     def __init__(self, most: int) -> None:
         self.ids = RecentIds(most)
         self.kept: dict[int, Hashes] = {}
 
     def take(self, hashes: Hashes) -> None:
-        """Do with a batch as the rules say."""
+        """Store a batch by the rules."""
         new = hashes[self.ids.fresh(hashes) & (hashes != NO_ID)]
         self.kept[self.ids.next_batch] = new
         self.ids.remember(new)
         self.kept = {number: batch for number, batch in self.kept.items() if number >= self.ids.first_needed}
 
     def merge(self) -> None:
-        """Make one batch of all, under the last one's number."""
+        """Merge all batches into one, with the number of the last."""
         if self.kept:
             self.kept = {max(self.kept): np.concatenate(list(self.kept.values()))}
 
     def restart(self) -> None:
-        """Remember what was kept."""
+        """Restore from the stored batches."""
         self.ids = RecentIds(self.ids.most)
         for number, batch in self.kept.items():
             self.ids.remember(batch, number)
 
     @property
     def stored(self) -> int:
-        """How many ids are kept."""
+        """The number of stored ids."""
         return sum(map(len, self.kept.values()))
 
 
 @given(st.integers(1, 20), batches_of(), st.sets(st.integers(0, 11)))
 @example(2, [[1, 2, 3], [4], [5], [6]], {2})
 def test_a_restored_memory_keeps_the_guarantee(most: int, batches: Batches, restarts: set[int]) -> None:
-    """Restarted after any batches, the last ids are known as if it had not been; and what is stored stays bounded."""
+    """After any batches, with a bounded store."""
     store, last = Store(most), Last(most)
     for place, batch in enumerate(batches):
         last.remember(hashes_of(batch)[store.ids.fresh(hashes_of(batch))].tolist())
@@ -244,7 +241,7 @@ def test_a_restored_memory_keeps_the_guarantee(most: int, batches: Batches, rest
 @given(st.integers(1, 20), batches_of(), st.sets(st.integers(0, 11)), st.sets(st.integers(0, 11)))
 @example(2, [[1], [2, 3], [4], [5], [6]], {1, 3}, {3, 4})
 def test_merged_batches_restore_the_same(most: int, batches: Batches, merges: set[int], restarts: set[int]) -> None:
-    """A store that makes few large batches of many small ones keeps the promise too."""
+    """A store may merge small batches."""
     store, last = Store(most), Last(most)
     for place, batch in enumerate(batches):
         last.remember(hashes_of(batch)[store.ids.fresh(hashes_of(batch))].tolist())
@@ -256,8 +253,8 @@ def test_merged_batches_restore_the_same(most: int, batches: Batches, merges: se
         assert known(store.ids, last.ids) == last.ids
 
 
-def test_what_a_store_may_forget_drawn() -> None:
-    """Room for three. The older generation, the newer one, and batches that reach into two.
+def test_which_batches_a_store_may_delete() -> None:
+    """A capacity of three: the older generation, the newer one, and batches in both.
 
     batch     0     1       2     3    4
     ids      1 2 | 3 4 5 | 6 7 | 8  | 9
@@ -274,8 +271,7 @@ def test_what_a_store_may_forget_drawn() -> None:
     assert known(store.ids, range(1, 10)) == [7, 8, 9]
 
 
-def test_numbers_that_went_back_only_make_a_store_keep_more() -> None:
-    """A store restored without its numbers forgets nothing that is needed."""
+def test_a_store_restored_without_its_numbers_deletes_nothing_needed() -> None:
     ids = RecentIds(2)
     ids.remember(hashes_of([1, 2, 3]), 7)
     ids.remember(hashes_of([4]), 3)

@@ -1,4 +1,4 @@
-"""The reliability of a reference: what its bins hold, and that its calibration error is that of the bins."""
+"""The reliability bins of a reference, and the calibration error computed from them."""
 
 import pytest
 from hypothesis import given
@@ -9,7 +9,7 @@ from tests.strategies import Case, cases
 
 
 def _counted(labelled: LabelledOutputs, *, scaled: bool) -> list[tuple[int, int, float]]:
-    """Count record by record, without arrays: records, right ones, and the mean of their confidences."""
+    """Count per record, without arrays: records, correct ones, and mean confidence."""
     members: list[list[tuple[float, bool]]] = [[] for _ in range(15)]
     confidences = labelled.scores(scaled=scaled).confidence.tolist()
     for confidence, right in zip(confidences, labelled.correct.tolist(), strict=True):
@@ -27,7 +27,7 @@ def _are_as_counted(bins: tuple[ReliabilityBin, ...], labelled: LabelledOutputs,
 
 
 @given(cases())
-def test_each_bin_holds_what_a_plain_count_finds(case: Case) -> None:
+def test_bins_equal_a_plain_count(case: Case) -> None:
     """Raw and scaled; from one record on."""
     labelled = label_outputs(case.reference, case.labels)
     summary = summarise(labelled)
@@ -37,7 +37,7 @@ def test_each_bin_holds_what_a_plain_count_finds(case: Case) -> None:
 
 @given(cases())
 def test_the_calibration_error_follows_from_the_bins(case: Case) -> None:
-    """Each bin's gap between confidence and accuracy, weighted by its share of the records."""
+    """The gap between confidence and accuracy of each bin, weighted by its records."""
     summary = summarise(label_outputs(case.reference, case.labels))
     for bins, error in (
         (summary.reliability, summary.calibration_error),
@@ -50,8 +50,8 @@ def test_the_calibration_error_follows_from_the_bins(case: Case) -> None:
 
 
 @given(cases())
-def test_no_record_is_in_no_bin_or_in_two(case: Case) -> None:
-    """Also where every confidence is 1."""
+def test_every_record_is_in_exactly_one_bin(case: Case) -> None:
+    """Also if every confidence is 1."""
     summary = summarise(label_outputs(case.reference, case.labels))
     for bins in (summary.reliability, summary.reliability_scaled):
         assert len(bins) == 15

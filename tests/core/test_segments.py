@@ -1,4 +1,4 @@
-"""Segments of a model: each value its own window, capped, forgotten, and free of other versions."""
+"""Segments of a model: a window per value, limited, removed when idle, without other versions."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ def records(*rows: tuple[str, str], start: int = 0, version: list[str] | None = 
 
 
 def sizes(windows: ModelWindows) -> dict[str, int]:
-    """Return the number of records by the segments' names."""
+    """Return the number of records by segment."""
     return {name_of(segment): len(windows[segment]) for segment in windows}
 
 
@@ -52,7 +52,7 @@ def test_each_value_gets_its_own_window_beside_all() -> None:
 
 
 def test_a_record_without_the_field_counts_in_the_whole_only() -> None:
-    """And a model whose records never carry it has no segments."""
+    """A model without the field in any record has no segments."""
     windows = ModelWindows(GAUGE, Bounds(records=100), Segmentation(SPLIT))
     windows.add(records(("", "1"), ("A", "")), now=10.0)
     windows.add(Records(POOL[:2], np.array([3.0, 4.0])), now=10.0)
@@ -64,8 +64,8 @@ def test_a_record_without_the_field_counts_in_the_whole_only() -> None:
     st.lists(st.tuples(st.sampled_from(["A", "B", ""]), st.sampled_from(["1", "2", ""])), max_size=40),
     st.integers(1, 9),
 )
-def test_segments_hold_what_a_plain_selection_holds(rows: list[tuple[str, str]], cut: int) -> None:
-    """In any batching, each window's totals equal those of the records with its values."""
+def test_segments_equal_a_plain_selection(rows: list[tuple[str, str]], cut: int) -> None:
+    """In any batching, with equal totals."""
     windows = ModelWindows(GAUGE, Bounds(records=1000), Segmentation(SPLIT))
     for start in range(0, len(rows), cut):
         windows.add(records(*rows[start : start + cut], start=start), now=1000.0)
@@ -81,7 +81,7 @@ def test_segments_hold_what_a_plain_selection_holds(rows: list[tuple[str, str]],
 
 
 def test_over_the_limit_new_values_are_counted_and_not_stored() -> None:
-    """They still count in the whole; known values go on."""
+    """They still count in the whole; existing segments continue."""
     windows = ModelWindows(GAUGE, Bounds(records=100), Segmentation((("site",),), most_segments=2))
     taken = windows.add(records(("A", ""), ("B", ""), ("C", ""), ("C", ""), ("A", "")), now=10.0)
     assert taken.unstored_segments == 2
@@ -92,7 +92,7 @@ def test_over_the_limit_new_values_are_counted_and_not_stored() -> None:
 
 
 def test_an_idle_segment_is_removed_to_make_room() -> None:
-    """After the set time without a record; the whole is never forgotten."""
+    """After the configured time without a record. The whole is never removed."""
     segmentation = Segmentation((("site",),), most_segments=1, forget_seconds=60.0)
     windows = ModelWindows(GAUGE, Bounds(records=100), segmentation)
     windows.add(records(("A", "")), now=10.0)
@@ -105,7 +105,7 @@ def test_an_idle_segment_is_removed_to_make_room() -> None:
 
 
 def test_a_clock_that_is_set_forward_removes_no_segment() -> None:
-    """The wait goes on where it was."""
+    """The idle time continues."""
     windows = ModelWindows(GAUGE, Bounds(records=100), Segmentation((("site",),), forget_seconds=60.0))
     windows.add(records(("A", "")), now=10.0)
     windows.clock_jumped(86_400.0)
@@ -114,7 +114,7 @@ def test_a_clock_that_is_set_forward_removes_no_segment() -> None:
 
 
 def test_versions_never_mix_unless_any_version_is_allowed() -> None:
-    """Another version is counted and kept out; a record without one is taken."""
+    """Records of another version are counted and left out; records without a version are accepted."""
     batch = records(("A", "1"), ("A", "1"), ("A", "1"), version=["2.1", "2.2", ""])
     strict = ModelWindows(GAUGE, Bounds(records=100), Segmentation(SPLIT), version="2.1")
     taken = strict.add(batch, now=10.0)
@@ -126,8 +126,7 @@ def test_versions_never_mix_unless_any_version_is_allowed() -> None:
     assert unversioned.add(batch, now=10.0).other_version == 0
 
 
-def test_replicas_add_up() -> None:
-    """Two processes that each saw half give, added, the estimate of one that saw all."""
+def test_merged_totals_of_two_processes_equal_those_of_one() -> None:
     both = [ModelWindows(GAUGE, Bounds(records=1000)) for _ in range(2)]
     for replica, part in zip(both, (POOL[:200], POOL[200:]), strict=True):
         replica.add(Records(part, np.arange(len(part), dtype=np.float64)), now=1000.0)
@@ -136,8 +135,8 @@ def test_replicas_add_up() -> None:
 
 
 @pytest.mark.parametrize(("split", "windows"), [((), 1), (SPLIT, 201)], ids=["whole", "segments"])
-def test_memory_is_known_in_advance(split: tuple[tuple[str, ...], ...], windows: int) -> None:
-    """From the configuration alone: tables once, and every window full."""
+def test_memory_is_computed_from_the_configuration(split: tuple[tuple[str, ...], ...], windows: int) -> None:
+    """Tables once, and every window full."""
     model = ModelWindows(GAUGE, Bounds(records=5000), Segmentation(split))
     assert model.most_bytes() == GAUGE.bytes_shared + windows * bytes_per_window(GAUGE, Bounds(records=5000))
     assert "5,000 records: 32 bytes a record" in model.memory()
@@ -145,19 +144,19 @@ def test_memory_is_known_in_advance(split: tuple[tuple[str, ...], ...], windows:
 
 
 def test_no_value_can_imitate_another_segment() -> None:
-    """A site called `A,scanner=2` is not scanner 2 of site A."""
+    """The site `A,scanner=2` is not scanner 2 of site A."""
     windows = ModelWindows(GAUGE, Bounds(records=100), Segmentation(SPLIT))
     windows.add(records(("A,scanner=2", ""), ("A", "2")), now=10.0)
     assert len(windows[(("site", "A,scanner=2"),)]) == 1
     assert len(windows[(("site", "A"), ("scanner", "2"))]) == 1
 
 
-def test_what_cannot_be_split_is_not_in_the_whole_either() -> None:
-    """A batch is taken whole or not at all, so that trying again counts nothing twice."""
+def test_a_batch_that_cannot_be_split_is_not_counted_in_the_whole() -> None:
+    """So a retry counts nothing twice."""
     windows = ModelWindows(GAUGE, Bounds(records=100), Segmentation(SPLIT))
-    odd = Records(POOL[:2], np.array([1.0, 2.0]), {"site": Texts.of(["A"]), "scanner": Texts.of(["1"])})
+    incomplete = Records(POOL[:2], np.array([1.0, 2.0]), {"site": Texts.of(["A"]), "scanner": Texts.of(["1"])})
     with pytest.raises(IndexError):
-        windows.add(odd, now=10.0)
+        windows.add(incomplete, now=10.0)
     assert sizes(windows) == {"all": 0}
 
 
@@ -169,8 +168,8 @@ def test_late_and_future_records_of_segments_are_counted() -> None:
     assert (taken.added.late, taken.in_segments.entered) == (1, 1)
 
 
-def test_a_clock_that_went_back_does_not_keep_a_silent_segment() -> None:
-    """Last seen in what is now the future: the wait begins again, and ends."""
+def test_a_clock_set_back_does_not_keep_an_idle_segment() -> None:
+    """Last seen in the future: the idle time starts again, and ends."""
     windows = ModelWindows(GAUGE, Bounds(records=100), Segmentation((("site",),), forget_seconds=60.0))
     windows.add(records(("A", "")), now=1e10)
     assert windows.idle(now=1000.0) == []
@@ -187,7 +186,7 @@ def test_a_clock_that_went_back_does_not_keep_a_silent_segment() -> None:
         pytest.param({"forget_seconds": 0.0}, id="no patience"),
     ],
 )
-def test_splits_that_are_invalid_are_rejected(arguments: dict[str, Any]) -> None:
+def test_invalid_splits_are_rejected(arguments: dict[str, Any]) -> None:
     """With what was expected and what was found."""
     with pytest.raises(ValueError, match="segments: expected"):
         Segmentation(**arguments)

@@ -1,4 +1,4 @@
-"""The table that finds a probability's cell is exact for every float32, and so are the totals at every threshold."""
+"""The lookup table of thresholds is exact for every float32, and so are the totals at every threshold."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ probabilities = hnp.arrays(
 
 @given(probabilities, probabilities)
 def test_the_table_equals_a_binary_search(thresholds: Singles, values: Singles) -> None:
-    """At thresholds, their neighbours, the ends and anywhere."""
+    """At thresholds, next to them, at the ends and elsewhere."""
     grid = ThresholdGrid(thresholds)
     queried = np.concatenate(
         [values, thresholds, np.nextafter(thresholds, np.float32(2)), np.nextafter(thresholds, np.float32(0))]
@@ -26,8 +26,8 @@ def test_the_table_equals_a_binary_search(thresholds: Singles, values: Singles) 
     assert np.array_equal(grid.cell(queried), np.searchsorted(np.unique(thresholds), queried, side="right"))
 
 
-def test_crowded_thresholds_are_searched_instead() -> None:
-    """Many calibration scores that share their upper bits: stepping would be slow, and the answer is the same."""
+def test_close_thresholds_are_found_by_binary_search() -> None:
+    """Many calibration scores share their upper bits: stepping would be slow."""
     crowded = np.float32(0.3) + np.arange(500, dtype=np.float32) * np.float32(3e-8)
     grid = ThresholdGrid(crowded)
     queried = np.random.default_rng(1).uniform(0.29999, 0.30002, 1000).astype(np.float32)
@@ -35,7 +35,7 @@ def test_crowded_thresholds_are_searched_instead() -> None:
 
 
 @given(st.data(), st.integers(2, 6), st.integers(1, 12))
-def test_totals_at_every_threshold_equal_the_sets_themselves(data: st.DataObject, classes: int, records: int) -> None:
+def test_totals_at_every_threshold_equal_those_of_the_sets(data: st.DataObject, classes: int, records: int) -> None:
     """Mean scores, sizes, sets that are not empty, and their confidences."""
     p = data.draw(vectors(records, classes))
     thresholds = data.draw(vectors(8, classes)).ravel()

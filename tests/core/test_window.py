@@ -1,4 +1,4 @@
-"""Sliding windows, drawn: what is inside, what is late, what a strange clock does, what it costs."""
+"""Sliding windows: content, late records, unusual clocks, memory."""
 
 import tracemalloc
 
@@ -21,17 +21,17 @@ def gauge() -> Gauge:
 
 @pytest.fixture(scope="module")
 def pool() -> Singles:
-    """Records to choose from."""
+    """Records for the tests."""
     return synthetic(4000, 4, seed=2, sharpness=1.2)[0]
 
 
 def held(window: SlidingWindow) -> list[float]:
-    """Return the event times inside."""
+    """Return the event times in the window."""
     return [float(time) for time in window.times]
 
 
 def add(window: SlidingWindow, pool: Singles, *at: float, now: float | None = None) -> Added:
-    """Add records with these event times, arriving in time unless reported otherwise."""
+    """Add records with these event times, on time unless specified."""
     return window.add(pool[: len(at)], np.array(at, dtype=np.float64), max(at) if now is None else now)
 
 
@@ -44,7 +44,7 @@ def test_a_count_window_holds_the_last_records(gauge: Gauge, pool: Singles) -> N
 
 
 def test_an_age_window_holds_the_last_seconds(gauge: Gauge, pool: Singles) -> None:
-    """With an age of 10: 1 [5 14 15]; exactly ten seconds old is still inside."""
+    """With an age of 10: 1 [5 14 15]; a record of exactly ten seconds is inside."""
     window = SlidingWindow(gauge, Bounds(age_seconds=10.0))
     add(window, pool, 1, 5)
     assert add(window, pool, 14, 15) == Added(entered=2, evicted=1)
@@ -60,7 +60,7 @@ def test_both_bounds_hold_together(gauge: Gauge, pool: Singles) -> None:
     assert held(window) == [13.5]
 
 
-def test_a_late_record_takes_its_place_by_time(gauge: Gauge, pool: Singles) -> None:
+def test_a_late_record_is_inserted_by_time(gauge: Gauge, pool: Singles) -> None:
     """[10 20 30] and then 15: [15 20 30], because 10 is the oldest of four."""
     window = SlidingWindow(gauge, Bounds(records=3))
     add(window, pool, 10, 20, 30)
@@ -79,7 +79,7 @@ def test_a_record_older_than_a_full_window_is_counted_late_and_left_out(gauge: G
 
 
 def test_a_single_record_from_the_future_does_not_empty_the_window(gauge: Gauge, pool: Singles) -> None:
-    """A stamp of the year 2099 counts as arrived now, and is counted; the window's clock stays."""
+    """A time in 2099 is replaced by the arrival time, and counted."""
     window = SlidingWindow(gauge, Bounds(age_seconds=3600.0))
     add(window, pool, 1000, 1100, 1200)
     added = window.add(pool[:1], np.array([4_070_908_800.0]), 1210.0)
@@ -88,22 +88,22 @@ def test_a_single_record_from_the_future_does_not_empty_the_window(gauge: Gauge,
     assert window.clock == 1210.0
 
 
-def test_a_clock_a_little_ahead_is_believed(gauge: Gauge, pool: Singles) -> None:
-    """Five minutes by default: 299 seconds ahead is taken as it is, 301 is not."""
+def test_a_time_slightly_in_the_future_is_accepted(gauge: Gauge, pool: Singles) -> None:
+    """Up to five minutes by default: 299 seconds, not 301."""
     window = SlidingWindow(gauge, Bounds(records=10))
     assert add(window, pool, 1299, now=1000).future == 0
     assert add(window, pool, 1301, now=1000).future == 1
     assert held(window) == [1000, 1299]
 
 
-def test_an_unknown_time_is_the_arrival(gauge: Gauge, pool: Singles) -> None:
-    """NaN stands for a record without a time."""
+def test_an_unknown_time_becomes_the_arrival_time(gauge: Gauge, pool: Singles) -> None:
+    """Unknown is NaN."""
     window = SlidingWindow(gauge, Bounds(records=10))
     window.add(pool[:2], np.array([np.nan, 5.0]), 7.0)
     assert held(window) == [5.0, 7.0]
 
 
-def test_of_equal_times_the_earlier_arrival_leaves_first(gauge: Gauge, pool: Singles) -> None:
+def test_of_equal_times_the_earlier_arrival_is_evicted_first(gauge: Gauge, pool: Singles) -> None:
     """Three records of one time in a window of two."""
     window = SlidingWindow(gauge, Bounds(records=2))
     window.add(pool[:1], np.array([5.0]), 5.0)
@@ -118,8 +118,8 @@ def test_an_empty_window_has_no_estimate(gauge: Gauge) -> None:
     assert isinstance(window.totals().estimate()["consensus"], NoEstimate)
 
 
-def test_after_a_million_inserts_and_evictions_nothing_has_drifted() -> None:
-    """In random batches, with late records: estimates equal a fresh computation, totals are bit-equal."""
+def test_a_million_inserts_and_evictions_cause_no_drift() -> None:
+    """In random batches, with late records: totals are bit-equal to a fresh computation."""
     calibration = calibrate(label_outputs(*synthetic(500, 5, seed=1)))
     gauge = Gauge(calibration)
     pool, _ = synthetic(20_000, 5, seed=3, sharpness=1.2)
@@ -153,8 +153,8 @@ def test_after_a_million_inserts_and_evictions_nothing_has_drifted() -> None:
     assert running.disagreement == pytest.approx(direct.disagreement, abs=1e-9)
 
 
-def test_two_histories_that_end_alike_have_bit_equal_totals(gauge: Gauge, pool: Singles) -> None:
-    """One by one, and all at once after a detour."""
+def test_totals_depend_only_on_the_content(gauge: Gauge, pool: Singles) -> None:
+    """One by one, and all at once after other records."""
     slowly, detoured = SlidingWindow(gauge, Bounds(records=50)), SlidingWindow(gauge, Bounds(records=50))
     for row in range(120):
         slowly.add(pool[row : row + 1], np.array([float(row)]), float(row))
@@ -165,7 +165,6 @@ def test_two_histories_that_end_alike_have_bit_equal_totals(gauge: Gauge, pool: 
 
 
 def test_a_snapshot_does_not_change_when_the_window_does(gauge: Gauge, pool: Singles) -> None:
-    """An evaluation sees one instant."""
     window = SlidingWindow(gauge, Bounds(records=50))
     add(window, pool, 1, 2, 3)
     snapshot = window.totals()
@@ -174,7 +173,7 @@ def test_a_snapshot_does_not_change_when_the_window_does(gauge: Gauge, pool: Sin
 
 
 def test_totals_of_one_reference_merge_across_processes(gauge: Gauge, pool: Singles) -> None:
-    """Each process loads the reference itself; what they export adds up, whatever machine it comes from."""
+    """Each process loads the reference itself."""
     twin = Gauge(calibrate(label_outputs(*synthetic(200, 4, seed=1))))
     exported = totals_of(twin, pool[:1000]).to_bytes()
     merged = totals_of(gauge, pool[1000:]) + WindowTotals.from_bytes(gauge, exported)
@@ -185,14 +184,13 @@ def test_totals_of_one_reference_merge_across_processes(gauge: Gauge, pool: Sing
 
 
 def test_totals_that_would_overflow_do_not_merge(gauge: Gauge, pool: Singles) -> None:
-    """Rather rejected than negative."""
     many = totals_of(gauge, pool[:1]).vector * ((1 << 22) + 1)
     with pytest.raises(OverflowError, match="at most 8,388,607 records"):
         WindowTotals(gauge, many) + WindowTotals(gauge, many)
 
 
 def test_a_full_window_of_certain_records_does_not_overflow(gauge: Gauge) -> None:
-    """The most records, each as large as a record can be."""
+    """The largest window with the largest contributions."""
     sure = np.array([[1.0, 0.0, 0.0, 0.0]], dtype=np.float32)
     most = WindowTotals(gauge, totals_of(gauge, sure).vector * ((1 << 23) - 1)).estimate()["ac"]
     assert isinstance(most, Estimate)
@@ -201,7 +199,7 @@ def test_a_full_window_of_certain_records_does_not_overflow(gauge: Gauge) -> Non
 
 @pytest.mark.slow
 def test_the_level_of_cpc_ac_is_exact_for_large_references() -> None:
-    """Uniform vectors put the level exactly on a rank: a rounding error, times m, would take the next one."""
+    """Uniform vectors put the level exactly on a rank: a rounding error, times m, would select the next one."""
     calibration = calibrate(label_outputs(*synthetic(5999, 6, seed=1)))
     window = np.full((50, 6), 1 / 6, dtype=np.float32)
     running, direct = totals_of(Gauge(calibration), window).estimate(), calibration.estimate(window)
@@ -213,7 +211,7 @@ def test_the_level_of_cpc_ac_is_exact_for_large_references() -> None:
 
 
 def test_a_clock_that_was_ahead_does_not_block_the_window(gauge: Gauge, pool: Singles) -> None:
-    """This machine believed it was the year 2096; when it is set right, records enter again."""
+    """After a clock at 2096 is corrected, records are accepted again."""
     for bounds in (Bounds(records=3), Bounds(age_seconds=3600.0)):
         window = SlidingWindow(gauge, bounds)
         window.add(pool[:3], np.full(3, np.nan), 4e9)
@@ -224,8 +222,11 @@ def test_a_clock_that_was_ahead_does_not_block_the_window(gauge: Gauge, pool: Si
 
 def test_minus_zero_is_zero(gauge: Gauge) -> None:
     """Some producers write it; as bits it is a negative number."""
-    odd, plain = np.array([[0.5, 0.5, -0.0, 0.0]], dtype=np.float32), np.array([[0.5, 0.5, 0.0, 0.0]], dtype=np.float32)
-    assert np.array_equal(totals_of(gauge, odd).vector, totals_of(gauge, plain).vector)
+    negative, plain = (
+        np.array([[0.5, 0.5, -0.0, 0.0]], dtype=np.float32),
+        np.array([[0.5, 0.5, 0.0, 0.0]], dtype=np.float32),
+    )
+    assert np.array_equal(totals_of(gauge, negative).vector, totals_of(gauge, plain).vector)
 
 
 @pytest.mark.parametrize(
@@ -237,10 +238,7 @@ def test_minus_zero_is_zero(gauge: Gauge) -> None:
         pytest.param(4, 4, float("inf"), id="arrival never"),
     ],
 )
-def test_a_batch_that_does_not_fit_changes_nothing(
-    gauge: Gauge, pool: Singles, rows: int, times: int, now: float
-) -> None:
-    """Rejected before anything is touched."""
+def test_an_invalid_batch_changes_nothing(gauge: Gauge, pool: Singles, rows: int, times: int, now: float) -> None:
     window = SlidingWindow(gauge, Bounds(records=50))
     add(window, pool, 1, 2, 3)
     before = window.totals().vector
@@ -251,22 +249,21 @@ def test_a_batch_that_does_not_fit_changes_nothing(
 
 
 def test_totals_of_another_reference_do_not_merge(gauge: Gauge, pool: Singles) -> None:
-    """Their thresholds differ, so their sums mean different things."""
+    """Their thresholds differ."""
     other = Gauge(calibrate(label_outputs(*synthetic(200, 4, seed=9))))
     with pytest.raises(ValueError, match="two references"):
         totals_of(gauge, pool) + totals_of(other, pool)
 
 
 def test_totals_count_the_predicted_classes(gauge: Gauge, pool: Singles) -> None:
-    """For the mix of classes beside the accuracy."""
     window = SlidingWindow(gauge, Bounds(records=300))
     for start in range(0, 1000, 100):
         window.add(pool[start : start + 100], np.arange(start, start + 100.0), 2000.0)
     assert window.totals().predicted.tolist() == np.bincount(pool[700:1000].argmax(axis=1), minlength=4).tolist()
 
 
-def test_memory_is_bounded_as_computed_beforehand(gauge: Gauge, pool: Singles) -> None:
-    """A full window, fed for long in small batches or in large ones, takes no more than the configuration says."""
+def test_memory_is_at_most_the_computed_bound(gauge: Gauge, pool: Singles) -> None:
+    """For a full window, fed for long in small or large batches."""
     bounds = Bounds(records=4000)
     for batch in (100, 4000):
         tracemalloc.start()
@@ -276,7 +273,7 @@ def test_memory_is_bounded_as_computed_beforehand(gauge: Gauge, pool: Singles) -
         taken, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert len(window) == 4000
-        # A few small objects aside.
+        # Except for a few small objects.
         assert taken <= bytes_per_window(gauge, bounds) + 16_384
 
 
@@ -291,14 +288,13 @@ def test_memory_is_bounded_as_computed_beforehand(gauge: Gauge, pool: Singles) -
         pytest.param({"records": 5, "tolerance_seconds": -1.0}, id="negative tolerance"),
     ],
 )
-def test_impossible_bounds_are_rejected(arguments: dict[str, float]) -> None:
+def test_invalid_bounds_are_rejected(arguments: dict[str, float]) -> None:
     """With what was expected and what was found."""
     with pytest.raises(ValueError, match="window: expected"):
         Bounds(**arguments)  # type: ignore[arg-type]
 
 
-def test_an_age_window_sheds_its_oldest_records_at_the_memory_bound(gauge: Gauge, pool: Singles) -> None:
-    """Where only the age is bounded, a flood cannot take all memory."""
+def test_an_age_window_evicts_its_oldest_records_at_the_memory_bound(gauge: Gauge, pool: Singles) -> None:
     window = SlidingWindow(gauge, Bounds(age_seconds=1e9, most_records=100))
     window.add(pool, np.arange(4000.0), 4000.0)
     assert held(window) == list(np.arange(3900.0, 4000.0))

@@ -18,7 +18,7 @@ from tests.strategies import Integers, Singles, synthetic
 
 
 def prepared(style: str) -> tuple[Singles, Integers, Singles]:
-    """Return a reference, its labels, and a pool of records: continuous scores, or vote shares full of ties."""
+    """Return a reference, its labels, and a pool of records: continuous scores, or vote shares with many ties."""
     reference, labels = synthetic(40, 3, seed=1)
     pool, _ = synthetic(300, 3, seed=2, sharpness=1.2)
     if style == "votes":
@@ -38,21 +38,21 @@ _GAUGES, _TWINS = ({style: Gauge(one) for style, one in _CALIBRATIONS.items()} f
 
 @dataclass
 class SlowWindow:
-    """What the window should hold, one record at a time: (event time, row of the pool), in order."""
+    """The expected content of the window: (event time, row of the pool), in order."""
 
     bounds: Bounds
     held: list[tuple[float, int]] = field(default_factory=list)
     clock: float = float("-inf")
 
     def arrive(self, now: float) -> None:
-        """Begin a batch. Where this machine's clock went back, what was believed on its word is taken as of now."""
+        """Start a batch. If the clock went back, times in the future become the current time."""
         limit = now + self.bounds.tolerance_seconds
         if self.clock > limit:
             self.held = sorted(((now if time > limit else time, row) for time, row in self.held), key=_time)
             self.clock = self.held[-1][0] if self.held else float("-inf")
 
     def add(self, row: int, at: float | None, now: float) -> None:
-        """Take in one record."""
+        """Add one record."""
         believed = now if at is None or at > now + self.bounds.tolerance_seconds else at
         self.clock = max(self.clock, believed)
         self.held.append((believed, row))
@@ -72,7 +72,7 @@ def _time(record: tuple[float, int]) -> float:
 
 
 class WindowMachine(RuleBasedStateMachine):
-    """Drives a window and its oracle side by side."""
+    """Drives a window and its oracle."""
 
     @initialize(
         style=st.sampled_from(["softmax", "votes"]),
@@ -96,7 +96,7 @@ class WindowMachine(RuleBasedStateMachine):
         passed=st.integers(0, 8) | st.sampled_from([-60, -20, -3]),
     )
     def add(self, batch: list[tuple[int, int | None]], passed: int) -> None:
-        """Records on time, late, in the future, of unknown time and of equal times, in one batch; clocks that go back."""
+        """Records on time, late, in the future, without a time and of equal times; clocks that go back."""
         self.now += passed
         at = [None if offset is None else self.now + offset for _, offset in batch]
         rows = np.array([row for row, _ in batch], dtype=np.int64)
@@ -111,7 +111,7 @@ class WindowMachine(RuleBasedStateMachine):
 
     @rule()
     def rebuild(self) -> None:
-        """Write the window out and build it again from its records alone."""
+        """Rebuild the window from its records."""
         old = self.window
         self.window = rebuilt(self.gauge, old.bounds, old.vectors(), old.times.copy())
         assert np.array_equal(self.window.totals().vector, old.totals().vector)
@@ -122,13 +122,13 @@ class WindowMachine(RuleBasedStateMachine):
         """Totals of two windows add up to those of their union."""
         window = SlidingWindow(self.gauge, Bounds(records=20))
         window.add(self.pool[rows], np.arange(len(rows), dtype=np.float64), 100.0)
-        # As from another process, which has calibrated the same reference itself.
+        # As from another process, which loaded the same reference itself.
         other = WindowTotals.from_bytes(_TWINS[self.style], window.totals().to_bytes())
         union = totals_of(self.gauge, np.concatenate([self.window.vectors(), self.pool[rows]]))
         assert np.array_equal((self.window.totals() + other).vector, union.vector)
 
     @invariant()
-    def the_window_holds_what_the_oracle_holds(self) -> None:
+    def the_window_equals_the_oracle(self) -> None:
         """The same records in the same order, and bit-equal totals."""
         if not hasattr(self, "window"):
             return
@@ -138,7 +138,7 @@ class WindowMachine(RuleBasedStateMachine):
         assert np.array_equal(self.window.totals().vector, totals_of(self.gauge, wanted).vector)
 
     def teardown(self) -> None:
-        """Every estimate equals the oracle's, computed record by record."""
+        """Every estimate equals that of the oracle."""
         if not hasattr(self, "window") or len(self.window) == 0:
             return
         reference, labels, _ = _PREPARED[self.style]
@@ -155,8 +155,7 @@ TestWindowMachine = WindowMachine.TestCase
 TestWindowMachine.settings = settings(max_examples=150, stateful_step_count=12, deadline=None, derandomize=True)
 
 
-def test_the_gauges_above_are_real() -> None:
-    """Guards the machine's own footing: both references tell right from wrong."""
+def test_the_references_of_the_machine_are_informative() -> None:
     for gauge in _GAUGES.values():
         assert isinstance(gauge.calibration, Calibration)
         assert 0.0 < gauge.calibration.accuracy < 1.0

@@ -18,7 +18,7 @@ END = b"END\n"
 
 
 @dataclass(frozen=True)
-class Said(RecordBatch):
+class LineBatch(RecordBatch):
     """A batch with its lines."""
 
     lines: tuple[bytes, ...] = ()
@@ -49,7 +49,7 @@ class LineDecoder:
                 raise ZeroDivisionError
             elif line:
                 kept.append(line)
-        return Said(rejected=rejected, rows=len(lines), lines=tuple(kept))
+        return LineBatch(rejected=rejected, rows=len(lines), lines=tuple(kept))
 
     def settled(self, where: str, file: BinaryIO, format_: Format, *, skip: int = 0) -> Iterator[RecordBatch]:
         """Return the lines after the skipped ones, two at a time."""
@@ -62,7 +62,7 @@ class LineDecoder:
         lines = content.split(b"\n")[:-2]
         for first in range(skip, len(lines), 2):
             some = tuple(lines[first : first + 2])
-            yield Said(rows=len(some), lines=some)
+            yield LineBatch(rows=len(some), lines=some)
 
 
 class Inbox:
