@@ -1,4 +1,4 @@
-"""Sends records as messages to the decoder, for tests."""
+"""Decodes messages, for tests."""
 
 import json
 from collections.abc import Sequence
@@ -13,11 +13,11 @@ from tests.records.streams import KEY, MODEL
 
 FIRST_OFFSET = 1_000
 STAMPED = 1_750_000_000.0
-"""The time of the first message; each has come a second later than the one before."""
+"""The time of the first message; each is a second later than the previous one."""
 
 
 def receiver(*models: ModelFormat, fields: RecordFields | None = None, **words: Any) -> MessageDecoder:
-    """Return a decoder of the usual model, or of others."""
+    """Return a decoder of the default model, or of others."""
     return MessageDecoder(models or (MODEL,), fields, hash_key=KEY, **words)
 
 
@@ -25,13 +25,13 @@ def receive(*values: bytes, decoder: MessageDecoder | None = None, times: Sequen
     """Decode messages, and check that no record is lost."""
     stamped = np.array([STAMPED + place for place in range(len(values))] if times is None else times, dtype=np.float64)
     offsets = range(FIRST_OFFSET, FIRST_OFFSET + len(values))
-    arrived = (decoder or receiver()).decode("topic/3", Messages(values, offsets, stamped))
-    assert arrived.accepted + arrived.rejected.total() + arrived.ignored == arrived.rows
-    assert len(arrived.pointers) == min(2_000, arrived.rejected.total())
-    places = [(pointer.offset or 0, pointer.number) for pointer in arrived.pointers]
+    decoded = (decoder or receiver()).decode("topic/3", Messages(values, offsets, stamped))
+    assert decoded.accepted + decoded.rejected.total() + decoded.ignored == decoded.rows
+    assert len(decoded.pointers) == min(2_000, decoded.rejected.total())
+    places = [(pointer.offset or 0, pointer.number) for pointer in decoded.pointers]
     assert places == sorted(set(places))
-    assert arrived.non_json_lines is None
-    return arrived
+    assert decoded.non_json_lines is None
+    return decoded
 
 
 def message(value: Any, **words: Any) -> bytes:

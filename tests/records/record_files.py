@@ -41,7 +41,7 @@ def write_records(folder: Path, suffix: str, vectors: Sequence[Any], labels: Seq
 
 
 def write_table(path: Path, columns: dict[str, Any]) -> Path:
-    """Write Arrow columns in the format that the suffix says; `.ipc` is a stream."""
+    """Write Arrow columns in the format of the suffix; `.ipc` is a stream."""
     table = pa.table(columns)
     if path.suffix == ".parquet":
         parquet.write_table(table, path)
@@ -57,14 +57,14 @@ def write_table(path: Path, columns: dict[str, Any]) -> Path:
 
 
 def read_bytes(folder: Path, name: str, content: bytes, layout: Layout | None = None) -> Decoded:
-    """Write a file of these bytes and read it."""
+    """Write these bytes to a file and read it."""
     path = folder / name
     path.write_bytes(content)
     return read_file(path, layout or Layout())
 
 
 def reported(decoded: Decoded) -> list[str]:
-    """Return the rejections as the user reads them."""
+    """Return the rejections as text."""
     return [str(rejection) for rejection in decoded.rejections.first]
 
 

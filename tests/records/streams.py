@@ -1,4 +1,4 @@
-"""Writes records as a stream would carry them, and decodes them, for tests."""
+"""Writes and decodes records of streams, for tests."""
 
 import csv
 import gzip
@@ -34,7 +34,7 @@ ALL_FORMATS = tuple(Format)
 
 
 def stream(*models: ModelFormat, fields: RecordFields | None = None, keep_raw: bool = False) -> StreamDecoder:
-    """Return a decoder of the usual model, or of others."""
+    """Return a decoder of the default model, or of others."""
     return StreamDecoder(models or (MODEL,), fields, hash_key=KEY, keep_raw=keep_raw)
 
 
@@ -42,32 +42,32 @@ def decode_text(
     data: bytes, format_: Format = Format.JSONL, decoder: StreamDecoder | None = None, **words: Any
 ) -> RecordBatch:
     """Decode lines, and check that none is lost."""
-    arrived = (decoder or stream()).text(TextPiece("file#1", format_, data, **words))
-    check_numbers(arrived)
-    assert arrived.rows == data.count(b"\n") + bool(data and not data.endswith(b"\n"))
-    return arrived
+    decoded = (decoder or stream()).text(TextPiece("file#1", format_, data, **words))
+    check_numbers(decoded)
+    assert decoded.rows == data.count(b"\n") + bool(data and not data.endswith(b"\n"))
+    return decoded
 
 
 def decode_file(
     content: bytes, format_: Format, decoder: StreamDecoder | None = None, *, skip: int = 0
 ) -> list[RecordBatch]:
-    """Decode a complete file, and check that no row of a piece is lost."""
-    pieces = list((decoder or stream()).settled("file#1", io.BytesIO(content), format_, skip=skip))
-    for piece in pieces:
-        check_numbers(piece)
-    return pieces
+    """Decode a complete file, and check that no row is lost."""
+    blocks = list((decoder or stream()).settled("file#1", io.BytesIO(content), format_, skip=skip))
+    for block in blocks:
+        check_numbers(block)
+    return blocks
 
 
-def check_numbers(arrived: RecordBatch) -> None:
+def check_numbers(decoded: RecordBatch) -> None:
     """Check that every line or row was accepted, rejected or ignored."""
-    assert arrived.accepted + arrived.rejected.total() + arrived.ignored == arrived.rows
-    assert len(arrived.pointers) == min(2_000, arrived.rejected.total())
-    numbers = [pointer.number for pointer in arrived.pointers]
+    assert decoded.accepted + decoded.rejected.total() + decoded.ignored == decoded.rows
+    assert len(decoded.pointers) == min(2_000, decoded.rejected.total())
+    numbers = [pointer.number for pointer in decoded.pointers]
     assert numbers == sorted(set(numbers))
 
 
 def rejection_reason(content: bytes, format_: Format, decoder: StreamDecoder | None = None) -> str:
-    """Return why a file as a whole is rejected."""
+    """Return why a whole file is rejected."""
     try:
         decode_file(content, format_, decoder)
     except RejectedFile as rejected:
@@ -75,17 +75,17 @@ def rejection_reason(content: bytes, format_: Format, decoder: StreamDecoder | N
     return "not rejected"
 
 
-def vectors_of(pieces: Sequence[RecordBatch], model: str = "density") -> Singles:
+def vectors_of(blocks: Sequence[RecordBatch], model: str = "density") -> Singles:
     """Return all accepted vectors of a model."""
-    some = [piece.models[model].records.vectors for piece in pieces if model in piece.models]
+    some = [block.models[model].records.vectors for block in blocks if model in block.models]
     return np.concatenate(some)
 
 
-def reasons_of(pieces: Sequence[RecordBatch]) -> dict[tuple[str, str], int]:
-    """Return what was rejected."""
+def reasons_of(blocks: Sequence[RecordBatch]) -> dict[tuple[str, str], int]:
+    """Return the rejections."""
     found: dict[tuple[str, str], int] = {}
-    for piece in pieces:
-        for (model, reason), count in piece.rejected.items():
+    for block in blocks:
+        for (model, reason), count in block.rejected.items():
             found[model, str(reason)] = found.get((model, str(reason)), 0) + count
     return found
 

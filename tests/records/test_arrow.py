@@ -1,4 +1,4 @@
-"""Parquet and Arrow files: types, nulls, ragged lists, damage, and life without pyarrow."""
+"""Parquet and Arrow files: types, nulls, lists of different lengths, damage, and a missing pyarrow."""
 
 import sys
 from pathlib import Path
@@ -24,7 +24,7 @@ LABELLED = Layout(label_field="label")
     ids=["list", "large", "fixed"],
 )
 def test_43_nulls_are_rejected_row_by_row(name: str, kind: Any, tmp_path: Path) -> None:
-    """A null vector, or a null inside one, costs its own row."""
+    """A null vector, or a null in one."""
     vectors = pa.array([GOOD, None, [0.5, None, 0.5], GOOD, [float("nan"), 0, 1]], kind)
     labels = pa.array([0, 1, 2, None, 1])
     decoded = read_file(write_table(tmp_path / name, {"probs": vectors, "label": labels}), LABELLED)
@@ -39,7 +39,7 @@ def test_43_nulls_are_rejected_row_by_row(name: str, kind: Any, tmp_path: Path) 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_43_lists_of_another_length_are_rejected_row_by_row(name: str, tmp_path: Path) -> None:
-    """The first acceptable row says how many classes there are."""
+    """The first valid row sets the number of classes."""
     vectors = pa.array([[], [1.0], GOOD, [0.5, 0.5], GOOD])
     decoded = read_file(write_table(tmp_path / name, {"probs": vectors}), Layout())
     assert reasons(decoded) == ["empty", "wrong_k", "wrong_k"]
@@ -72,14 +72,13 @@ def test_43_lists_of_another_length_are_rejected_row_by_row(name: str, tmp_path:
 def test_columns_that_are_missing_or_of_another_type_fail_the_file(
     name: str, columns: dict[str, Any], layout: Layout, message: str, tmp_path: Path
 ) -> None:
-    """What is wrong with a column is wrong with every row, so it is library_message once."""
     with pytest.raises(InvalidInput, match=message):
         read_file(write_table(tmp_path / name, columns), layout)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_class_columns_and_scores_are_numbers(name: str, tmp_path: Path) -> None:
-    """One column a class, in integers or floats, with nulls rejected."""
+    """One column per class, integers or floats; nulls are rejected."""
     columns = {"p_cat": pa.array([1, 0, None]), "p_dog": pa.array([0.0, 1.0, 1.0]), "label": ["cat", "dog", "dog"]}
     path = write_table(tmp_path / name, columns)
     decoded = read_file(path, Layout(class_columns=("p_*",), label_field="label"))
@@ -105,7 +104,7 @@ def test_many_batches_and_categories_are_read_in_order(name: str, tmp_path: Path
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_damaged_file_fails_as_a_whole(name: str, tmp_path: Path) -> None:
-    """Cut at any place, empty, or something else: nothing of it is used."""
+    """Truncated anywhere, empty, or of another format."""
     path = write_table(tmp_path / name, {"probs": [GOOD] * 50})
     content = path.read_bytes()
     for damaged in (b"", b"probs\n", content[:10], content[: len(content) // 2], content[: len(content) * 9 // 10 - 8]):
@@ -117,7 +116,7 @@ def test_a_damaged_file_fails_as_a_whole(name: str, tmp_path: Path) -> None:
 
 
 def test_42_a_parquet_file_of_too_many_rows_is_rejected_unread(tmp_path: Path) -> None:
-    """A small file may declare millions of rows; the number of rows is looked at first."""
+    """A small file may declare millions of rows."""
     path = write_table(tmp_path / "a.parquet", {"score": np.zeros(1000)})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("monitor.records.formats.arrow_columns.MAX_NUMBERS", 100)
@@ -126,10 +125,9 @@ def test_42_a_parquet_file_of_too_many_rows_is_rejected_unread(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_without_pyarrow_the_message_says_what_to_install(
+def test_without_pyarrow_the_message_names_the_extra(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Pyarrow is an optional extra."""
     path = write_table(tmp_path / name, {"probs": [GOOD]})
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(InvalidInput, match=r"pip install 'cpcmon\[parquet\]'"):
@@ -137,8 +135,8 @@ def test_without_pyarrow_the_message_says_what_to_install(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_25_a_column_name_that_is_no_text_fails_the_file(name: str, tmp_path: Path) -> None:
-    """Pyarrow reads such a file, and stumbles only when asked for the name."""
+def test_25_a_column_name_that_is_not_utf_8_fails_the_file(name: str, tmp_path: Path) -> None:
+    """Pyarrow opens such a file, and raises only when the name is read."""
     path = write_table(tmp_path / name, {"probs": [GOOD], "zzzz": [1]})
     path.write_bytes(path.read_bytes().replace(b"zzzz", b"zz\xffz"))
     with pytest.raises(InvalidInput, match="as its name says, found 'utf-8' codec can't decode"):

@@ -1,4 +1,4 @@
-"""C5: small files that would unpack to gigabytes are rejected, with little memory and at once; each in its own process."""
+"""C5: small files that would expand to gigabytes are rejected early, with little memory; each in its own process."""
 
 import gzip
 import io
@@ -39,7 +39,7 @@ from tests.records.streams import (
 
 MEBIBYTE = 1 << 20
 
-# Measures itself: what a file costs must not hide behind what the tests around it have already taken.
+# Run in its own process, so that memory used by other tests does not hide that of a file.
 PROGRAM = """
 import json, resource, sys
 from pathlib import Path
@@ -54,7 +54,7 @@ def peak():
 
 path, small, format_ = sys.argv[1:]
 decoder = StreamDecoder([ModelFormat("density", ("cat", "dog", "owl"))], hash_key=bytes(16))
-with open(small, "rb") as file:  # what is loaded on first use is no cost of the bomb
+with open(small, "rb") as file:  # loads modules before the measurement
     list(decoder.settled("small", file, Format(format_)))
 before, reason = peak(), "accepted"
 def work():
@@ -70,9 +70,9 @@ print(json.dumps([reason, (peak() - before) / 1024, calls]))
 """
 
 
-def _gzip_of(piece: bytes, times: int) -> bytes:
-    # Packed files may be joined end to end, which is much faster than packing their contents.
-    return gzip.compress(piece, 9) * times
+def _gzip_of(block: bytes, times: int) -> bytes:
+    # Concatenating compressed files is much faster than compressing their contents.
+    return gzip.compress(block, 9) * times
 
 
 def _zip_of(name: str, head: bytes, times: int) -> bytes:
@@ -173,7 +173,7 @@ def _npz_of_a_long_id() -> bytes:
 
 
 def _npz_of_many_members(count: int = 300_000) -> bytes:
-    """A directory whose entries all stand for nothing; written as large files have it."""
+    """A ZIP64 directory of empty entries."""
     content = npz(probs=np.array([GOOD]))
     place = content.rindex(b"PK\5\6")
     start = int.from_bytes(content[place + 16 : place + 20], "little")
@@ -221,7 +221,7 @@ def _npy_of_two_gigabytes(path: Path) -> None:
 def test_c5_a_bomb_is_rejected_with_little_memory_and_little_work(
     make: object, format_: Format, tmp_path: Path
 ) -> None:
-    """Less than 64 MiB more than before, and no more calls than a few mebibytes would take."""
+    """Less than 64 MiB of additional memory, and no more calls than for a few mebibytes."""
     bomb, small = tmp_path / "bomb", tmp_path / "small"
     if callable(make):
         bomb.write_bytes(make())
@@ -237,14 +237,14 @@ def test_c5_a_bomb_is_rejected_with_little_memory_and_little_work(
     assert calls < 100_000
 
 
-def test_a_single_value_of_an_npz_file_counts_for_all_rows() -> None:
-    """Made once, whatever the number of rows."""
-    pieces = decode_file(
+def test_a_scalar_of_an_npz_file_is_stored_once() -> None:
+    """Whatever the number of rows."""
+    blocks = decode_file(
         npz(probs=np.tile(GOOD, (9_000, 1)), site=np.array("A"), version=np.array("v" * 1_024)), Format.NPZ
     )
-    assert [piece.accepted for piece in pieces] == [8_192, 808]
-    for piece in pieces:
-        records = piece.models["density"].records
+    assert [block.accepted for block in blocks] == [8_192, 808]
+    for block in blocks:
+        records = block.models["density"].records
         assert records.versions is not None
         assert records.versions.values == ("v" * 1_024,)
         assert records.fields["site"].values == ("A",)
@@ -252,8 +252,8 @@ def test_a_single_value_of_an_npz_file_counts_for_all_rows() -> None:
     assert rejection_reason(one_more, Format.NPZ) == "too_large"
 
 
-def test_a_directory_of_an_npz_file_is_measured_with_a_comment_behind_it_too() -> None:
-    """As Python's own module finds it."""
+def test_the_directory_of_an_npz_file_is_found_before_a_comment() -> None:
+    """As by Python's zipfile."""
     honest, bomb = npz(probs=np.array([GOOD])), bytearray(_npz_of_many_members(30_000))
     commented = honest[:-2] + struct.pack("<H", 5) + b"hello"
     assert rejection_reason(commented, Format.NPZ) == "not rejected"
@@ -261,18 +261,17 @@ def test_a_directory_of_an_npz_file_is_measured_with_a_comment_behind_it_too() -
     assert rejection_reason(bytes(bomb) + b"hello", Format.NPZ) == "too_large"
 
 
-def test_unwanted_columns_of_an_arrow_file_are_not_unpacked() -> None:
-    """They cost nothing, whatever they would unpack to."""
+def test_unused_columns_of_an_arrow_file_are_not_decompressed() -> None:
     file = io.BytesIO()
     batch = pa.record_batch([pa.array([GOOD] * 1_000), pa.array(["x" * 300_000] * 1_000)], names=["probs", "junk"])
     with ipc.new_file(file, batch.schema, options=ipc.IpcWriteOptions(compression="zstd")) as opened:
         opened.write_batch(batch)
-    (piece,) = decode_file(file.getvalue(), Format.ARROW)
-    assert piece.accepted == 1_000
+    (block,) = decode_file(file.getvalue(), Format.ARROW)
+    assert block.accepted == 1_000
 
 
-def test_a_trial_that_crashes_or_ends_costs_no_more_than_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Out of time is too large; and a process that is gone is started again."""
+def test_a_child_that_crashes_or_hangs_fails_only_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A timeout counts as too large, and the child is started again."""
     content = write([RECORD] * 3, Format.PARQUET)
     with monkeypatch.context() as patch:
         patch.setattr(arrow_limits, "TRIAL_SECONDS", 0)
@@ -287,8 +286,7 @@ def test_a_trial_that_crashes_or_ends_costs_no_more_than_its_file(monkeypatch: p
     assert rejection_reason(content, Format.PARQUET) == "not rejected"
 
 
-def test_c5_limits_apply_to_honest_files_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Too much is too much, also when it is not packed densely."""
+def test_c5_limits_apply_to_uncompressed_files_too(monkeypatch: pytest.MonkeyPatch) -> None:
     random = np.random.default_rng(5)
     records = [{"probs": one.tolist()} for one in random.dirichlet(np.ones(3), 2_000)]
     for module, name, value, format_ in (
@@ -309,19 +307,19 @@ def test_c5_limits_apply_to_honest_files_too(monkeypatch: pytest.MonkeyPatch) ->
         assert rejection_reason(npy(matrix), Format.NPY) == "not rejected"
 
 
-def test_c5_a_text_that_repeats_in_a_parquet_file_is_not_repeated_in_memory() -> None:
+def test_c5_repeated_text_of_a_parquet_file_is_stored_once() -> None:
     """A dictionary of one long text, for thousands of rows."""
     texts = pa.DictionaryArray.from_arrays(pa.array([0] * 1_000), pa.array(["x" * 1_000_000]))
     content = table({"probs": [GOOD] * 1_000, "site": texts, "id": texts, "version": texts})
-    (piece,) = decode_file(content, Format.PARQUET)
-    assert {str(reason) for _, reason in piece.rejected} == {"bad_segment"}
-    (piece,) = decode_file(table({"probs": [GOOD] * 1_000, "id": texts}), Format.PARQUET)
-    assert {str(reason) for _, reason in piece.rejected} == {"wrong_type"}
+    (block,) = decode_file(content, Format.PARQUET)
+    assert {str(reason) for _, reason in block.rejected} == {"bad_segment"}
+    (block,) = decode_file(table({"probs": [GOOD] * 1_000, "id": texts}), Format.PARQUET)
+    assert {str(reason) for _, reason in block.rejected} == {"wrong_type"}
 
 
 @pytest.mark.parametrize("format_", [one for one in Format if not one.grows])
 def test_a_damaged_file_yields_nothing(format_: Format) -> None:
-    """Cut anywhere, or with bytes changed, it is rejected before its first piece; or it is whole."""
+    """Truncated or changed anywhere: rejected before its first block, or still valid."""
     random = np.random.default_rng(6)
     records = [RECORD | {"probs": one.tolist()} for one in random.dirichlet(np.ones(3), 9_000)]
     content = write(records, format_)
@@ -332,19 +330,18 @@ def test_a_damaged_file_yields_nothing(format_: Format) -> None:
     for place in random.integers(0, len(content), 25).tolist():
         changed = bytearray(content)
         changed[place] ^= 0x55
-        pieces = []
+        blocks = []
         try:
-            for piece in stream().settled("file#1", io.BytesIO(changed), format_):
-                pieces.append(piece)  # noqa: PERF402 - what came before an error counts
+            for block in stream().settled("file#1", io.BytesIO(changed), format_):
+                blocks.append(block)  # noqa: PERF402 - blocks before an error count
         except RejectedFile:
-            assert not pieces
+            assert not blocks
         else:
-            assert sum(piece.rows for piece in pieces) >= len(whole)
+            assert sum(block.rows for block in blocks) >= len(whole)
 
 
 @pytest.mark.parametrize("name", ["a.jsonl.gz", "a.ndjson.gz", "a.csv.gz", "a.CSV.GZ"])
-def test_packed_text_is_read_offline_with_the_same_protection(name: str, tmp_path: Path) -> None:
-    """The helper is the same one."""
+def test_compressed_text_is_read_offline_with_the_same_limits(name: str, tmp_path: Path) -> None:
     text = LINE if "csv" not in name.lower() else b'probs\n"[0.7, 0.2, 0.1]"\n'
     path = tmp_path / name
     path.write_bytes(gzip.compress(b"\xef\xbb\xbf" + text))
@@ -370,6 +367,6 @@ def test_packed_text_is_read_offline_with_the_same_protection(name: str, tmp_pat
         pytest.param(gzip.compress(LINE)[:-8] + bytes(8), "bad_file", id="wrong sum"),
     ],
 )
-def test_gzip_files_may_be_joined_and_filled_up_but_not_damaged(content: bytes, reason: str) -> None:
-    """What gzip itself reads is read, and nothing else."""
+def test_gzip_files_may_be_concatenated_and_padded_but_not_damaged(content: bytes, reason: str) -> None:
+    """As for gzip itself."""
     assert rejection_reason(content, Format.JSONL_GZ) == reason

@@ -48,7 +48,7 @@ FORMATS = (Format.JSONL, Format.CSV, Format.NPZ, Format.PARQUET)
 RAGGED = (Format.JSONL, Format.CSV, Format.PARQUET)
 TEXTS = (Format.JSONL, Format.CSV)
 
-# What each row changes in a good record, what comes of it, and in which formats it can be written down at all.
+# The change of each row to a good record, the result, and the formats that can express it.
 RECORDS: list[tuple[str, dict[str, Any], str | None, tuple[Format, ...]]] = [
     ("1", {"probs": [float("nan"), 0.5, 0.5]}, "not_finite", FORMATS),
     ("2", {"probs": [float("inf"), 0.0, 0.0]}, "not_finite", FORMATS),
@@ -147,17 +147,17 @@ RECORDS: list[tuple[str, dict[str, Any], str | None, tuple[Format, ...]]] = [
 def test_c1_a_record_is_accepted_or_rejected_for_its_reason(
     changes: dict[str, Any], reason: str | None, format_: Format
 ) -> None:
-    """Each malformed kind costs exactly its own record, whatever format carries it."""
+    """In every format, without an effect on other records."""
     good = RECORD | {"extra": "x"}
     records = [good, good | changes, good]
     content = write(records, format_).replace(b'""DIGITS""', b"9" * 5_000).replace(b'"DIGITS"', b"9" * 5_000)
-    pieces = decode_file(content, format_)
+    blocks = decode_file(content, format_)
     model = "" if reason == "unknown_model" else "density"
-    assert reasons_of(pieces) == ({} if reason is None else {(model, reason): 1})
-    vectors = vectors_of(pieces)
+    assert reasons_of(blocks) == ({} if reason is None else {(model, reason): 1})
+    vectors = vectors_of(blocks)
     assert len(vectors) == (2 if reason else 3)
     np.testing.assert_array_equal(vectors[[0, -1]], [GOOD_SINGLES, GOOD_SINGLES])
-    assert [pointer.number for piece in pieces for pointer in piece.pointers] == (
+    assert [pointer.number for block in blocks for pointer in block.pointers] == (
         [] if reason is None else [3 if format_ is Format.CSV else 2]
     )
 
@@ -194,12 +194,12 @@ LINES = [
     ("line", "model", "reason"), [pytest.param(*row[1:], id=f"row {row[0]} jsonl") for row in LINES]
 )
 @pytest.mark.parametrize("around", [LINE, b"\r\n" + LINE, b'{"probs": [0.7, 0.2, 0.1], "x": "\xc3\xa9"}\n'])
-def test_c1_a_bad_line_costs_only_itself(line: bytes, model: str, reason: str, around: bytes) -> None:
-    """Also between lines that cannot be decoded all at once."""
-    arrived = decode_text(around * 3 + line + b"\n" + around * 3)
-    assert reasons_of([arrived]) == {(model, reason): 1}
-    np.testing.assert_array_equal(vectors_of([arrived]), [GOOD_SINGLES] * 6)
-    (pointer,) = arrived.pointers
+def test_c1_a_bad_line_affects_no_other_line(line: bytes, model: str, reason: str, around: bytes) -> None:
+    """Also between lines that cannot be decoded together."""
+    decoded = decode_text(around * 3 + line + b"\n" + around * 3)
+    assert reasons_of([decoded]) == {(model, reason): 1}
+    np.testing.assert_array_equal(vectors_of([decoded]), [GOOD_SINGLES] * 6)
+    (pointer,) = decoded.pointers
     assert (pointer.offset, pointer.length) == (3 * len(around), len(line))
     assert pointer.number == 3 * around.count(b"\n") + 1
 
@@ -216,11 +216,11 @@ def test_c1_a_bad_line_costs_only_itself(line: bytes, model: str, reason: str, a
         pytest.param(LINE[:-1], id="no newline"),
     ],
 )
-def test_c1_an_odd_but_harmless_line_is_accepted(line: bytes) -> None:
-    """Line ends, blank lines, repeated keys and extra fields cost nothing."""
-    arrived = decode_text(line)
-    assert (arrived.accepted, arrived.ignored) == (1, line.count(b"\n") - 1 if line.endswith(b"\n") else 0)
-    np.testing.assert_array_equal(vectors_of([arrived]), [GOOD_SINGLES])
+def test_c1_an_unusual_but_valid_line_is_accepted(line: bytes) -> None:
+    """Line ends, blank lines, repeated keys and extra fields."""
+    decoded = decode_text(line)
+    assert (decoded.accepted, decoded.ignored) == (1, line.count(b"\n") - 1 if line.endswith(b"\n") else 0)
+    np.testing.assert_array_equal(vectors_of([decoded]), [GOOD_SINGLES])
 
 
 CSV_ROWS = [
@@ -241,22 +241,22 @@ CSV_ROWS = [
 @pytest.mark.parametrize(
     ("line", "model", "reason"), [pytest.param(*row[1:], id=f"row {row[0]} csv") for row in CSV_ROWS]
 )
-def test_c1_a_bad_row_of_csv_costs_only_itself(line: str, model: str, reason: str) -> None:
-    """A record is one line, and a broken quote ends with it."""
+def test_c1_a_bad_csv_row_affects_no_other_row(line: str, model: str, reason: str) -> None:
+    """A record is one line, so an unclosed quote ends with it."""
     good = '"[0.7, 0.2, 0.1]",A,1\n'
     text = f"probs,site,time\n{good * 3}{line}{good * 3}".encode("utf-8", "surrogateescape")
-    arrived = decode_text(text, Format.CSV)
-    assert reasons_of([arrived]) == {(model, reason): 1}
-    assert (arrived.accepted, arrived.ignored) == (6, 1)
-    assert [pointer.number for pointer in arrived.pointers] == [5]
+    decoded = decode_text(text, Format.CSV)
+    assert reasons_of([decoded]) == {(model, reason): 1}
+    assert (decoded.accepted, decoded.ignored) == (6, 1)
+    assert [pointer.number for pointer in decoded.pointers] == [5]
 
 
 def test_c1_row_44_a_quoted_newline_is_rejected_in_both_halves() -> None:
-    """In a text that grows, a line is all there is to go by."""
+    """In a tailed file, a record is one line."""
     text = b'probs,site\n"[0.7, 0.2, 0.1]","A\nB"\n"[0.7, 0.2, 0.1]",A\n'
-    arrived = decode_text(text, Format.CSV)
-    assert reasons_of([arrived]) == {("", "bad_csv"): 2}
-    assert arrived.accepted == 1
+    decoded = decode_text(text, Format.CSV)
+    assert reasons_of([decoded]) == {("", "bad_csv"): 2}
+    assert decoded.accepted == 1
 
 
 @pytest.mark.parametrize(
@@ -271,43 +271,43 @@ def test_c1_row_44_a_quoted_newline_is_rejected_in_both_halves() -> None:
     ],
 )
 def test_c1_class_columns_of_csv_follow_the_same_rules(cells: str, reason: str | None) -> None:
-    """One column a class, in any order."""
+    """One column per class, in any order."""
     decoder = stream(fields=RecordFields(class_columns=("p_*",)))
     text = f"id,p_cat,p_dog,p_owl\n1,0.7,0.2,0.1\n2,{cells}\n3,0.7,0.2,0.1\n".encode()
-    arrived = decode_text(text, Format.CSV, decoder)
-    assert reasons_of([arrived]) == ({} if reason is None else {("density", reason): 1})
-    assert arrived.accepted == (2 if reason else 3)
+    decoded = decode_text(text, Format.CSV, decoder)
+    assert reasons_of([decoded]) == ({} if reason is None else {("density", reason): 1})
+    assert decoded.accepted == (2 if reason else 3)
 
 
-def test_c1_rows_26_and_46_a_mark_and_repeated_headers_are_ignored() -> None:
-    """A byte-order mark at the start of a file, and a header in the middle of appended exports."""
+def test_c1_rows_26_and_46_a_bom_and_repeated_headers_are_ignored() -> None:
+    """A byte order mark at the start, and the header of an appended export."""
     assert decode_text(b"\xef\xbb\xbf" + LINE).accepted == 1
     text = b'\xef\xbb\xbfprobs,site\n"[0.7, 0.2, 0.1]",A\n probs , site \r\n"[0.7, 0.2, 0.1]",A\n'
-    arrived = decode_text(text, Format.CSV)
-    assert (arrived.accepted, arrived.ignored) == (2, 2)
+    decoded = decode_text(text, Format.CSV)
+    assert (decoded.accepted, decoded.ignored) == (2, 2)
     assert reasons_of([decode_text(LINE + b"\xef\xbb\xbf" + LINE)]) == {("", "bad_json"): 1}
 
 
-def test_c1_row_35_the_end_of_a_line_that_was_too_long_is_counted_as_one() -> None:
-    """The source skips such a line; what follows keeps its number."""
+def test_c1_row_35_a_line_that_is_too_long_is_counted_once() -> None:
+    """The source skips it; later lines keep their numbers."""
     for format_, data in ((Format.JSONL, LINE), (Format.CSV, b'"[0.7, 0.2, 0.1]"\n')):
-        arrived = decode_text(b"0, 0]}\n" + data, format_, head=b"probs\n", offset=99, line=7, continues=True)
-        assert reasons_of([arrived]) == {("", "line_too_long"): 1}
-        assert [(pointer.number, pointer.offset) for pointer in arrived.pointers] == [(7, None)]
-        assert arrived.accepted == 1
+        decoded = decode_text(b"0, 0]}\n" + data, format_, head=b"probs\n", offset=99, line=7, continues=True)
+        assert reasons_of([decoded]) == {("", "line_too_long"): 1}
+        assert [(pointer.number, pointer.offset) for pointer in decoded.pointers] == [(7, None)]
+        assert decoded.accepted == 1
     assert reasons_of([decode_text(b"\n", continues=True)]) == {("", "line_too_long"): 1}
 
 
-def test_c1_row_48_a_predicted_class_that_disagrees_is_counted_and_accepted() -> None:
-    """By name or index; of equally probable classes any may be predicted, and nothing predicted is no mistake."""
+def test_c1_row_48_a_prediction_other_than_the_argmax_is_counted_and_accepted() -> None:
+    """By name or index. Any of several equally probable classes is correct, and none is no mismatch."""
     predicted = ["cat", "dog", 0, 2, "emu", None, True, ["cat"], {"a": 1}]
     lines = b"".join(json.dumps({"probs": GOOD, "top": one}).encode() + b"\n" for one in predicted)
     tie = b'{"probs": [0.5, 0.5, 0], "top": "dog"}\n'
-    arrived = decode_text(lines + tie, decoder=stream(fields=RecordFields(predicted="top")))
-    assert (arrived.accepted, arrived.models["density"].argmax_mismatches) == (10, 6)
+    decoded = decode_text(lines + tie, decoder=stream(fields=RecordFields(predicted="top")))
+    assert (decoded.accepted, decoded.models["density"].argmax_mismatches) == (10, 6)
     content = write([{"probs": GOOD, "top": "cat"}, {"probs": GOOD, "top": "dog"}], Format.PARQUET)
-    (piece,) = decode_file(content, Format.PARQUET, stream(fields=RecordFields(predicted="top")))
-    assert piece.models["density"].argmax_mismatches == 1
+    (block,) = decode_file(content, Format.PARQUET, stream(fields=RecordFields(predicted="top")))
+    assert block.models["density"].argmax_mismatches == 1
 
 
 LIES = (
@@ -316,7 +316,7 @@ LIES = (
 
 
 class _Payload:
-    """An object whose unpickling would leave a file behind."""
+    """An object whose unpickling would create a file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -383,28 +383,28 @@ FILES = [
     ("content", "format_", "reason"), [pytest.param(*row[1:], id=f"row {row[0]}") for row in FILES]
 )
 def test_c1_a_file_that_cannot_be_used_is_rejected_as_a_whole(content: bytes, format_: Format, reason: str) -> None:
-    """What is wrong with a header or a column is wrong with every record, so it is library_message once."""
+    """An error in a header or column affects every record, so it is reported once."""
     assert rejection_reason(content, format_) == reason
 
 
 @pytest.mark.parametrize("format_", [Format.PARQUET, Format.ARROW])
-def test_c1_row_43_nulls_and_lists_of_other_lengths_cost_their_own_row(format_: Format) -> None:
+def test_c1_row_43_nulls_and_lists_of_other_lengths_reject_their_own_row(format_: Format) -> None:
     """A null vector, a null in one, and vectors of other lengths."""
     column = pa.array([GOOD, None, [0.5, None, 0.5], [0.5, 0.5], [], GOOD])
-    pieces = decode_file(table({"probs": column}, format_), format_)
+    blocks = decode_file(table({"probs": column}, format_), format_)
     expected = {("density", "wrong_type"): 2, ("density", "wrong_k"): 1, ("density", "empty"): 1}
-    assert reasons_of(pieces) == expected
-    np.testing.assert_array_equal(vectors_of(pieces), [GOOD_SINGLES] * 2)
-    assert [pointer.number for pointer in pieces[0].pointers] == [2, 3, 4, 5]
+    assert reasons_of(blocks) == expected
+    np.testing.assert_array_equal(vectors_of(blocks), [GOOD_SINGLES] * 2)
+    assert [pointer.number for pointer in blocks[0].pointers] == [2, 3, 4, 5]
 
 
 def test_c1_row_12_a_declared_score_is_accepted_in_every_format() -> None:
-    """A single number is the probability of the second class, when the configuration says so."""
+    """A single number is the probability of the second class, if configured."""
     decoder = stream(ModelFormat("density", ("well", "ill"), OutputKind.SCORE))
     for format_ in ALL_FORMATS:
         records = [{"score": one, "probs": one} for one in (0.25, 0.75)]
-        pieces = decode_file(write(records, format_), format_, decoder)
-        assert vectors_of(pieces).tolist() == [[0.75, 0.25], [0.25, 0.75]], format_
+        blocks = decode_file(write(records, format_), format_, decoder)
+        assert vectors_of(blocks).tolist() == [[0.75, 0.25], [0.25, 0.75]], format_
 
 
 GOOD_LINES = [json.dumps(RECORD).encode(), LINE[:-1], b'{"probs": {"cat": 1, "dog": 0, "owl": 0}, "id": 5}']
@@ -429,7 +429,7 @@ PARTS = st.sampled_from(
 
 @st.composite
 def mutated(draw: st.DrawFn) -> bytes:
-    """Draw a good line with some of its bytes replaced, left out or repeated."""
+    """Draw a good line with some bytes replaced, removed or repeated."""
     line = bytearray(draw(st.sampled_from(GOOD_LINES)))
     for _ in range(draw(st.integers(0, 3))):
         place = draw(st.integers(0, len(line) - 1))
@@ -455,10 +455,10 @@ FUZZED = stream()
 @settings(max_examples=60)
 @given(lines=SOME_LINES, seed=st.integers(0, 2**32 - 1))
 def test_c2_any_bytes_are_accepted_rejected_or_blank(lines: list[bytes], seed: int) -> None:
-    """Drawn lines, and two thousand more made of them: none is lost, none raises, and neighbours stay as they were."""
+    """Drawn lines, and two thousand mutations: none is lost, none raises, and others are not affected."""
     random = np.random.default_rng(seed)
     pool = [line.replace(b"\n", b" ") for line in lines] + GOOD_LINES
-    # Drawing each line would take minutes; shuffling and splicing drawn ones finds the same mistakes.
+    # Drawing each line would take minutes; splicing drawn ones finds the same bugs.
     picked = [pool[place] for place in random.integers(0, len(pool), 2_000)]
     spliced = [
         one[: int(cut)] + other if splice else one
@@ -467,27 +467,27 @@ def test_c2_any_bytes_are_accepted_rejected_or_blank(lines: list[bytes], seed: i
         )
     ]
     data = b"\n".join([GOOD_LINES[0], *spliced]) + b"\n"
-    arrived = decode_text(data, decoder=FUZZED)
+    decoded = decode_text(data, decoder=FUZZED)
     one_by_one = [decode_text(line + b"\n", decoder=FUZZED, offset=9, non_json_lines=None) for line in spliced[:50]]
     some = decode_text(b"\n".join(spliced[:50]) + b"\n", decoder=FUZZED, offset=9, non_json_lines=None)
     assert some.accepted == sum(one.accepted for one in one_by_one)
     assert reasons_of([some]) == reasons_of(one_by_one)
-    assert arrived.rows == 2_001
+    assert decoded.rows == 2_001
     decode_text(data, Format.CSV, FUZZED, offset=14, head=b"probs,id,time\n")
 
 
 @pytest.mark.parametrize(("head", "level"), [(b"", b"["), (b"", b'{"a":'), (b'{"probs": [1, 0, 0], "a": ', b"[")])
 def test_c3_a_million_brackets_are_cheap(head: bytes, level: bytes) -> None:
-    """Nesting stops the parser long before it could stop us: there are some calls for each block, none for a level."""
+    """The number of calls depends on blocks, not on the nesting."""
     nested = LINE + head + level * 10**6 + b"\n" + LINE
-    arrived = decode_text(nested)
-    assert reasons_of([arrived]) == {("", "too_deep"): 1}
-    assert arrived.accepted == 2
+    decoded = decode_text(nested)
+    assert reasons_of([decoded]) == {("", "too_deep"): 1}
+    assert decoded.accepted == 2
     assert calls_of(lambda: decode_text(nested)) < 10_000
 
 
-def test_c6_no_memory_is_asked_for_before_the_header_is_checked() -> None:
-    """Shapes of terabytes, in a file of bytes."""
+def test_c6_no_memory_is_allocated_before_the_header_is_checked() -> None:
+    """Shapes of terabytes, in a file of a few bytes."""
     for content, format_ in ((LIES, Format.NPY), (LIES + bytes(1000), Format.NPY)):
         assert rejection_reason(content, format_) == "bad_header"
     wide = LIES.replace(b"(1000000000000, 5)", b"(99999, 99999999) ")
@@ -512,22 +512,22 @@ def test_c7_row_40_nothing_is_unpickled(field: str, format_: Format, tmp_path: P
 
 @pytest.mark.parametrize("classes", [2, 10, 100, 1000])
 def test_c8_three_decimals_are_normalised(classes: int) -> None:
-    """Rounding for print is no reason to reject a record.
+    """Rounded outputs are valid.
 
-    The model is a fairly sure one. Of one that spreads its probability over a thousand classes, rounding loses too much:
-    up to 9% of the sum, which the tolerance of 6.3% is not meant to cover.
+    The model is fairly confident. With probability spread over a thousand classes, rounding loses up to 9% of the sum,
+    which the tolerance of 6.3% is not meant to cover.
     """
     weights = np.exp(4 * np.random.default_rng(8).normal(size=(300, classes)))
     vectors = np.round(weights / weights.sum(axis=1, keepdims=True), 3)
     model = ModelFormat("density", tuple(map(str, range(classes))))
-    arrived = decode_text(write([{"probs": one.tolist()} for one in vectors], Format.JSONL), decoder=stream(model))
-    assert (arrived.accepted, arrived.rejected.total()) == (300, 0)
-    np.testing.assert_allclose(vectors_of([arrived]).sum(axis=1), 1, atol=1e-6)
-    assert arrived.models["density"].normalised == np.count_nonzero(np.abs(vectors.sum(axis=1) - 1) > 1e-5)
+    decoded = decode_text(write([{"probs": one.tolist()} for one in vectors], Format.JSONL), decoder=stream(model))
+    assert (decoded.accepted, decoded.rejected.total()) == (300, 0)
+    np.testing.assert_allclose(vectors_of([decoded]).sum(axis=1), 1, atol=1e-6)
+    assert decoded.models["density"].normalised == np.count_nonzero(np.abs(vectors.sum(axis=1) - 1) > 1e-5)
 
 
 def test_c9_half_precision_is_accepted() -> None:
-    """Outputs that passed through float16 or bfloat16, in text and as arrays."""
+    """Outputs rounded to float16 or bfloat16, as text and as arrays."""
     vectors = np.random.default_rng(9).dirichlet(np.ones(10), 300).astype(np.float32)
     model = ModelFormat("density", tuple(map(str, range(10))))
     half = vectors.astype(np.float16)
@@ -568,19 +568,19 @@ HINTS = [
 
 
 @pytest.mark.parametrize(("kind", "vectors", "hint"), HINTS)
-def test_c10_c11_a_hint_comes_within_200_records_and_goes_again(kind: OutputKind, vectors: Any, hint: str) -> None:
-    """The wording is that of the configuration; a stream that is put right is not accused for ever."""
+def test_c10_c11_a_hint_appears_within_200_records_and_ends(kind: OutputKind, vectors: Any, hint: str) -> None:
+    """In the words of the configuration. It ends when the stream is corrected."""
     decoder = stream(ModelFormat("density", CLASSES, kind), fields=RecordFields(probs="probs"))
     for start in range(0, 200, 50):
         lines = write([{"probs": one.tolist()} for one in vectors[start : start + 50]], Format.JSONL)
-        arrived = decode_text(lines, decoder=decoder)
-    assert arrived.hints == {"density": (hint,)}
+        decoded = decode_text(lines, decoder=decoder)
+    assert decoded.hints == {"density": (hint,)}
     well = np.log(RANDOM_VECTORS) + 2 if kind is OutputKind.LOGITS else RANDOM_VECTORS
     for start in (0, 200):
         lines = write([{"probs": one.tolist()} for one in well[start : start + 200]], Format.JSONL)
         decode_text(lines, decoder=decoder)
-    arrived = decode_text(write([{"probs": one.tolist()} for one in well], Format.JSONL), decoder=decoder)
-    assert (arrived.hints, arrived.rejected.total()) == ({}, 0)
+    decoded = decode_text(write([{"probs": one.tolist()} for one in well], Format.JSONL), decoder=decoder)
+    assert (decoded.hints, decoded.rejected.total()) == ({}, 0)
 
 
 @pytest.mark.parametrize(
@@ -598,14 +598,14 @@ def test_c16_times_in_another_unit_are_rejected_with_a_hint(factor: float, hint:
     times = [(1760000000 + second) * factor for second in range(40)]
     lines = write([RECORD | {"time": int(one) if whole else one} for one in times], Format.JSONL)
     decoder = stream()
-    arrived = decode_text(lines, decoder=decoder)
-    assert reasons_of([arrived]) == {("density", "bad_timestamp"): 40}
+    decoded = decode_text(lines, decoder=decoder)
+    assert reasons_of([decoded]) == {("density", "bad_timestamp"): 40}
     reported = () if hint is None else (hint,)
-    # The records are all alike, which is another matter.
-    assert arrived.hints["density"][1:] == reported
+    # All records are equal, which causes another hint.
+    assert decoded.hints["density"][1:] == reported
     for _ in range(13):
-        arrived = decode_text(write([RECORD] * 40, Format.JSONL), decoder=decoder)
-    assert len(arrived.hints["density"]) == 1
+        decoded = decode_text(write([RECORD] * 40, Format.JSONL), decoder=decoder)
+    assert len(decoded.hints["density"]) == 1
     if hint is not None:
         declared = stream(fields=RecordFields(time_unit=TimeUnit(hint.rpartition(" ")[2])))
         at = decode_text(lines, decoder=declared).models["density"].records.at
@@ -613,8 +613,8 @@ def test_c16_times_in_another_unit_are_rejected_with_a_hint(factor: float, hint:
 
 
 @pytest.mark.parametrize("format_", [Format.JSONL, Format.CSV, Format.PARQUET])
-def test_c18_vectors_with_class_names_are_put_in_order(format_: Format) -> None:
-    """Names decide, not places, and each record may have its own order."""
+def test_c18_named_vectors_are_ordered_by_class(format_: Format) -> None:
+    """Each record may have its own order."""
     orders = [("cat", "dog", "owl"), ("owl", "cat", "dog"), ("dog", "owl", "cat")]
     probability = dict(zip(CLASSES, GOOD, strict=True))
     records = [{"probs": {name: probability[name] for name in order}} for order in orders]
@@ -622,13 +622,13 @@ def test_c18_vectors_with_class_names_are_put_in_order(format_: Format) -> None:
 
 
 def test_c18_an_npz_file_may_name_its_classes_in_another_order() -> None:
-    """The order of the reference counts, and the file's own names lead to it."""
+    """They are put into the order of the reference."""
     content = npz(probs=ROWS[:, [2, 0, 1]], classes=np.array(["owl", "cat", "dog"]))
     np.testing.assert_array_equal(vectors_of(decode_file(content, Format.NPZ)), [GOOD_SINGLES] * 2)
 
 
 def test_c19_the_same_records_are_the_same_vectors_in_every_format() -> None:
-    """Bit for bit, and so are times, ids, versions and segments where a format has a place for them."""
+    """Bit for bit, with times, ids, versions and segments where the format has them."""
     random = np.random.default_rng(19)
     vectors = random.dirichlet(np.ones(3), 9_000)
     records = [
@@ -645,11 +645,11 @@ def test_c19_the_same_records_are_the_same_vectors_in_every_format() -> None:
     expected = decode_text(write(records, Format.JSONL)).models["density"]
     assert expected.records.versions is not None
     for format_ in ALL_FORMATS:
-        pieces = decode_file(write(records, format_), format_)
-        np.testing.assert_array_equal(vectors_of(pieces), expected.records.vectors)
+        blocks = decode_file(write(records, format_), format_)
+        np.testing.assert_array_equal(vectors_of(blocks), expected.records.vectors)
         if format_ is Format.NPY:
             continue
-        models = [piece.models["density"] for piece in pieces]
+        models = [block.models["density"] for block in blocks]
         np.testing.assert_array_equal(np.concatenate([one.ids for one in models if one.ids is not None]), expected.ids)
         np.testing.assert_array_equal(np.concatenate([one.records.at for one in models]), expected.records.at)
         versions = [text for one in models for text in (one.records.versions.texts() if one.records.versions else ())]
@@ -658,8 +658,8 @@ def test_c19_the_same_records_are_the_same_vectors_in_every_format() -> None:
         assert sites == expected.records.fields["site"].texts()
 
 
-def test_a_rejection_is_an_error_that_callers_know() -> None:
-    """`RejectedFile` names its reason, for the file checkpoint and for metrics."""
+def test_a_rejected_file_has_its_reason() -> None:
+    """For the file checkpoint and for metrics."""
     with pytest.raises(
         RejectedFile, match=r"file#1: expected headers that match .* found other headers \(bad_header\)"
     ) as caught:

@@ -1,4 +1,4 @@
-"""Classes in another order in the file are put into the order of the reference, by name."""
+"""Classes in another order are put into the order of the reference, by name."""
 
 import csv
 import json
@@ -18,7 +18,7 @@ from tests.records.record_files import reported, write_table
 NUMBERED = tuple(str(index) for index in range(11))
 NAMED = ("wolf", "bear", "lynx", "yak", "ape", "cat", "dog", "emu", "owl", "asp", "ox")
 VECTORS = np.random.default_rng(7).dirichlet(np.ones(11), 40)
-"""One row a record and one column a class, in natural order."""
+"""One row per record and one column per class, in natural order."""
 LABELS = np.arange(40) % 11
 
 Columns = dict[str, np.ndarray]
@@ -103,7 +103,7 @@ INTEGER_FORMATS = [
 
 
 def _write(path: Path, write: Writer, natural: Names, order: Names) -> Path:
-    """Write all records with their classes in an order; those of the vectors are called `natural`."""
+    """Write all records with their classes in an order; those of the vectors are named `natural`."""
     columns = {name: VECTORS[:, natural.index(name)] for name in order}
     write(path, columns, [natural[index] for index in LABELS])
     return path
@@ -133,13 +133,12 @@ def _check_order(write: Writer, suffix: str, natural: Names, folder: Path) -> No
 def test_numbered_classes_in_lexical_order_are_not_mistaken_for_others(
     write: Writer, suffix: str, tmp_path: Path
 ) -> None:
-    """Columns 0, 1, 10, 2 give the same outputs as 0, 1, 2, 10, whichever of the two is expected."""
+    """Columns 0, 1, 10, 2 give the same outputs as 0, 1, 2, 10, whichever is expected."""
     _check_order(write, suffix, NUMBERED, tmp_path)
 
 
 @pytest.mark.parametrize(("write", "suffix"), [*COLUMN_FORMATS, NPZ_WITH_NAMES, *OBJECT_FORMATS])
 def test_named_classes_may_be_in_any_order(write: Writer, suffix: str, tmp_path: Path) -> None:
-    """Names decide, not places."""
     _check_order(write, suffix, NAMED, tmp_path)
 
 
@@ -147,7 +146,7 @@ def test_named_classes_may_be_in_any_order(write: Writer, suffix: str, tmp_path:
 def test_classes_taken_from_a_file_in_lexical_order_fit_one_in_natural_order(
     write: Writer, suffix: str, tmp_path: Path
 ) -> None:
-    """The order of the first file becomes that of the reference, and a second file follows it."""
+    """The order of the first file becomes that of the reference."""
     lexical = tuple(sorted(NUMBERED))
     first = read_file(_write(tmp_path / f"a{suffix}", write, NUMBERED, lexical), _layout(write, None)).batch
     assert first.classes == lexical
@@ -160,7 +159,7 @@ def test_classes_taken_from_a_file_in_lexical_order_fit_one_in_natural_order(
 
 @pytest.mark.parametrize(("write", "suffix"), [*COLUMN_FORMATS, NPZ_WITH_NAMES])
 def test_a_reference_without_names_takes_the_order_of_the_file(write: Writer, suffix: str, tmp_path: Path) -> None:
-    """Names that are not the reference's numbers have no other order than that in which they stand."""
+    """Names other than the reference's numbers have no order of their own."""
     path = _write(tmp_path / f"a{suffix}", write, NAMED, NAMED)
     layout = Layout(class_columns=_layout(write, None).class_columns, classes=NUMBERED)
     decoded = read_file(path, layout)
@@ -169,8 +168,8 @@ def test_a_reference_without_names_takes_the_order_of_the_file(write: Writer, su
 
 
 @pytest.mark.parametrize(("write", "suffix"), [*COLUMN_FORMATS, NPZ_WITH_NAMES, *INTEGER_FORMATS])
-def test_numbers_are_no_substitute_for_expected_names(write: Writer, suffix: str, tmp_path: Path) -> None:
-    """A file of numbered classes does not fit a reference of named ones, unless its vectors name nothing."""
+def test_numbered_classes_do_not_match_named_ones(write: Writer, suffix: str, tmp_path: Path) -> None:
+    """Unless the vectors have no names."""
     path = _write(tmp_path / f"a{suffix}", write, NUMBERED, NUMBERED)
     layout = _layout(write, NAMED)
     if suffix == ".jsonl":  # each line is rejected for itself
@@ -183,7 +182,7 @@ def test_numbers_are_no_substitute_for_expected_names(write: Writer, suffix: str
 
 @pytest.mark.parametrize(("write", "suffix"), COLUMN_FORMATS)
 def test_a_column_that_names_no_class_is_rejected(write: Writer, suffix: str, tmp_path: Path) -> None:
-    """A column called by the prefix alone would be a class without a name, which no reference may hold."""
+    """A column named by the prefix alone would be a class without a name."""
     names = ("", *NAMED[1:])
     path = _write(tmp_path / f"a{suffix}", write, names, names)
     message = r"expected a class name after 'prob_' in each column, found none in one of them (bad_header)"
@@ -196,8 +195,8 @@ def test_a_column_that_names_no_class_is_rejected(write: Writer, suffix: str, tm
     assert str(caught.value) == f"{path}: {message}"
 
 
-def test_numbers_in_a_strange_order_are_no_order_of_classes(tmp_path: Path) -> None:
-    """A reference of 0 to 10 takes columns 1 to 11 as they stand, but not in the order 1, 10, 11, 2 that some tool made."""
+def test_numbers_in_lexical_order_are_not_the_order_of_classes(tmp_path: Path) -> None:
+    """A reference of 0 to 10 accepts columns 1 to 11 in this order, but not as 1, 10, 11, 2."""
     shifted = [str(index + 1) for index in range(11)]
     for names, taken in ((shifted, True), (sorted(shifted), False)):
         _csv(tmp_path / "a.csv", dict(zip(names, VECTORS.T, strict=True)), ["0"] * 40)

@@ -1,4 +1,4 @@
-"""CSV files: headers, quotes, line numbers, and cells that hold no number."""
+"""CSV files: headers, quotes, line numbers, and cells that are not numbers."""
 
 import csv
 from pathlib import Path
@@ -37,8 +37,8 @@ GOOD_ROWS = np.array([GOOD, GOOD], dtype=np.float32)
         ),
     ],
 )
-def test_a_bad_cell_costs_its_own_row(cell: str, sentence: str, tmp_path: Path) -> None:
-    """The rows before and after are kept, and the line number counts the header."""
+def test_a_bad_cell_rejects_its_own_row(cell: str, sentence: str, tmp_path: Path) -> None:
+    """Other rows are kept, and line numbers include the header."""
     good = '"[0.7, 0.2, 0.1]",x\n'
     decoded = read_bytes(tmp_path, "a.csv", f"probs,id\n{good}{cell},x\n{good}".encode())
     assert reported(decoded) == [f"line 3: expected {sentence}"]
@@ -64,8 +64,8 @@ def test_a_bad_cell_costs_its_own_row(cell: str, sentence: str, tmp_path: Path) 
         pytest.param("1,0,0,\0", "text, found NUL bytes (nul_bytes)", id="34"),
     ],
 )
-def test_a_bad_row_of_class_columns_costs_only_itself(row: str, sentence: str, tmp_path: Path) -> None:
-    """One column a class is checked by the same rules as a vector."""
+def test_a_bad_row_of_class_columns_affects_no_other_row(row: str, sentence: str, tmp_path: Path) -> None:
+    """By the same rules as a vector."""
     text = f"prob_cat,prob_dog,prob_owl,label\n0.7,0.2,0.1,dog\n{row}\n0.7,0.2,0.1,1\n"
     decoded = read_bytes(tmp_path, "a.csv", text.encode("latin-1"), LABELLED)
     assert reported(decoded) == [f"line 3: expected {sentence}"]
@@ -75,8 +75,8 @@ def test_a_bad_row_of_class_columns_costs_only_itself(row: str, sentence: str, t
     assert decoded.batch.classes == ("cat", "dog", "owl")
 
 
-def test_odd_but_harmless_text_is_accepted(tmp_path: Path) -> None:
-    """A byte-order mark, CRLF, blank lines, spaces and a header repeated by an appended export cost nothing."""
+def test_unusual_but_valid_text_is_accepted(tmp_path: Path) -> None:
+    """A byte order mark, CRLF, blank lines, spaces, and the header of an appended export."""
     text = "\ufeffprob_a, prob_b , label\r\n0.5, 0.5 ,1.0\r\n\r\n   \r\nprob_a, prob_b , label\r\n1,0,a"
     decoded = read_bytes(tmp_path, "a.csv", text.encode(), LABELLED)
     assert decoded.batch.probabilities.tolist() == [[0.5, 0.5], [1, 0]]
@@ -85,15 +85,14 @@ def test_odd_but_harmless_text_is_accepted(tmp_path: Path) -> None:
 
 
 def test_line_numbers_are_physical_lines_even_after_quoted_newlines(tmp_path: Path) -> None:
-    """A cell may span lines; a rejection names the line at which its row starts."""
+    """A rejection has the first line of its row."""
     text = 'note,prob_a,prob_b\n"one\ntwo\n\nthree",1,0\nx,9,9\n"four\nfive",9,9\n\nx,1,0\n"6\n7",a,0\n'
     decoded = read_bytes(tmp_path, "a.csv", text.encode(), COLUMNS)
     assert [rejection.place for rejection in decoded.rejections.first] == ["line 6", "line 7", "line 11"]
     assert len(decoded.batch.probabilities) == 2
 
 
-def test_an_open_quote_costs_its_own_line_only(tmp_path: Path) -> None:
-    """The lines that a broken quote would swallow are read as rows of their own."""
+def test_an_unclosed_quote_rejects_its_own_line_only(tmp_path: Path) -> None:
     good = "x,1,0\n" * 300
     for broken in ('"x,1,0\n', 'x,1,"0\n'):
         text = f"note,prob_a,prob_b\n{good}{broken}{good}{broken}y,1,0"
@@ -103,22 +102,22 @@ def test_an_open_quote_costs_its_own_line_only(tmp_path: Path) -> None:
         assert len(decoded.batch.probabilities) == 601
 
 
-def test_an_unusable_line_inside_quotes_is_counted_for_itself(tmp_path: Path) -> None:
-    """Both the open quote and the line with bad bytes are rejected, each with its own reason."""
+def test_an_invalid_line_inside_quotes_is_rejected_separately(tmp_path: Path) -> None:
+    """The unclosed quote and the line with invalid bytes each have their own reason."""
     decoded = read_bytes(tmp_path, "a.csv", b'note,prob_a,prob_b\n"x,1,0\n\xff,1,0\nx",1,0\ny,1,0\n', COLUMNS)
     assert reasons(decoded) == ["bad_csv", "bad_encoding"]
     assert len(decoded.batch.probabilities) == 2
 
 
 def test_a_line_that_is_too_long_is_skipped(tmp_path: Path) -> None:
-    """No cell is ever held that could not be a record."""
+    """It is not kept in memory."""
     decoded = read_bytes(tmp_path, "a.csv", b"prob_a,prob_b\n1,0\n1," + b"0" * (17 << 20) + b"\n1,0\n", COLUMNS)
     assert reported(decoded) == ["line 3: expected a line of at most 16 MiB, found a longer one (line_too_long)"]
     assert len(decoded.batch.probabilities) == 2
 
 
-def test_wide_cells_are_read_and_the_process_wide_limit_is_put_back(tmp_path: Path) -> None:
-    """A vector of 20,000 classes is longer than the csv module's own limit."""
+def test_wide_cells_are_read_and_the_limit_of_the_csv_module_is_restored(tmp_path: Path) -> None:
+    """A vector of 20,000 classes is longer than that limit."""
     before = csv.field_size_limit()
     cell = ", ".join(["5.0000000000e-05"] * 20_000)
     decoded = read_bytes(tmp_path, "a.csv", f'probs\n"[{cell}]"\n'.encode())
@@ -176,16 +175,16 @@ def test_wide_cells_are_read_and_the_process_wide_limit_is_put_back(tmp_path: Pa
         pytest.param('"probs\n', Layout(), r"a\.csv, line 1: expected quotes in pairs", id="44 quotes"),
     ],
 )
-def test_a_header_that_lacks_something_fails_as_a_whole(
+def test_a_header_without_required_columns_fails_the_file(
     text: str, layout: Layout, message: str, tmp_path: Path
 ) -> None:
-    """Without its columns no row can be read, so it is library_message once and with what to do."""
+    """It is reported once, with a remedy."""
     with pytest.raises(InvalidInput, match=message):
         read_bytes(tmp_path, "a.csv", text.encode(), layout)
 
 
 def test_class_columns_are_put_in_the_order_of_the_classes(tmp_path: Path) -> None:
-    """When names are known the columns may stand anywhere; without names of its own the reference takes file order."""
+    """With known names the columns may be in any order; otherwise the reference has the order of the file."""
     text = b"prob_dog,x,prob_cat\n0.8,,0.2\n"
     for classes, expected in ((("cat", "dog"), [0.2, 0.8]), (("dog", "cat"), [0.8, 0.2]), (("0", "1"), [0.8, 0.2])):
         decoded = read_bytes(tmp_path, "a.csv", text, Layout(class_columns=("prob_*",), classes=classes))
@@ -194,7 +193,7 @@ def test_class_columns_are_put_in_the_order_of_the_classes(tmp_path: Path) -> No
 
 
 def test_columns_may_be_listed_by_name(tmp_path: Path) -> None:
-    """Listed columns are read in the order given, and their classes are numbered."""
+    """In the given order; their classes are numbered."""
     decoded = read_bytes(tmp_path, "a.csv", b"a,b\n0.8,0.2\n", Layout(class_columns=("b", "a")))
     np.testing.assert_allclose(decoded.batch.probabilities, [[0.2, 0.8]], rtol=1e-6)
     assert decoded.batch.classes == ("0", "1")

@@ -1,4 +1,4 @@
-"""Choosing the reader, and files that cannot be opened at all."""
+"""Choosing the reader, and files that cannot be opened."""
 
 import os
 from pathlib import Path
@@ -14,13 +14,13 @@ from tests.records.record_files import GOOD, write_records
 
 @pytest.mark.parametrize("name", ["a.json", "a.txt", "a.parquet.gz", "a.pkl", "a", ".jsonl"])
 def test_an_unknown_suffix_is_rejected_with_the_known_ones(name: str, tmp_path: Path) -> None:
-    """A format is never guessed from what is inside."""
+    """The format is never guessed from the content."""
     with pytest.raises(InvalidInput, match=r"expected a file named \.jsonl, \.ndjson, \.csv, .* found "):
         read_file(tmp_path / name, Layout())
 
 
-def test_a_file_that_is_none_is_rejected(tmp_path: Path) -> None:
-    """A missing file, a directory and a pipe are reported apart, and no pipe is waited for."""
+def test_a_path_that_is_no_file_is_rejected(tmp_path: Path) -> None:
+    """A missing file, a directory and a pipe have different messages, and no pipe is waited for."""
     with pytest.raises(InvalidInput, match=r"a\.csv: expected a file, found none"):
         read_file(tmp_path / "a.csv", Layout())
     (tmp_path / "b.csv").mkdir()
@@ -31,15 +31,14 @@ def test_a_file_that_is_none_is_rejected(tmp_path: Path) -> None:
         read_file(tmp_path / "c.csv", Layout())
 
 
-def test_a_missing_file_of_labels_is_named(tmp_path: Path) -> None:
-    """The message names the labels, not the outputs."""
+def test_a_missing_label_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.npy").touch()
     with pytest.raises(InvalidInput, match=r"y\.npy: expected a file, found none"):
         read_file(tmp_path / "a.npy", Layout(label_field="label"), labels=tmp_path / "y.npy")
 
 
-def test_an_error_of_the_system_becomes_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file without permission is invalid input, with the system's own words."""
+def test_a_system_error_becomes_invalid_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file without permission, with the message of the system."""
     path = write_records(tmp_path, ".jsonl", [GOOD])
 
     def reject(*_: object, **__: object) -> None:
@@ -52,14 +51,14 @@ def test_an_error_of_the_system_becomes_ours(tmp_path: Path, monkeypatch: pytest
 
 @pytest.mark.parametrize("suffix", [".JSONL", ".ndjson", ".Parquet", ".pq"])
 def test_suffixes_have_other_spellings(suffix: str, tmp_path: Path) -> None:
-    """Upper case and the usual other names are known."""
+    """Upper case, and the common alternatives."""
     usual = {".pq": ".parquet", ".ndjson": ".jsonl"}.get(suffix, suffix.lower())
     path = write_records(tmp_path, usual, [GOOD]).rename(tmp_path / f"b{suffix}")
     assert len(read_file(path, Layout()).batch.probabilities) == 1
 
 
 def test_a_rejection_is_one_sentence() -> None:
-    """Where, what was expected, what was found, and the reason to search for."""
+    """Where, expected, found, and the reason."""
     rejection = Rejection("line 7", Reason.BAD_SUM, "probabilities that sum to 1", "a sum of 1.7")
     assert str(rejection) == "line 7: expected probabilities that sum to 1, found a sum of 1.7 (bad_sum)"
 
@@ -71,8 +70,8 @@ def _rejections(*given: Reason) -> Rejections:
     return rejections
 
 
-def test_rejections_read_as_a_list() -> None:
-    """One is in the singular, and five are all reported, so nothing is library_message of more."""
+def test_rejections_are_listed() -> None:
+    """One in the singular; five without a remark on more."""
     assert str(_rejections(Reason.EMPTY)) == "1 bad record\n  line 2: expected this, found that (empty)"
     assert str(_rejections(*[Reason.EMPTY] * 5)).splitlines() == [
         "5 bad records",
@@ -81,7 +80,7 @@ def test_rejections_read_as_a_list() -> None:
 
 
 def test_rejections_beyond_the_fifth_are_counted_by_reason() -> None:
-    """The counts are of all rejections, the most frequent reason first."""
+    """Counts include all rejections, the most frequent reason first."""
     reasons = [Reason.EMPTY, Reason.BAD_SUM, Reason.EMPTY, Reason.BAD_SUM, Reason.BAD_SUM, Reason.NEGATIVE]
     rejections = _rejections(*reasons, Reason.BAD_SUM)
     assert rejections.by_reason() == "4 bad_sum, 2 empty, 1 negative"
@@ -93,7 +92,6 @@ def test_rejections_beyond_the_fifth_are_counted_by_reason() -> None:
 
 
 def test_many_rejections_are_counted_with_separators(tmp_path: Path) -> None:
-    """A whole file of bad records is summed up in a few lines."""
     lines = str(read_file(write_records(tmp_path, ".jsonl", [[2.0, 0.0]] * 1_234), Layout()).rejections).splitlines()
     assert (lines[0], lines[-1], len(lines)) == (
         "1,234 bad records",
@@ -113,6 +111,6 @@ def test_many_rejections_are_counted_with_separators(tmp_path: Path) -> None:
         pytest.param(set(range(10**4)), id="set"),
     ],
 )
-def test_a_value_is_shown_short(value: object) -> None:
-    """No message carries a whole record, however large."""
+def test_values_are_truncated(value: object) -> None:
+    """No message has a whole record."""
     assert len(preview(value)) <= 40

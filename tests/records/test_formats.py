@@ -22,7 +22,6 @@ LABELS = RANDOM.integers(0, 5, 500)
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_a_round_trip_gives_equal_columns(suffix: str, tmp_path: Path) -> None:
-    """What is written in any format is read back to the last bit."""
     expected = accept(VECTORS, LABELLED, LABELS).batch
     batch = read_file(write_records(tmp_path, suffix, VECTORS.tolist(), LABELS.tolist()), LABELLED).batch
     np.testing.assert_array_equal(batch.probabilities, expected.probabilities)
@@ -35,8 +34,8 @@ def test_a_round_trip_gives_equal_columns(suffix: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-def test_labels_are_not_read_unless_asked_for(suffix: str, tmp_path: Path) -> None:
-    """A label that is no class does no harm where labels are of no use."""
+def test_labels_are_read_only_on_request(suffix: str, tmp_path: Path) -> None:
+    """An invalid label has no effect otherwise."""
     decoded = read_file(write_records(tmp_path, suffix, VECTORS.tolist(), ["?"] * 500), Layout())
     assert (decoded.batch.labels, decoded.rejections.total) == (None, 0)
 
@@ -70,7 +69,7 @@ def test_labels_are_not_read_unless_asked_for(suffix: str, tmp_path: Path) -> No
 def test_all_formats_agree_on_a_record(
     suffix: str, vector: Any, label: int, reason: str | None, tmp_path: Path
 ) -> None:
-    """A record is accepted or rejected for the same reason, and with the same numbers, whatever carries it."""
+    """With the same reason or the same numbers."""
     decoded = read_file(write_records(tmp_path, suffix, [GOOD, vector, GOOD], [0, label, 1]), LABELLED)
     assert reasons(decoded) == ([] if reason is None else [reason])
     place = "line 3" if suffix == ".csv" else "line 2" if suffix == ".jsonl" else "row 2"
@@ -82,8 +81,8 @@ def test_all_formats_agree_on_a_record(
 
 
 @pytest.mark.parametrize("suffix", RAGGED_SUFFIXES)
-def test_the_first_acceptable_record_says_how_many_classes_there_are(suffix: str, tmp_path: Path) -> None:
-    """Bad records before it are rejected for what they are, and its length binds those after it."""
+def test_the_first_valid_record_sets_the_number_of_classes(suffix: str, tmp_path: Path) -> None:
+    """Invalid records before it keep their own reasons."""
     vectors = [[0.9, 0.9], [0.1, 0.1, 0.1, 0.1], GOOD, [0.5, 0.5], [9.0, 9.0], GOOD]
     decoded = read_file(write_records(tmp_path, suffix, vectors), Layout())
     assert reasons(decoded) == ["bad_sum", "bad_sum", "wrong_k", "wrong_k"]
@@ -91,8 +90,7 @@ def test_the_first_acceptable_record_says_how_many_classes_there_are(suffix: str
 
 
 @pytest.mark.parametrize("suffix", RAGGED_SUFFIXES)
-def test_given_classes_say_how_many_there_are(suffix: str, tmp_path: Path) -> None:
-    """With classes known beforehand, the file has no say."""
+def test_given_classes_set_the_number_of_classes(suffix: str, tmp_path: Path) -> None:
     path = write_records(tmp_path, suffix, [GOOD, [0.5, 0.5]])
     decoded = read_file(path, Layout(classes=("well", "ill")))
     assert (reasons(decoded), decoded.batch.probabilities.tolist()) == (["wrong_k"], [[0.5, 0.5]])
@@ -100,7 +98,7 @@ def test_given_classes_say_how_many_there_are(suffix: str, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_a_file_without_accepted_records_is_an_empty_batch(suffix: str, tmp_path: Path) -> None:
-    """All rejections are counted, five are reported, and whoever asked decides what that means."""
+    """All rejections are counted, five are reported; the caller decides."""
     decoded = read_file(write_records(tmp_path, suffix, (VECTORS * 2 + 1).tolist(), LABELS.tolist()), LABELLED)
     assert decoded.batch.probabilities.shape == (0, 0)
     assert decoded.batch.labels is not None
@@ -111,7 +109,6 @@ def test_a_file_without_accepted_records_is_an_empty_batch(suffix: str, tmp_path
 @pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".npz", ".parquet", ".ipc"])
 @pytest.mark.parametrize("kind", [OutputKind.LOGITS, OutputKind.PERCENT, OutputKind.LOGPROB])
 def test_a_declared_kind_is_converted_in_every_format(suffix: str, kind: OutputKind, tmp_path: Path) -> None:
-    """The kind decides what becomes of the numbers, not the format."""
     given_as = {
         OutputKind.LOGITS: np.log(VECTORS) + 3,
         OutputKind.PERCENT: VECTORS * 100,
@@ -123,7 +120,7 @@ def test_a_declared_kind_is_converted_in_every_format(suffix: str, kind: OutputK
 
 
 def test_class_columns_of_json_lines_are_found_in_the_first_object(tmp_path: Path) -> None:
-    """Fields that start alike are the classes, in the order of the first record that has them."""
+    """Fields with the prefix are the classes, in the order of the first record with them."""
     content = b'oops\n{"id": 1}\n{"p_cat": 0.7, "p_dog": 0.3, "p": 1}\n{"p_dog": 1, "p_cat": 0}\n{"p_cat": 1}\n{"p_cat": true, "p_dog": 0}'
     decoded = read_bytes(tmp_path, "a.jsonl", content, Layout(class_columns=("p_*",)))
     np.testing.assert_allclose(decoded.batch.probabilities, [[0.7, 0.3], [0.0, 1.0]], rtol=1e-6)
@@ -133,8 +130,8 @@ def test_class_columns_of_json_lines_are_found_in_the_first_object(tmp_path: Pat
     assert dict(none.rejections.counts) == {"missing_field": 200}
 
 
-def test_pieces_of_a_long_file_are_joined_seamlessly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lines cut by the end of a piece are whole again, and keep their numbers."""
+def test_lines_across_blocks_are_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They keep their numbers."""
     whole = read_file(write_records(tmp_path, ".jsonl", VECTORS[:50].tolist()), Layout()).batch.probabilities
     for size in (1, 7, 100, 101, 4096):
         monkeypatch.setattr("monitor.records.formats.text.PIECE_BYTES", size)
@@ -153,20 +150,20 @@ PARTS = st.sampled_from(
 
 @given(lines=st.lists(st.binary(max_size=12) | st.lists(PARTS, max_size=6).map(b"".join), max_size=60))
 def test_any_bytes_are_accepted_rejected_or_blank(lines: list[bytes], tmp_path_factory: pytest.TempPathFactory) -> None:
-    """No line of a text file is lost, and none stops the reading."""
-    # Longer than what is looked at to tell UTF-16 and UTF-32, which are rejected as a whole.
+    """No line of a text file is lost or stops the reader."""
+    # Longer than the prefix that identifies UTF-16 and UTF-32, which are rejected as a whole.
     content = b"none\n" + b"\n".join(line.replace(b"\n", b" ") for line in lines)
     decoded = read_bytes(tmp_path_factory.getbasetemp(), "fuzz.jsonl", content)
     filled = [line for line in content.split(b"\n") if line and not line.isspace()]
     assert len(decoded.batch.probabilities) + decoded.rejections.total == len(filled)
     columns = read_bytes(tmp_path_factory.getbasetemp(), "fuzz.csv", b"probs\n" + content)
-    # A carriage return within a line is no blank to CSV.
+    # In CSV a line with a carriage return is not blank.
     written = [line for line in content.split(b"\n") if line]
     assert len(columns.batch.probabilities) + columns.rejections.total <= len(written)
 
 
 def test_a_file_that_would_fill_the_memory_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is a limit to what one file may bring in, whatever its format."""
+    """In any format."""
     monkeypatch.setattr("monitor.records.offline.offline_batch.MAX_NUMBERS", 100)
     for suffix in SUFFIXES:
         with pytest.raises(InvalidInput, match=r"expected at most 100 numbers, found more \(too_large\)"):

@@ -22,7 +22,7 @@ def rotated(word: int, bits: int) -> int:
 
 
 def stirred(state: list[int], rounds: int) -> list[int]:
-    """Apply SipRound, line by line as the paper draws it."""
+    """Apply SipRound, line by line as in the paper."""
     v0, v1, v2, v3 = state
     for _ in range(rounds):
         v0, v2 = (v0 + v1) & _WORD, (v2 + v3) & _WORD
@@ -50,7 +50,7 @@ def siphash(data: bytes, key: bytes) -> int:
 
 
 def expected(text: str, key: bytes) -> int:
-    """Return what the docstring of `hash_ids` promises."""
+    """Return the hashes documented by `hash_ids`."""
     data = text.encode("utf-8", "surrogatepass")
     if len(data) <= LONGEST:
         found = siphash(data, key)
@@ -60,7 +60,7 @@ def expected(text: str, key: bytes) -> int:
 
 
 def text_of(count: int) -> str:
-    """Return the official input of so many bytes: 00 01 02 …, which are ASCII characters up to 7f."""
+    """Return the official input of this length: 00 01 02 …, ASCII up to 7f."""
     return "".join(map(chr, range(count)))
 
 
@@ -74,14 +74,14 @@ OFFICIAL = [
 
 
 def test_the_official_vectors() -> None:
-    """Both the plain implementation here and the one under test give the published numbers."""
+    """For the implementation here and the one under test."""
     assert [siphash(text_of(count).encode(), KEY) for count in range(16)] == OFFICIAL
     assert hash_ids([text_of(count) for count in range(16)], KEY).tolist() == OFFICIAL
     assert hash_ids([text_of(count) for count in range(16)] * 2, KEY).tolist() == OFFICIAL * 2
 
 
-def test_every_length_alone_and_among_all_others() -> None:
-    """From nothing to beyond the longest: no length disturbs another, in whatever order they come."""
+def test_hashes_do_not_depend_on_other_ids() -> None:
+    """For every length up to beyond the longest, in any order."""
     texts = [text_of(count % 128) + "x" * (count - count % 128) for count in range(LONGEST + 20)]
     together = hash_ids(texts, KEY)
     assert together.tolist() == [expected(text, KEY) for text in texts]
@@ -97,20 +97,20 @@ def test_equals_the_plain_implementation(texts: list[str], key: bytes) -> None:
     """For any texts, surrogates included, and any key."""
     wanted = [expected(text, key) for text in texts]
     assert hash_ids(texts, key).tolist() == wanted
-    # Few are hashed one by one, many side by side.
+    # Few are hashed one by one, many together.
     assert hash_ids(texts * 20, key).tolist() == wanted * 20
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, id_hash._FEW, id_hash._FEW + 1, id_hash._TOGETHER, id_hash._TOGETHER + 1])  # noqa: SLF001
-def test_sizes(count: int) -> None:
-    """Nothing, little, and what is done together and one more."""
+def test_batch_sizes(count: int) -> None:
+    """None, few, exactly one block, and one more."""
     found = hash_ids([f"patient {number}" for number in range(count)], KEY)
     assert found.dtype == np.uint64
     assert found.tolist() == [expected(f"patient {number}", KEY) for number in range(count)]
 
 
-def test_what_hashes_to_no_id_becomes_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Zero stands for a record without id."""
+def test_a_hash_of_zero_becomes_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Zero means no id."""
     monkeypatch.setattr(id_hash, "_siphash", lambda _joined, lengths, _key: np.zeros(len(lengths), dtype=np.uint64))
     assert hash_ids(["a", "b"] * 20, KEY).tolist() == [1] * 40
     monkeypatch.setattr(id_hash, "_stirred", lambda *_, rounds: (rounds, rounds, 0, 0))
@@ -118,20 +118,20 @@ def test_what_hashes_to_no_id_becomes_one(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_another_key_gives_other_hashes() -> None:
-    """Both for short ids and for long ones."""
+    """For short and long ids."""
     texts = ["12345", "x" * (LONGEST + 1)]
     assert not (hash_ids(texts, KEY) == hash_ids(texts, KEY[::-1])).any()
 
 
 @pytest.mark.parametrize("key", [b"", bytes(15), bytes(17)], ids=len)
 def test_a_key_of_another_length_is_rejected_without_being_shown(key: bytes) -> None:
-    """A key in a traceback would be no secret."""
+    """A key in a traceback would not be secret."""
     with pytest.raises(ValueError, match=rf"^key: expected 16 bytes, found {len(key)}$"):
         hash_ids(["a"], key)
 
 
 def test_long_ids_take_memory_one_at_a_time() -> None:
-    """Two hundred ids of a mebibyte, beside short ones, need a few mebibytes."""
+    """Two hundred ids of a mebibyte, among short ones, need a few mebibytes."""
     texts = ["é" * (1 << 19), "short"] * 200
     tracemalloc.start()
     hash_ids(texts, KEY)

@@ -1,4 +1,4 @@
-"""Learning the texts that come again changes how fast records are decoded, and nothing else."""
+"""Caching repeated text speeds up decoding, and changes nothing else."""
 
 import json
 from typing import Any
@@ -33,8 +33,8 @@ def _sites(struct: LearnedStruct, records: list[dict[str, Any]]) -> list[Any]:
         pytest.param([str(number) for number in range(MAX_KNOWN + 1)], id="too many"),
     ],
 )
-def test_what_was_learned_does_not_show(sites: list[Any]) -> None:
-    """Before and after a lesson, the same lines give the same values."""
+def test_cached_texts_do_not_change_values(sites: list[Any]) -> None:
+    """The same lines give the same values before and after."""
     struct = LearnedStruct([MODEL], RecordFields())
     assert _sites(struct, FIRST) == ["A", "A", "B", "B"]
     for _ in range(3):
@@ -43,7 +43,6 @@ def test_what_was_learned_does_not_show(sites: list[Any]) -> None:
 
 
 def test_known_texts_are_not_created_again() -> None:
-    """Which is the point of it."""
     struct = LearnedStruct([MODEL], RecordFields())
     _sites(struct, FIRST)
     one, other = _sites(struct, [{"probs": GOOD, "site": "Ward 7"}] * 2)
@@ -51,8 +50,8 @@ def test_known_texts_are_not_created_again() -> None:
     assert one is other
 
 
-def test_a_stream_that_never_repeats_itself_is_not_tried_twice_forever() -> None:
-    """After some failures only the general decoder is used; all values come through all the while."""
+def test_a_stream_without_repetition_falls_back_to_the_general_decoder() -> None:
+    """After some failures; no value is lost meanwhile."""
     struct = LearnedStruct([MODEL], RecordFields())
     for number in range(200):
         assert _sites(struct, [{"probs": GOOD, "site": f"site {number}"}]) == [f"site {number}"]
@@ -65,11 +64,11 @@ def test_a_stream_that_never_repeats_itself_is_not_tried_twice_forever() -> None
 
 
 def test_another_model_after_many_of_the_same_is_still_rejected() -> None:
-    """A name that was not learned is not taken for one that was."""
+    """A name that is not cached is not mistaken for one that is."""
     decoder = stream()
     known = b"".join(json.dumps(record).encode() + b"\n" for record in FIRST) * 50
     other = LINE.replace(b"{", b'{"model": "other", ', 1)
     for _ in range(3):
-        arrived = decode_text(known + other + known, decoder=decoder)
-        assert reasons_of([arrived]) == {("", "unknown_model"): 1}
-        assert arrived.accepted == 400
+        decoded = decode_text(known + other + known, decoder=decoder)
+        assert reasons_of([decoded]) == {("", "unknown_model"): 1}
+        assert decoded.accepted == 400

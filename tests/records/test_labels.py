@@ -1,4 +1,4 @@
-"""The rules on labels, and the words of a layout that do not fit together."""
+"""Rules on labels, and combinations of layout options that are invalid."""
 
 from typing import Any
 
@@ -37,25 +37,25 @@ def _labels(given: Any, classes: tuple[str, ...] | None = None) -> list[int]:
     ],
 )
 def test_a_number_and_its_text_mean_the_same_class(given: Any) -> None:
-    """Labels 3, 3.0 and "3" are one class, whether the classes have names or not."""
+    """Labels 3, 3.0 and "3", with or without class names."""
     assert _labels(given) == [0, 2, 1]
     assert _labels(given, ANIMALS) == [0, 2, 1]
 
 
 def test_a_label_may_be_a_class_name() -> None:
-    """Names and indices may be mixed when no name looks like an index."""
+    """Names and indices may be mixed if no name is an integer."""
     assert _labels(["owl", "cat", 1], ANIMALS) == [2, 0, 1]
 
 
-def test_names_that_look_like_integers_win_over_indices() -> None:
-    """Among classes named 3, 1, 2 the label 1 is the second class, and 0 is none."""
+def test_integer_names_override_indices() -> None:
+    """Among classes named 3, 1, 2 the label 1 is the second class, and 0 is invalid."""
     assert _labels([3, "1", 2.0], ("3", "1", "2")) == [0, 1, 2]
     decoded = accept(np.full((1, 3), 1 / 3), Layout(classes=("3", "1", "2")), [0])
     assert reported(decoded) == ["row 1: expected one of the classes 3, 1, 2, found 0 (label_out_of_range)"]
 
 
 def test_labels_that_are_no_class_are_distinguished() -> None:
-    """A truth value is not 1, and a bad vector is reported before a bad label."""
+    """A boolean is not 1, and an invalid vector is reported before an invalid label."""
     given = [True, None, float("nan"), 3, "", ["cat"], b"\xff", "01"]
     decoded = accept(np.full((8, 3), 1 / 3), Layout(classes=ANIMALS), given)
     assert dict(decoded.rejections.counts) == {"wrong_type": 4, "label_out_of_range": 3, "missing_field": 1}
@@ -63,8 +63,8 @@ def test_labels_that_are_no_class_are_distinguished() -> None:
     assert reasons(accept(np.zeros((1, 3)), Layout(), [7])) == ["bad_sum"]
 
 
-def test_a_record_with_a_bad_label_does_not_fix_the_number_of_classes() -> None:
-    """The list of classes in a message is cut short."""
+def test_a_record_with_a_bad_label_does_not_set_the_number_of_classes() -> None:
+    """The list of classes in a message is truncated."""
     decoded = accept(np.full((1, 100), 0.01), Layout(), [100])
     assert reported(decoded) == [
         "row 1: expected one of the classes 0, 1, 2, 3, 4 and 95 more, found 100 (label_out_of_range)"
@@ -77,19 +77,18 @@ def test_a_record_with_a_bad_label_does_not_fix_the_number_of_classes() -> None:
     ("label", "advised"),
     [("cat", True), (1.5, True), ("1.5", True), (3, False), (-1, False), ("3", False), ("007", False)],
 )
-def test_a_name_where_classes_have_none_gets_advice(
+def test_a_name_without_class_names_gets_advice(
     classes: tuple[str, ...] | None,
     label: object,
     advised: bool,  # noqa: FBT001
 ) -> None:
-    """Who labels by name is reported how to name the classes; an integer out of range is a mistake of another sort."""
+    """The message shows how to name the classes; an integer out of range has another message."""
     advice = " (set their names in vector order with --classes)" if advised else ""
     (message,) = reported(accept(np.full((1, 3), 1 / 3), Layout(classes=classes), [label]))
     assert message == f"row 1: expected one of the classes 0, 1, 2{advice}, found {label!r} (label_out_of_range)"
 
 
 def test_named_classes_need_no_advice() -> None:
-    """Whoever named the classes knows how to."""
     (message,) = reported(accept(np.full((1, 3), 1 / 3), Layout(classes=ANIMALS), ["emu"]))
     assert message == "row 1: expected one of the classes cat, dog, owl, found 'emu' (label_out_of_range)"
 
@@ -102,8 +101,8 @@ def test_named_classes_need_no_advice() -> None:
         pytest.param(np.array([1.0, 2.0, 3.0, 1.0]), id="floats"),
     ],
 )
-def test_labels_that_count_from_one_make_a_file_unusable(labels: Any) -> None:
-    """In whatever order and form: as indices they would be the class after theirs."""
+def test_labels_that_count_from_one_reject_the_file(labels: Any) -> None:
+    """In any order and form: as indices they would be off by one."""
     order = [int(float(label)) - 1 for label in labels]
     found = accept(0.1 + 0.7 * np.eye(3)[order], Layout(), labels)
     assert found.unusable is not None
@@ -119,8 +118,8 @@ def test_labels_that_count_from_one_make_a_file_unusable(labels: Any) -> None:
         pytest.param(("7", "8", "9"), [9, 9, 9, 3], id="classes are named by numbers"),
     ],
 )
-def test_other_labels_leave_a_file_usable(classes: tuple[str, ...] | None, labels: list[int]) -> None:
-    """A class without records, or a label of no class, is no sign of counting from 1."""
+def test_other_labels_do_not_reject_the_file(classes: tuple[str, ...] | None, labels: list[int]) -> None:
+    """A class without records, or an invalid label, does not mean counting from 1."""
     outputs = 0.1 + 0.7 * np.eye(3)[[1, 1, 1, 1]]
     assert accept(outputs, Layout(classes=classes), labels).unusable is None
 
@@ -137,8 +136,7 @@ def test_other_labels_leave_a_file_usable(classes: tuple[str, ...] | None, label
         ),
     ],
 )
-def test_labels_that_do_not_fit_the_outputs_fail_as_a_whole(labels: Any, message: str) -> None:
-    """Labels must be one a row."""
+def test_labels_must_be_one_per_row(labels: Any, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         accept(np.full((2, 3), 1 / 3), Layout(), labels)
 
@@ -186,7 +184,6 @@ def test_labels_that_do_not_fit_the_outputs_fail_as_a_whole(labels: Any, message
         ),
     ],
 )
-def test_words_of_a_layout_that_do_not_fit_together_are_rejected(words: dict[str, Any], message: str) -> None:
-    """A layout that makes no sense never reaches a file."""
+def test_contradictory_layouts_are_rejected(words: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         Layout(**words)

@@ -1,4 +1,4 @@
-"""Every kind of malformed record that a whole JSON Lines file may hold; the ids are the numbers of the design's table."""
+"""Every kind of malformed record of a complete JSON Lines file; ids are the numbers of the design's table."""
 
 import json
 from pathlib import Path
@@ -85,10 +85,8 @@ CLASSES = Layout(classes=("cat", "dog", "owl"))
         ),
     ],
 )
-def test_a_bad_line_is_rejected_with_its_reason_and_its_neighbours_are_kept(
-    line: bytes, sentence: str, tmp_path: Path
-) -> None:
-    """Each malformed kind costs exactly its own line, and the message says where, what was expected, what was found."""
+def test_a_bad_line_is_rejected_with_its_reason_and_others_are_kept(line: bytes, sentence: str, tmp_path: Path) -> None:
+    """The message has the location, what was expected, and what was found."""
     decoded = read_bytes(tmp_path, "a.jsonl", THREE + b"\n" + line + b"\n" + THREE + b"\n")
     (message,) = reported(decoded)
     assert message.startswith("line 2: expected ")
@@ -112,15 +110,15 @@ def test_a_bad_line_is_rejected_with_its_reason_and_its_neighbours_are_kept(
         pytest.param(b'{"probs": [1, 0, 0], "age": {"deep": [1e999]}, "id": "\xc3\xa9"}', [1, 0, 0], id="60"),
     ],
 )
-def test_an_odd_but_harmless_line_is_accepted(line: bytes, vector: list[float], tmp_path: Path) -> None:
-    """Rounding, blank lines, line ends and extra fields cost nothing."""
+def test_an_unusual_but_valid_line_is_accepted(line: bytes, vector: list[float], tmp_path: Path) -> None:
+    """Rounding, blank lines, line ends and extra fields."""
     decoded = read_bytes(tmp_path, "a.jsonl", line)
     assert decoded.rejections.total == 0
     np.testing.assert_allclose(decoded.batch.probabilities, [vector], atol=1e-7)
 
 
 def test_21_an_object_is_reordered_by_class_name(tmp_path: Path) -> None:
-    """Keys may come in any order, and the vector is that of the declared classes."""
+    """Into the order of the declared classes."""
     decoded = read_bytes(tmp_path, "a.jsonl", b'{"probs": {"owl": 0.1, "cat": 0.7, "dog": 0.2}}\n' + THREE, CLASSES)
     np.testing.assert_array_equal(decoded.batch.probabilities, np.array([GOOD, GOOD], dtype=np.float32))
     assert decoded.batch.classes == ("cat", "dog", "owl")
@@ -135,7 +133,7 @@ def test_21_an_object_is_reordered_by_class_name(tmp_path: Path) -> None:
     ],
 )
 def test_21_an_object_with_other_classes_is_rejected(vector: dict[str, float], found: str, tmp_path: Path) -> None:
-    """A class too many or too few is named."""
+    """The missing or extra class is named."""
     decoded = read_bytes(tmp_path, "a.jsonl", json.dumps({"probs": vector}).encode(), CLASSES)
     assert reported(decoded) == [
         f"line 1: expected one number for each of the 3 classes, found {found} (unknown_class)"
@@ -143,7 +141,7 @@ def test_21_an_object_with_other_classes_is_rejected(vector: dict[str, float], f
 
 
 def test_27_a_utf_16_file_fails_as_a_whole(tmp_path: Path) -> None:
-    """Another encoding is named at once instead of rejecting every line."""
+    """The encoding is named, instead of rejecting every line."""
     for encoding in ("utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le"):
         for name in ("a.jsonl", "a.csv"):
             with pytest.raises(
@@ -152,35 +150,35 @@ def test_27_a_utf_16_file_fails_as_a_whole(tmp_path: Path) -> None:
                 read_bytes(tmp_path, name, THREE.decode().encode(encoding))
 
 
-def test_31_the_last_line_needs_no_newline_but_must_be_whole(tmp_path: Path) -> None:
-    """A whole file that is cut short loses its last record, and says so."""
+def test_31_the_last_line_needs_no_newline_but_must_be_complete(tmp_path: Path) -> None:
+    """A truncated last record is rejected."""
     assert len(read_bytes(tmp_path, "a.jsonl", THREE + b"\n" + THREE).batch.probabilities) == 2
     decoded = read_bytes(tmp_path, "a.jsonl", THREE + b"\n" + THREE[:-3])
     assert (len(decoded.batch.probabilities), reasons(decoded)) == (1, ["bad_json"])
 
 
 def test_33_pretty_printed_json_fails_after_a_hundred_lines(tmp_path: Path) -> None:
-    """A file that is JSON but not JSON Lines is given up, not rejected line by line."""
+    """The file is JSON but not JSON Lines."""
     content = json.dumps([{"probs": GOOD} for _ in range(40)], indent=1).encode()
     with pytest.raises(InvalidInput, match=r"a\.jsonl: expected one JSON object per line, found none .*\(not_jsonl\)"):
         read_bytes(tmp_path, "a.jsonl", content)
 
 
 def test_33_a_short_file_without_objects_gets_a_hint(tmp_path: Path) -> None:
-    """One big array on one line is a rejection too few to give the file up, so a hint tells."""
+    """One array on one line is too short to fail the file."""
     decoded = read_bytes(tmp_path, "a.jsonl", json.dumps([{"probs": GOOD} for _ in range(40)]).encode())
     assert reasons(decoded) == ["wrong_type"]
     assert any("one JSON object per line" in hint for hint in decoded.hints)
 
 
 def test_33_a_hundred_broken_lines_after_good_ones_do_not_fail_the_file(tmp_path: Path) -> None:
-    """Once an object was seen, the file is JSON Lines, and bad lines are only counted."""
+    """After one object, the file is JSON Lines."""
     decoded = read_bytes(tmp_path, "a.jsonl", THREE + b"\n" + b"{\n" * 500 + THREE)
     assert (len(decoded.batch.probabilities), dict(decoded.rejections.counts)) == (2, {"bad_json": 500})
 
 
 def test_35_a_line_that_is_too_long_is_skipped_without_parsing(tmp_path: Path) -> None:
-    """The line after it keeps its number."""
+    """The next line keeps its number."""
     content = b"\n".join([THREE, b"[" + b"0," * (9 << 20), b"oops", THREE, b"x" * (17 << 20)])
     decoded = read_bytes(tmp_path, "a.jsonl", content)
     assert reported(decoded) == [
@@ -215,7 +213,6 @@ def test_35_a_line_that_is_too_long_is_skipped_without_parsing(tmp_path: Path) -
     ],
 )
 def test_a_bad_label_rejects_its_record(label: bytes, sentence: str, tmp_path: Path) -> None:
-    """A label that is no class makes the record useless for calibration."""
     good = b'{"probs": [0.7, 0.2, 0.1], "label": 0}\n'
     decoded = read_bytes(tmp_path, "a.jsonl", good + good.replace(b"0}", label + b"}") + good, LABELLED)
     assert reported(decoded) == [f"line 2: expected {sentence}"]
@@ -224,13 +221,12 @@ def test_a_bad_label_rejects_its_record(label: bytes, sentence: str, tmp_path: P
 
 
 def test_20_a_missing_label_rejects_its_record(tmp_path: Path) -> None:
-    """Without a label field in the record there is nothing to calibrate on."""
     decoded = read_bytes(tmp_path, "a.jsonl", THREE, LABELLED)
     assert reported(decoded) == ["line 1: expected a field 'label', found the fields probs (missing_field)"]
 
 
-def test_nan_in_a_field_that_is_not_read_is_bad_json(tmp_path: Path) -> None:
-    """NaN is no JSON anywhere, and the message does not blame the outputs."""
+def test_nan_in_an_unused_field_is_bad_json(tmp_path: Path) -> None:
+    """The message does not mention the outputs."""
     decoded = read_bytes(tmp_path, "a.jsonl", THREE + b'\n{"probs": [1, 0, 0], "age": NaN}')
     assert reported(decoded) == [
         "line 2: expected a JSON object, found one with a NaN or Infinity in another field (bad_json)"

@@ -1,4 +1,4 @@
-"""The decoder of messages: forms, times, places of rejected records."""
+"""The message decoder: forms, times, locations of rejected records."""
 
 import json
 from hashlib import blake2b
@@ -35,10 +35,10 @@ TWO_VECTORS = np.array([GOOD, [0, 0, 1]], dtype=np.float32).tolist()
     ],
 )
 def test_a_message_may_hold_many_records(value: bytes) -> None:
-    arrived = receive(value)
-    assert arrived.rows == 2
-    assert vectors_of([arrived]).tolist() == TWO_VECTORS
-    ids = arrived.models["density"].ids
+    decoded = receive(value)
+    assert decoded.rows == 2
+    assert vectors_of([decoded]).tolist() == TWO_VECTORS
+    ids = decoded.models["density"].ids
     assert ids is not None
     assert ids.tolist() == hash_ids(["study-1", "study-2"], KEY).tolist()
 
@@ -53,34 +53,33 @@ def test_a_message_may_hold_many_records(value: bytes) -> None:
         pytest.param(message(RECORD | {"note": "Sjögren"}, ensure_ascii=False), id="letters"),
         pytest.param(message(RECORD | {"records": [1, 2]}), id="a field named records"),
         pytest.param(message(RECORD | {"probs_f32": "?"}), id="numbers twice"),
-        pytest.param(message(RECORD | {"note": '}\n{"'}), id="what looks like a line's end in a text"),
+        pytest.param(message(RECORD | {"note": '}\n{"'}), id="text like the end of a line"),
     ],
 )
 def test_a_message_may_hold_one_record(value: bytes) -> None:
-    """Whatever stands beside its outputs."""
+    """With any other fields."""
     for values in ((value,), (message(OTHER), value), (message([OTHER]), value)):
-        arrived = receive(*values)
-        assert (arrived.rows, arrived.accepted) == (len(values), len(values))
-        assert vectors_of([arrived])[-1].tolist() == TWO_VECTORS[0]
+        decoded = receive(*values)
+        assert (decoded.rows, decoded.accepted) == (len(values), len(values))
+        assert vectors_of([decoded])[-1].tolist() == TWO_VECTORS[0]
 
 
 @pytest.mark.parametrize("value", [b"", b" \n\t", b"\xef\xbb\xbf"])
 def test_an_empty_message_is_rejected(value: bytes) -> None:
-    arrived = receive(message(RECORD), value, message(RECORD))
-    assert reasons_of([arrived]) == {("", "empty"): 1}
-    assert (arrived.accepted, arrived.pointers[0].offset) == (2, FIRST_OFFSET + 1)
+    decoded = receive(message(RECORD), value, message(RECORD))
+    assert reasons_of([decoded]) == {("", "empty"): 1}
+    assert (decoded.accepted, decoded.pointers[0].offset) == (2, FIRST_OFFSET + 1)
 
 
 @pytest.mark.parametrize("value", [b"[]", b'{"records": []}', b'{"model": "density", "records": [ ]}'])
-def test_a_batch_of_nothing_is_ignored(value: bytes) -> None:
-    """Nothing was lost with it."""
-    arrived = receive(value, message(RECORD), value, message(BAD))
-    assert (arrived.ignored, arrived.accepted, arrived.rows) == (2, 1, 4)
-    assert [(one.offset, one.number) for one in arrived.pointers] == [(FIRST_OFFSET + 3, 1)]
+def test_an_empty_batch_is_ignored(value: bytes) -> None:
+    decoded = receive(value, message(RECORD), value, message(BAD))
+    assert (decoded.ignored, decoded.accepted, decoded.rows) == (2, 1, 4)
+    assert [(one.offset, one.number) for one in decoded.pointers] == [(FIRST_OFFSET + 3, 1)]
 
 
-def test_records_stand_in_the_order_of_the_messages() -> None:
-    """Whatever their forms are."""
+def test_records_are_in_the_order_of_the_messages() -> None:
+    """In any form."""
     ids = [f"study-{number}" for number in range(12)]
     records = [RECORD | {"id": name} for name in ids]
     packed = {"probs_f32": "AACAPwAAAAAAAAAA", "id": ids[8]}
@@ -100,10 +99,10 @@ def test_records_stand_in_the_order_of_the_messages() -> None:
 
 
 def test_records_without_a_time_have_that_of_their_message() -> None:
-    """Also where some are rejected, some are ignored, and models differ."""
+    """Also with rejected and ignored records, and several models."""
     plain: dict[str, Any] = {"model": "density", "probs": GOOD}
     chest: dict[str, Any] = {"model": "chest", "logits": [1, 2]}
-    arrived = receive(
+    decoded = receive(
         message(plain),
         message([]),
         message([plain | {"time": 5}, plain | {"probs": [2, 2, 2]}, plain, chest]),
@@ -114,82 +113,82 @@ def test_records_without_a_time_have_that_of_their_message() -> None:
         message(plain),
         decoder=receiver(*TWO),
     )
-    at = {name: (one.records.at - STAMPED).tolist() for name, one in arrived.models.items()}
+    at = {name: (one.records.at - STAMPED).tolist() for name, one in decoded.models.items()}
     assert at == {"density": [0, 5 - STAMPED, 2, 7], "chest": [2, 3, 5]}
 
 
 def test_the_unit_of_times_in_records_is_not_that_of_messages() -> None:
     decoder = receiver(fields=RecordFields(time_unit=TimeUnit.NANOSECONDS))
-    arrived = receive(message({"probs": GOOD}), message({"probs": GOOD, "time": 5e9}), decoder=decoder)
-    assert arrived.models["density"].records.at.tolist() == [STAMPED, 5]
+    decoded = receive(message({"probs": GOOD}), message({"probs": GOOD, "time": 5e9}), decoder=decoder)
+    assert decoded.models["density"].records.at.tolist() == [STAMPED, 5]
 
 
 @pytest.mark.parametrize("stamp", [np.nan, -0.001, 1e12, np.inf])
-def test_a_message_without_a_usable_time_leaves_the_time_unknown(stamp: float) -> None:
-    """A producer's clock is no reason to reject a record."""
-    arrived = receive(message({"probs": GOOD}), message(RECORD), times=[stamp, stamp])
-    at = arrived.models["density"].records.at
+def test_a_message_with_an_invalid_time_leaves_the_time_unknown(stamp: float) -> None:
+    """The clock of a producer does not reject a record."""
+    decoded = receive(message({"probs": GOOD}), message(RECORD), times=[stamp, stamp])
+    at = decoded.models["density"].records.at
     assert np.isnan(at[0])
     assert at[1] == RECORD["time"]
 
 
-def test_fields_beside_records_stand_for_those_that_do_not_say_them() -> None:
-    """A record's own value counts, even null; an id or an unknown field beside them is nobody's."""
+def test_fields_of_a_batch_are_defaults_of_its_records() -> None:
+    """A value of the record overrides them, even null. A shared id and unknown fields are ignored."""
     shared = {"model": "density", "version": "7", "site": "A", "time": 50, "id": "batch", "note": {"a": 1}}
     records = [{"probs": GOOD}, {"probs": GOOD, "site": "B", "version": None, "time": 60, "id": "x"}, {}, 5]
     for value in (shared | {"records": records}, {"records": records} | shared):
-        arrived = receive(message(value), message({"records": [{"probs": GOOD}]}))
-        one = arrived.models["density"].records
-        assert reasons_of([arrived]) == {("density", "missing_field"): 1, ("", "wrong_type"): 1}
+        decoded = receive(message(value), message({"records": [{"probs": GOOD}]}))
+        one = decoded.models["density"].records
+        assert reasons_of([decoded]) == {("density", "missing_field"): 1, ("", "wrong_type"): 1}
         assert one.at.tolist() == [50, 60, STAMPED + 1]
         assert one.fields["site"].texts() == ["A", "B", ""]
         assert one.versions is not None
         assert one.versions.texts() == ["7", "", ""]
-        ids = arrived.models["density"].ids
+        ids = decoded.models["density"].ids
         assert ids is not None
         assert ids.tolist() == [0, *hash_ids(["x"], KEY).tolist(), 0]
 
 
 def test_a_field_that_holds_the_id_too_is_not_shared() -> None:
-    """Else all records would have one id, and count once."""
+    """Otherwise all records would have one id, and count once."""
     fields = RecordFields(id="meta.id", version="meta.version")
     value = {"meta": {"id": "batch", "version": "7"}, "records": [{"probs": GOOD}, {"probs": GOOD}]}
     one = receive(message(value), decoder=receiver(fields=fields)).models["density"]
     assert (len(one), one.ids, one.records.versions) == (2, None, None)
 
 
-def test_records_inside_records_are_not_looked_for() -> None:
+def test_nested_batches_are_not_read() -> None:
     inner = {"records": [RECORD]}
     for value in ({"records": inner}, {"records": [inner]}, [inner], {"records": None}, {"records": "x"}):
         assert reasons_of([receive(message(value))]) == {("density", "missing_field"): 1}
 
 
-def test_one_bad_record_does_not_cost_its_neighbours() -> None:
-    """Not even one with what only Python takes for JSON, or with bytes that are no text."""
+def test_one_bad_record_does_not_reject_others() -> None:
+    """Also with NaN, or with invalid UTF-8."""
     nan = RECORD | {"probs": [float("nan"), 0, 1]}
     for value in (message([RECORD, nan, OTHER]), message({"version": "3", "records": [RECORD, nan, OTHER]})):
-        arrived = receive(value)
-        assert (arrived.accepted, reasons_of([arrived])) == (2, {("density", "not_finite"): 1})
-        assert arrived.pointers[0].number == 2
-    odd = message([RECORD, RECORD | {"note": "?"}, OTHER]).replace(b'"?"', b'"\xff"')
-    assert reasons_of([receive(odd)]) == {("", "bad_encoding"): 1}
+        decoded = receive(value)
+        assert (decoded.accepted, reasons_of([decoded])) == (2, {("density", "not_finite"): 1})
+        assert decoded.pointers[0].number == 2
+    invalid = message([RECORD, RECORD | {"note": "?"}, OTHER]).replace(b'"?"', b'"\xff"')
+    assert reasons_of([receive(invalid)]) == {("", "bad_encoding"): 1}
 
 
-def test_a_batch_that_breaks_off_is_rejected_as_one() -> None:
+def test_a_truncated_batch_is_rejected_as_a_whole() -> None:
     for value in (message([RECORD, OTHER]), message({"records": [RECORD, OTHER]}), message(RECORD, indent=1)):
-        arrived = receive(message(RECORD), value[:-3], message(RECORD))
-        assert (arrived.accepted, reasons_of([arrived])) == (2, {("", "bad_json"): 1})
-        assert (arrived.pointers[0].offset, arrived.pointers[0].number) == (FIRST_OFFSET + 1, 1)
+        decoded = receive(message(RECORD), value[:-3], message(RECORD))
+        assert (decoded.accepted, reasons_of([decoded])) == (2, {("", "bad_json"): 1})
+        assert (decoded.pointers[0].offset, decoded.pointers[0].number) == (FIRST_OFFSET + 1, 1)
 
 
 @pytest.mark.parametrize("keep_raw", [False, True])
-def test_a_pointer_leads_to_the_message_and_the_place_in_it(keep_raw: bool) -> None:  # noqa: FBT001 - a variant
-    """Length and hash are those of the whole message, the shape is that of the record; nothing of what it says."""
+def test_a_pointer_has_the_message_and_the_position_in_it(keep_raw: bool) -> None:  # noqa: FBT001 - a variant
+    """Length and hash of the whole message, the shape of the record, and no content."""
     values = [message(RECORD), message([RECORD, BAD, RECORD, BAD]), message(BAD), b"\n".join([message(BAD)] * 2)]
-    arrived = receive(*values, decoder=receiver(keep_raw=keep_raw))
-    places = [((one.offset or 0) - FIRST_OFFSET, one.number) for one in arrived.pointers]
+    decoded = receive(*values, decoder=receiver(keep_raw=keep_raw))
+    places = [((one.offset or 0) - FIRST_OFFSET, one.number) for one in decoded.pointers]
     assert places == [(1, 2), (1, 4), (2, 1), (3, 1), (3, 2)]
-    for (place, _), pointer in zip(places, arrived.pointers, strict=True):
+    for (place, _), pointer in zip(places, decoded.pointers, strict=True):
         assert pointer.reason is Reason.WRONG_K
         assert pointer.length == len(values[place])
         assert pointer.digest == blake2b(values[place], digest_size=8, key=KEY).hexdigest()
@@ -197,7 +196,7 @@ def test_a_pointer_leads_to_the_message_and_the_place_in_it(keep_raw: bool) -> N
         assert pointer.raw == (json.dumps(BAD).encode() if keep_raw else None)
 
 
-def test_what_is_kept_of_a_rejected_message_is_truncated() -> None:
+def test_the_payload_of_a_rejected_message_is_truncated() -> None:
     value = message(BAD | {"note": "x" * 10_000})
     for one in (value, b"[" + value + b"]"):
         (pointer,) = receive(one, decoder=receiver(keep_raw=True)).pointers
@@ -207,54 +206,54 @@ def test_what_is_kept_of_a_rejected_message_is_truncated() -> None:
 
 
 def test_a_message_that_is_too_large_is_not_parsed() -> None:
-    """However good it is; its neighbours are."""
+    """Other messages are."""
     large, small = message(RECORD | {"note": "x" * 1_000}), message(RECORD)
     decoder = receiver(max_message_bytes=len(large) - 1)
-    arrived = receive(small, large, small, b"oops", decoder=decoder)
-    assert reasons_of([arrived]) == {("", "too_large"): 1, ("", "bad_json"): 1}
-    assert (arrived.accepted, arrived.pointers[0].offset) == (2, FIRST_OFFSET + 1)
+    decoded = receive(small, large, small, b"oops", decoder=decoder)
+    assert reasons_of([decoded]) == {("", "too_large"): 1, ("", "bad_json"): 1}
+    assert (decoded.accepted, decoded.pointers[0].offset) == (2, FIRST_OFFSET + 1)
     assert receive(large, decoder=receiver(max_message_bytes=len(large))).accepted == 1
 
 
 def test_a_topic_of_garbage_is_rejected_message_by_message() -> None:
-    """A file would be given up as something else."""
+    """Unlike a file, it is never given up."""
     decoder = receiver()
     for _ in range(3):
-        arrived = receive(*[b"oops"] * 1_000, message(RECORD), decoder=decoder)
-        assert (arrived.accepted, reasons_of([arrived])) == (1, {("", "bad_json"): 1_000})
+        decoded = receive(*[b"oops"] * 1_000, message(RECORD), decoder=decoder)
+        assert (decoded.accepted, reasons_of([decoded])) == (1, {("", "bad_json"): 1_000})
 
 
-def test_no_messages_are_nothing() -> None:
-    arrived = receive()
-    assert (arrived.rows, arrived.models, arrived.pointers) == (0, {}, ())
+def test_an_empty_poll_has_no_records() -> None:
+    decoded = receive()
+    assert (decoded.rows, decoded.models, decoded.pointers) == (0, {}, ())
 
 
-def test_hints_are_drawn_from_messages_too() -> None:
+def test_messages_cause_hints() -> None:
     percent = message(RECORD | {"probs": [70, 20, 10]})
     assert receive(*[percent] * 100).hints == {"density": ("looks like percentages: set kind: percent",)}
 
 
 def test_models_with_different_outputs_are_distinguished() -> None:
-    """Where no output is needed of every record, batches are still found."""
+    """Batches are found even if no output field is common to all models."""
     chest = {"model": "chest", "logits": [0, 0]}
     values = [message(RECORD), message({"records": [RECORD, chest]}), message(chest), message([chest])]
     values.append(message({"model": "chest", "records": [{"logits": [1, 1]}, {"probs": GOOD}]}))
-    arrived = receive(*values, *[message(chest)] * 3, decoder=receiver(*TWO))
-    assert {name: len(one) for name, one in arrived.models.items()} == {"density": 2, "chest": 7}
-    assert reasons_of([arrived]) == {("chest", "missing_field"): 1}
+    decoded = receive(*values, *[message(chest)] * 3, decoder=receiver(*TWO))
+    assert {name: len(one) for name, one in decoded.models.items()} == {"density": 2, "chest": 7}
+    assert reasons_of([decoded]) == {("chest", "missing_field"): 1}
     for batch in ({"records": [chest, chest]}, {"model": "chest", "logits_f32": "AAAAAAAAAAAAAAAAAAAAAA=="}):
-        arrived = receive(message(RECORD), message(batch), message(chest), decoder=receiver(*TWO))
-        assert {name: len(one) for name, one in arrived.models.items()} == {"density": 1, "chest": 3}
+        decoded = receive(message(RECORD), message(batch), message(chest), decoder=receiver(*TWO))
+        assert {name: len(one) for name, one in decoded.models.items()} == {"density": 1, "chest": 3}
 
 
 def test_nested_fields_and_class_columns_are_found_in_batches() -> None:
-    """Fields beside the records are shared as a whole."""
+    """Shared objects apply as a whole."""
     nested = RecordFields(probs="prediction.scores", model="meta.model", segments={"site": "meta.site"})
     record = {"prediction": {"scores": GOOD}}
     value = {"meta": {"model": "density", "site": "B"}, "prediction": {}, "records": [record, record]}
-    arrived = receive(message(value), message([record]), decoder=receiver(fields=nested))
-    assert arrived.models["density"].records.fields["site"].texts() == ["B", "B", ""]
+    decoded = receive(message(value), message([record]), decoder=receiver(fields=nested))
+    assert decoded.models["density"].records.fields["site"].texts() == ["B", "B", ""]
     columns = {"p_cat": 0.7, "p_dog": 0.2, "p_owl": 0.1}
     decoder = receiver(fields=RecordFields(class_columns=("p_*",)))
-    arrived = receive(message({"records": [columns]}), message(columns), message([columns]), decoder=decoder)
-    assert vectors_of([arrived]).tolist() == [TWO_VECTORS[0]] * 3
+    decoded = receive(message({"records": [columns]}), message(columns), message([columns]), decoder=decoder)
+    assert vectors_of([decoded]).tolist() == [TWO_VECTORS[0]] * 3

@@ -1,4 +1,4 @@
-"""Messages of any kind: each gets its diagnosis, none an exception, and none much memory."""
+"""Hostile messages: each gets its diagnosis, without an exception or much memory."""
 
 import json
 import tracemalloc
@@ -54,7 +54,7 @@ ANY_MESSAGE |= st.builds(
 
 
 def _equal(one: RecordBatch, other: RecordBatch) -> None:
-    """Compare all that two arrivals hold, but for where it stood."""
+    """Compare two batches, except for locations."""
     assert (one.rejected, one.rows, one.ignored, one.hints) == (other.rejected, other.rows, other.ignored, other.hints)
     assert one.models.keys() == other.models.keys()
     for name, mine in one.models.items():
@@ -68,14 +68,14 @@ def _equal(one: RecordBatch, other: RecordBatch) -> None:
         assert [one and one.texts() for one in columns] == [one and one.texts() for one in others]
 
 
-def _reasons(arrived: RecordBatch) -> list[str]:
-    return [str(pointer.reason) for pointer in arrived.pointers]
+def _reasons(decoded: RecordBatch) -> list[str]:
+    return [str(pointer.reason) for pointer in decoded.pointers]
 
 
 def _as_lines(lines: Sequence[bytes]) -> RecordBatch:
-    # Not the start of a file, and not non_json_lines: a file is given up where a topic is not.
-    piece = TextPiece("file#1", Format.JSONL, b"".join(line + b"\n" for line in lines), offset=1, non_json_lines=None)
-    return stream(fields=FIELDS).text(piece)
+    # Only files have a start, and only files are given up as non-JSON.
+    block = TextPiece("file#1", Format.JSONL, b"".join(line + b"\n" for line in lines), offset=1, non_json_lines=None)
+    return stream(fields=FIELDS).text(block)
 
 
 FIELDS = RecordFields(predicted="other")
@@ -86,8 +86,8 @@ GARBAGE = st.sampled_from([b"oops", b"{", b"5", b'"x"', b"null", b"{}", b'{"prob
 @given(st.lists(RECORDS.map(message) | GARBAGE, min_size=1, max_size=40), st.integers(1, 300))
 @example([message(RECORD)], 300)
 @example([message(RECORD), b"oops"], 300)
-def test_messages_are_judged_as_lines_are(lines: list[bytes], times: int) -> None:
-    """One to a message, all in an array, and all as lines of one message; so many that some are decoded together."""
+def test_messages_have_the_same_results_as_lines(lines: list[bytes], times: int) -> None:
+    """One per message, all in an array, and as lines of one message; many enough to be decoded together."""
     many = (lines * times)[: max(300, len(lines))]
     unstamped = [np.nan] * len(many)
     expected = _as_lines(many)
@@ -111,7 +111,7 @@ def _is_json(line: bytes) -> bool:
 
 @given(st.lists(ANY_MESSAGE.map(message), max_size=6), st.integers(0, 2**32), st.integers(0, 6))
 def test_no_message_raises_or_is_lost(values: list[bytes], seed: int, changes: int) -> None:
-    """As it was written, or with some bytes changed, left out or doubled."""
+    """Unchanged, or with some bytes changed, removed or doubled."""
     random = np.random.default_rng(seed)
     for _ in range(changes if values else 0):
         which = int(random.integers(len(values)))
@@ -126,8 +126,8 @@ def test_no_message_raises_or_is_lost(values: list[bytes], seed: int, changes: i
             case _:
                 value[at:at] = value[at : at + int(random.integers(9))]
         values[which] = bytes(value)
-    arrived = receive(*values, decoder=receiver(keep_raw=True))
-    assert arrived.rows >= len(values)
+    decoded = receive(*values, decoder=receiver(keep_raw=True))
+    assert decoded.rows >= len(values)
 
 
 @given(st.lists(st.binary(max_size=40), max_size=5))
@@ -171,11 +171,11 @@ def test_no_bytes_raise_or_are_lost(values: list[bytes]) -> None:
         ),
     ],
 )
-def test_a_hostile_message_gets_one_answer(value: bytes, reasons: dict[tuple[str, str], int]) -> None:
-    """And so do its neighbours."""
+def test_a_hostile_message_has_one_reason(value: bytes, reasons: dict[tuple[str, str], int]) -> None:
+    """Other messages are not affected."""
     assert reasons_of([receive(value)]) == reasons
-    arrived = receive(message(RECORD), value, message(RECORD))
-    assert (arrived.accepted, reasons_of([arrived])) == (2, reasons)
+    decoded = receive(message(RECORD), value, message(RECORD))
+    assert (decoded.accepted, reasons_of([decoded])) == (2, reasons)
 
 
 def test_of_a_key_that_occurs_twice_the_last_counts() -> None:
@@ -197,30 +197,30 @@ def test_of_a_key_that_occurs_twice_the_last_counts() -> None:
         pytest.param(b"\n" * (4 << 20), id="nothing"),
     ],
 )
-def test_a_message_takes_memory_in_proportion(value: bytes) -> None:
-    """As large as it may be, and full of what takes the most memory: not twenty times what came."""
+def test_memory_is_proportional_to_the_message(value: bytes) -> None:
+    """The largest message with the most expensive content: less than twenty times its size."""
     decoder = receiver(max_message_bytes=16 << 20)
     receive(message(RECORD), decoder=decoder)
     tracemalloc.start()
     try:
-        arrived = receive(value, decoder=decoder)
+        decoded = receive(value, decoder=decoder)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert arrived.rejected.total() == 1
+    assert decoded.rejected.total() == 1
     assert peak < 20 * len(value)
 
 
 @pytest.mark.parametrize("name", ["model", "id", "time", "site", "probs", "probs_f32", "records", CANARY])
 @pytest.mark.parametrize("value", [CANARY, [CANARY], {CANARY: 1}, f"{CANARY}!", [[CANARY]], [0.5, CANARY]], ids=repr)
-def test_nothing_of_a_message_is_repeated(name: str, value: Any) -> None:
-    """Accepted or rejected, in any form. A site that passes the rules is kept."""
+def test_messages_are_not_quoted(name: str, value: Any) -> None:
+    """Accepted or rejected, in any form. Valid segments are kept."""
     if name == "site" and value == CANARY:
         value = f"{CANARY}?"
     record = RECORD | {name: value}
     without = {key: one for key, one in record.items() if key != "probs"}
     for sent in (record, [record], {"records": [record]}, without, without | {"records": [record]}, {"x": [record]}):
         for one in (message(sent), message(sent, indent=1), message(sent)[:-1]):
-            arrived = receive(one, one)
-            shown = [repr(arrived), *(repr(model.records.fields["site"].values) for model in arrived.models.values())]
+            decoded = receive(one, one)
+            shown = [repr(decoded), *(repr(model.records.fields["site"].values) for model in decoded.models.values())]
             assert CANARY not in "".join(shown)

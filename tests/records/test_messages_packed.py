@@ -16,7 +16,7 @@ ROWS = [GOOD, [0.25, 0.5, 0.25], [0, 0, 1]]
 
 
 def packed(rows: Any) -> str:
-    """Return numbers as they are packed."""
+    """Return packed numbers."""
     return base64.b64encode(np.array(rows, dtype="<f4").tobytes()).decode()
 
 
@@ -45,8 +45,8 @@ def _of_kind(kind: OutputKind) -> Any:
         pytest.param(OutputKind.SCORE, "score_f32", [[0.25], [0.75]], id="score"),
     ],
 )
-def test_packed_numbers_are_those_of_a_list(kind: OutputKind, field: str, rows: Any) -> None:
-    """In a batch, record by record, and inside arrays; of any kind."""
+def test_packed_numbers_equal_those_of_a_list(kind: OutputKind, field: str, rows: Any) -> None:
+    """In a batch, per record, and in arrays; of any kind."""
     if kind is OutputKind.LOGPROB:
         expected = np.exp(np.array(rows, dtype=np.float32).astype(float))
         expected = (expected / expected.sum(axis=1, keepdims=True)).astype(np.float32)
@@ -60,17 +60,17 @@ def test_packed_numbers_are_those_of_a_list(kind: OutputKind, field: str, rows: 
         [{"records": one_by_one}],
         [{"records": [{field: packed(rows[:1])}, {field: packed(rows[1:])}]}],
     ):
-        arrived = receive(*map(message, values), decoder=_of_kind(kind))
-        assert vectors_of([arrived]).tolist() == expected.tolist()
-        assert arrived.rejected.total() == 0
+        decoded = receive(*map(message, values), decoder=_of_kind(kind))
+        assert vectors_of([decoded]).tolist() == expected.tolist()
+        assert decoded.rejected.total() == 0
 
 
-def test_other_fields_are_columns_or_stand_for_all() -> None:
+def test_other_fields_are_columns_or_shared() -> None:
     decoder = receiver(fields=RecordFields(predicted="top"))
     times = [5, None, "1970-01-01T00:00:07Z"]
     batch = _batch(id=["a", 7, None], time=times, version="2", site=["A", None, "B"], top=["cat", "cat", 2])
-    arrived = receive(message({}), message(batch), message(_batch(site="C", time=9)), decoder=decoder)
-    one = arrived.models["density"]
+    decoded = receive(message({}), message(batch), message(_batch(site="C", time=9)), decoder=decoder)
+    one = decoded.models["density"]
     assert one.records.at.tolist() == [5, STAMPED + 1, 7, 9, 9, 9]
     assert one.records.fields["site"].texts() == ["A", "", "B", "C", "C", "C"]
     assert one.records.versions is not None
@@ -80,7 +80,7 @@ def test_other_fields_are_columns_or_stand_for_all() -> None:
     assert one.argmax_mismatches == 1
 
 
-def test_fields_beside_records_stand_for_packed_ones_too() -> None:
+def test_fields_of_a_batch_are_defaults_of_packed_records() -> None:
     value = {"site": "A", "records": [_batch(), {"probs_f32": packed(GOOD), "site": "B"}, RECORD]}
     one = receive(message(value)).models["density"].records
     assert one.fields["site"].texts() == ["A", "A", "A", "B", "A"]
@@ -106,17 +106,17 @@ def test_fields_beside_records_stand_for_packed_ones_too() -> None:
         pytest.param({"probs_f32": packed(GOOD), "version": ["1", "2"]}, "bad_batch", id="two versions of one"),
     ],
 )
-def test_a_batch_that_does_not_fit_together_is_rejected_as_one(value: dict[str, Any], reason: str) -> None:
-    """And its neighbours are not."""
-    arrived = receive(message(_batch()), message(value), message(_batch(id=["a", "b", "c"])), message(RECORD))
-    assert reasons_of([arrived]) == {("density", reason): 1}
-    assert (arrived.accepted, arrived.rows) == (7, 8)
-    (pointer,) = arrived.pointers
+def test_an_inconsistent_batch_is_rejected_as_a_whole(value: dict[str, Any], reason: str) -> None:
+    """Other batches are not affected."""
+    decoded = receive(message(_batch()), message(value), message(_batch(id=["a", "b", "c"])), message(RECORD))
+    assert reasons_of([decoded]) == {("density", reason): 1}
+    assert (decoded.accepted, decoded.rows) == (7, 8)
+    (pointer,) = decoded.pointers
     assert (pointer.offset, pointer.number, pointer.length) == (FIRST_OFFSET + 1, 1, len(message(value)))
 
 
-def test_records_of_a_batch_are_judged_one_by_one() -> None:
-    """Each has its own place in the message."""
+def test_records_of_a_batch_are_validated_separately() -> None:
+    """Each has its own position in the message."""
     rows = [GOOD, [2, 2, 2], [np.nan, 0, 1], GOOD, GOOD, GOOD, GOOD]
     batch = {
         "probs_f32": packed(rows),
@@ -124,9 +124,9 @@ def test_records_of_a_batch_are_judged_one_by_one() -> None:
         "site": ["A", "A", "A", "A", "A", "Jane Doe!", "A"],
         "time": [1, 2, 3, 4, 5, 6, True],
     }
-    arrived = receive(message(RECORD), message(batch))
-    assert arrived.models["density"].records.at.tolist() == [RECORD["time"], 1]
-    found = [(pointer.number, str(pointer.reason)) for pointer in arrived.pointers]
+    decoded = receive(message(RECORD), message(batch))
+    assert decoded.models["density"].records.at.tolist() == [RECORD["time"], 1]
+    found = [(pointer.number, str(pointer.reason)) for pointer in decoded.pointers]
     assert found == [
         (2, "above_one"),
         (3, "not_finite"),
@@ -137,18 +137,18 @@ def test_records_of_a_batch_are_judged_one_by_one() -> None:
     ]
 
 
-def test_every_float_is_taken_without_a_warning() -> None:
-    """Also NaNs that a processor complains about, and huge ones."""
+def test_any_float_is_read_without_a_warning() -> None:
+    """Also signalling NaNs and huge values."""
     numbers = np.array([0x7FA00000, 0xFFC00001, 0x7F7FFFFF], dtype="<u4")
     value = {"probs_f32": base64.b64encode(numbers.tobytes()).decode()}
     assert reasons_of([receive(message(value))]) == {("density", "not_finite"): 1}
 
 
 def test_the_model_of_a_batch_is_named_once() -> None:
-    """A list of names is no name; and a batch has the packed field of its own model."""
+    """A list of names is invalid; the packed field is that of the batch's model."""
     models = (MODEL, ModelFormat("chest", ("well", "ill"), OutputKind.LOGITS))
     logits = packed([[0, 0], [1, 1]])
-    arrived = receive(
+    decoded = receive(
         message(_batch(model="density")),
         message({"model": "chest", "logits_f32": logits}),
         message({"model": "chest", "probs_f32": logits}),
@@ -157,20 +157,20 @@ def test_the_model_of_a_batch_is_named_once() -> None:
         message(_batch(model="other")),
         decoder=receiver(*models),
     )
-    assert {name: len(one) for name, one in arrived.models.items()} == {"density": 3, "chest": 2}
-    assert reasons_of([arrived]) == {("chest", "missing_field"): 1, ("", "unknown_model"): 2, ("", "missing_field"): 1}
+    assert {name: len(one) for name, one in decoded.models.items()} == {"density": 3, "chest": 2}
+    assert reasons_of([decoded]) == {("chest", "missing_field"): 1, ("", "unknown_model"): 2, ("", "missing_field"): 1}
 
 
-def test_packed_numbers_stand_where_the_vector_would() -> None:
-    """Under a nested name too; with one field a class there is no such place."""
+def test_packed_numbers_are_in_the_field_of_the_vector() -> None:
+    """Nested names included; with one field per class there is no such field."""
     decoder = receiver(fields=RecordFields(probs="out.scores"))
     assert receive(message({"out": {"scores_f32": packed(ROWS)}}), decoder=decoder).accepted == 3
     decoder = receiver(fields=RecordFields(class_columns=("p_*",)))
     assert reasons_of([receive(message(_batch()), decoder=decoder)]) == {("density", "missing_field"): 1}
 
 
-def test_a_number_that_is_none_costs_one_record_of_a_batch() -> None:
+def test_nan_rejects_one_record_of_a_batch() -> None:
     """Python writes NaN into JSON."""
-    arrived = receive(message(_batch(time=[1, float("nan"), 3])))
-    assert reasons_of([arrived]) == {("density", "bad_timestamp"): 1}
-    assert arrived.models["density"].records.at.tolist() == [1, 3]
+    decoded = receive(message(_batch(time=[1, float("nan"), 3])))
+    assert reasons_of([decoded]) == {("density", "bad_timestamp"): 1}
+    assert decoded.models["density"].records.at.tolist() == [1, 3]

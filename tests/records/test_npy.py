@@ -1,4 +1,4 @@
-"""NumPy files: no pickles, no header believed, arrays found by name."""
+"""NumPy files: no pickles, no trust in headers, arrays found by name."""
 
 import io
 import zipfile
@@ -28,7 +28,7 @@ def _header(described: str, content: bytes = b"") -> bytes:
 
 
 class _Payload:
-    """An object whose unpickling would be noticed."""
+    """An object whose unpickling would be detected."""
 
     def __reduce__(self) -> tuple[type, tuple[str]]:
         return Path, ("unpickled",)
@@ -65,8 +65,8 @@ class _Payload:
         pytest.param(_npy(ROWS[0]), r"found an array of shape \(3,\) \(not_a_vector\)", id="16"),
     ],
 )
-def test_an_array_that_cannot_be_trusted_fails_the_file(content: bytes, message: str, tmp_path: Path) -> None:
-    """The header is compared with the file before any memory is asked for, and nothing is unpickled."""
+def test_an_inconsistent_header_fails_the_file(content: bytes, message: str, tmp_path: Path) -> None:
+    """It is compared with the file size before memory is allocated, and nothing is unpickled."""
     path = tmp_path / "a.npy"
     path.write_bytes(content)
     with pytest.raises(InvalidInput, match=message):
@@ -86,15 +86,15 @@ def test_an_array_that_cannot_be_trusted_fails_the_file(content: bytes, message:
         pytest.param(ROWS[:0], id="no rows"),
     ],
 )
-def test_an_unusual_but_honest_array_is_read(array: np.ndarray, tmp_path: Path) -> None:
-    """Byte order, memory order and size are the file's own business."""
+def test_an_unusual_but_valid_array_is_read(array: np.ndarray, tmp_path: Path) -> None:
+    """Any byte order, memory order and size."""
     np.save(tmp_path / "a.npy", array)
     decoded = read_file(tmp_path / "a.npy", Layout(classes=("a", "b", "c")))
     np.testing.assert_allclose(decoded.batch.probabilities, array.astype(float), rtol=1e-6)
 
 
-def test_labels_of_an_npy_file_come_from_a_second_one(tmp_path: Path) -> None:
-    """An NPY file has no place for labels, and the message says where they may stand."""
+def test_labels_of_an_npy_file_come_from_another_file(tmp_path: Path) -> None:
+    """The message names the alternatives."""
     outputs, labels = tmp_path / "a.npy", tmp_path / "y.npy"
     np.save(outputs, ROWS)
     np.save(labels, np.array([0, 2, 7]))
@@ -114,7 +114,7 @@ def test_labels_of_an_npy_file_come_from_a_second_one(tmp_path: Path) -> None:
 
 
 def test_arrays_of_an_npz_file_are_found_by_name(tmp_path: Path) -> None:
-    """Fields may have any name; a missing one is reported with those that are there."""
+    """A missing one is reported with the existing names."""
     path = tmp_path / "a.npz"
     np.savez_compressed(path, source_probs=ROWS, source_labels=np.array([0, 2, 1]))
     decoded = read_file(path, Layout(vector_field="source_probs", label_field="source_labels"))
@@ -125,7 +125,7 @@ def test_arrays_of_an_npz_file_are_found_by_name(tmp_path: Path) -> None:
 
 
 def test_an_npz_file_may_name_its_classes(tmp_path: Path) -> None:
-    """Names in the file are used when none are given, and otherwise decide the order of the columns."""
+    """The names are used if none are given, and otherwise decide the order of the columns."""
     path = tmp_path / "a.npz"
     np.savez(path, probs=ROWS, label=np.array(["owl", "cat", "dog"]), classes=np.array(["cat", "dog", "owl"]))
     decoded = read_file(path, LABELLED)
@@ -156,16 +156,16 @@ def test_an_npz_file_may_name_its_classes(tmp_path: Path) -> None:
         pytest.param(np.array([0, 1, 1]), "3 different class names, found 3: 0, 1, 1", id="twice"),
     ],
 )
-def test_class_names_that_cannot_be_used_fail_an_npz_file(names: np.ndarray, message: str, tmp_path: Path) -> None:
-    """To pass over them would be to take the array's order for that of the classes."""
+def test_invalid_class_names_fail_an_npz_file(names: np.ndarray, message: str, tmp_path: Path) -> None:
+    """Ignoring them would assume the order of the array."""
     np.savez(tmp_path / "a.npz", probs=ROWS, classes=names)
     for layout in (Layout(), Layout(classes=("cat", "dog", "owl"))):
         with pytest.raises(InvalidInput, match=rf"a\.npz.*: expected .*{message}"):
             read_file(tmp_path / "a.npz", layout)
 
 
-def test_an_array_called_classes_may_hold_something_else_that_was_asked_for(tmp_path: Path) -> None:
-    """Named as the field of the labels it is no list of names."""
+def test_an_array_named_classes_may_be_the_labels(tmp_path: Path) -> None:
+    """If configured as the label field, it is no list of names."""
     np.savez(tmp_path / "a.npz", probs=ROWS, classes=np.array([0.0, 2.0, 1.0]))
     decoded = read_file(tmp_path / "a.npz", Layout(label_field="classes"))
     assert decoded.batch.labels is not None
@@ -173,7 +173,7 @@ def test_an_array_called_classes_may_hold_something_else_that_was_asked_for(tmp_
 
 
 def test_scores_in_an_npz_file_are_of_the_second_class(tmp_path: Path) -> None:
-    """Class names that say otherwise are an error, since a score cannot be reordered."""
+    """Class names in another order are an error, since a score cannot be reordered."""
     path = tmp_path / "a.npz"
     np.savez(path, score=np.array([0.25, 1.0]), classes=np.array(["well", "ill"]))
     decoded = read_file(path, Layout(OutputKind.SCORE))
@@ -183,7 +183,7 @@ def test_scores_in_an_npz_file_are_of_the_second_class(tmp_path: Path) -> None:
 
 
 def test_class_columns_of_an_npz_file_are_arrays_of_one_length(tmp_path: Path) -> None:
-    """One array a class is stacked in file order."""
+    """One array per class, stacked in file order."""
     path = tmp_path / "a.npz"
     np.savez(path, prob_cat=ROWS[:, 0], other=np.array(1), prob_dog=1 - ROWS[:, 0])
     decoded = read_file(path, Layout(class_columns=("prob_*",)))
@@ -194,14 +194,14 @@ def test_class_columns_of_an_npz_file_are_arrays_of_one_length(tmp_path: Path) -
         read_file(path, Layout(class_columns=("prob_*",)))
 
 
-def test_38_an_archive_that_unpacks_to_too_much_is_rejected_unread(tmp_path: Path) -> None:
-    """The declared sizes are summed before anything is unpacked."""
+def test_38_an_archive_that_would_be_too_large_is_rejected_unread(tmp_path: Path) -> None:
+    """By the sum of its declared sizes."""
     path = tmp_path / "a.npz"
     with zipfile.ZipFile(path, "w") as archive:
         for name in ("a", "b", "c"):
             archive.writestr(f"{name}.npy", b"")
     honest = path.read_bytes()
-    # The size once unpacked stands 24 bytes into each entry of the central directory.
+    # The uncompressed size is 24 bytes into each entry of the central directory.
     lying = bytearray(honest)
     place = honest.find(b"PK\x01\x02")
     while place >= 0:
@@ -213,7 +213,7 @@ def test_38_an_archive_that_unpacks_to_too_much_is_rejected_unread(tmp_path: Pat
 
 
 def test_a_damaged_archive_fails_as_a_whole(tmp_path: Path) -> None:
-    """Cut, flipped, or packed in another way: nothing of it is used."""
+    """Truncated, changed, or with another compression."""
     path = tmp_path / "a.npz"
     np.savez(path, probs=ROWS)
     content = path.read_bytes()

@@ -107,8 +107,8 @@ CSV_FILES = [
 ]
 
 
-def _said(folder: Path, name: str, text: str, layout: Layout) -> str:
-    """Return everything that reading a file gives anybody to read."""
+def _output(folder: Path, name: str, text: str, layout: Layout) -> str:
+    """Return all text that reading a file produces."""
     try:
         decoded = read_bytes(folder, name, text.encode(), layout)
     except CpcmonError as error:
@@ -119,7 +119,7 @@ def _said(folder: Path, name: str, text: str, layout: Layout) -> str:
 
 
 def _chain(error: BaseException | None) -> str:
-    # Whoever logs a traceback logs the causes too.
+    # A logged traceback includes the causes.
     return "" if error is None else f"{error}\n{error!r}\n{_chain(error.__cause__)}{_chain(error.__context__)}"
 
 
@@ -140,32 +140,32 @@ LAYOUTS = [
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("line", JSON_LINES)
 def test_a_bad_line_of_json_is_not_quoted(line: str, layout: Layout, tmp_path: Path) -> None:
-    """Alone, among good lines, and so often that hints are given or the file is given up."""
+    """Alone, among good lines, and often enough for hints or for the file to fail."""
     good = json.dumps({"probs": [0.5, 0.5], "prob_cat": 0.5, "prob_dog": 0.5, "score": 0.5, "label": "cat"})
     assert MARKER in line
     for lines in ([line], [good, line, good], [line] * 120, [good] + [line] * 30):
-        assert MARKER not in _said(tmp_path, "a.jsonl", "\n".join(lines), layout)
+        assert MARKER not in _output(tmp_path, "a.jsonl", "\n".join(lines), layout)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("row", CSV_ROWS)
 def test_a_bad_row_of_csv_is_not_quoted(row: str, layout: Layout, tmp_path: Path) -> None:
-    """Alone, among good rows, and so often that hints are given."""
+    """Alone, among good rows, and often enough for hints."""
     assert MARKER in row
     for rows in ([row], [GOOD_CELLS, row, GOOD_CELLS], [row] * 120, [GOOD_CELLS] + [row] * 30):
-        assert MARKER not in _said(tmp_path, "a.csv", "\n".join([CSV_HEADER, *rows]), layout)
+        assert MARKER not in _output(tmp_path, "a.csv", "\n".join([CSV_HEADER, *rows]), layout)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("text", CSV_FILES)
 def test_a_first_line_that_is_no_header_is_not_quoted(text: str, layout: Layout, tmp_path: Path) -> None:
-    """A file without a header has a patient in its first line."""
+    """Without a header, the first line may name a patient."""
     assert MARKER in text
-    assert MARKER not in _said(tmp_path, "a.csv", text, layout)
+    assert MARKER not in _output(tmp_path, "a.csv", text, layout)
 
 
 def test_each_bad_line_is_rejected_by_some_layout(tmp_path: Path) -> None:
-    """The tables above hold bad records, not good ones of which there is nothing to say."""
+    """The tables above have no valid records."""
     layouts = (VECTOR, LABELLED, COLUMNS, SCORE)
     files = [("a.jsonl", str(param.values[0])) for param in JSON_LINES]
     files += [("a.csv", f"{CSV_HEADER}\n{param.values[0]}") for param in CSV_ROWS]
@@ -173,8 +173,8 @@ def test_each_bad_line_is_rejected_by_some_layout(tmp_path: Path) -> None:
         assert any(read_bytes(tmp_path, name, text.encode(), layout).rejections.total for layout in layouts), text
 
 
-def test_labels_are_still_shown(tmp_path: Path) -> None:
-    """A label is one of a few words that the user chose, and without it nobody could find the mistake."""
+def test_labels_are_quoted(tmp_path: Path) -> None:
+    """A label is one of a few words chosen by the user, needed to find the mistake."""
     line = '{"probs": [0.5, 0.5], "label": "emu"}'
-    assert "found 'emu'" in _said(tmp_path, "a.jsonl", line, LABELLED)
-    assert "found 'emu'" in _said(tmp_path, "a.csv", 'probs,label\n"[0.5, 0.5]",emu', LABELLED)
+    assert "found 'emu'" in _output(tmp_path, "a.jsonl", line, LABELLED)
+    assert "found 'emu'" in _output(tmp_path, "a.csv", 'probs,label\n"[0.5, 0.5]",emu', LABELLED)

@@ -29,5 +29,5 @@ def test_the_page_lists_every_output_kind_format_and_time_unit() -> None:
 def test_the_example_record_is_accepted() -> None:
     example = re.search(r"```json\n(.*?)```", PAGE, re.DOTALL)
     assert example is not None
-    arrived = decode_text(example.group(1).encode(), decoder=stream())
-    assert (arrived.accepted, arrived.rejected.total()) == (1, 0)
+    decoded = decode_text(example.group(1).encode(), decoder=stream())
+    assert (decoded.accepted, decoded.rejected.total()) == (1, 0)

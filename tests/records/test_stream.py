@@ -1,4 +1,4 @@
-"""The decoder of streams: models, fields, times, ids, pieces and pointers."""
+"""The stream decoder: models, fields, times, ids, blocks and pointers."""
 
 import gzip
 import json
@@ -53,7 +53,7 @@ def _lines(*records: Any) -> bytes:
 
 
 def test_only_the_vector_is_required() -> None:
-    """Everything else may be absent or null, and then there are no ids, no versions, and times are unknown."""
+    """Everything else may be absent or null."""
     for record in ({"probs": GOOD}, dict.fromkeys(RECORD) | {"probs": GOOD}):
         one = decode_text(_lines(record, record)).models["density"]
         assert (len(one), one.ids, one.records.versions) == (2, None, None)
@@ -62,8 +62,8 @@ def test_only_the_vector_is_required() -> None:
 
 
 def test_columns_are_in_line_order() -> None:
-    """Texts and numbers may be mixed, and what is missing in some records is empty there."""
-    arrived = decode_text(
+    """Texts and numbers may be mixed, and missing values are empty."""
+    decoded = decode_text(
         _lines(
             {"probs": GOOD, "time": 5, "site": "A", "version": 2, "id": 7},
             {"probs": [0, 0, 1], "time": "1970-01-01T01:00:06+01:00", "site": 1.5, "version": "2"},
@@ -71,7 +71,7 @@ def test_columns_are_in_line_order() -> None:
             {"probs": GOOD, "id": "", "site": 1},
         )
     )
-    one = arrived.models["density"]
+    one = decoded.models["density"]
     assert one.records.at[:3].tolist() == [5, 6, 7.5]
     assert np.isnan(one.records.at[3])
     assert one.records.fields["site"].texts() == ["A", "1.5", "", "1"]
@@ -83,16 +83,15 @@ def test_columns_are_in_line_order() -> None:
     assert one.records.vectors.flags.c_contiguous
 
 
-def test_a_column_without_a_value_that_is_rejected_leaves_no_trace() -> None:
-    """Texts that only rejected records had are not among the values of the column."""
-    arrived = decode_text(_lines(RECORD, RECORD | {"site": "Jane Doe!", "version": "secret"}, RECORD))
-    one = arrived.models["density"].records
+def test_values_of_rejected_records_are_not_in_the_columns() -> None:
+    decoded = decode_text(_lines(RECORD, RECORD | {"site": "Jane Doe!", "version": "secret"}, RECORD))
+    one = decoded.models["density"].records
     assert (one.fields["site"].values, one.versions.values if one.versions else ()) == (("A",), ("2.1",))
 
 
 @pytest.mark.parametrize("format_", [one for one in ALL_FORMATS if one is not Format.NPY])
 def test_records_of_several_models_are_distinguished(format_: Format) -> None:
-    """By name; each with its own classes, kind and segments, and those without a name are rejected."""
+    """By name, each with its own classes, kind and segments; those without a name are rejected."""
     records = [
         {"model": "density", "probs": GOOD, "logits": [0.0], "site": "A", "scanner": "1"},
         {"model": "chest", "probs": [0.5], "logits": [3.0, 3.0], "site": "A", "scanner": "2"},
@@ -105,17 +104,17 @@ def test_records_of_several_models_are_distinguished(format_: Format) -> None:
         content = npz(**outputs, **others)
     else:
         content = write(records, format_)
-    pieces = decode_file(content, format_, stream(*TWO))
-    assert reasons_of(pieces) == {("", "unknown_model"): 1}
-    assert vectors_of(pieces).tolist() == [np.array(GOOD, dtype=np.float32).tolist()] * 2
-    assert vectors_of(pieces, "chest").tolist() == [[0.5, 0.5]]
-    fields = {name: one.records.fields for name, one in pieces[0].models.items()}
+    blocks = decode_file(content, format_, stream(*TWO))
+    assert reasons_of(blocks) == {("", "unknown_model"): 1}
+    assert vectors_of(blocks).tolist() == [np.array(GOOD, dtype=np.float32).tolist()] * 2
+    assert vectors_of(blocks, "chest").tolist() == [[0.5, 0.5]]
+    fields = {name: one.records.fields for name, one in blocks[0].models.items()}
     assert {name: list(one) for name, one in fields.items()} == {"density": ["site"], "chest": ["scanner"]}
     assert fields["density"]["site"].texts() == ["A", "B"]
 
 
 def test_with_several_models_a_record_must_name_one() -> None:
-    """In lines each record for itself, in columns the file as a whole."""
+    """Per line in text, and per file in columns."""
     assert reasons_of([decode_text(LINE, decoder=stream(*TWO))]) == {("", "missing_field"): 1}
     wrong = _lines({"model": "chest", "probs": GOOD}, {"model": "chest", "logits": GOOD})
     expected = {("chest", "missing_field"): 1, ("chest", "wrong_k"): 1}
@@ -130,23 +129,22 @@ def test_with_several_models_a_record_must_name_one() -> None:
 
 
 @pytest.mark.parametrize("format_", [Format.NPZ, Format.PARQUET, Format.CSV])
-def test_a_model_whose_columns_a_file_lacks_has_no_records_in_it(format_: Format) -> None:
-    """Records of other models in the file are none the worse."""
+def test_a_file_may_lack_the_columns_of_one_model(format_: Format) -> None:
+    """Records of other models are read."""
     records = [{"model": name, "probs": GOOD} for name in ("density", "chest")]
-    pieces = decode_file(write(records, format_), format_, stream(*TWO))
-    (rejected,) = reasons_of(pieces)
+    blocks = decode_file(write(records, format_), format_, stream(*TWO))
+    (rejected,) = reasons_of(blocks)
     assert rejected[1] == "missing_field"
-    assert len(vectors_of(pieces)) == 1
+    assert len(vectors_of(blocks)) == 1
 
 
 def test_one_field_may_hold_the_vectors_of_one_model_and_the_scores_of_another() -> None:
-    """What fits one model does not fit the other."""
     models = (MODEL, ModelFormat("chest", ("well", "ill"), OutputKind.SCORE))
     decoder = stream(*models, fields=RecordFields(probs="p"))
     pairs = [("density", GOOD), ("chest", 0.25), ("density", 0.25), ("chest", GOOD)]
-    arrived = decode_text(_lines(*({"model": model, "p": one} for model, one in pairs)), decoder=decoder)
-    assert reasons_of([arrived]) == {("density", "not_a_vector"): 1, ("chest", "wrong_type"): 1}
-    assert vectors_of([arrived], "chest").tolist() == [[0.75, 0.25]]
+    decoded = decode_text(_lines(*({"model": model, "p": one} for model, one in pairs)), decoder=decoder)
+    assert reasons_of([decoded]) == {("density", "not_a_vector"): 1, ("chest", "wrong_type"): 1}
+    assert vectors_of([decoded], "chest").tolist() == [[0.75, 0.25]]
 
 
 NESTED_RECORD = {
@@ -156,11 +154,11 @@ NESTED_RECORD = {
 }
 
 
-def test_dotted_paths_lead_into_nested_objects() -> None:
-    """In JSON and in the struct columns of Parquet and Arrow alike; a dot in a name is escaped."""
+def test_dotted_paths_name_nested_fields() -> None:
+    """In JSON, and in struct columns of Parquet and Arrow; a dot in a name is escaped."""
     for format_ in (Format.JSONL, Format.PARQUET, Format.ARROW):
-        (piece,) = decode_file(write([NESTED_RECORD] * 2, format_), format_, stream(fields=NESTED))
-        one = piece.models["density"]
+        (block,) = decode_file(write([NESTED_RECORD] * 2, format_), format_, stream(fields=NESTED))
+        one = block.models["density"]
         assert one.records.at.tolist() == [9, 9]
         assert one.records.fields["site"].texts() == ["A", "A"]
         assert one.records.versions is not None
@@ -185,38 +183,38 @@ def test_dotted_paths_lead_into_nested_objects() -> None:
         pytest.param({"prediction": GOOD}, "missing_field", id="no object"),
     ],
 )
-def test_what_is_missing_on_a_path_is_absent(changes: dict[str, Any], reason: str | None) -> None:
-    """An optional field may have no parent; a required one may not."""
-    arrived = decode_text(_lines(NESTED_RECORD, NESTED_RECORD | changes), decoder=stream(fields=NESTED))
+def test_a_field_without_its_parent_is_absent(changes: dict[str, Any], reason: str | None) -> None:
+    """Only an optional field may be."""
+    decoded = decode_text(_lines(NESTED_RECORD, NESTED_RECORD | changes), decoder=stream(fields=NESTED))
     model = "" if reason == "unknown_model" else "density"
-    assert reasons_of([arrived]) == ({} if reason is None else {(model, reason): 1})
+    assert reasons_of([decoded]) == ({} if reason is None else {(model, reason): 1})
 
 
-def test_columns_of_csv_and_npz_are_called_by_the_text_of_the_path() -> None:
+def test_columns_of_csv_and_npz_are_named_by_the_whole_path() -> None:
     """They have no nesting, so a dot is part of the name."""
     fields = RecordFields(probs="prediction.scores", time="meta.time")
     for format_ in (Format.CSV, Format.NPZ):
         content = write([{"prediction.scores": GOOD, "meta.time": 5.0}], format_)
-        (piece,) = decode_file(content, format_, stream(fields=fields))
-        assert piece.models["density"].records.at.tolist() == [5]
+        (block,) = decode_file(content, format_, stream(fields=fields))
+        assert block.models["density"].records.at.tolist() == [5]
 
 
 @pytest.mark.parametrize("columns", [("p_*",), ("p_cat", "p_dog", "p_owl")], ids=["prefix", "names"])
 @pytest.mark.parametrize("format_", [Format.JSONL, Format.CSV, Format.NPZ, Format.PARQUET])
-def test_there_may_be_one_column_a_class(format_: Format, columns: tuple[str, ...]) -> None:
+def test_there_may_be_one_column_per_class(format_: Format, columns: tuple[str, ...]) -> None:
     """In any order; the names decide."""
     records = [{"p_owl": 0.1, "p_cat": 0.7, "id": "x", "p_dog": 0.2}] * 2
     decoder = stream(fields=RecordFields(class_columns=columns))
-    pieces = decode_file(write(records, format_), format_, decoder)
-    np.testing.assert_array_equal(vectors_of(pieces), [np.array(GOOD, dtype=np.float32)] * 2)
+    blocks = decode_file(write(records, format_), format_, decoder)
+    np.testing.assert_array_equal(vectors_of(blocks), [np.array(GOOD, dtype=np.float32)] * 2)
 
 
-def test_class_columns_that_are_missing_or_too_many_are_noticed() -> None:
-    """A missing one in every format; one too many where there is a header to see it in."""
+def test_missing_or_extra_class_columns_are_rejected() -> None:
+    """A missing one in every format; an extra one in formats with a header."""
     decoder = stream(fields=RecordFields(class_columns=("p_*",)))
     short = [{"p_cat": 0.5, "p_dog": 0.5}]
-    arrived = decode_text(_lines(*short, {"p_cat": 0.5, "p_dog": 0.5, "p_owl": "0"}), decoder=decoder)
-    assert reasons_of([arrived]) == {("density", "missing_field"): 1, ("density", "wrong_type"): 1}
+    decoded = decode_text(_lines(*short, {"p_cat": 0.5, "p_dog": 0.5, "p_owl": "0"}), decoder=decoder)
+    assert reasons_of([decoded]) == {("density", "missing_field"): 1, ("density", "wrong_type"): 1}
     for format_, reason in (
         (Format.CSV, "bad_header"),
         (Format.NPZ, "missing_field"),
@@ -249,29 +247,29 @@ def test_class_columns_that_are_missing_or_too_many_are_noticed() -> None:
 )
 @pytest.mark.parametrize("format_", [Format.JSONL, Format.CSV, Format.PARQUET, Format.NPZ])
 def test_times_are_read_as_declared(time: object, fields: RecordFields, expected: float, format_: Format) -> None:
-    """A unit is for numbers, a zone for texts without one."""
-    (piece,) = decode_file(write([RECORD | {"time": time}] * 2, format_), format_, stream(fields=fields))
-    assert piece.models["density"].records.at.tolist() == [expected] * 2
+    """A unit applies to numbers, a zone to texts without one."""
+    (block,) = decode_file(write([RECORD | {"time": time}] * 2, format_), format_, stream(fields=fields))
+    assert block.models["density"].records.at.tolist() == [expected] * 2
 
 
-def test_parquet_has_times_of_its_own() -> None:
+def test_parquet_timestamps_are_read() -> None:
     """With a zone they need no declaration; without one they need a zone, like texts."""
     moment = datetime(2026, 1, 1, 0, 0, 0, 250_000, UTC)
     for unit in ("ms", "us", "ns"):
         zoned = pa.array([moment, None], pa.timestamp(unit, "Europe/Oslo"))
         bare = pa.array([moment.replace(tzinfo=None), None], pa.timestamp(unit))
         for fields in (RecordFields(), RecordFields(time_unit=TimeUnit.MILLISECONDS)):
-            (piece,) = decode_file(table({"probs": [GOOD] * 2, "time": zoned}), Format.PARQUET, stream(fields=fields))
-            assert piece.models["density"].records.at[0] == pytest.approx(1767225600.25, abs=1e-6)
-            assert np.isnan(piece.models["density"].records.at[1])
+            (block,) = decode_file(table({"probs": [GOOD] * 2, "time": zoned}), Format.PARQUET, stream(fields=fields))
+            assert block.models["density"].records.at[0] == pytest.approx(1767225600.25, abs=1e-6)
+            assert np.isnan(block.models["density"].records.at[1])
         content = table({"probs": [GOOD] * 2, "time": bare})
         assert reasons_of(decode_file(content, Format.PARQUET)) == {("density", "bad_timestamp"): 2}
-        (piece,) = decode_file(content, Format.PARQUET, stream(fields=RecordFields(time_zone="UTC")))
-        assert piece.models["density"].records.at[0] == pytest.approx(1767225600.25, abs=1e-6)
+        (block,) = decode_file(content, Format.PARQUET, stream(fields=RecordFields(time_zone="UTC")))
+        assert block.models["density"].records.at[0] == pytest.approx(1767225600.25, abs=1e-6)
 
 
-def test_a_single_value_of_an_npz_file_stands_for_all_rows() -> None:
-    """A batch job knows its model and version once."""
+def test_a_scalar_of_an_npz_file_applies_to_all_rows() -> None:
+    """A batch job writes its model and version once."""
     content = npz(
         probs=np.array([GOOD] * 3), version="2.1", model="density", time=5, site=np.bytes_(b"A"), id=[1, 2, 3]
     )
@@ -284,100 +282,99 @@ def test_a_single_value_of_an_npz_file_stands_for_all_rows() -> None:
 
 @pytest.mark.parametrize("format_", ALL_FORMATS)
 @pytest.mark.parametrize("skip", [0, 1, 2, 8_999, 9_000, 9_001, 20_000])
-def test_rows_that_were_committed_before_are_left_out(format_: Format, skip: int) -> None:
-    """Rows of arrays, physical lines of texts; what is left keeps its number."""
+def test_committed_rows_are_skipped(format_: Format, skip: int) -> None:
+    """Rows of arrays, physical lines of text; the others keep their numbers."""
     vectors = np.random.default_rng(1).dirichlet(np.ones(3), 9_000)
     vectors[-1] = 5.0
     content = write([{"probs": one.tolist()} for one in vectors], format_)
     is_csv = format_ in {Format.CSV, Format.CSV_GZ}
     lines = 9_000 + is_csv
-    pieces = decode_file(content, format_, skip=skip)
-    assert sum(piece.rows for piece in pieces) == max(0, lines - skip)
-    numbers = [pointer.number for piece in pieces for pointer in piece.pointers]
+    blocks = decode_file(content, format_, skip=skip)
+    assert sum(block.rows for block in blocks) == max(0, lines - skip)
+    numbers = [pointer.number for block in blocks for pointer in block.pointers]
     assert numbers == ([lines] if skip < lines else [])
     if skip == 2:
-        np.testing.assert_allclose(vectors_of(pieces), vectors[2 - is_csv : -1], atol=1e-6)
+        np.testing.assert_allclose(vectors_of(blocks), vectors[2 - is_csv : -1], atol=1e-6)
 
 
 @pytest.mark.parametrize("format_", ALL_FORMATS)
-def test_pieces_are_of_bounded_size(format_: Format) -> None:
+def test_blocks_have_a_bounded_size(format_: Format) -> None:
     """At most 8,192 rows, or a mebibyte of text; an empty file has none."""
     content = write([{"probs": GOOD}] * 30_000, format_)
-    pieces = decode_file(content, format_)
-    assert sum(piece.accepted for piece in pieces) == 30_000
+    blocks = decode_file(content, format_)
+    assert sum(block.accepted for block in blocks) == 30_000
     text = format_ in {Format.JSONL, Format.CSV, Format.JSONL_GZ, Format.CSV_GZ}
-    assert max(piece.rows for piece in pieces) <= (2**20 / 18 if text else 8_192)
+    assert max(block.rows for block in blocks) <= (2**20 / 18 if text else 8_192)
     assert decode_file(gzip.compress(b""), Format.JSONL_GZ) == []
 
 
-def test_long_lines_of_packed_text_are_skipped_without_being_held() -> None:
-    """They are counted once each, and the lines after them keep their numbers."""
+def test_long_lines_of_compressed_text_are_skipped_in_little_memory() -> None:
+    """Each is counted once, and later lines keep their numbers."""
     long = b"[" + b"0," * MAX_LINE_BYTES
     content = gzip.compress(LINE + long * 2 + b"\noops\n" + LINE + long)
-    pieces = decode_file(content, Format.JSONL_GZ)
-    assert reasons_of(pieces) == {("", "line_too_long"): 2, ("", "bad_json"): 1}
-    pointers = [pointer for piece in pieces for pointer in piece.pointers]
+    blocks = decode_file(content, Format.JSONL_GZ)
+    assert reasons_of(blocks) == {("", "line_too_long"): 2, ("", "bad_json"): 1}
+    pointers = [pointer for block in blocks for pointer in block.pointers]
     assert [(pointer.number, pointer.reason) for pointer in pointers] == [
         (2, Reason.LINE_TOO_LONG),
         (3, Reason.BAD_JSON),
         (5, Reason.LINE_TOO_LONG),
     ]
-    assert sum(piece.accepted for piece in pieces) == 2
+    assert sum(block.accepted for block in blocks) == 2
 
 
-def test_a_text_may_be_cut_anywhere_between_lines() -> None:
-    """Pieces give what the whole gives: vectors, rejections, offsets and numbers."""
+def test_a_text_may_be_split_between_any_lines() -> None:
+    """With the same vectors, rejections, offsets and numbers."""
     random = np.random.default_rng(3)
     lines = [LINE if random.random() < 0.8 else b"oops\n" for _ in range(200)]
     whole = decode_text(b"".join(lines))
-    pieces, offset, number = [], 0, 1
+    blocks, offset, number = [], 0, 1
     non_json_lines: int | None = 0
     while lines:
         count = int(random.integers(1, 30))
         data = b"".join(lines[:count])
-        piece = decode_text(data, offset=offset, line=number, non_json_lines=non_json_lines)
-        offset, number, non_json_lines = offset + len(data), number + len(lines[:count]), piece.non_json_lines
-        pieces.append(piece)
+        block = decode_text(data, offset=offset, line=number, non_json_lines=non_json_lines)
+        offset, number, non_json_lines = offset + len(data), number + len(lines[:count]), block.non_json_lines
+        blocks.append(block)
         lines = lines[count:]
-    assert reasons_of(pieces) == reasons_of([whole])
-    assert tuple(pointer for piece in pieces for pointer in piece.pointers) == whole.pointers
-    np.testing.assert_array_equal(vectors_of(pieces), vectors_of([whole]))
+    assert reasons_of(blocks) == reasons_of([whole])
+    assert tuple(pointer for block in blocks for pointer in block.pointers) == whole.pointers
+    np.testing.assert_array_equal(vectors_of(blocks), vectors_of([whole]))
 
 
 def test_a_file_without_objects_is_rejected_after_a_hundred_lines() -> None:
-    """Whatever the pieces; blank lines do not count, and one object of any sort proves the file."""
+    """In any blocks. Blank lines do not count, and one object is enough."""
     non_json_lines: int | None = 0
     for expected in (40, 80):
-        arrived = decode_text(b"[\n" * 40 + b"\n", non_json_lines=non_json_lines)
-        non_json_lines = arrived.non_json_lines
+        decoded = decode_text(b"[\n" * 40 + b"\n", non_json_lines=non_json_lines)
+        non_json_lines = decoded.non_json_lines
         assert non_json_lines == expected
     with pytest.raises(RejectedFile, match=r"expected one JSON object per line, found none .* \(not_jsonl\)"):
         decode_text(b"[\n" * 40, non_json_lines=non_json_lines)
     assert decode_text(b"[\n" * 19, non_json_lines=non_json_lines).non_json_lines == 99
     for proof in (LINE, b"{}\n", b'{"probs": NaN}\n', b'{"model": 3}\n'):
-        arrived = decode_text(b"[\n" * 99 + proof + b"[\n" * 200)
-        assert (arrived.non_json_lines, arrived.rejected.total()) == (None, 299 + (proof != LINE))
+        decoded = decode_text(b"[\n" * 99 + proof + b"[\n" * 200)
+        assert (decoded.non_json_lines, decoded.rejected.total()) == (None, 299 + (proof != LINE))
     assert decode_text(LINE).non_json_lines is None
     assert decode_text(b"[\n" * 500, non_json_lines=None).non_json_lines is None
     assert decode_text(b"").non_json_lines == 0
 
 
-def test_a_header_is_taken_from_the_head_of_the_file() -> None:
-    """Pieces in the middle of a CSV file have none of their own."""
+def test_later_blocks_use_the_header_of_the_file() -> None:
     row = b'A,"[0.7, 0.2, 0.1]"\n'
-    arrived = decode_text(row * 3, Format.CSV, head=b"\n site ,probs\r\nmore", offset=500, line=90)
-    assert (arrived.accepted, arrived.ignored) == (3, 0)
-    assert arrived.models["density"].records.fields["site"].texts() == ["A"] * 3
+    decoded = decode_text(row * 3, Format.CSV, head=b"\n site ,probs\r\nmore", offset=500, line=90)
+    assert (decoded.accepted, decoded.ignored) == (3, 0)
+    assert decoded.models["density"].records.fields["site"].texts() == ["A"] * 3
     with pytest.raises(RejectedFile, match="set class_columns"):
         decode_text(b"1,0,0\n", Format.CSV, head=b"prob_cat,prob_dog,prob_owl\n", offset=500)
 
 
 def test_a_pointer_has_location_and_shape() -> None:
-    """Offset, length, a keyed hash, types and lengths of the fields asked for; the line itself only on request."""
+    """Offset, length, keyed hash, types and lengths of the configured fields; the line itself only if configured."""
     bad = json.dumps({"time": "x", "site": None, "model": "density", "id": 5, "other": "y", "probs": [1.5, 2]}).encode()
     data = LINE + bad + b"\n" + b"{" * 5000 + b"\n"
-    arrived = decode_text(data, offset=1_000, line=10)
-    first, second = arrived.pointers
+    decoded = decode_text(data, offset=1_000, line=10)
+    first, second = decoded.pointers
     assert (first.reason, first.number, first.offset, first.length) == (Reason.WRONG_K, 11, 1_000 + len(LINE), len(bad))
     assert first.digest == blake2b(bad, digest_size=8, key=KEY).hexdigest()
     assert first.shape == "probs: list[2], model: str[7], id: int, time: str[1], site: null"
@@ -390,28 +387,27 @@ def test_a_pointer_has_location_and_shape() -> None:
 
 def test_of_many_rejected_lines_the_last_two_thousand_are_kept() -> None:
     """All are counted."""
-    arrived = decode_text(LINE + b"oops\n" * 30_000 + b'{"probs": [2, 2, 2]}\n' * 100)
-    assert reasons_of([arrived]) == {("", "bad_json"): 30_000, ("density", "above_one"): 100}
-    assert (arrived.pointers[0].number, arrived.pointers[-1].number) == (28_102, 30_101)
+    decoded = decode_text(LINE + b"oops\n" * 30_000 + b'{"probs": [2, 2, 2]}\n' * 100)
+    assert reasons_of([decoded]) == {("", "bad_json"): 30_000, ("density", "above_one"): 100}
+    assert (decoded.pointers[0].number, decoded.pointers[-1].number) == (28_102, 30_101)
 
 
-def test_lines_that_only_look_like_records_one_by_one_are_not_taken_for_such() -> None:
-    """Two records on a line and one over two lines are as many records as lines; each line is checked for itself."""
+def test_lines_that_form_records_only_together_are_rejected() -> None:
+    """Two records on one line and one over two lines are as many records as lines; each line is checked."""
     two = b'{"probs": [1, 0, 0]} {"probs": [1, 0, 0]}\n'
     halves = b'{"probs": [1, 0, 0],\n"id": 1}\n'
     tricky = b'{"a": {}\n}\n{"probs": [1, 0, 0]}\n'
     for lines, accepted in ((two + halves, 0), (two + b"\n", 0), (tricky, 1), (two + tricky, 1)):
-        arrived = decode_text(LINE * 5 + lines + LINE * 5)
-        assert arrived.accepted == 10 + accepted
-        assert arrived.rejected.total() + arrived.ignored == lines.count(b"\n") - accepted
+        decoded = decode_text(LINE * 5 + lines + LINE * 5)
+        assert decoded.accepted == 10 + accepted
+        assert decoded.rejected.total() + decoded.ignored == lines.count(b"\n") - accepted
 
 
-def test_pieces_larger_than_a_block_are_read_seamlessly() -> None:
-    """Lines of a few bytes and of more than a block."""
+def test_lines_shorter_and_longer_than_a_block_are_read() -> None:
     wide = b'{"x": "' + b"a" * (3 << 20) + b'", "probs": [0.7, 0.2, 0.1]}\n'
     data = LINE * 50_000 + wide + b"oops\n" + LINE * 10
-    arrived = decode_text(data)
-    assert (arrived.accepted, [pointer.number for pointer in arrived.pointers]) == (50_011, [50_002])
+    decoded = decode_text(data)
+    assert (decoded.accepted, [pointer.number for pointer in decoded.pointers]) == (50_011, [50_002])
 
 
 @pytest.mark.parametrize(
@@ -445,8 +441,7 @@ def test_pieces_larger_than_a_block_are_read_seamlessly() -> None:
         ),
     ],
 )
-def test_fields_that_are_invalid_are_rejected(words: dict[str, Any], message: str) -> None:
-    """Before any record is read."""
+def test_invalid_fields_are_rejected(words: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         stream(fields=RecordFields(**words))
 
@@ -458,8 +453,8 @@ def test_fields_that_are_invalid_are_rejected(words: dict[str, Any], message: st
         pytest.param([MODEL, MODEL], "each name once, found density, density", id="twice"),
     ],
 )
-def test_models_that_are_invalid_are_rejected(models: list[ModelFormat], message: str) -> None:
-    """Names tell models apart."""
+def test_invalid_sets_of_models_are_rejected(models: list[ModelFormat], message: str) -> None:
+    """Models are distinguished by name."""
     with pytest.raises(UsageError, match=message):
         stream(*models) if models else type(stream())([], hash_key=KEY)
 
@@ -474,23 +469,21 @@ def test_models_that_are_invalid_are_rejected(models: list[ModelFormat], message
         {"kind": OutputKind.SCORE},
     ],
 )
-def test_a_model_that_is_invalid_is_rejected(words: dict[str, Any]) -> None:
-    """As soon as it is described."""
+def test_an_invalid_model_is_rejected(words: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
         ModelFormat(**({"name": "density", "classes": CLASSES} | words))
 
 
 def test_segments_may_share_a_field_with_others() -> None:
-    """A model may be split by its version, or by its id if somebody wants that."""
+    """A model may be split by its version or id."""
     model = ModelFormat("density", CLASSES, segment_fields=("version", "time"))
-    arrived = decode_text(_lines(RECORD, RECORD | {"time": 5, "version": 3}), decoder=stream(model))
-    fields = arrived.models["density"].records.fields
+    decoded = decode_text(_lines(RECORD, RECORD | {"time": 5, "version": 3}), decoder=stream(model))
+    fields = decoded.models["density"].records.fields
     assert fields["version"].texts() == ["2.1", "3"]
     assert fields["time"].texts() == ["1760000000.5", "5"]
 
 
-def test_a_complete_file_decodes_like_a_growing_one() -> None:
-    """The formats that grow may also be given whole."""
+def test_a_complete_file_decodes_like_a_tailed_one() -> None:
     decoder = stream()
     by_piece = decoder.text(TextPiece("file#1", Format.JSONL, LINE * 10))
     (whole,) = decode_file(LINE * 10, Format.JSONL)

@@ -1,4 +1,4 @@
-"""Nothing that the decoder of streams returns or raises quotes a record: a record may name a patient."""
+"""No result or exception of the stream decoder quotes a record: a record may name a patient."""
 
 import json
 from typing import Any
@@ -50,21 +50,21 @@ CSV_HEADERS = [
 ]
 
 
-def _everything(arrived: RecordBatch) -> str:
-    """Return all that an arrival shows: as it prints itself, and the words in its columns."""
-    words = [repr(arrived)]
-    for one in arrived.models.values():
+def _everything(decoded: RecordBatch) -> str:
+    """Return all text of a batch: its repr, and the values of its columns."""
+    words = [repr(decoded)]
+    for one in decoded.models.values():
         columns = [*one.records.fields.values(), *([one.records.versions] if one.records.versions else [])]
         words += [repr(column.values) for column in columns]
     return "\n".join(words)
 
 
 def _chain(error: BaseException | None) -> str:
-    # Whoever logs a traceback logs the causes too.
+    # A logged traceback includes the causes.
     return "" if error is None else f"{error}\n{error!r}\n{_chain(error.__cause__)}{_chain(error.__context__)}"
 
 
-def _said(decoder: StreamDecoder, content: bytes, format_: Format) -> str:
+def _output(decoder: StreamDecoder, content: bytes, format_: Format) -> str:
     try:
         if format_.grows:
             return _everything(decoder.text(TextPiece("file#1", format_, content)))
@@ -75,38 +75,37 @@ def _said(decoder: StreamDecoder, content: bytes, format_: Format) -> str:
 
 @pytest.mark.parametrize("name", ["model", "id", "time", "site", "probs", "other", "top", CANARY])
 @pytest.mark.parametrize("value", VALUES, ids=repr)
-def test_a_value_in_any_field_is_not_repeated(name: str, value: Any) -> None:
-    """Accepted or rejected; alone, among others, and so often that hints are given. A site that passes the rules is kept."""
+def test_no_field_value_is_quoted(name: str, value: Any) -> None:
+    """Accepted or rejected; alone, among others, and often enough for hints. Valid segments are kept."""
     if name == "site" and isinstance(value, str):
         value += "?"
     line = json.dumps(RECORD | {name: value}).encode() + b"\n"
     for lines in (line, json.dumps(RECORD).encode() + b"\n" + line, line * 150):
-        assert CANARY not in _said(stream(fields=RecordFields(predicted="top")), lines, Format.JSONL)
+        assert CANARY not in _output(stream(fields=RecordFields(predicted="top")), lines, Format.JSONL)
         assert CANARY.encode() in lines
 
 
-def test_a_rejected_record_leaves_no_version_behind() -> None:
-    """A version that passes the rules is kept with its record, and only with it."""
+def test_the_version_of_a_rejected_record_is_not_kept() -> None:
     line = json.dumps(RECORD | {"version": CANARY, "probs": [2, 2, 2]}).encode() + b"\n"
     for lines in (line, json.dumps(RECORD).encode() + b"\n" + line):
-        assert CANARY not in _said(stream(), lines, Format.JSONL)
+        assert CANARY not in _output(stream(), lines, Format.JSONL)
 
 
 @pytest.mark.parametrize("line", BROKEN, ids=range(len(BROKEN)))
-def test_a_broken_line_is_not_repeated(line: str) -> None:
-    """In JSON Lines and in CSV; alone and so often that the file is given up."""
+def test_a_broken_line_is_not_quoted(line: str) -> None:
+    """In JSON Lines and CSV; alone, and often enough for the file to fail."""
     for times in (1, 150):
         lines = f"{line}\n".encode() * times
-        assert CANARY not in _said(stream(), lines, Format.JSONL)
-        assert CANARY not in _said(stream(), b"probs,id\n" + lines, Format.CSV)
-        assert CANARY not in _said(stream(), b"probs\n" + lines, Format.CSV)
+        assert CANARY not in _output(stream(), lines, Format.JSONL)
+        assert CANARY not in _output(stream(), b"probs,id\n" + lines, Format.CSV)
+        assert CANARY not in _output(stream(), b"probs\n" + lines, Format.CSV)
 
 
 @pytest.mark.parametrize("header", CSV_HEADERS, ids=range(len(CSV_HEADERS)))
-def test_a_first_line_that_is_no_header_is_not_repeated(header: str) -> None:
-    """A file without a header has a patient in its place."""
+def test_a_first_line_that_is_no_header_is_not_quoted_by_the_stream(header: str) -> None:
+    """Without a header, the first line may name a patient."""
     for fields in (RecordFields(), RecordFields(class_columns=("prob_*",))):
-        assert CANARY not in _said(stream(fields=fields), header.encode() + b"\n1,2\n", Format.CSV)
+        assert CANARY not in _output(stream(fields=fields), header.encode() + b"\n1,2\n", Format.CSV)
 
 
 ROWS = np.array([GOOD, GOOD])
@@ -137,6 +136,6 @@ ROWS = np.array([GOOD, GOOD])
         pytest.param(table({"probs": pa.array([GOOD]), CANARY: [1]}, Format.ARROW)[:-20], Format.ARROW, id="arrow cut"),
     ],
 )
-def test_columns_and_their_names_are_not_repeated(content: bytes, format_: Format) -> None:
-    """Names in a file may be anybody's; those in the configuration are the operator's."""
-    assert CANARY[:6] not in _said(stream(), content, format_)
+def test_columns_and_their_names_are_not_quoted(content: bytes, format_: Format) -> None:
+    """Column names of a file may have content; those of the configuration are shown."""
+    assert CANARY[:6] not in _output(stream(), content, format_)

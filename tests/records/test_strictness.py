@@ -1,4 +1,4 @@
-"""What looks like a record, a number, a text or a class, and is none: rejected in every format, and fast."""
+"""Values that resemble a record, a number, a text or a class are rejected in every format, and fast."""
 
 import json
 from typing import Any
@@ -44,19 +44,27 @@ COLUMNS = RecordFields(class_columns=("prob_*",))
     ],
 )
 def test_a_mebibyte_of_rejected_lines_is_cheap(lines: bytes, reason: str) -> None:
-    """Only the last of them, which are pointed at, are looked at with care."""
-    arrived = decode_text(LINE + lines)
+    """Pointers are only made for the last ones."""
+    decoded = decode_text(LINE + lines)
     count = lines.count(b"\n")
-    # 4 to 28 for each line; a careful look at each would be 52 to 76.
+    # 4 to 28 for each line; with a pointer it would be 52 to 76.
     assert calls_of(lambda: decode_text(LINE + lines)) < 40 * count
-    assert reasons_of([arrived]) == {("density", reason): count}
-    assert [pointer.number for pointer in arrived.pointers] == list(range(count - 1_998, count + 2))
-    assert all(pointer.digest for pointer in arrived.pointers)
+    assert reasons_of([decoded]) == {("density", reason): count}
+    assert [pointer.number for pointer in decoded.pointers] == list(range(count - 1_998, count + 2))
+    assert all(pointer.digest for pointer in decoded.pointers)
 
 
-def test_a_line_that_comes_again_is_rejected_for_the_same_reason() -> None:
-    """Between others, and in the next piece."""
-    odd = [b"{}", b"[1]", b'{"probs": [1, 0]}', b'{"probs": [1, 0, 0], "id": "\\ud800"}', b'{"model": "x"}', b"", b"{"]
+def test_a_repeated_line_is_rejected_for_the_same_reason() -> None:
+    """Between other lines, and in the next block."""
+    invalid = [
+        b"{}",
+        b"[1]",
+        b'{"probs": [1, 0]}',
+        b'{"probs": [1, 0, 0], "id": "\\ud800"}',
+        b'{"model": "x"}',
+        b"",
+        b"{",
+    ]
     decoder = stream()
     wanted = {
         ("density", "missing_field"): 40,
@@ -67,14 +75,14 @@ def test_a_line_that_comes_again_is_rejected_for_the_same_reason() -> None:
         ("", "bad_json"): 40,
     }
     for _ in range(2):
-        arrived = decode_text(b"".join(line + b"\n" + LINE for line in odd * 40), decoder=decoder)
-        assert reasons_of([arrived]) == wanted
-        assert (arrived.accepted, arrived.ignored) == (280, 40)
+        decoded = decode_text(b"".join(line + b"\n" + LINE for line in invalid * 40), decoder=decoder)
+        assert reasons_of([decoded]) == wanted
+        assert (decoded.accepted, decoded.ignored) == (280, 40)
 
 
 @pytest.mark.parametrize("format_", [Format.CSV, Format.NPZ, Format.PARQUET, Format.ARROW])
-def test_a_class_column_of_no_class_rejects_the_file(format_: Format) -> None:
-    """With a class that the reference does not know, the others are no whole distribution."""
+def test_an_unknown_class_column_rejects_the_file(format_: Format) -> None:
+    """Without that class, the others are no complete distribution."""
     columns = {f"prob_{name}": [one] for name, one in zip(CLASSES, GOOD, strict=True)}
     decoder = stream(fields=COLUMNS)
     assert rejection_reason(_written(columns, format_), format_, decoder) == "not rejected"
@@ -84,8 +92,8 @@ def test_a_class_column_of_no_class_rejects_the_file(format_: Format) -> None:
     assert rejection_reason(_written(columns | {"prob_time": [1.0]}, format_), format_, named) == "not rejected"
 
 
-def test_a_class_column_of_no_class_inside_an_object_rejects_the_file() -> None:
-    """The names beside the class columns count, and not those elsewhere."""
+def test_an_unknown_nested_class_column_rejects_the_file() -> None:
+    """Only names next to the class columns count."""
     decoder = stream(fields=RecordFields(class_columns=("out.p_*",)))
     inside = {f"p_{name}": one for name, one in zip(CLASSES, GOOD, strict=True)}
     assert rejection_reason(table({"out": [inside], "p_emu": [0.0]}), Format.PARQUET, decoder) == "not rejected"
@@ -102,8 +110,8 @@ def _written(columns: dict[str, list[float]], format_: Format) -> bytes:
 
 
 @pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
-def test_a_version_of_less_precision_is_the_text_that_people_write(kind: Any) -> None:
-    """2.1, and not 2.0999999046325684; also as a single value, and as a segment."""
+def test_a_float32_version_has_its_shortest_text(kind: Any) -> None:
+    """2.1, and not 2.0999999046325684; also as a scalar, and as a segment."""
     versions = np.array([2.1, 3.5], dtype=kind)
     outputs = np.tile(GOOD, (2, 1))
     lists = pa.array([GOOD, GOOD])
@@ -113,8 +121,8 @@ def test_a_version_of_less_precision_is_the_text_that_people_write(kind: Any) ->
         (table({"probs": lists, "version": versions, "site": versions}), Format.PARQUET, ("2.1", "3.5")),
         (table({"probs": lists, "version": versions, "site": versions}, Format.ARROW), Format.ARROW, ("2.1", "3.5")),
     ):
-        (piece,) = decode_file(content, format_)
-        records = piece.models["density"].records
+        (block,) = decode_file(content, format_)
+        records = block.models["density"].records
         assert records.versions is not None
         assert records.versions.values == texts
         assert records.fields["site"].values == texts
@@ -122,8 +130,8 @@ def test_a_version_of_less_precision_is_the_text_that_people_write(kind: Any) ->
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
 @pytest.mark.parametrize(("name", "reason"), [("site", "bad_segment"), ("version", "wrong_type"), ("id", "wrong_type")])
-def test_a_number_that_is_not_finite_is_no_text(number: float, name: str, reason: str) -> None:
-    """Whatever format carries it."""
+def test_a_number_that_is_not_finite_is_rejected_as_text(number: float, name: str, reason: str) -> None:
+    """In every format."""
     record = {"probs": GOOD, name: number}
     assert reasons_of([decode_text(json.dumps(record).encode() + b"\n" + LINE)]) == {("density", reason): 1}
     for content, format_ in (
@@ -136,8 +144,7 @@ def test_a_number_that_is_not_finite_is_no_text(number: float, name: str, reason
 
 
 @pytest.mark.parametrize("name", ["id", "site", "version", "model"])
-def test_bytes_of_an_npz_file_that_are_no_utf8_reject_it(name: str) -> None:
-    """They are never replaced by something that others share."""
+def test_invalid_utf_8_in_an_npz_file_rejects_it(name: str) -> None:
     outputs = np.tile(GOOD, (2, 1))
     bad: dict[str, Any] = {name: np.array([b"density", b"\xff"])}
     assert rejection_reason(npz(probs=outputs, **bad), Format.NPZ) == "bad_encoding"
@@ -146,29 +153,27 @@ def test_bytes_of_an_npz_file_that_are_no_utf8_reject_it(name: str) -> None:
 
 
 @pytest.mark.parametrize("cell", ["0.2_5", "0.٢٥", "２"])
-def test_a_csv_cell_that_only_python_takes_for_a_number_is_none(cell: str) -> None:
-    """It costs its own line."""
+def test_a_csv_cell_that_only_python_accepts_as_a_number_is_rejected(cell: str) -> None:
     header = ",".join(f"prob_{name}" for name in CLASSES)
     text = f"{header}\n0.7,0.2,0.1\n0.5,0.25,{cell}\n0.7,0.2,0.1\n".encode()
-    arrived = decode_text(text, Format.CSV, stream(fields=COLUMNS))
-    assert reasons_of([arrived]) == {("density", "wrong_type"): 1}
-    assert arrived.accepted == 2
+    decoded = decode_text(text, Format.CSV, stream(fields=COLUMNS))
+    assert reasons_of([decoded]) == {("density", "wrong_type"): 1}
+    assert decoded.accepted == 2
 
 
 @pytest.mark.parametrize("cell", ["1_760_000_000", "١٧٦٠٠٠٠٠٠٠"])
-def test_a_csv_cell_that_only_python_takes_for_a_time_is_none(cell: str) -> None:
-    """It costs its own line."""
+def test_a_csv_cell_that_only_python_accepts_as_a_time_is_rejected(cell: str) -> None:
     text = f'probs,time\n"[0.7,0.2,0.1]",{cell}\n"[0.7,0.2,0.1]",1760000000\n'.encode()
     assert reasons_of([decode_text(text, Format.CSV)]) == {("density", "bad_timestamp"): 1}
 
 
 def test_neither_half_of_a_csv_cell_with_a_newline_is_a_record() -> None:
-    """Each has an odd number of quotes."""
+    """Each half has an unclosed quote."""
     head = b"note,prob_cat,prob_dog,prob_owl\n"
     text = head + b'"one\ntwo",0.7,0.2,0.1\n' + b'"a ""b""",0.7,0.2,0.1\n' + b'5",0.7,0.2,0.1\n'
-    arrived = decode_text(text, Format.CSV, stream(fields=COLUMNS))
-    assert reasons_of([arrived]) == {("", "bad_csv"): 3}
-    assert arrived.accepted == 1
+    decoded = decode_text(text, Format.CSV, stream(fields=COLUMNS))
+    assert reasons_of([decoded]) == {("", "bad_csv"): 3}
+    assert decoded.accepted == 1
 
 
 @pytest.mark.parametrize(
@@ -180,14 +185,14 @@ def test_neither_half_of_a_csv_cell_with_a_newline_is_a_record() -> None:
         pytest.param("a.b", RecordFields(id="a.b"), id="the same column of CSV"),
     ],
 )
-def test_an_id_splits_no_records(segment: str, fields: RecordFields) -> None:
+def test_records_cannot_be_split_by_id(segment: str, fields: RecordFields) -> None:
     """Ids are kept as keyed hashes only, and segments as they are."""
     with pytest.raises(UsageError, match="expected fields other than the id, found the id for"):
         stream(ModelFormat("density", CLASSES, segment_fields=(segment,)), fields=fields)
 
 
 def test_hints_may_be_worded_for_the_command_line() -> None:
-    """By default they name settings of a file."""
+    """By default they name settings of the configuration."""
     records = [RECORD | {"probs": [-3.0, 5.0, float(place)], "time": 1.76e12} for place in range(40)]
     text = b"".join(json.dumps(record).encode() + b"\n" for record in records)
     by_default = StreamDecoder((MODEL,), hash_key=KEY)

@@ -34,8 +34,8 @@ def _many(rows: np.ndarray, count: int = 20) -> np.ndarray:
     | arrays.arrays(np.float64, st.tuples(st.integers(0, 6), st.integers(2, 5)), elements=st.floats(0.15, 0.35)),
     kind=st.sampled_from([kind for kind in OutputKind if kind is not OutputKind.SCORE]),
 )
-def test_every_row_is_either_probabilities_or_rejected(matrix: np.ndarray, kind: OutputKind) -> None:
-    """Whatever the numbers, accepted rows are probabilities that sum to 1, and no row is lost."""
+def test_every_row_is_accepted_or_rejected(matrix: np.ndarray, kind: OutputKind) -> None:
+    """Accepted rows are probabilities that sum to 1, and no row is lost."""
     before = matrix.copy()
     matrix.flags.writeable = False
     decoded = accept(matrix, Layout(kind))
@@ -49,8 +49,8 @@ def test_every_row_is_either_probabilities_or_rejected(matrix: np.ndarray, kind:
 
 
 @given(matrix=arrays.arrays(np.float64, st.integers(0, 8), elements=st.floats(width=64)))
-def test_every_score_is_either_a_probability_or_rejected(matrix: np.ndarray) -> None:
-    """Scores are checked by the same rules."""
+def test_every_score_is_accepted_or_rejected(matrix: np.ndarray) -> None:
+    """By the same rules."""
     decoded = accept(matrix, Layout(OutputKind.SCORE))
     assert len(decoded.batch.probabilities) + decoded.rejections.total == len(matrix)
     assert decoded.batch.probabilities.shape[1] == 2
@@ -58,7 +58,7 @@ def test_every_score_is_either_a_probability_or_rejected(matrix: np.ndarray) -> 
 
 
 def test_an_accepted_vector_is_divided_by_its_sum_in_float64_then_rounded() -> None:
-    """This order of operations is part of the method, to the last bit."""
+    """The order of operations is part of the method, to the last bit."""
     raw = np.random.default_rng(1).dirichlet(np.ones(7), 200).round(4)
     expected = (raw / raw.sum(axis=1, keepdims=True)).astype(np.float32)
     np.testing.assert_array_equal(accept(raw, Layout()).batch.probabilities, expected)
@@ -66,7 +66,7 @@ def test_an_accepted_vector_is_divided_by_its_sum_in_float64_then_rounded() -> N
 
 @pytest.mark.parametrize("kind", [OutputKind.LOGITS, OutputKind.LOGPROB, OutputKind.PERCENT, OutputKind.PROBS])
 def test_all_kinds_of_the_same_outputs_agree(kind: OutputKind) -> None:
-    """A model's logits, log-probabilities, percentages and probabilities are the same outputs."""
+    """Logits, log-probabilities, percentages and probabilities."""
     probabilities = _softmax(LOGITS)
     with np.errstate(divide="ignore"):
         given_as = {
@@ -113,14 +113,13 @@ def test_all_kinds_of_the_same_outputs_agree(kind: OutputKind) -> None:
         ),
     ],
 )
-def test_each_kind_has_its_own_words(kind: OutputKind, row: list[float], sentence: str) -> None:
-    """Messages speak of what the user declared."""
+def test_messages_name_the_declared_kind(kind: OutputKind, row: list[float], sentence: str) -> None:
     assert reported(accept(np.array([row]), Layout(kind))) == [f"row 1: expected {sentence}"]
 
 
 @pytest.mark.parametrize("classes", [2, 10, 100, 1000])
 def test_vectors_rounded_to_three_decimals_are_accepted_and_counted(classes: int) -> None:
-    """The tolerance covers what rounding does, for any number of classes; what was normalised is counted."""
+    """The tolerance covers rounding for any number of classes."""
     raw = np.random.default_rng(classes).dirichlet(np.ones(classes), 300)
     assert accept(raw.astype(np.float32), Layout()).batch.normalised == 0
     decoded = accept(raw.round(3), Layout())
@@ -130,12 +129,12 @@ def test_vectors_rounded_to_three_decimals_are_accepted_and_counted(classes: int
 
 @pytest.mark.parametrize(("total", "accepted"), [(1.0099, 1), (1.0101, 0), (0.9901, 1), (0.9899, 0)])
 def test_the_sum_may_be_off_by_one_percent(total: float, accepted: int) -> None:
-    """Up to 25 classes the tolerance is 0.01."""
+    """Up to 25 classes."""
     assert len(accept(np.array([[total / 2, total / 2]]), Layout()).batch.probabilities) == accepted
 
 
 def test_byte_order_memory_order_and_type_do_not_matter() -> None:
-    """Big-endian, Fortran-ordered, sliced and narrow floats are all numbers."""
+    """Big-endian, Fortran-ordered, sliced and narrow floats."""
     raw = np.random.default_rng(3).dirichlet(np.ones(4), 50).astype(np.float32)
     expected = accept(raw, Layout()).batch.probabilities
     for same in (raw.astype(">f4"), np.asfortranarray(raw), np.repeat(raw, 2, axis=0)[::2], raw.astype(np.longdouble)):
@@ -158,13 +157,12 @@ def test_byte_order_memory_order_and_type_do_not_matter() -> None:
     ],
 )
 def test_an_array_of_another_type_or_shape_fails_as_a_whole(matrix: np.ndarray, message: str) -> None:
-    """What is wrong with all rows alike is library_message once."""
     with pytest.raises(InvalidInput, match=message):
         accept(matrix, Layout())
 
 
 def test_a_matrix_is_no_score() -> None:
-    """A score is one number a row; a column of them is the same thing."""
+    """A column vector of scores is accepted."""
     assert accept(np.array([[0.5], [1.0]]), Layout(OutputKind.SCORE)).batch.probabilities.tolist() == [
         [0.5, 0.5],
         [0, 1],
@@ -173,8 +171,8 @@ def test_a_matrix_is_no_score() -> None:
         accept(np.array([[0.5, 0.5]]), Layout(OutputKind.SCORE))
 
 
-def test_one_class_is_too_few_and_the_limit_is_enough() -> None:
-    """Between 2 and 20,000 classes make a classifier."""
+def test_the_number_of_classes_is_limited() -> None:
+    """From 2 to 20,000."""
     assert reported(accept(np.array([[1.0]]), Layout())) == [
         "row 1: expected a vector of 2 or more, found a vector of 1 (wrong_k)"
     ]
@@ -183,8 +181,8 @@ def test_one_class_is_too_few_and_the_limit_is_enough() -> None:
 
 
 @pytest.mark.parametrize("records", [0, 1, 2])
-def test_few_records_are_no_special_case(records: int) -> None:
-    """No record, one, and two come back as they are, without hints."""
+def test_few_records_are_returned_without_hints(records: int) -> None:
+    """None, one and two."""
     decoded = accept(np.full((records, 2), 0.5), Layout(classes=("a", "b")), [0] * records)
     assert decoded.batch.probabilities.shape == (records, 2)
     assert decoded.batch.labels is not None
@@ -193,7 +191,7 @@ def test_few_records_are_no_special_case(records: int) -> None:
 
 
 def test_only_the_first_five_rejections_are_reported_in_order() -> None:
-    """The rest is counted, so memory does not grow with the number of bad records."""
+    """The others are counted, so memory is bounded."""
     matrix = np.full((5000, 300), 1 / 300)
     matrix[[4999, 17, 4000, 3, 90, 2500, 8]] = 0.0
     matrix[[17, 4000]] = np.nan
@@ -233,7 +231,7 @@ def test_only_the_first_five_rejections_are_reported_in_order() -> None:
     ],
 )
 def test_a_common_error_gets_a_hint(matrix: np.ndarray, layout: Layout, hint: str) -> None:
-    """The user is reported what to change; nothing is converted on a hunch."""
+    """Nothing is converted automatically."""
     hints = accept(matrix, layout).hints
     assert len(hints) == 1
     assert hints[0].startswith(hint)
@@ -252,14 +250,14 @@ def test_a_common_error_gets_a_hint(matrix: np.ndarray, layout: Layout, hint: st
     ],
 )
 def test_a_hint_needs_twenty_records(rows: np.ndarray, kind: OutputKind, hint: str) -> None:
-    """Nineteen odd records say nothing on a file, and twenty do."""
+    """Of one file."""
     assert accept(_many(rows, 19), Layout(kind)).hints == ()
     (given_hint,) = accept(_many(rows, 20), Layout(kind)).hints
     assert given_hint.startswith(hint)
 
 
-def test_a_hint_on_the_kind_counts_odd_records_and_not_all() -> None:
-    """Among as many good records as there may be, it is the odd ones that must be twenty."""
+def test_a_hint_counts_invalid_records_only() -> None:
+    """Valid records do not count towards the twenty."""
     good = _many(PROBS, 30)
     assert accept(np.concatenate([good, _many(PROBS * 100, 19)]), Layout()).hints == ()
     assert accept(np.concatenate([good, _many(PROBS * 100, 20)]), Layout()).hints == (
@@ -268,7 +266,7 @@ def test_a_hint_on_the_kind_counts_odd_records_and_not_all() -> None:
 
 
 def test_ordinary_outputs_get_no_hint() -> None:
-    """A few bad records among many good ones say nothing on the kind."""
+    """Nor do a few bad records among many good ones."""
     raw = np.random.default_rng(5).dirichlet(np.ones(5), 100)
     raw[7] = [-1, 2, 3, 4, 5]
     decoded = accept(raw, Layout())
