@@ -1,4 +1,4 @@
-"""What the tests share: where the real sets lie, and how long hypothesis may think."""
+"""Shared fixtures, and the profile of hypothesis."""
 
 import os
 import shutil
@@ -16,13 +16,13 @@ from tests.cli.examples import prepare
 from tests.made_once import made_once
 from tests.servers import real_server
 
-# Seeds are fixed: a red build must be red again on the next machine.
+# Seeds are fixed, so that failures are reproducible.
 settings.register_profile(
     "cpcmon", deadline=None, derandomize=True, max_examples=100, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("cpcmon")
 
-# Environments that tests set up run once: most of what pip would compile for them is never imported.
+# Environments made by tests are used once, so compiling their modules is not worth it.
 os.environ.setdefault("PIP_COMPILE", "0")
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -34,7 +34,7 @@ _KAFKA = {"kafka", "mock_kafka", "real_kafka", "secured_kafka"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs a server, and start the files with the most slow tests first: xdist gives each file to one worker."""
+    """Mark tests that need servers. Sort files with slow tests first: xdist gives each file to one worker."""
     for item in items:
         for marker, folder in _FOLDERS.items():
             if item.nodeid.startswith(folder):
@@ -47,7 +47,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def real_sets() -> Path:
-    """Folder of real models' outputs, which lies beside the repository and never in it."""
+    """Folder of outputs of real models, which is beside the repository and never in it."""
     if not (_REAL_SETS / "expected.json").exists():
         pytest.skip("../shared/real_sets is absent: the values of real models are not compared")
     return _REAL_SETS
@@ -55,19 +55,19 @@ def real_sets() -> Path:
 
 @pytest.fixture(scope="session")
 def calibrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The example with its reference, and what the first commands leave; only to be read, for all workers share it."""
+    """The example with its reference, and the output of the first commands. Read-only: all workers share it."""
     return made_once(tmp_path_factory, "example", prepare)
 
 
 @pytest.fixture(scope="module")
 def example_folder(calibrated: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of it, in which every command can be typed."""
+    """A writable copy of it."""
     return Path(shutil.copytree(calibrated, tmp_path_factory.mktemp("typed") / "folder"))
 
 
 @pytest.fixture
 def fresh(tmp_path: Path) -> Path:
-    """What a clone of this tree would hold: no environment, no caches."""
+    """A copy of this tree without environment and caches, like a clone."""
     folder = tmp_path / "clone" / "cpcmon"
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
@@ -84,7 +84,7 @@ def fresh(tmp_path: Path) -> Path:
 
 @dataclass(frozen=True)
 class Ran:
-    """What a command did."""
+    """The result of a command."""
 
     code: int
     out: str
@@ -109,5 +109,5 @@ def cpcmon(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
 
 @pytest.fixture
 def promtool() -> Path:
-    """The tool that checks metrics, rules and alerts as Prometheus itself would."""
+    """The path of promtool."""
     return Path(real_server("promtool"))

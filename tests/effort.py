@@ -1,4 +1,4 @@
-"""How much work something is: counted in calls, which are the same on a busy machine, and not in seconds."""
+"""Measures work in calls, which do not depend on the load of the machine."""
 
 import sys
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from types import FrameType
 
 
 def calls_of(work: Callable[[], object], most: int = 10_000_000) -> int:
-    """Return how many functions were called, those of C among them; raises AssertionError as soon as there are too many."""
+    """Return the number of function calls, including C functions; raises AssertionError beyond `most`."""
     count = 0
 
     def note(_: FrameType, event: str, __: object) -> None:

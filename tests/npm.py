@@ -1,4 +1,4 @@
-"""Packages of npm for tests: fetched once by name and version, and kept outside the tree."""
+"""npm packages for tests, fetched once by name and version, and kept outside the tree."""
 
 import hashlib
 import os
@@ -16,11 +16,11 @@ _LIMIT_SECONDS = 300
 
 
 class NoPackages(Exception):
-    """They cannot be had here."""
+    """The packages cannot be fetched."""
 
 
 def packages(recipe: Path, name: str) -> Path:
-    """Return a folder whose `node_modules` holds what a package.json asks for; `name` is what the folder is called by."""
+    """Return a folder with the packages of a package.json in `node_modules`."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cpcmon"
     cache.mkdir(parents=True, exist_ok=True)
     folder = cache / f"{name}-{hashlib.sha256(recipe.read_bytes()).hexdigest()[:8]}"
@@ -31,7 +31,7 @@ def packages(recipe: Path, name: str) -> Path:
 
 
 def node(folder: Path, script: str | Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run a script in a folder; raises NoPackages when it takes too long."""
+    """Run a script in a folder; raises NoPackages after a timeout."""
     command = [_NODE / "bin" / "node", script, *words]
     try:
         return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=_LIMIT_SECONDS, check=False)

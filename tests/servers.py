@@ -1,4 +1,4 @@
-"""Real servers for tests: found, or skipped loudly; in CI a missing one is a failure."""
+"""Programs that tests need: a missing one skips the test, and fails it in CI."""
 
 import os
 import shutil
@@ -8,7 +8,7 @@ import pytest
 
 
 def real_server(name: str) -> str:
-    """Return where a program is."""
+    """Return the path of a program."""
     found = shutil.which(name)
     if found is None:
         cannot(f"{name.upper()} IS NOT INSTALLED")
@@ -16,14 +16,14 @@ def real_server(name: str) -> str:
 
 
 def needs_root(what: str) -> None:
-    """Go on as root only."""
+    """Skip the test unless it runs as root."""
     if os.geteuid() != 0:
         cannot(f"NOT ROOT, to {what}")
 
 
 def cannot(why: str) -> NoReturn:
-    """Skip loudly what this machine cannot show; in CI, where nothing may be missing, fail."""
-    message = f"{why}: what it would show is not shown"
+    """Skip the test; fail in CI."""
+    message = f"{why}: the test cannot run"
     if os.environ.get("CI") == "true":
         pytest.fail(message)
     pytest.skip(message)

@@ -64,7 +64,7 @@ def cases(draw: st.DrawFn, *, classes: st.SearchStrategy[int] | None = None, lar
 
 
 def synthetic(records: int, classes: int, *, seed: int, sharpness: float = 2.0) -> tuple[Singles, Integers]:
-    """Return outputs of a calibrated model and labels drawn from them: where nothing but chance is at work."""
+    """Return outputs of a calibrated model, and labels drawn from them."""
     random = np.random.default_rng(seed)
     p = accepted(np.exp(random.normal(size=(records, classes)) * sharpness))
     labels = (p.cumsum(axis=1) < random.random((records, 1))).sum(axis=1)

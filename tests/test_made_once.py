@@ -1,4 +1,4 @@
-"""What workers share is made by one of them."""
+"""Folders shared by workers are made once."""
 
 from pathlib import Path
 
@@ -7,8 +7,7 @@ import pytest
 from tests.made_once import made_once
 
 
-def test_the_second_who_asks_gets_what_the_first_made(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """However often it is asked for."""
+def test_a_folder_is_made_once(tmp_path_factory: pytest.TempPathFactory) -> None:
     made = []
 
     def make(folder: Path) -> None:
@@ -21,9 +20,7 @@ def test_the_second_who_asks_gets_what_the_first_made(tmp_path_factory: pytest.T
     assert (first / "file").read_text() == "made"
 
 
-def test_what_failed_half_way_is_made_anew(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Half of it is never found by others."""
-
+def test_a_partial_folder_is_made_again(tmp_path_factory: pytest.TempPathFactory) -> None:
     def fail(folder: Path) -> None:
         (folder / "half").touch()
         raise KeyError

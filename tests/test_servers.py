@@ -1,4 +1,4 @@
-"""A program that is missing is never passed over in silence."""
+"""Tests of missing programs are skipped with a message, and fail in CI."""
 
 import re
 import shutil
@@ -14,7 +14,7 @@ _INSTALLED = {
     for line in re.findall(r"^command -v ([\w.-]+) .*missing\+=\(([^)]+)\)", _CI, re.MULTILINE)
     for name in " ".join(line).split()
 }
-"""Programs that are looked for, and packages."""
+"""Programs that CI checks for, and their packages."""
 
 
 @pytest.fixture(autouse=True)
@@ -22,23 +22,21 @@ def _nothing_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda _: None)
 
 
-def test_in_ci_a_missing_program_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Zsh and fish among them: their completion is typed into the real shells."""
+def test_a_missing_program_fails_in_ci(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CI", "true")
     for name in ("zsh", "fish", "promtool"):
         with pytest.raises(pytest.fail.Exception, match=f"{name.upper()} IS NOT INSTALLED"):
             real_server(name)
 
 
-def test_elsewhere_it_is_skipped_loudly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the name in capitals, to be seen in the list of what was skipped."""
+def test_a_missing_program_skips_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CI", raising=False)
-    with pytest.raises(pytest.skip.Exception, match="FISH IS NOT INSTALLED: what it would show is not shown"):
+    with pytest.raises(pytest.skip.Exception, match="FISH IS NOT INSTALLED: the test cannot run"):
         real_server("fish")
 
 
-def test_what_tests_ask_for_is_installed_by_ci() -> None:
-    """Bash and what every Debian has are there before."""
+def test_ci_installs_the_programs_of_the_tests() -> None:
+    """Except for those of every Debian."""
     asked = {
         name
         for file in (ROOT / "tests").rglob("*.py")

@@ -134,7 +134,7 @@ def prepare(folder: Path) -> None:
     (folder / "secrets" / "heartbeat").write_text("http://127.0.0.1:9/ZZSECRET-heartbeat\n", encoding="utf-8")
     (folder / "secrets" / "heartbeat").chmod(0o600)
     (folder / "config.yaml").write_text(_CONFIG.format(window=WINDOW), encoding="utf-8")
-    (folder / "inbox" / "odd-ZZSECRET-patient.jsonl").write_text(_rejected(), encoding="utf-8")
+    (folder / "inbox" / "invalid-ZZSECRET-patient.jsonl").write_text(_rejected(), encoding="utf-8")
 
 
 @cache
@@ -145,11 +145,11 @@ def _reference(name: str) -> Reference:
 
 def _rejected() -> str:
     good = {"probs": [0.2, 0.3, 0.5], "model": "density"}
-    odd: list[object] = [
+    invalid: list[object] = [
         {**good, "probs": [0.2, "ZZSECRET-refused", 0.5]},
         {**good, "probs": [0.2, 0.8]},
         {**good, "probs": [2.0, -1.0, 0.0]},
         {**good, "model": "ZZSECRET-refused"},
         {"patient": "ZZSECRET-refused"},
     ]
-    return "".join(f"{json.dumps(one)}\n" for one in odd) + '{"patient": "ZZSECRET-refused"\n'
+    return "".join(f"{json.dumps(one)}\n" for one in invalid) + '{"patient": "ZZSECRET-refused"\n'

@@ -54,8 +54,8 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
     inbox.mkdir()
     (folder / "config.yaml").write_text(_CONFIG, encoding="utf-8")
     write_records(inbox / f"{_IMAGE}.jsonl", HEALTHY.vectors[:100], model="density", site="North", version=_SCRIPT)
-    write_records(inbox / "odd.jsonl", HEALTHY.vectors[:5], model=_IMAGE, site="North")
-    write_records(inbox / "odd.jsonl", HEALTHY.vectors[5:9], model="density", site=_SCRIPT)
+    write_records(inbox / "hostile.jsonl", HEALTHY.vectors[:5], model=_IMAGE, site="North")
+    write_records(inbox / "hostile.jsonl", HEALTHY.vectors[5:9], model="density", site=_SCRIPT)
     with running(folder / "config.yaml") as process:
         # Records with a hostile segment are rejected.
         process.wait_for('cpcmon_window_records{model="density",segment="all"}', 100.0)

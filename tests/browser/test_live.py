@@ -113,24 +113,24 @@ def test_an_alert_appears_in_the_title_and_the_list_and_is_announced(quiet: Runn
 
 
 @pytest.mark.slow
-def test_a_daemon_that_stops_and_restarts(quiet: RunningSite, visit: Visiting) -> None:
-    """The page says that it is out of date, then is live again without a reload."""
+def test_a_page_is_outdated_while_the_daemon_is_down_and_live_afterwards(quiet: RunningSite, visit: Visiting) -> None:
+    """Without a reload."""
     one = visit(quiet.url)
     page, url = one.go("/"), quiet.url
     live, row = page.locator("#live"), page.locator(_WHOLE)
-    before, looks = row.inner_text(), page.evaluate(_LOOKS)
+    before, style = row.inner_text(), page.evaluate(_STYLE)
     mark(page)
     assert quiet.process.stop() == 0
     expect(live).to_have_attribute("data-state", "lost")
     expect(live).to_contain_text(re.compile(r"answered since \d\d:\d\d:\d\d UTC"))
     expect(live).to_be_visible()
     expect(page.locator("main")).to_have_class(re.compile(r"\bold\b"))
-    assert page.evaluate(_LOOKS) != looks
+    assert page.evaluate(_STYLE) != style
     assert row.inner_text() == before
     with running(quiet.folder / "config.yaml", "--web.listen-address", url.removeprefix("http://")):
         expect(live).to_have_attribute("data-state", "live")
         expect(page.locator("main")).not_to_have_class(re.compile(r"\bold\b"))
-        assert page.evaluate(_LOOKS) == looks
+        assert page.evaluate(_STYLE) == style
         assert marked(page)
     # Failed requests are expected here.
     assert one.log.complaints
@@ -138,7 +138,7 @@ def test_a_daemon_that_stops_and_restarts(quiet: RunningSite, visit: Visiting) -
     one.log.complaints.clear()
 
 
-_LOOKS = """(() => {
+_STYLE = """(() => {
   const { opacity, borderTopStyle, borderTopWidth, backgroundColor, filter } = getComputedStyle(document.getElementById("main"));
   return [opacity, borderTopStyle, borderTopWidth, backgroundColor, filter];
 })()"""

@@ -16,7 +16,7 @@ _CREDENTIALS = {"username": "alice", "password": "wonder:land"}
 
 def write_web_config(folder: Path) -> Path:
     """Write a web configuration with a password and a self-signed certificate."""
-    pair = Authority(folder, "nobody").signed("server")
+    pair = Authority(folder, "unknown").signed("server")
     hashed = bcrypt.hashpw(_CREDENTIALS["password"].encode(), bcrypt.gensalt(4)).decode()
     path = folder / "web.yml"
     path.write_text(

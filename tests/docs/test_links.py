@@ -24,7 +24,7 @@ def test_targets_and_anchors_of_links_exist(name: str) -> None:
 
 @pytest.mark.parametrize("name", PAGES)
 def test_paths_in_inline_code_exist(name: str) -> None:
-    """`your_…` stands for a file that the reader writes, `*` for any name."""
+    """`your_…` is a file of the reader, `*` any name."""
     wrong = []
     for span in PAGES[name].spans:
         for path in _OURS.findall(span) if _OURS.match(span) else []:

@@ -34,7 +34,7 @@ def _series() -> set[str]:
 
 @pytest.mark.parametrize("name", PAGES)
 def test_metrics_on_a_page_are_in_docs_metrics(name: str) -> None:
-    """Another test compares docs/metrics.md with the daemon. `*` and `…` stand for several names."""
+    """Another test compares docs/metrics.md with the daemon. `*` and `…` match several names."""
     named = {found for found in _SERIES.findall(PAGES[name].text) if not found.endswith("_")}
     assert named - _series() == set()
 

@@ -29,9 +29,9 @@ HOUR = 3600.0
 
 
 class Member:
-    """A process that owns some partitions and evaluates when told."""
+    """A process that owns some partitions."""
 
-    def __init__(self, folder: Path, log: Log, *, minimum: int = 5, remembered: bytes | None = None) -> None:
+    def __init__(self, folder: Path, log: Log, *, minimum: int = 5, stored: bytes | None = None) -> None:
         self.replica = Replica(folder, log, bounds=Bounds(records=50), split_by=SPLIT)
         config = ModelConfig(
             "density",
@@ -42,17 +42,17 @@ class Member:
             alerts=(ALWAYS,),
         )
         self.evaluator = Evaluator(config, REFERENCE, self.replica.ingestion, shared=True)
-        self.evaluator.restore(remembered)
+        self.evaluator.restore(stored)
         self._seconds = 0.0
 
     def waits(self, sentence: str | None) -> None:
         """Set what the source waits for."""
         self.replica.source.ready = lambda: sentence  # type: ignore[method-assign]
 
-    def evaluate(self, after: float = 60.0, *, looks: bool = True) -> ModelReport:
+    def evaluate(self, after: float = 60.0, *, poll: bool = True) -> ModelReport:
         """Poll, and evaluate after a while."""
         self._seconds += after
-        if looks:
+        if poll:
             self.replica.ingestion.tick(NOW + self._seconds, self._seconds)
         return self.evaluator.evaluate(NOW + self._seconds, self._seconds, self._seconds)
 
@@ -107,32 +107,32 @@ def test_an_alert_of_a_segment_that_moved_to_another_process_is_dropped(tmp_path
 
 
 def test_a_restart_before_the_assignment_keeps_firing_alerts(tmp_path: Path, log: Log) -> None:
-    """Not even after a second kill before the assignment."""
+    """Also after a second kill before the assignment."""
     member = Member(tmp_path / "state", log)
     fired(member, log)
-    remembered = member.evaluator.remembered()
+    stored = member.evaluator.remembered()
     for _ in range(2):
         member.replica.kill()
-        member = Member(tmp_path / "state", log, remembered=remembered)
+        member = Member(tmp_path / "state", log, stored=stored)
         member.waits("the group")
         member.replica.tick()
         report = member.evaluate()
         assert {one.name: one.alerts[0].firing for one in report.segments} == dict.fromkeys(
             ("all", SITE_A, SITE_B), True
         )
-        remembered = member.evaluator.remembered()
+        stored = member.evaluator.remembered()
     member.waits(None)
     member.replica.own(P, Q)
     report = member.evaluate()
     assert [named(report, site).alerts[0].phase for site in (SITE_A, SITE_B)] == [AlertPhase.FIRING] * 2
 
 
-def test_stored_alerts_of_segments_that_do_not_come_are_dropped(tmp_path: Path, log: Log) -> None:
+def test_stored_alerts_of_missing_segments_are_dropped(tmp_path: Path, log: Log) -> None:
     member = Member(tmp_path / "state", log)
     fired(member, log)
-    remembered = member.evaluator.remembered()
+    stored = member.evaluator.remembered()
     member.replica.kill()
-    member = Member(tmp_path / "state", log, remembered=remembered)
+    member = Member(tmp_path / "state", log, stored=stored)
     member.replica.own(Q)
     assert {one.name for one in member.evaluate().segments} == {"all", SITE_B}
     assert SITE_A.encode() not in member.evaluator.remembered()
@@ -188,7 +188,7 @@ def test_there_are_no_parts_while_catching_up_or_without_records(tmp_path: Path,
     member.replica.own(P, Q)
     assert whole(member.evaluate()).parts != {}
     member.replica.ingestion.invalidate_backlog()
-    assert whole(member.evaluate(looks=False)).parts == {}
+    assert whole(member.evaluate(poll=False)).parts == {}
 
 
 def test_a_model_that_is_not_shared_has_no_parts(tmp_path: Path, log: Log) -> None:

@@ -1,7 +1,6 @@
 """Check manifests against the types of the Prometheus operator; run by the Python that has them.
 
-They refuse values that do not fit and pass over fields that they do not know, so what comes out is compared with what
-went in.
+The types reject invalid values but ignore unknown fields, so the result is compared with the input.
 """
 
 import json

@@ -2,7 +2,7 @@
 
 No registry can be reached from where the tests run. The base image is therefore empty but for the folders that a
 system has, and the machine's own /usr is mounted into every step and into the container: its Python takes the place of
-that of the official image. Everything else is done as the Dockerfile says.
+that of the official image. Everything else follows the Dockerfile.
 """
 
 import io
@@ -55,7 +55,7 @@ class Podman:
         words = ["run", "--rm", *_LIMITS, "--network", "none", "--pull", "never", *_this_machine("run")]
         output = self(*words, BASE, "python3", "-c", "print('RUNS')", check=False)
         if "RUNS" not in output:
-            pytest.skip("NO CONTAINER CAN BE RUN HERE: the image is not built, and what it would show is not shown")
+            pytest.skip("NO CONTAINER CAN BE RUN HERE: the image is not tested")
 
     def build(self) -> dict[str, Any]:
         """Build the image, and return its description by podman."""

@@ -1,4 +1,4 @@
-"""The image, built by a real podman and run as in the manifests: read-only, as nobody, without privileges."""
+"""The image, built by a real podman and run as in the manifests: read-only, as an unprivileged user."""
 
 import os
 import time
@@ -19,7 +19,7 @@ TRY_TO_WRITE = "import pathlib, sys; pathlib.Path(sys.argv[1], 'mine').write_tex
 
 
 @pytest.mark.skipif(os.geteuid() != 0 and os.environ.get("CI") != "true", reason="NOT ROOT: the image is not built")
-def test_the_image_runs_as_the_manifests_say(render: Renderer, tmp_path: Path) -> None:
+def test_the_image_runs_with_the_security_context_of_the_manifests(render: Renderer, tmp_path: Path) -> None:
     """One test, since the image is built once."""
     documents = render.documents("kustomize", "one")
     pod = PodFolders(documents, tmp_path / "pod")

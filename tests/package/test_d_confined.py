@@ -1,4 +1,4 @@
-"""With as few rights as operators should give: the systemd unit, and a read-only machine without a user of its own."""
+"""Minimal privileges: the systemd unit, and a read-only file system with an unknown user."""
 
 import os
 import re
@@ -18,13 +18,13 @@ from tests.conftest import ROOT
 from tests.servers import cannot, needs_root, real_server
 
 UNIT = ROOT / "deploy" / "systemd" / "cpcmon.service"
-SOMEBODY = 54321
-"""A user that no password file knows."""
+UNKNOWN_USER = 54321
+"""A user id without an entry in /etc/passwd."""
 
 
 @pytest.fixture
 def unit(tmp_path: Path) -> Path:
-    """The unit with a program that is installed here, for systemd-analyze to look at."""
+    """The unit with an existing program, for systemd-analyze."""
     real_server("systemd-analyze")
     file = tmp_path / UNIT.name
     file.write_text(UNIT.read_text(encoding="utf-8").replace("/usr/local/bin/cpcmon", "/bin/true"), encoding="utf-8")
@@ -32,14 +32,14 @@ def unit(tmp_path: Path) -> Path:
 
 
 def analyze(*words: str) -> subprocess.CompletedProcess[str]:
-    """Ask systemd-analyze."""
+    """Run systemd-analyze."""
     return subprocess.run(
         ["systemd-analyze", "--no-pager", *words], check=False, capture_output=True, text=True, timeout=60
     )
 
 
-def test_d17_the_unit_is_understood_whole(unit: Path) -> None:
-    """Values that systemd does not know are only said on standard error, so that must be empty."""
+def test_d17_systemd_accepts_every_setting_of_the_unit(unit: Path) -> None:
+    """Unknown values are reported only on standard error."""
     ran = analyze("verify", "--man=no", str(unit))
     assert (ran.returncode, ran.stderr) == (0, "")
     unit.write_text(unit.read_text(encoding="utf-8").replace("Type=notify", "Type=notifies"), encoding="utf-8")
@@ -47,15 +47,15 @@ def test_d17_the_unit_is_understood_whole(unit: Path) -> None:
 
 
 def test_d17_the_unit_is_hardened(unit: Path) -> None:
-    """An exposure of at most 1.5 of 10; node_exporter as Debian ships it has 9.2."""
+    """An exposure of at most 1.5 of 10; node_exporter as packaged by Debian has 9.2."""
     ran = analyze("security", "--offline=true", str(unit))
     found = re.search(r"Overall exposure level for cpcmon.service: (\d+\.\d)", ran.stdout)
     assert found, ran.stderr
     assert float(found.group(1)) <= 1.5
 
 
-def test_d17_the_unit_says_what_a_daemon_of_ours_needs() -> None:
-    """Readiness, progress, a reload that checks first, no restart into the same mistake, no trace on disk."""
+def test_d17_the_unit_has_the_required_settings() -> None:
+    """Readiness, watchdog, a checked reload, no restart after a configuration error, no core dumps."""
     lines = UNIT.read_text(encoding="utf-8").replace("\\\n", "").splitlines()
     settings = [line for line in lines if line and not line.startswith(("#", "["))]
     for wanted in (
@@ -63,16 +63,16 @@ def test_d17_the_unit_says_what_a_daemon_of_ours_needs() -> None:
         *("DynamicUser=yes", "StateDirectory=cpcmon", "UMask=0077", "LimitCORE=0"),
     ):
         assert wanted in settings
-    check, tell = [line.partition("=")[2] for line in settings if line.startswith("ExecReload=")]
+    check, reload = [line.partition("=")[2] for line in settings if line.startswith("ExecReload=")]
     assert check.endswith(" /usr/local/bin/cpcmon check-config /etc/cpcmon/config.yaml")
-    assert tell == "/bin/kill -HUP $MAINPID"
-    # It would take /proc/stat away, and with it the metrics of the process.
+    assert reload == "/bin/kill -HUP $MAINPID"
+    # It would hide /proc/stat, which the process metrics need.
     assert not any(line.startswith("ProcSubset") for line in settings)
 
 
 @pytest.fixture
 def place(calibrated: Path) -> Iterator[Path]:
-    """A folder that everybody may enter, with the package and an example, and one folder of somebody's in it."""
+    """A world-readable folder with the package and an example, and a private state folder."""
     folder = Path(tempfile.mkdtemp(prefix="cpcmon-confined-"))
     folder.chmod(0o755)
     try:
@@ -89,7 +89,7 @@ def place(calibrated: Path) -> Iterator[Path]:
         shutil.rmtree(folder)
 
 
-# A private view of the machine: every mount read-only but the state, then another user without any right.
+# A private mount namespace: every mount is read-only except for the state. Then another user without capabilities.
 _CONFINE = """
 set -eu
 mount --make-rprivate /
@@ -102,7 +102,7 @@ cut -d' ' -f5 /proc/self/mountinfo | sort -ur | while read -r point; do
   mount -o remount,bind,ro "$point" 2>/dev/null || true
 done
 cd /
-exec setpriv --reuid "$SOMEBODY" --regid "$SOMEBODY" --clear-groups --no-new-privs --inh-caps=-all --bounding-set=-all \
+exec setpriv --reuid "$UNKNOWN_USER" --regid "$UNKNOWN_USER" --clear-groups --no-new-privs --inh-caps=-all --bounding-set=-all \
   env -i PATH=/usr/bin:/bin LANG=C.UTF-8 PYTHONPATH="$here/app:$here/site" PYTHONHOME="$here/python" \
   LD_LIBRARY_PATH="$here/python/lib" \
   sh -euc 'cd "$1"; shift; "$@"' confined "$here" "$@"
@@ -110,18 +110,18 @@ exec setpriv --reuid "$SOMEBODY" --regid "$SOMEBODY" --clear-groups --no-new-pri
 
 
 def confined(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run a command as somebody, on a read-only machine on which only the state can be written."""
-    needs_root("have a read-only view of the machine")
+    """Run a command as an unknown user, with a read-only file system except for the state."""
+    needs_root("mount everything read-only")
     for program in ("unshare", "setpriv", "mount"):
         real_server(program)
     if (refused := subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False)).returncode != 0:
-        cannot(f"THIS MACHINE PERMITS NO VIEWS OF ITS OWN: {refused.stderr.decode().strip()}")
-    os.chown(place / "state", SOMEBODY, SOMEBODY)
+        cannot(f"THIS MACHINE PERMITS NO MOUNT NAMESPACES: {refused.stderr.decode().strip()}")
+    os.chown(place / "state", UNKNOWN_USER, UNKNOWN_USER)
     folders = {"PYTHON_FOLDER": sys.base_prefix, "SITE_FOLDER": sysconfig.get_path("purelib")}
     return subprocess.run(
         ["unshare", "-m", "sh", "-c", _CONFINE, "sh", *words],
         cwd=place,
-        env={"PATH": os.environ["PATH"], "SOMEBODY": str(SOMEBODY), **folders},
+        env={"PATH": os.environ["PATH"], "UNKNOWN_USER": str(UNKNOWN_USER), **folders},
         check=False,
         capture_output=True,
         text=True,
@@ -129,21 +129,20 @@ def confined(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_d18_the_view_is_as_confined_as_it_claims(place: Path) -> None:
-    """A user without a name, without rights, who can write to its state and nowhere else."""
-    elsewhere = "/tmp /var/tmp /dev/shm /run . app example"  # noqa: S108 - to see that they cannot be written
+def test_d18_the_command_has_no_capabilities_and_can_write_only_the_state(place: Path) -> None:
+    elsewhere = "/tmp /var/tmp /dev/shm /run . app example"  # noqa: S108 - checks that they cannot be written
     script = f"for at in {elsewhere}; do ! touch $at/x 2>/dev/null || echo wrote $at; done; touch state/x; id -u"
     ran = confined(place, "sh", "-euc", f"{script}; grep -E 'Cap(Eff|Prm|Bnd)|NoNewPrivs' /proc/self/status")
     assert ran.returncode == 0, ran.stderr
     none = "0000000000000000"
     assert ran.stdout.split() == [
-        str(SOMEBODY), "CapPrm:", none, "CapEff:", none, "CapBnd:", none, "NoNewPrivs:", "1",
+        str(UNKNOWN_USER), "CapPrm:", none, "CapEff:", none, "CapBnd:", none, "NoNewPrivs:", "1",
     ]  # fmt: skip
 
 
 @pytest.mark.slow
-def test_d18_cpcmon_runs_there(place: Path) -> None:
-    """It says its version, watches an example, keeps its state, and goes on from it."""
+def test_d18_cpcmon_runs_confined(place: Path) -> None:
+    """It prints its version, reads an example, stores its state and resumes."""
     python = f"python/bin/python{sys.version_info.major}.{sys.version_info.minor}"
     assert np.__file__.startswith(sysconfig.get_path("purelib"))
     ran = confined(place, python, "-m", "monitor", "--version")
@@ -155,4 +154,4 @@ def test_d18_cpcmon_runs_there(place: Path) -> None:
         assert re.search(r"density all: [\d,]{3,} records, estimated accuracy 0\.\d+", ran.stdout)
     without_times = [re.sub(r"^\S+", "", ran.stdout, flags=re.MULTILINE) for ran in answers]
     assert without_times[0] == without_times[1]
-    assert (place / "state" / "state.db").stat().st_uid == SOMEBODY
+    assert (place / "state" / "state.db").stat().st_uid == UNKNOWN_USER

@@ -1,4 +1,4 @@
-"""What the package is made of: nothing that runs what it reads, and only what is locked."""
+"""The package runs no input as code, and its dependencies are locked."""
 
 import ast
 import json
@@ -27,14 +27,14 @@ LOCK = ROOT / "requirements.lock"
 
 
 def offences(source: str) -> list[str]:
-    """Return what a module does that could run what it reads, or trust whom it should not."""
+    """Return the calls of a module that could run its input, or skip verification."""
     tree = ast.parse(source)
     names = _imported(tree)
     return [f"line {line}: {what}" for line, what in _offences(tree, names)]
 
 
 def _imported(tree: ast.Module) -> dict[str, str]:
-    """Return what each imported name stands for, so that another name for the same thing does not hide it."""
+    """Return the full names of imported names, so that an alias does not hide one."""
     names: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -105,8 +105,8 @@ def _bad_words(call: ast.Call, function: str) -> Iterator[str]:
         *("import ssl\nssl._create_unverified_context()", "context.check_hostname = False"),
     ],
 )
-def test_d19_the_scan_finds_what_it_is_for(source: str) -> None:
-    """Each under another name too."""
+def test_d19_the_scan_finds_dangerous_calls(source: str) -> None:
+    """Also with an alias."""
     assert offences(source)
 
 
@@ -117,13 +117,12 @@ def test_d19_the_scan_finds_what_it_is_for(source: str) -> None:
         *("import numpy as np\nnp.load(file, allow_pickle=False)", "import json\njson.load(file)"),
     ],
 )
-def test_d19_the_scan_finds_nothing_in_what_is_harmless(source: str) -> None:
-    """Names that only look alike."""
+def test_d19_the_scan_ignores_similar_names(source: str) -> None:
     assert offences(source) == []
 
 
-def test_d19_nothing_in_the_package_runs_what_it_reads() -> None:
-    """No pickle, eval, yaml.load, shell or blind trust anywhere in it."""
+def test_d19_the_package_has_no_dangerous_calls() -> None:
+    """No pickle, eval, yaml.load, shell or disabled verification."""
     files = sorted((ROOT / "monitor").rglob("*.py"))
     assert len(files) > 100
     found = {str(file.relative_to(ROOT)): offences(file.read_text(encoding="utf-8")) for file in files}
@@ -141,13 +140,13 @@ def locked() -> dict[str, tuple[str, list[str]]]:
 
 
 def needed() -> set[str]:
-    """Return every package that running needs, direct and indirect, as the installed ones say."""
+    """Return every package needed at run time, direct and indirect, from the metadata of the installed ones."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     waiting = [(Requirement(text), frozenset({""})) for text in project["dependencies"]]
     found = set[tuple[str, frozenset[str]]]()
     while waiting:
         one, extras = waiting.pop()
-        # Asked for here, on Linux: what only another system needs is not installed.
+        # Evaluated on Linux: dependencies of other systems are not installed.
         if one.marker is not None and not any(one.marker.evaluate({"extra": extra}) for extra in extras):
             continue
         asked = canonicalize_name(one.name), frozenset({"", *one.extras})
@@ -157,28 +156,27 @@ def needed() -> set[str]:
     return {name for name, _ in found}
 
 
-def test_d20_every_package_that_running_needs_is_locked_with_hashes() -> None:
-    """Direct and indirect ones, and nothing else. `make lock` renews the file."""
+def test_d20_every_dependency_is_locked_with_hashes() -> None:
+    """And nothing else. `make lock` updates the file."""
     lock = locked()
     assert set(lock) == needed()
     assert all(hashes for _, hashes in lock.values())
     assert len(lock) > 5
 
 
-def test_d20_what_is_locked_is_what_is_tested() -> None:
-    """The versions in this environment, which the tests ran with."""
+def test_d20_the_locked_versions_are_installed() -> None:
     assert {name: one[0] for name, one in locked().items()} == {name: version(name) for name in locked()}
 
 
-def test_d20_the_lock_names_no_place_to_get_packages_from() -> None:
-    """Each site has its own, and addresses may hold tokens."""
+def test_d20_the_lock_names_no_package_index() -> None:
+    """Each site has its own, and URLs may contain tokens."""
     text = LOCK.read_text(encoding="utf-8")
     assert "://" not in text
     assert not re.search(r"^--(?!hash)", text, re.MULTILINE)
 
 
 def test_d20_the_bill_of_materials_lists_every_locked_package(tmp_path: Path) -> None:
-    """By name, version and package URL, with what needs what."""
+    """By name, version and package URL, with their dependencies."""
     ran = subprocess.run(
         [sys.executable, str(ROOT / "deploy" / "sbom.py"), str(LOCK)],
         cwd=tmp_path,
@@ -194,6 +192,6 @@ def test_d20_the_bill_of_materials_lists_every_locked_package(tmp_path: Path) ->
     assert all(one["purl"] == f"pkg:pypi/{one['name']}@{one['version']}" for one in bill["components"])
     references = {one["bom-ref"] for one in [bill["metadata"]["component"], *bill["components"]]}
     assert {one["ref"] for one in bill["dependencies"]} == references
-    # Everything is there because something needs it.
+    # Every package is a dependency of another one.
     reached = {reference for one in bill["dependencies"] for reference in one["dependsOn"]}
     assert reached == references - {bill["metadata"]["component"]["bom-ref"]}

@@ -59,25 +59,25 @@ def _read(url: str) -> str:
 
 def run_the_demo(folder: Path) -> None:
     """Run `make run` until there is an estimate, then press Ctrl-C."""
-    said = folder.parent / "make-run.out"
+    output = folder.parent / "make-run.out"
     with (
-        said.open("wb") as out,
+        output.open("wb") as out,
         subprocess.Popen(
             ["make", "run"], cwd=folder, env=outside(), stdout=out, stderr=out, start_new_session=True
         ) as made,
     ):
         try:
             deadline = time.monotonic() + 900.0
-            while "estimated 0" not in (heard := said.read_text(encoding="utf-8")):
-                assert made.poll() is None, heard
-                assert time.monotonic() < deadline, heard
+            while "estimated 0" not in (text := output.read_text(encoding="utf-8")):
+                assert made.poll() is None, text
+                assert time.monotonic() < deadline, text
                 time.sleep(0.2)
-            (url,) = re.findall(r"Open (http://\S+/) in", heard)
+            (url,) = re.findall(r"Open (http://\S+/) in", text)
             assert 'estimator="consensus",model="density",segment="hospital=Northlake"' in _read(f"{url}metrics")
         finally:
             os.killpg(made.pid, signal.SIGINT)
             made.wait(60)
-    assert "The demo has stopped" in said.read_text(encoding="utf-8")
+    assert "The demo has stopped" in output.read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
@@ -100,8 +100,8 @@ def test_every_command_of_the_readme_works_from_a_fresh_clone(fresh: Path) -> No
     assert (fresh / ".demo/errors.svg").stat().st_size > 2000
     watch_the_daemon(fresh)
     (python,) = blocks("python")
-    said = run([str(fresh / ".venv/bin/python"), "-c", python], fresh)
-    assert re.fullmatch(r"0\.\d{3} \(0\.\d{3} to 0\.\d{3}\), 2,000 records\n", said), said
+    output = run([str(fresh / ".venv/bin/python"), "-c", python], fresh)
+    assert re.fullmatch(r"0\.\d{3} \(0\.\d{3} to 0\.\d{3}\), 2,000 records\n", output), output
     # Only the environment and the example are left behind.
     assert {path.name for path in fresh.iterdir()} - {path.name for path in ROOT.iterdir()} <= {".venv", ".demo"}
 

@@ -1,4 +1,4 @@
-"""What users install: the wheel, with the source out of the way."""
+"""The content of the wheel."""
 
 import subprocess
 import sys
@@ -18,7 +18,7 @@ def _built(fresh: Path, folder: Path) -> Path:
 
 
 def test_the_wheel_holds_the_package_its_types_and_nothing_else(fresh: Path, tmp_path: Path) -> None:
-    """No tests, no benchmarks; a marker that types are meant to be used; the licence; the command."""
+    """No tests or benchmarks; py.typed, the licence, and the command."""
     wheel = _built(fresh, tmp_path)
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()

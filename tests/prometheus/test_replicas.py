@@ -106,7 +106,7 @@ def equals_the_oracle(found: dict[str, float], reference: Reference, vectors: Si
         if name not in MOVES_WITH_THE_WINDOW | HEARS_ONE_THAT_MOVES:
             # Fixed-point totals have a resolution of 2**-31.
             assert found[name] == pytest.approx(result.accuracy, abs=1e-9), name
-    assert found[CONSENSUS] == pytest.approx(consensus({voice: found[voice] for voice in MEMBERS}), rel=1e-12)
+    assert found[CONSENSUS] == pytest.approx(consensus({member: found[member] for member in MEMBERS}), rel=1e-12)
 
 
 def test_the_merged_estimate_does_not_depend_on_the_assignment(kafka: Topics, tmp_path: Path) -> None:

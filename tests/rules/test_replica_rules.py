@@ -111,10 +111,10 @@ def test_the_merged_consensus_is_that_of_the_merged_members(rules: Rules) -> Non
     second = dict(zip(MEMBERS, (60, 90, 20, 80, 70, 10), strict=True))
     series = share("a", "200x9", {name: f"{value}x9" for name, value in first.items()})
     series |= share("b", "100x9", {name: f"{value}x9" for name, value in second.items()})
-    expected = consensus({voice: (first[voice] + second[voice]) / 300 for voice in MEMBERS})
+    expected = consensus({member: (first[member] + second[member]) / 300 for member in MEMBERS})
     query = 'cpcmon:estimated_accuracy_ratio{estimator="consensus"}'
     assert list(rules.values(series, 3, query).values()) == [pytest.approx(expected, rel=1e-12)]
-    spread = [(first[voice] + second[voice]) / 300 for voice in MEMBERS]
+    spread = [(first[member] + second[member]) / 300 for member in MEMBERS]
     (disagreement,) = merged(rules, series, record="estimator_disagreement_ratio")
     assert disagreement == pytest.approx(max(spread) - min(spread))
     silent = {name: shape for name, shape in series.items() if "doc_ts" not in name}
@@ -189,8 +189,8 @@ def test_disagreement_is_compared_with_one_and_a_half_times_the_chance_disagreem
         rules.config.models[0], alerts=(AlertRule("apart", kind=AlertType.DISAGREEMENT, for_seconds=300.0),)
     )
     judging = replace(rules, config=replace(rules.config, models=(density,)))
-    voices = dict.fromkeys(MEMBERS, "270x60") | {MEMBERS[0]: f"{270 - 300 * apart:g}x60"}
-    series = share("a", "300x60", voices) | {
+    members = dict.fromkeys(MEMBERS, "270x60") | {MEMBERS[0]: f"{270 - 300 * apart:g}x60"}
+    series = share("a", "300x60", members) | {
         f"cpcmon_estimator_chance_disagreement_ratio{{{_of('a')}}}": "0.02x60",
         f'cpcmon_alert_firing{{{_of("a")},alert="apart",severity="warning"}}': "0x60",
     }

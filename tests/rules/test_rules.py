@@ -41,8 +41,8 @@ def rules(promtool: Path, tmp_path: Path) -> Rules:
 
 def test_promtool_lint_finds_nothing(rules: Rules) -> None:
     """Also with two models that have alerts of the same name, and with special characters in names."""
-    odd = ModelConfig('mod"el\\ {{ x }}\n', None, alerts=reports.config().models[0].alerts)
-    config = replace(rules.config, models=(*rules.config.models, odd), runbooks='odd": \\ {{ y }}')
+    special = ModelConfig('mod"el\\ {{ x }}\n', None, alerts=reports.config().models[0].alerts)
+    config = replace(rules.config, models=(*rules.config.models, special), runbooks='special": \\ {{ y }}')
     assert replace(rules, config=config).check() == ""
 
 
@@ -103,7 +103,7 @@ def test_e16_nan_in_one_segment_does_not_affect_the_others(rules: Rules) -> None
     assert found["CpcmonAccuracyLow"] == 1
 
 
-def test_e16_a_frozen_value_is_noticed(rules: Rules) -> None:
+def test_e16_a_frozen_value_fires(rules: Rules) -> None:
     """The page is still served with old values; the alert fires after five minutes and five more."""
     frozen = f'cpcmon_last_evaluation_timestamp_seconds{{{TARGET},model="density"}}'
     series = WELL | {frozen: "0+60x10 600x100", _alert(): "0x120"}
@@ -112,7 +112,7 @@ def test_e16_a_frozen_value_is_noticed(rules: Rules) -> None:
     assert after["CpcmonEvaluationStale"] == 1
 
 
-def test_e16_a_model_that_was_never_evaluated_is_noticed(rules: Rules) -> None:
+def test_e16_a_model_that_was_never_evaluated_fires(rules: Rules) -> None:
     """Its series are absent."""
     (found,) = rules.firing(UP | {name: values for name, values in EVALUATED.items() if "triage" in name}, 10)
     assert found["CpcmonEvaluationStale"] == 1
@@ -128,7 +128,7 @@ def test_e16_a_model_that_was_never_evaluated_is_noticed(rules: Rules) -> None:
         pytest.param({f"up{{{TARGET}}}": "1x5 0x3 1x60"}, False, id="a restart"),
     ],
 )
-def test_e16_down_is_noticed_and_a_restart_is_none(rules: Rules, up: dict[str, str], fires: bool) -> None:  # noqa: FBT001
+def test_e16_down_fires_and_a_restart_does_not(rules: Rules, up: dict[str, str], fires: bool) -> None:  # noqa: FBT001
     """At minute 12."""
     (found,) = rules.firing(EVALUATED | up, 12)
     assert ("CpcmonDown" in found) == fires
@@ -295,8 +295,8 @@ def test_the_share_of_rejected_records_is_0_when_records_look_wrong(rules: Rules
 
 
 def test_records_that_look_wrong_fire_one_alert(rules: Rules) -> None:
-    odd = {f'cpcmon_input_{one}{{{TARGET},model="triage"}}': "1x60" for one in ("constant", "degraded")}
-    (found,) = rules.firing(WELL | odd, 30)
+    special = {f'cpcmon_input_{one}{{{TARGET},model="triage"}}': "1x60" for one in ("constant", "degraded")}
+    (found,) = rules.firing(WELL | special, 30)
     assert found == {"CpcmonInputDegraded": 1, "CpcmonWatchdog": 1}
 
 

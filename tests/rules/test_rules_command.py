@@ -56,7 +56,7 @@ def test_a_bad_configuration_writes_nothing(cpcmon: Callable[..., Ran], config: 
     assert output.read_text() == "before"
 
 
-def test_a_job_that_is_no_regular_expression_is_refused(cpcmon: Callable[..., Ran], config: Path) -> None:
+def test_a_job_that_is_no_regular_expression_is_rejected(cpcmon: Callable[..., Ran], config: Path) -> None:
     """Prometheus would reject the whole file."""
     ran = cpcmon("rules", "--config.file", config, "--job", "cpcmon(")
     assert ran.code == 2
@@ -70,7 +70,7 @@ def test_an_unwritable_folder_is_reported(cpcmon: Callable[..., Ran], config: Pa
     assert "nowhere" in ran.err
 
 
-def test_runbook_links_that_do_not_open_are_remarked_on(cpcmon: Callable[..., Ran], config: Path) -> None:
+def test_invalid_runbook_links_cause_a_warning(cpcmon: Callable[..., Ran], config: Path) -> None:
     """The rules are written all the same."""
     ran = cpcmon("rules", "--config.file", config)
     assert ran.code == 0

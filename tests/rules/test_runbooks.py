@@ -51,7 +51,7 @@ def _refused(promtool: Path, folder: Path, queries: list[str]) -> str:
     return "" if ran.returncode == 0 else ran.stdout + ran.stderr
 
 
-def test_every_command_of_cpcmon_is_one_with_these_options(cpcmon: Callable[..., Ran]) -> None:
+def test_every_cpcmon_command_and_option_exists(cpcmon: Callable[..., Ran]) -> None:
     commands = {command for one in RUNBOOKS.values() for command in one.commands if command.startswith("cpcmon ")}
     assert len(commands) > 3
     for command in commands:
@@ -70,7 +70,7 @@ def test_every_other_program_exists() -> None:
         real_server(program)
 
 
-def test_every_command_of_amtool_is_one_with_these_options() -> None:
+def test_every_amtool_command_and_option_exists() -> None:
     amtool = real_server("amtool")
     for command in (command for one in RUNBOOKS.values() for command in one.commands if command.startswith("amtool ")):
         words = [word for word in shlex.split(command)[1:] if not re.search(r"^\w+=", word)]

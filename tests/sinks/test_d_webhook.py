@@ -142,9 +142,9 @@ def test_values_that_are_not_numbers_are_null(to: Open) -> None:
 
 def test_text_from_records_stays_within_the_body(to: Open) -> None:
     """The name of a segment comes from records: it never reaches the path or a header."""
-    odd = (("site", 'A"\r\nX-Injected: 1\u2028/../'),)
+    hostile = (("site", 'A"\r\nX-Injected: 1\u2028/../'),)
     with Receiver() as receiver:
-        to(receiver.url()).publish(report(segment(FIRING, of=odd)))
+        to(receiver.url()).publish(report(segment(FIRING, of=hostile)))
         got = receiver.get()
     assert got.json["segment"] == 'site=A"\r\nX-Injected: 1\u2028/../'
     assert got.path == "/hook"

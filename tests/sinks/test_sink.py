@@ -80,10 +80,10 @@ def test_d16_labels_with_quotes_newlines_and_backslashes_leave_a_page_that_parse
         "x" * 5000,
         "é",
     ]
-    odd = replace(reports.REFERENCE, version='2"\n', classes=('"', "\\", "\n"))
+    hostile = replace(reports.REFERENCE, version='2"\n', classes=('"', "\\", "\n"))
     windows = [reports.window((("site", value),), alerts=(reports.accuracy_low(name=value),)) for value in values]
     twins = [reports.window((("site", "A,b=1"),)), reports.window((("site", "A"), ("b", "1")))]
-    page = _page(replace(reports.report(*windows, *twins, model='den"s\\it\ny'), reference=odd))
+    page = _page(replace(reports.report(*windows, *twins, model='den"s\\it\ny'), reference=hostile))
     checked = subprocess.run([promtool, "check", "metrics"], input=page, capture_output=True, check=False)
     assert (checked.returncode, checked.stdout + checked.stderr) == (0, b"")
     assert sum(series.startswith("cpcmon_window_records{") for series in samples(page)) == len(windows) + len(twins)
@@ -171,7 +171,6 @@ def test_shares_of_classes_are_exported_up_to_a_limit(classes: int, shown: int) 
 
 
 def test_e17_removed_segments_and_models_lose_their_series() -> None:
-    """Neither a removed segment nor a removed model."""
     sink = PrometheusSink()
     sink.publish(reports.density())
     sink.publish(reports.fresh())
@@ -217,14 +216,14 @@ def test_a_scrape_never_mixes_two_evaluations() -> None:
     sink.publish(made[0])
     thread = threading.Thread(target=publish)
     thread.start()
-    looks = 0
-    while not over.is_set() or looks == 0:
+    scrapes = 0
+    while not over.is_set() or scrapes == 0:
         lines = sink.page().decode().splitlines()
         values = {
             line.split()[-1] for line in lines if line.startswith(("cpcmon_window_rec", "cpcmon_last_evaluation"))
         }
         assert len(values) == 1
-        looks += 1
+        scrapes += 1
     thread.join()
 
 

@@ -41,7 +41,7 @@ class Client:
         source: str = "127.0.0.1",
         **headers: str,
     ) -> Answer:
-        """Send a request on a new connection; underscores in header names stand for hyphens."""
+        """Send a request on a new connection; underscores in header names become hyphens."""
         port = self.server.port
         if tls is None:
             connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout, source_address=(source, 0))

@@ -90,8 +90,8 @@ def sample_report() -> ModelReport:
     dead = SegmentReport(
         (("site", "Dresden"),), 88, WindowState.WARMING, last_record_at=NOW - 20.0, state_since=NOW - HOUR
     )
-    oddities = InputFacts(rejected_share=0.012, hints=("12 refused records look like percentages: divide by 100",))
-    return ModelReport(MODEL, NOW - 4.0, 0.031, facts, (*segments, dead), oddities, 200, {}, 500)
+    problems = InputFacts(rejected_share=0.012, hints=("12 rejected records look like percentages: divide by 100",))
+    return ModelReport(MODEL, NOW - 4.0, 0.031, facts, (*segments, dead), problems, 200, {}, 500)
 
 
 def _window(segment: Segment, reference: Reference, seed: int) -> SegmentReport:

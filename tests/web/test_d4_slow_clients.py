@@ -26,7 +26,7 @@ def _web_threads() -> int:
 
 @pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "tls"])
 @pytest.mark.parametrize("data", [b"", HALF], ids=["silent", "half a line"])
-def test_d4_two_hundred_half_open_clients_block_nobody(
+def test_d4_two_hundred_half_open_clients_do_not_block_others(
     serve: Serve,
     web_config: Callable[[str], Path],
     trusting: ssl.SSLContext,
@@ -34,7 +34,7 @@ def test_d4_two_hundred_half_open_clients_block_nobody(
     *,
     encrypted: bool,
 ) -> None:
-    """Without any timeout a scrape is answered, and the number of threads stays bounded."""
+    """A scrape is answered even without timeouts, and the number of threads is bounded."""
     client = serve(web_config=web_config(TLS) if encrypted else None, request_seconds=3600.0)
     context = trusting if encrypted else None
     client.ask(tls=context)
@@ -43,7 +43,7 @@ def test_d4_two_hundred_half_open_clients_block_nobody(
     assert [answer.status for answer in answers] == [200] * 3
     assert _web_threads() <= 32
     closed = client.server.counts().closed
-    # To a TLS server, plain words are no handshake: they are closed at once, and need no room to be made.
+    # A TLS server closes plaintext connections at once.
     assert (closed[Closed.CAP] >= 200 - WebLimits().connections) == (not (encrypted and data))
     client.server.stop()
     assert still_open(half_open, 60.0) == 0
@@ -143,7 +143,7 @@ def test_d4_the_slowest_reader_is_closed_for_a_new_client(serve: Serve) -> None:
         try:
             status = client.ask(timeout=2.0).status
         except OSError:
-            # None has been slow for long enough yet: the newcomer is turned away.
+            # None has been slow for long enough: the new client is refused.
             continue
     assert status == 200
 
@@ -161,7 +161,7 @@ def test_d4_unread_responses_take_bounded_memory(
             one = trusting.wrap_socket(one, server_hostname="localhost")
             client.sockets.append(one)
         one.sendall(b"GET /huge HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-        # The answer is on its way.
+        # The response is being sent.
         assert one.recv(12) == b"HTTP/1.1 200"
         deaf.append(one)
     assert client.wait_for_closed(Closed.CAP) == 1
@@ -246,7 +246,7 @@ def test_a_hanging_page_blocks_neither_other_pages_nor_stop(serve: Serve) -> Non
     assert client.ask("/hang").status == 503
     assert client.ask().status == 200
     client.server.stop()
-    assert ended == [], "nobody waited for it"
+    assert ended == [], "stop did not wait for it"
     never.set()
 
 

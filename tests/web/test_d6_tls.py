@@ -27,7 +27,7 @@ def _clients_must_show(authority: Authority) -> str:
 
 
 def _is_refused(client: Client, context: ssl.SSLContext) -> bool:
-    # With TLS 1.3 a client learns that its certificate is not wanted only when it reads.
+    # With TLS 1.3 a client learns that its certificate was rejected only when it reads.
     with contextlib.suppress(OSError):
         client.ask(tls=context)
         return False

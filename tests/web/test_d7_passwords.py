@@ -24,7 +24,7 @@ COST = 8
 def users() -> str:
     """Two users; bob's password contains a colon and is not ASCII."""
     alice, bob = (bcrypt.hashpw(word.encode(), bcrypt.gensalt(COST)).decode() for word in ("wonder", "bücher:2"))
-    # As htpasswd writes it.
+    # In the format of htpasswd.
     return f"basic_auth_users:\n  alice: {alice.replace('$2b$', '$2y$')}\n  bob: {bob}\n"
 
 
@@ -40,7 +40,7 @@ def users() -> str:
         pytest.param(basic("alice", ""), 401, id="no password"),
         pytest.param(basic("alice", "bücher:2"), 401, id="another's password"),
         pytest.param(basic("carol", "wonder"), 401, id="unknown user"),
-        pytest.param(basic("", ""), 401, id="nobody"),
+        pytest.param(basic("", ""), 401, id="empty"),
         pytest.param(basic("alice", "wonder\x00"), 401, id="a zero byte more"),
         pytest.param(basic("alice", "x" * 2000), 401, id="very long"),
         pytest.param("Basic YWxpY2U=", 401, id="no colon"),
@@ -157,9 +157,9 @@ def test_d7_a_right_password_is_hashed_once(
     """Wrong ones are hashed each time, also for unknown names, so that timing reveals no names."""
     hashing = Hashing(monkeypatch)
     client = serve(web_config=web_config(users))
-    for name, password, status in (("alice", "wonder", 200), ("alice", "wrong", 401), ("carol", "nobody's", 401)):
+    for name, password, status in (("alice", "wonder", 200), ("alice", "wrong", 401), ("carol", "guess", 401)):
         assert {client.ask(Authorization=basic(name, password)).status for _ in range(3)} == {status}
-    assert hashing.asked == [b"wonder", *[b"wrong"] * 3, *[b"nobody's"] * 3]
+    assert hashing.asked == [b"wonder", *[b"wrong"] * 3, *[b"guess"] * 3]
 
 
 def test_d7_a_changed_password_is_no_longer_accepted(serve: Serve, web_config: Write, users: str) -> None:

@@ -98,7 +98,7 @@ def test_every_meaning_is_used_and_defined() -> None:
     "query",
     [
         {},
-        {"name": "nobody"},
+        {"name": "unknown"},
         {"name": "density", "segment": "site=Nowhere"},
         {"name": "density", "span": "century"},
         {"name": "<script>"},
@@ -309,8 +309,10 @@ def test_of_many_classes_some_are_shown() -> None:
 
 
 def test_input_problems_and_hints_are_shown() -> None:
-    odd = replace(sample_report(), input=InputFacts(0.2, degraded=True, one_hot=True, constant=True, hints=("hint",)))
-    text = text_of(model_page, site_of({"density": odd}), name="density")
+    problems = replace(
+        sample_report(), input=InputFacts(0.2, degraded=True, one_hot=True, constant=True, hints=("hint",))
+    )
+    text = text_of(model_page, site_of({"density": problems}), name="density")
     for expected in ("<li>hint</li>", "the sender may send the answer", "may be stuck", "20.0%"):
         assert expected in text
 
@@ -332,9 +334,9 @@ def test_hostile_names_are_escaped() -> None:
         (alert,),
     )
     facts = ReferenceFacts(HOSTILE, HOSTILE, HOSTILE, (HOSTILE, f"{HOSTILE}2"), 100, 0.9, 1.0, 0.9, (50, 50))
-    odd = InputFacts(hints=(HOSTILE,))
+    problems = InputFacts(hints=(HOSTILE,))
     whole = segment(None, WindowState.OK, estimated(0.9))
-    report = ModelReport(HOSTILE, NOW, 0.1, facts, (whole, window), odd, errors={HOSTILE: 1})
+    report = ModelReport(HOSTILE, NOW, 0.1, facts, (whole, window), problems, errors={HOSTILE: 1})
     site = replace(sample_site({HOSTILE: report}), history=lambda *_: sample_series(Span.RECENT))
     for name in ("all", window.name):
         text = text_of(model_page, site, name=HOSTILE, segment=name)

@@ -63,7 +63,7 @@ def test_health_and_readiness_report_problems(serve: Serve) -> None:
     assert client.ask("/-/healthy").status == 200
     ready = client.ask("/-/ready")
     assert (ready.status, ready.body) == (503, b"starting\ndensity has not been evaluated yet\n")
-    daemon.unhealthy, daemon.waits = ["the scheduler stands still"], []
+    daemon.unhealthy, daemon.waits = ["the scheduler is stopped"], []
     assert client.ask("/-/healthy").status == 503
     assert client.ask("/-/ready").status == 200
 
@@ -92,11 +92,11 @@ def test_reload_returns_the_problem(serve: Serve) -> None:
 
 def test_the_overview_has_the_csp_and_escapes_problems(serve: Serve) -> None:
     daemon = Daemon()
-    daemon.unhealthy = ["the scheduler <stands> still"]
+    daemon.unhealthy = ["the scheduler is <stopped>"]
     answer = serve(daemon.pages(lifecycle=False)).ask("/")
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
     assert answer.headers["content-security-policy"] == CSP
-    assert b"the scheduler &lt;stands&gt; still" in answer.body
+    assert b"the scheduler is &lt;stopped&gt;" in answer.body
     assert b"1.2.3" in answer.body
 
 

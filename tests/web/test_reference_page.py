@@ -24,7 +24,7 @@ def _page(reference: Reference | None = None) -> str:
     return text_of(reference_page, replace(sample_site(), reference=lambda _: shown), name="density")
 
 
-@pytest.mark.parametrize("query", [{}, {"name": "nobody"}, {"name": "triage"}])
+@pytest.mark.parametrize("query", [{}, {"name": "unknown"}, {"name": "triage"}])
 def test_a_model_without_a_reference_has_no_page(query: dict[str, str]) -> None:
     assert reference_page(sample_site(), query) is None
 

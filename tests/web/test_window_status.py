@@ -78,7 +78,7 @@ def test_an_unevaluated_model_counts_as_unknown() -> None:
 
 
 def test_an_unhealthy_daemon_comes_first() -> None:
-    found = _verdict(FINE, unhealthy=("the scheduler stands still",))
+    found = _verdict(FINE, unhealthy=("the scheduler is stopped",))
     assert found.urgency is Urgency.ALERT
     assert found.sentence.startswith("cpcmon is unhealthy")
     assert found.more == "No alert. 1 window evaluated."

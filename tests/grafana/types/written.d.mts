@@ -1,4 +1,4 @@
-// The classic dashboard as it stands in JSON: an enumeration is one of its texts, and nothing else is loosened.
+// The classic dashboard in JSON: an enumeration is one of its texts. All other types are strict.
 import type { AnnotationQuery, Dashboard, VariableModel } from "@grafana/schema";
 
 export type Written<T> = T extends string

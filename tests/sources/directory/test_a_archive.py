@@ -242,8 +242,8 @@ def test_failed_files_are_archived_separately_with_a_reason(watch: Watch) -> Non
     inbox.put("g.npy", b"damaged")
     inbox.polls(20, 30)
     assert _archived(inbox, ".failed") == ["f.jsonl", "f.jsonl.reason.json", "g.npy", "g.npy.reason.json"]
-    said = json.loads((inbox.path / ".failed" / "g.npy.reason.json").read_text())
-    assert said["reason"] == "bad_file"
+    reason = json.loads((inbox.path / ".failed" / "g.npy.reason.json").read_text())
+    assert reason["reason"] == "bad_file"
 
 
 def test_d13_archived_names_have_no_folder(watch: Watch) -> None:

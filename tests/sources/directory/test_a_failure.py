@@ -48,8 +48,8 @@ def test_the_reason_file_has_the_same_text(watch: Watch) -> None:
     inbox.poll()
     inbox.crash()
     inbox.polls(60, 61)
-    said = json.loads((inbox.path / ".failed" / "f.jsonl.reason.json").read_text())
-    assert (said["reason"], said["explanation"]) == ("not_jsonl", "poison")
+    reason = json.loads((inbox.path / ".failed" / "f.jsonl.reason.json").read_text())
+    assert (reason["reason"], reason["explanation"]) == ("not_jsonl", "poison")
     assert inbox.warnings[0].endswith("until it changes: poison (not_jsonl)")
 
 
@@ -92,7 +92,7 @@ HEADER = f"{{'descr': '{SECRET}', 'fortran_order': False, 'shape': (1,), }}".enc
         pytest.param("f.jsonl", lambda: f"{SECRET}\n".encode() * 300, id="jsonl"),
         pytest.param("f.jsonl.gz", lambda: f"{SECRET}\n".encode() * 300, id="jsonl.gz that is none"),
         pytest.param("f.npy", lambda: f"{SECRET}\n".encode() * 300, id="npy that is none"),
-        pytest.param("f.npy", lambda: b"\x93NUMPY\x01\x00v\x00" + HEADER + bytes(8), id="npy of an odd type"),
+        pytest.param("f.npy", lambda: b"\x93NUMPY\x01\x00v\x00" + HEADER + bytes(8), id="npy of an invalid type"),
         pytest.param("f.npz", _npz, id="npz without the field"),
         pytest.param("f.npz", lambda: _npz()[:-40], id="npz cut short"),
         pytest.param("f.npz", lambda: _npz("probs").replace(b"probs", SECRET[:5].encode(), 1), id="npz of two names"),
@@ -107,5 +107,5 @@ def test_no_failure_quotes_the_file(watch: Watch, real_decoder: Any, name: str, 
     inbox.put(name, content())
     inbox.polls(100)
     assert inbox.counted["files_failed"] == 1
-    told = [*inbox.events, *inbox.warnings, *map(repr, inbox.committed.values())]
-    assert not any(SECRET[:5] in text for text in told)
+    texts = [*inbox.events, *inbox.warnings, *map(repr, inbox.committed.values())]
+    assert not any(SECRET[:5] in text for text in texts)

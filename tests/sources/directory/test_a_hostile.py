@@ -48,7 +48,7 @@ def test_a23_a_missing_directory_is_read_once_it_exists(watch: Watch, tmp_path: 
     assert inbox.polls(3) == []
     waits = inbox.source.ready()
     assert waits is not None
-    # Whoever shows it puts the name of the source in front.
+    # Callers prepend the name of the source.
     assert waits.startswith("waiting for its directory")
     assert "later" in waits
     assert "ENOENT" in waits
@@ -178,7 +178,7 @@ def test_a26_files_that_cannot_be_opened_do_not_disturb_the_others(watch: Watch,
     assert inbox.polls(200) == ["two"]
     assert inbox.counted["files_unreadable"] == 1
     assert system.opened < 20
-    assert not any("a.jsonl" in told for told in [*inbox.events, *inbox.warnings])
+    assert not any("a.jsonl" in text for text in [*inbox.events, *inbox.warnings])
     system.opening = 0
     assert inbox.polls(160) == ["one"]
 
@@ -194,9 +194,9 @@ def test_a34_a35_names_of_any_bytes_are_read_and_never_logged(inbox: Inbox) -> N
     inbox.crash()
     assert inbox.polls(3) == []
     assert inbox.counted["files_refused"] >= 1
-    told = [*inbox.events, *inbox.warnings, *map(repr, inbox.committed.items())]
-    told += [delivery.origin for delivery in inbox.deliveries]
-    for text in told:
+    texts = [*inbox.events, *inbox.warnings, *map(repr, inbox.committed.items())]
+    texts += [delivery.origin for delivery in inbox.deliveries]
+    for text in texts:
         assert "\n" not in text
         assert "ZZPATIENT" not in text
         assert "CRITICAL" not in text
@@ -265,11 +265,11 @@ def test_a46_a_file_on_fuse_is_read_by_polling(watch: Watch, tmp_path: Path) -> 
     """A real FUSE mount, which sends no notifications of changes behind it."""
     bindfs = real_server("bindfs")
     if not Path("/dev/fuse").exists():
-        pytest.skip("NO /dev/fuse: no file system of that kind can be mounted here, and it is not shown")
+        pytest.skip("NO /dev/fuse: FUSE is not tested")
     behind, mounted = tmp_path / "behind", tmp_path / "mounted"
     behind.mkdir()
     mounted.mkdir()
-    # The kernel remembers sizes for a second; between two polls there are two, but in this test there are none.
+    # The kernel caches sizes for a second. Polls are two seconds apart, but not in this test.
     words = [bindfs, "-o", "attr_timeout=0,entry_timeout=0", str(behind), str(mounted)]
     if subprocess.run(words, capture_output=True, check=False).returncode != 0:
         pytest.skip("SKIPPED, NOT SHOWN: this machine does not let file systems be mounted")

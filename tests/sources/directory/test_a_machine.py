@@ -74,7 +74,7 @@ class DirectoryMachine(RuleBasedStateMachine):
         self._stamp(name)
 
     def _stamp(self, name: str) -> None:
-        # The clock of a file system ticks slowly. Two changes within one tick that leave the size alone look like none.
+        # File times are coarse: two changes of equal size within one tick cannot be distinguished.
         self.serial += 1
         os.utime(self.folder / name, ns=(self.serial * 10**9, self.serial * 10**9))
 
@@ -110,7 +110,7 @@ class DirectoryMachine(RuleBasedStateMachine):
         """Rename a file; its writer may continue."""
         name = data.draw(st.sampled_from(sorted(self.files)))
         model = self.files[name]
-        # A name that promises no format is only read if the file was known before.
+        # A file with an unknown extension is only read if it was known before.
         suffix = data.draw(st.sampled_from([".1", ".jsonl"])) if model.met and (model.whole or model.half) else ".jsonl"
         self.serial += 1
         target = f"{name.split('.')[0]}-{self.serial}{suffix}"
@@ -123,7 +123,7 @@ class DirectoryMachine(RuleBasedStateMachine):
         """Copy a file, truncate it, and continue. Only one rotation between two polls can be tracked."""
         name = data.draw(st.sampled_from(self.with_lines()))
         self.inbox_poll()
-        # Only a file of which a line was read has something that its copy can be known by.
+        # A copy is recognised by lines that were read.
         if not set(self.files[name].whole) & set(self.inbox.lines):
             return
         self.serial += 1
@@ -134,7 +134,7 @@ class DirectoryMachine(RuleBasedStateMachine):
         self._write(name, "", "w")
         if regrown:
             self.append(name, regrown, filler)
-        # What a second rotation before the next poll would copy has never been seen.
+        # A second rotation before the next poll cannot be tracked.
         self.inbox_poll()
 
     @precondition(lambda self: self.named())
@@ -179,7 +179,7 @@ class DirectoryMachine(RuleBasedStateMachine):
     def inbox_poll(self, seconds: float = 2.0) -> None:
         """Poll and commit."""
         self.inbox.poll(seconds)
-        # A tick may not reach all files; a few do.
+        # One poll may not reach all files.
         self.inbox.polls(3)
         for model in self.files.values():
             model.met = True

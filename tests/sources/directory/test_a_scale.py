@@ -32,7 +32,7 @@ def _drop(folder: Path, count: int, content: bytes = b"line\n") -> None:
 
 
 def test_a31_fifty_thousand_files_at_start(watch: Watch) -> None:
-    """The backlog is read tick by tick, each tick short, with memory that does not grow with it beyond its rows."""
+    """Each poll is short, and memory grows only with the checkpoints."""
     inbox = watch()
     _drop(inbox.path, 50_000)
     before = _resident_bytes()
@@ -51,14 +51,14 @@ def test_a31_fifty_thousand_files_at_start(watch: Watch) -> None:
     assert len(lags) > 3
     assert lags[-1] == 0
     assert count == len(inbox.committed) == 50_000
-    # Rows and keys, twice: ours, and those this test commits; and the batch of one poll.
+    # Checkpoints twice, those of the source and of this test; and the batch of one poll.
     assert used < 50_000 * 1000 + (32 << 20)
     inbox.crash()
     assert inbox.polls(2) == []
 
 
 class ManyNames(System):
-    """A directory of very many files that are not there."""
+    """A listing of very many files that do not exist."""
 
     class Entry:
         """What a listing gives for one file."""
@@ -83,7 +83,7 @@ class ManyNames(System):
         self._entries = [self.Entry(number) for number in range(count)]
 
     def entries(self, directory: int) -> Iterator["os.DirEntry[str]"]:
-        """List them all, which takes a while."""
+        """List them all, slowly."""
         assert directory
         self._tick()
         return iter(self._entries)  # type: ignore[arg-type]
@@ -95,8 +95,8 @@ class ManyNames(System):
         return os.stat_result((0o100600, int(name[:7]) + 1, 1, 1, 0, 0, 5, 1, 1, 1), {"st_mtime_ns": 10**9})
 
 
-def test_a32_a_million_kept_files_are_listed_and_hardly_looked_at(watch: Watch) -> None:
-    """In steady state a poll compares names, looks at few files, stretches its interval, and warns once."""
+def test_a32_a_million_kept_files_are_listed_and_few_are_checked(watch: Watch) -> None:
+    """In steady state a poll compares names, checks few files, extends its interval, and warns once."""
     count = 200_000
     inbox = watch()
 
@@ -131,14 +131,14 @@ def test_a32_a_million_kept_files_are_listed_and_hardly_looked_at(watch: Watch) 
     system.stats = 0
     deliveries = [delivery for _ in range(3) for delivery in inbox.peek()]
     assert deliveries == []
-    # One second for each listing is more than a fifth of two seconds; each file is looked at once a minute.
+    # A listing of one second is more than a fifth of two seconds; each file is checked once a minute.
     assert inbox.source.next_poll_seconds() == 5.0
     assert 0 < system.stats < 3.5 * count / 12
     assert inbox.source.lag().files == 0
 
 
 def test_a32_one_warning_about_many_entries(watch: Watch) -> None:
-    """Above ten thousand entries, an event says so, once."""
+    """Above ten thousand entries."""
     inbox = watch()
     _drop(inbox.path, 10_001)
     inbox.polls(5)
@@ -147,7 +147,7 @@ def test_a32_one_warning_about_many_entries(watch: Watch) -> None:
 
 
 def test_a33_a_burst_while_stopped_is_read_completely(watch: Watch) -> None:
-    """Five thousand files come between two polls: all of them are read."""
+    """Five thousand files arrive between two polls."""
     inbox = watch()
     inbox.poll()
     _drop(inbox.path, 5_000)
@@ -155,10 +155,8 @@ def test_a33_a_burst_while_stopped_is_read_completely(watch: Watch) -> None:
     assert inbox.source.lag().files == 0
 
 
-def test_more_files_than_are_looked_at_in_each_poll_are_still_followed(
-    watch: Watch, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Files beyond the crowd are looked at more rarely: what is added to them comes within a minute."""
+def test_files_beyond_the_limit_of_a_poll_are_still_tailed(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are checked more rarely: new lines are read within a minute."""
     monkeypatch.setattr("monitor.sources.directory.tracker.CROWD", 10)
     inbox = watch()
     _drop(inbox.path, 100)

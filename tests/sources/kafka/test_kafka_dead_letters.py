@@ -77,7 +77,7 @@ def test_a_blocked_topic_does_not_block_and_excess_letters_are_dropped() -> None
     counted, _ = letters.take_counted()
     stuck.set()
     letters.close()
-    # One more than waits may be with the one who sends.
+    # One more may be in the sender.
     assert MOST_WAITING <= counted["dead_letters"] <= MOST_WAITING + 1
     assert counted["dead_letters"] + counted["dead_letters_dropped"] == MOST_WAITING + 100
     assert letters.take_counted()[0]["dead_letters_sent"] == counted["dead_letters"]

@@ -86,7 +86,7 @@ def test_a_join_for_new_partitions_completed_between_polls_counts(kafka: Topics,
     coordinator = consumer._consumer._coordinator  # noqa: SLF001
     kafka.create_topic(topic)
     for _ in range(100):
-        # Polls that do not wait begin a join, and leave it to itself.
+        # Polls without a timeout start a join without waiting for it.
         consumer.poll(0.0, 10)
         time.sleep(0.1)
         if member.source._ownership.owned:  # noqa: SLF001

@@ -1,6 +1,6 @@
 """Several members of one group with reassigned partitions; on a real broker."""
 
-# ruff: noqa: SLF001 - what a member would tell the group has no public name
+# ruff: noqa: SLF001 - the claimed partitions have no public name
 
 import random
 import time
@@ -79,7 +79,7 @@ def test_random_membership_changes_lose_and_repeat_nothing(
                 member.tick()
         place = dice.randrange(3)
         gone = members[place]
-        # What was fetched and not committed goes down with it.
+        # Uncommitted messages are lost with it.
         if dice.random() < 0.5:
             next(gone.source.poll(0.0), None)
         (gone.kill if dice.random() < 0.7 else gone.source.close)()
@@ -99,8 +99,8 @@ def test_a_member_reports_its_assigned_partitions(kafka: Topics, join: Join) -> 
     _settle([first], topic)
     second = join(kafka.bootstrap, topic, group)
     _settle([first, second], topic)
-    told = [one.owned for one in first.deliveries if one.owned is not None]
-    assert told[-1] == first.owned
+    owned = [one.owned for one in first.deliveries if one.owned is not None]
+    assert owned[-1] == first.owned
     assert len(first.owned) == PARTITIONS // 2
     assert set(first.source.partition_lags()) == first.owned
     assert first.counted["partitions_revoked"] == PARTITIONS // 2
@@ -121,7 +121,7 @@ def test_a_static_member_returns_without_a_rebalance(kafka: Topics, join: Join) 
 
 @pytest.mark.slow
 def test_partitions_added_after_the_leader_returned_are_read(kafka: Topics, join: Join) -> None:
-    """The broker does not tell a returning static member that it leads, so no member looks for new partitions."""
+    """A returning static member does not learn that it is the leader, so no member checks for new partitions."""
     topic, group = kafka.create_topic(partitions=PARTITIONS // 2), unique("group")
     first = join(kafka.bootstrap, topic, group, instance_id="replica-0")
     first.until(lambda: len(first.owned) == PARTITIONS // 2, "all partitions")
@@ -130,7 +130,7 @@ def test_partitions_added_after_the_leader_returned_are_read(kafka: Topics, join
     back.until(lambda: len(back.owned) == PARTITIONS // 2, "all partitions")
     kafka.add_partitions(topic, PARTITIONS)
     consumer: Any = back.source._connection.consumer
-    # It would be asked within half a minute.
+    # The next check is within half a minute.
     consumer._consumer._cluster.request_update()
     _settle([back], topic)
     assert back.counted["rejoins"] == 1

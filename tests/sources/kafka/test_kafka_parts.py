@@ -33,7 +33,7 @@ GOOD: dict[str, Any] = {"brokers": ("kafka:9092",), "group": "cpcmon", "topics":
 
 @given(st.lists(st.floats(0, 1000), max_size=400), st.integers(0, 400))
 def test_a_rewind_includes_every_record_of_a_window(times: list[float], held: int) -> None:
-    """Each record is a stretch of its own, at any time; the window has the newest by time."""
+    """Each record has its own range, at any time; the window has the newest by time."""
     index = RewindIndex()
     for offset, time in enumerate(times):
         index.add(offset, time)
@@ -50,7 +50,7 @@ def test_a_rewind_is_short_for_ascending_times() -> None:
     for offset in range(0, 100_000, 100):
         index.add(offset, float(offset + 99))
     index.forget_before(90_000.0)
-    # Of a log read in a thousand stretches, an eighth of what is kept may be read for nothing.
+    # With a thousand ranges, up to an eighth of the records is read unnecessarily.
     assert 80_000 <= index.first_needed(100_000) <= 90_000
 
 
@@ -170,7 +170,7 @@ def test_an_open_transaction_is_no_lag_after_a_query() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "expected"),
     [
         ({"brokers": ()}, "brokers: expected at least one broker"),
         ({"brokers": ("kafka",)}, "brokers: expected host:port such as kafka:9092, found 'kafka'"),
@@ -194,10 +194,10 @@ def test_an_open_transaction_is_no_lag_after_a_query() -> None:
         ({"dead_letter_payload": True}, "dead_letter_payload: expected a dead_letter_topic"),
     ],
 )
-def test_invalid_settings_are_rejected(settings: dict[str, Any], said: str) -> None:
+def test_invalid_settings_are_rejected(settings: dict[str, Any], expected: str) -> None:
     with pytest.raises(UsageError) as refused:
         KafkaOptions(**GOOD | settings)
-    assert said in str(refused.value)
+    assert expected in str(refused.value)
     assert "hunter2" not in str(refused.value)
 
 
@@ -207,7 +207,7 @@ def test_the_default_is_to_read_committed_messages_from_now_on() -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "expected"),
     [
         (lambda: TlsOptions(key=Path("k")), "tls.cert"),
         (lambda: SaslOptions(Mechanism.PLAIN, "u"), "sasl.password_file"),
@@ -217,24 +217,24 @@ def test_the_default_is_to_read_committed_messages_from_now_on() -> None:
         (lambda: SaslOptions(Mechanism.PLAIN, "u", Path("p"), Path("t")), "sasl.token_file"),
     ],
 )
-def test_an_incomplete_secret_is_rejected(make: Any, said: str) -> None:
-    with pytest.raises(UsageError, match=f"^{said}: expected"):
+def test_an_incomplete_secret_is_rejected(make: Any, expected: str) -> None:
+    with pytest.raises(UsageError, match=f"^{expected}: expected"):
         make()
 
 
 @pytest.mark.parametrize("kind", FailureKind)
 def test_every_kind_of_failure_is_counted_and_described(kind: FailureKind) -> None:
     options = KafkaOptions(**GOOD, sasl=SaslOptions(Mechanism.PLAIN, "monitor", Path("/run/secret")))
-    said = describe(KafkaFailure(kind, "FOUND"), options)
-    assert said.startswith("kafka kafka:9092: expected ")
-    assert "found FOUND" in said
-    assert "{" not in said
+    text = describe(KafkaFailure(kind, "FOUND"), options)
+    assert text.startswith("kafka kafka:9092: expected ")
+    assert "found FOUND" in text
+    assert "{" not in text
     assert kind.counted == f"errors_{kind}"
 
 
 def test_a_forbidden_group_is_named() -> None:
-    said = describe(KafkaFailure(FailureKind.AUTHORIZATION, "a refusal", group=True), KafkaOptions(**GOOD))
-    assert said == (
+    text = describe(KafkaFailure(FailureKind.AUTHORIZATION, "a refusal", group=True), KafkaOptions(**GOOD))
+    assert text == (
         "kafka kafka:9092: expected to be allowed to use group cpcmon, found a refusal; "
         "grant Read on the group to the anonymous user"
     )

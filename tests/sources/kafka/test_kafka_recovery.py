@@ -114,7 +114,7 @@ def test_records_deleted_before_a_slow_reader_are_counted_as_lost(kafka: Topics,
     member = join(kafka.bootstrap, topic)
     member.until_rows(f"{topic}/0", range(10))
     _hold_back(member, topic)
-    # A fetch that is under way waits at the broker for half a second, and would bring them before they are deleted.
+    # A fetch in progress waits at the broker for half a second, and would return them before they are deleted.
     time.sleep(1.0)
     writer.write(payloads(range(10, 40)))
     kafka.delete_records(topic, {0: 30})
@@ -137,7 +137,7 @@ def _let_go(member: Member, topic: str) -> None:
     assert consumer is not None
     for partition in consumer.progress():
         assert partition.topic == topic
-        # What had been fetched already is asked for again.
+        # Fetched messages are fetched again.
         member.source._partitions.seek(consumer, partition)  # noqa: SLF001
         consumer.resume(partition)
 

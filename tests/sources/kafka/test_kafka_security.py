@@ -81,9 +81,9 @@ def test_a_wrong_password_is_reported_without_it_and_the_right_one_is_used(
     member = join(secured_kafka.addresses["SASL_PLAINTEXT"], topic, sasl=sasl)
     member.until(lambda: bool(member.warnings), "a warning")
     assert member.counted["errors_authentication"] == 1
-    (said,) = member.warnings
-    assert f"expected to be authenticated as user cpcmon by {mechanism}, found a refusal" in said
-    assert said in (member.source.ready() or "")
+    (warning,) = member.warnings
+    assert f"expected to be authenticated as user cpcmon by {mechanism}, found a refusal" in warning
+    assert warning in (member.source.ready() or "")
     everything = " ".join([*member.warnings, *member.events, caplog.text, member.source.ready() or ""])
     assert "kafka.net" in everything
     assert WRONG not in everything
@@ -99,13 +99,13 @@ def test_a_missing_password_file_is_reported(secured_kafka: SecuredBroker, join:
 
 
 def test_an_unknown_broker_certificate_is_not_trusted(secured_kafka: SecuredBroker, join: Join) -> None:
-    stranger = secured_kafka.security.stranger.cert.with_name("somebody-else.crt")
+    stranger = secured_kafka.security.stranger.cert.with_name("other.crt")
     member = _refused(secured_kafka, join, "SSL", tls=TlsOptions(stranger))
     assert "expected an encrypted connection, found a certificate that is not trusted" in member.warnings[0]
     assert member.counted["errors_tls"] == 1
 
 
-def test_a_plaintext_client_on_a_tls_port_is_told_to_use_tls(secured_kafka: SecuredBroker, join: Join) -> None:
+def test_a_plaintext_client_on_a_tls_port_is_advised_to_use_tls(secured_kafka: SecuredBroker, join: Join) -> None:
     member = _refused(secured_kafka, join, "SSL")
     assert "it may expect TLS" in member.warnings[0]
 
@@ -126,7 +126,7 @@ def test_a_missing_broker_is_reported_and_leaves_no_threads(join: Join, monkeypa
     member.until(lambda: member.counted["errors_unreachable"] >= 4, "some attempts")
     assert "expected a broker to answer, found connection refused; retrying every" in (member.source.ready() or "")
     assert len(member.warnings) == 1
-    # One more is an attempt that may be under way, with the library's thread.
+    # One attempt may be in progress, with a thread of the library.
     assert threading.active_count() <= before + 2
     member.source.close()
 

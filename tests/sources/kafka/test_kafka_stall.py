@@ -1,6 +1,6 @@
 """A client that silently stops fetching, simulated by a fake consumer."""
 
-# ruff: noqa: D102 - `Consumer` says what each method is for
+# ruff: noqa: D102 - `Consumer` documents each method
 
 from collections.abc import Callable, Iterable, Mapping
 

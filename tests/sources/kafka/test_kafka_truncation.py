@@ -44,7 +44,7 @@ def _cut(cluster: Cluster, topic: str, end: int) -> None:
     length = _length(segment, end)
     with segment.open("r+b") as stream:
         stream.truncate(length)
-    # What it knows besides is of the longer log, and is made anew.
+    # Its other files describe the longer log, and are rebuilt.
     for pattern in ("*.index", "*.timeindex", "*.snapshot"):
         for path in folder.glob(pattern):
             path.unlink()
@@ -67,8 +67,8 @@ def _assert_read_anew(member: Member, shard: str, rows: list[int]) -> None:
     assert member.counted["partitions_truncated"] == 1
     assert member.counted["records_lost"] == 0
     assert member.resets == [shard]
-    said = f"{shard}: log was truncated before the checkpoint; its windows are deleted"
-    assert [warning for warning in member.warnings if said in warning]
+    expected = f"{shard}: log was truncated before the checkpoint; its windows are deleted"
+    assert [warning for warning in member.warnings if expected in warning]
 
 
 def test_a_log_truncated_while_reading_is_reported_and_read_from_the_start(
@@ -155,7 +155,7 @@ def test_gaps_in_a_compacted_topic_are_not_lost_records(kafka: Topics, join: Joi
     writer.flush()
     for key in (b"key 0", b"key 1"):
         writer.write([None], key=key, timestamps_ms=[long_ago])
-    # The segment is a minute old by now, so that this begins another one: only closed ones are compacted.
+    # Only closed segments are compacted. After a minute this starts a new one.
     writer.write(payloads([_LAST]), key=b"last")
     assert sorted(_compacted(kafka.bootstrap, topic)) == [27, 28, 29, 30, 31, _LAST]
 

@@ -14,8 +14,8 @@ NONE: frozenset[Partition] = frozenset()
 SHARED, MISSING = ConsumerGroup(1, ALL, ALL, NONE), ConsumerGroup(1, ALL, HALF, NONE)
 
 
-class Asked:
-    """A check whose clock advances by one interval with each answer."""
+class FakeGroup:
+    """A check whose clock advances by one interval with each response."""
 
     def __init__(self) -> None:
         self.rejoins = 0
@@ -24,8 +24,8 @@ class Asked:
         self.notes = EventLog()
         self.check = UnassignedCheck(OPTIONS, self.notes, lambda: self._at)
 
-    def answered(self, *answers: ConsumerGroup | KafkaFailure | None) -> list[int]:
-        """Give these answers; return after each the number of rejoins."""
+    def respond(self, *answers: ConsumerGroup | KafkaFailure | None) -> list[int]:
+        """Give these responses; return the number of rejoins after each."""
         rejoins = []
         for self._answer in answers:
             self._at += GROUP_CHECK_SECONDS
@@ -33,15 +33,15 @@ class Asked:
             rejoins.append(self.rejoins)
         return rejoins
 
-    def told(self) -> tuple[int | None, str | None]:
+    def reported(self) -> tuple[int | None, str | None]:
         """What the metric and `/-/ready` report."""
         return self.check.count, self.check.waits_for
 
     def request_group(self) -> None:
-        """Ask."""
+        """Do nothing."""
 
     def group(self) -> ConsumerGroup | None:
-        """Answer."""
+        """Return the response."""
         answer, self._answer = self._answer, None
         if isinstance(answer, KafkaFailure):
             raise answer
@@ -53,49 +53,49 @@ class Asked:
 
 
 def test_partitions_unassigned_in_two_checks_are_reported_and_the_group_is_rejoined() -> None:
-    asked = Asked()
-    assert asked.answered(MISSING) == [0]
-    assert asked.told() == (3, None)
-    assert asked.answered(MISSING) == [1]
-    count, said = asked.told()
+    group = FakeGroup()
+    assert group.respond(MISSING) == [0]
+    assert group.reported() == (3, None)
+    assert group.respond(MISSING) == [1]
+    count, warning = group.reported()
     assert count == 3
-    assert "group cpcmon, found 3 that no member reads: outputs/3, outputs/4, outputs/5" in (said or "")
-    asked.answered(SHARED)
-    assert asked.told() == (0, None)
-    assert asked.notes.warnings == [said]
-    assert asked.notes.events == ["every partition is assigned to a member of group cpcmon"]
+    assert "group cpcmon, found 3 that no member reads: outputs/3, outputs/4, outputs/5" in (warning or "")
+    group.respond(SHARED)
+    assert group.reported() == (0, None)
+    assert group.notes.warnings == [warning]
+    assert group.notes.events == ["every partition is assigned to a member of group cpcmon"]
 
 
 def test_partitions_about_to_be_revoked_are_reported_without_a_rejoin() -> None:
-    """It may be dead, and a rebalance would wait for its session to end."""
-    asked = Asked()
-    asked.answered(*[ConsumerGroup(1, ALL, HALF, ALL - HALF)] * 9)
-    assert asked.rejoins == 0
-    assert "found 3 that no member reads" in (asked.told()[1] or "")
+    """Their owner may be dead, and a rebalance would wait for its session to end."""
+    group = FakeGroup()
+    group.respond(*[ConsumerGroup(1, ALL, HALF, ALL - HALF)] * 9)
+    assert group.rejoins == 0
+    assert "found 3 that no member reads" in (group.reported()[1] or "")
 
 
-def test_useless_rebalances_are_requested_ever_more_rarely() -> None:
+def test_useless_rebalances_are_requested_with_backoff() -> None:
     """A rebalance requested by another member counts too."""
-    asked = Asked()
+    group = FakeGroup()
     rejoined_after = []
     for generation in range(1, 10):
-        before, checks = asked.rejoins, 0
-        while asked.rejoins == before:
-            asked.answered(ConsumerGroup(generation, ALL, HALF, NONE))
+        before, checks = group.rejoins, 0
+        while group.rejoins == before:
+            group.respond(ConsumerGroup(generation, ALL, HALF, NONE))
             checks += 1
         rejoined_after.append(checks)
     assert rejoined_after == [2, 2, 4, 8, 16, 32, 64, 64, 64]
-    assert asked.answered(SHARED, MISSING, MISSING) == [9, 9, 10]
+    assert group.respond(SHARED, MISSING, MISSING) == [9, 9, 10]
 
 
-def test_without_an_answer_nothing_is_known() -> None:
-    asked = Asked()
-    assert asked.told() == (None, None)
-    asked.answered(SHARED, None)
-    assert asked.told() == (0, None), "the group is being rebalanced, and had all a moment ago"
+def test_without_a_response_the_count_is_unknown() -> None:
+    group = FakeGroup()
+    assert group.reported() == (None, None)
+    group.respond(SHARED, None)
+    assert group.reported() == (0, None), "a rebalance is in progress"
     refusal = KafkaFailure(FailureKind.AUTHORIZATION, "a refusal", group=True)
-    asked.answered(*[refusal] * 6)
-    assert asked.told() == (None, None)
-    (said,) = asked.notes.warnings
-    assert "cannot check for unassigned" in said
-    assert "grant Read on the group" in said
+    group.respond(*[refusal] * 6)
+    assert group.reported() == (None, None)
+    (warning,) = group.notes.warnings
+    assert "cannot check for unassigned" in warning
+    assert "grant Read on the group" in warning
