@@ -15,7 +15,7 @@ from monitor.core.segments import ALL
 from monitor.daemon.clock import moment
 from monitor.daemon.daemon import Daemon, RunOptions
 from monitor.errors import StateLost
-from tests.core.test_past import report
+from tests.core.test_history import report
 from tests.daemon.conftest import Site
 
 pytestmark = pytest.mark.slow

@@ -24,7 +24,7 @@ from monitor.evaluation.evaluator import key_of
 from monitor.sources.base import Lag
 from monitor.state.evaluation_history import History
 from monitor.telemetry import DaemonFacts, Telemetry
-from tests.core.test_past import report
+from tests.core.test_history import report
 from tests.evaluation.driver import LOW, POOR, REFERENCE, Monitor
 
 LIMIT = 60.0

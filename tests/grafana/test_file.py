@@ -54,18 +54,6 @@ def test_it_can_be_provisioned() -> None:
     assert not {"__inputs", "__requires"} & DASHBOARD.keys()
 
 
-def test_it_has_the_rows_in_their_order() -> None:
-    rows = [(one["title"], one["collapsed"]) for one in DASHBOARD["panels"] if one["type"] == "row"]
-    assert rows == [
-        ("How are the models?", False),
-        ("One model over time: $model, segment $segment", False),
-        ("By segment: $model", False),
-        ("Why? $model, segment $segment", False),
-        ("The daemon", False),
-        ("Kafka and replicas (only with a source of type kafka)", True),
-    ]
-
-
 def test_it_has_the_variables_in_their_order() -> None:
     found: dict[str, Json] = {one["name"]: one for one in DASHBOARD["templating"]["list"]}
     assert list(found) == ["datasource", "job", "instance", "model", "segment", "estimator", "runbooks"]

@@ -5,8 +5,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.grafana.asking import Prometheus, prometheus, wait_until_nothing_is_missing
 from tests.grafana.dashboard import Json, Query, annotation_queries, open_panels, queries, variable_queries
+from tests.grafana.prometheus_server import Prometheus, prometheus, wait_until_nothing_is_missing
 from tests.grafana.site import SITES, Sick, rules_of, start_sick, start_well
 
 # Scraped every second instead of every half minute.

@@ -8,8 +8,8 @@ import pytest
 
 from monitor.reference.reference import Reference
 from tests.daemon.process import CLASSES, running
-from tests.grafana.asking import prometheus, wait_until_nothing_is_missing
 from tests.grafana.dashboard import collapsed_panels, open_panels, queries
+from tests.grafana.prometheus_server import prometheus, wait_until_nothing_is_missing
 from tests.kafka.producing import Writer
 from tests.kafka.topics import Topics, unique
 from tests.strategies import synthetic

@@ -25,7 +25,7 @@ from monitor.state import window_table as window_log
 from monitor.state.change import StateChange
 from monitor.state.evaluation_history import History
 from monitor.state.store import State
-from tests.core.test_past import report
+from tests.core.test_history import report
 from tests.ingest.lines import CLASSES, NOW, Process, expected, line
 from tests.strategies import synthetic
 

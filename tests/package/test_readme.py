@@ -104,9 +104,3 @@ def test_every_command_of_the_readme_works_from_a_fresh_clone(fresh: Path) -> No
     assert re.fullmatch(r"0\.\d{3} \(0\.\d{3} to 0\.\d{3}\), 2,000 records\n", output), output
     # Only the environment and the example are left behind.
     assert {path.name for path in fresh.iterdir()} - {path.name for path in ROOT.iterdir()} <= {".venv", ".demo"}
-
-
-def test_the_make_targets_exist() -> None:
-    targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE)
-    assert {"run", "test", "lint", "bench", "clean"} <= set(targets)
-    assert "`make test`" in README

@@ -2,9 +2,7 @@
 
 import json
 import re
-import shlex
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,7 +10,7 @@ import pytest
 from deploy.prometheus.build_rules import RULES
 from monitor.rules.replicas import recording_rules
 from monitor.rules.rule_file import DEFAULT_JOB, rule_file
-from tests.conftest import ROOT, Ran
+from tests.conftest import ROOT
 from tests.rules.runbooks import RUNBOOKS
 from tests.servers import real_server
 from tests.sinks import reports
@@ -51,34 +49,12 @@ def _refused(promtool: Path, folder: Path, queries: list[str]) -> str:
     return "" if ran.returncode == 0 else ran.stdout + ran.stderr
 
 
-def test_every_cpcmon_command_and_option_exists(cpcmon: Callable[..., Ran]) -> None:
-    commands = {command for one in RUNBOOKS.values() for command in one.commands if command.startswith("cpcmon ")}
-    assert len(commands) > 3
-    for command in commands:
-        _, name, *words = shlex.split(command)
-        helped = cpcmon(name, "--help")
-        assert helped.code == 0, command
-        for option in (word for word in words if word.startswith("--")):
-            assert re.search(rf"(?<![\w-]){re.escape(option)}\b", helped.out), command
-
-
 def test_every_other_program_exists() -> None:
     """On Debian."""
     programs = {command.split()[0] for one in RUNBOOKS.values() for command in one.commands} - ELSEWHERE - {"cpcmon"}
     assert {"systemctl", "journalctl", "curl"} <= programs
     for program in programs:
         real_server(program)
-
-
-def test_every_amtool_command_and_option_exists() -> None:
-    amtool = real_server("amtool")
-    for command in (command for one in RUNBOOKS.values() for command in one.commands if command.startswith("amtool ")):
-        words = [word for word in shlex.split(command)[1:] if not re.search(r"^\w+=", word)]
-        names = [word for word in words if not word.startswith("--")]
-        helped = subprocess.run([amtool, *names, "--help"], capture_output=True, text=True, check=False)
-        assert helped.returncode == 0, command
-        for option in (word.partition("=")[0] for word in words if word.startswith("--")):
-            assert option in helped.stdout + helped.stderr, command
 
 
 def test_every_systemctl_command_works() -> None:
@@ -89,13 +65,6 @@ def test_every_systemctl_command_works() -> None:
         assert verb in {"status", "reload", "restart"}
         assert name in {"cpcmon", "prometheus"}
     assert "ExecReload=" in unit
-
-
-@pytest.mark.parametrize("name", RUNBOOKS)
-def test_every_link_of_a_runbook_exists(name: str) -> None:
-    runbook = RUNBOOKS[name]
-    for link in re.findall(r"\]\(([^)]+)\)", runbook.path.read_text()):
-        assert (runbook.path.parent / link).exists(), link
 
 
 @pytest.mark.parametrize(

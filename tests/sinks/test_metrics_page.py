@@ -25,10 +25,3 @@ def test_exactly_the_exported_series_are_documented() -> None:
 def test_every_state_is_documented() -> None:
     (row,) = (line for line in DOCUMENT.splitlines() if line.startswith("| `cpcmon_window_state`"))
     assert set(WindowState) <= set(re.findall(r"`(\w+)`", row))
-
-
-def test_every_family_has_its_help_once() -> None:
-    """One or more sentences."""
-    helps = re.findall(r"^# HELP (\w+) (.+)$", page(), re.MULTILINE)
-    assert len({name for name, _ in helps}) == len(helps) == page().count("# TYPE ")
-    assert all(sentence.endswith(".") for _, sentence in helps)

@@ -32,7 +32,7 @@ from monitor.state import window_table as window_log
 from monitor.state.change import StateChange
 from monitor.state.evaluation_history import History
 from monitor.state.store import State
-from tests.core.test_past import START, report
+from tests.core.test_history import START, report
 from tests.ingest.lines import NOW, REFERENCE, LinesSource, line
 
 PAGE = 4096

@@ -20,7 +20,7 @@ from monitor.state.database import BACKUPS, NAME, open_database
 from monitor.state.evaluation_history import History
 from monitor.state.schema import STEPS, checksum
 from monitor.state.store import State
-from tests.core.test_past import START, report
+from tests.core.test_history import START, report
 from tests.state.states import change, fill, held, small_disk
 
 

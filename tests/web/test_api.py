@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
 from monitor.core.estimate import WindowState
 from monitor.core.history import Series, Span
@@ -101,17 +100,6 @@ def test_a_segment_has_its_own_realised_accuracies() -> None:
     assert history_of(model=NAME, segment="site=A")["realised"] == [
         {"at": 3.0, "records": 8, "right": 4, "accuracy": 0.5}
     ]
-
-
-@pytest.mark.parametrize(
-    "query",
-    ["", "?model=", "?model=canary", "?model=%3Cb%3Edensity%3C/b%3E&segment=canary", "?model=density&span=canary"],
-)
-def test_an_unknown_name_is_404_and_not_echoed(serve: Serve, query: str) -> None:
-    pages = standard_pages(site(), metrics=bytes, reload=None, status=bytes)
-    answer = serve(pages).ask(f"/api/v1/history{query}")
-    assert answer.status == 404
-    assert b"canary" not in answer.body
 
 
 def test_both_are_served_as_json(serve: Serve) -> None:

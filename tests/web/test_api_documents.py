@@ -106,16 +106,6 @@ def test_realised_accuracies_have_the_remark(site: Site) -> None:
     assert read(api.realised_document, site, model=other) == {"model": other, "remark": None, "realised": []}
 
 
-@pytest.mark.parametrize("path", ["/api/v1/reference", "/api/v1/realised"])
-@pytest.mark.parametrize("query", ["", "?model=ZZPATIENT", "?model=", "?name=density", "?model=Density"])
-def test_an_unknown_model_is_404_and_not_echoed(serve: Serve, site: Site, path: str, query: str) -> None:
-    """Also a model without a reference."""
-    pages = standard_pages(site, metrics=lambda: b"", reload=None, status=lambda: b"{}")
-    answer = serve(pages).ask(path + query)
-    assert answer.status == 404
-    assert b"ZZPATIENT" not in answer.body
-
-
 @pytest.mark.parametrize("path", ["/api/v1/configuration", "/api/v1/reference?model=density"])
 def test_documents_are_json_for_get_only(serve: Serve, site: Site, path: str) -> None:
     pages = standard_pages(site, metrics=lambda: b"", reload=None, status=lambda: b"{}")

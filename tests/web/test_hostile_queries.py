@@ -57,6 +57,7 @@ def status_of(serve: Serve, caplog: pytest.LogCaptureFixture) -> Ask:
 
 @pytest.mark.parametrize("path", NAMED)
 def test_any_unknown_name_is_404(status_of: Ask, path: str) -> None:
+    assert status_of(path) == 404
     assert {kind: status_of(f"{path}?{NAMED[path]}={value}") for kind, value in HOSTILE.items()} == dict.fromkeys(
         HOSTILE, 404
     )

@@ -4,7 +4,6 @@ import re
 from dataclasses import replace
 from functools import cache
 from html.parser import HTMLParser
-from http import HTTPStatus
 
 import pytest
 
@@ -18,9 +17,8 @@ from monitor.web.pages.model import MOST_ROWS, MOST_VISIBLE, REASONS, model_page
 from monitor.web.pages.overview import overview_page
 from monitor.web.pages.reference_page import reference_page
 from monitor.web.pages.rendering import ENVIRONMENT
-from monitor.web.pages.routes import PageFunction, standard_pages
+from monitor.web.pages.routes import PageFunction
 from monitor.web.pages.wording import STATES, clock
-from monitor.web.server.request import Request
 from tests.web.reading import Reader, site_of, text_of
 from tests.web.sample_reports import NOW, estimated, low, segment, three_models
 from tests.web.sample_site import SHIFTED, sample_report, sample_series, sample_site
@@ -346,12 +344,3 @@ def test_hostile_names_are_escaped() -> None:
             found for tag, found in Reader(_page()).tags if tag == "script"
         ]
         assert not any(name.startswith("on") for _, found in reader.tags for name in found)
-
-
-@pytest.mark.parametrize("path", ["/model", "/reference"])
-def test_an_unknown_name_is_404_and_not_echoed(path: str) -> None:
-    pages = standard_pages(sample_site(), metrics=lambda: b"", reload=None, status=lambda: b"")
-    found = pages[path].answer(Request("GET", path, query={"name": "density"}))
-    missing = pages[path].answer(Request("GET", path, query={"name": "no-such-model"}))
-    assert (found.status, missing.status) == (HTTPStatus.OK, HTTPStatus.NOT_FOUND)
-    assert b"no-such-model" not in missing.body
