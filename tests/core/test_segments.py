@@ -36,7 +36,7 @@ def sizes(windows: ModelWindows) -> dict[str, int]:
     return {name_of(segment): len(windows[segment]) for segment in windows}
 
 
-def test_each_value_gets_its_own_window_beside_all() -> None:
+def test_each_value_has_its_own_window() -> None:
     """Sites, and scanners within a site: scanner 1 of A is not scanner 1 of B."""
     windows = ModelWindows(GAUGE, Bounds(records=100), Segmentation(SPLIT))
     windows.add(records(("A", "1"), ("B", "1"), ("A", "2"), ("A", "1")), now=10.0)

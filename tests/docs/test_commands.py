@@ -112,7 +112,7 @@ def test_the_parser_accepts_a_command_in_a_block(one: Command) -> None:
 
 
 @pytest.mark.parametrize("one", [one for one in OURS if not one.in_block], ids=str)
-def test_the_words_of_an_inline_command_exist(one: Command) -> None:
+def test_flags_of_an_inline_command_exist(one: Command) -> None:
     assert _unknown_words(one.words) == []
 
 

@@ -73,7 +73,7 @@ class _Exporter:
             self._server = None
 
 
-def test_e16_a_drop_fires_a_recovery_resolves_and_a_dead_exporter_is_noticed(tmp_path: Path) -> None:
+def test_e16_a_drop_fires_a_recovery_resolves_and_a_dead_exporter_is_down(tmp_path: Path) -> None:
     """With generated rules, and waits of a second or two."""
     prometheus, alertmanager = real_server("prometheus"), real_server("prometheus-alertmanager")
     exporter, receiver = _Exporter(), Receiver()

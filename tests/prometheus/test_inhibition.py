@@ -13,7 +13,7 @@ import pytest
 from tests.prometheus.chain import alertmanager
 from tests.prometheus.receiver import LIMIT_SECONDS, Receiver
 
-Say = Callable[..., None]
+SendAlert = Callable[..., None]
 TARGET = {"job": "cpcmon", "instance": "a"}
 
 
@@ -25,7 +25,7 @@ def receiver() -> Iterator[Receiver]:
 
 
 @pytest.fixture
-def say(tmp_path: Path, receiver: Receiver) -> Iterator[Say]:
+def send_alert(tmp_path: Path, receiver: Receiver) -> Iterator[SendAlert]:
     """Send an alert to Alertmanager, as Prometheus would; `over` resolves it."""
     with alertmanager(tmp_path, receiver.port) as port:
 
@@ -48,55 +48,55 @@ def say(tmp_path: Path, receiver: Receiver) -> Iterator[Say]:
         yield post
 
 
-def _flushed(say: Say, receiver: Receiver) -> None:
+def _flushed(send_alert: SendAlert, receiver: Receiver) -> None:
     """Wait until pending notifications have been sent: until a later alert has fired and resolved."""
     mark = f"CpcmonMark{time.monotonic_ns()}"
-    say(mark, severity="warning")
+    send_alert(mark, severity="warning")
     receiver.wait_for(mark, "", "firing")
-    say(mark, over=True, severity="warning")
+    send_alert(mark, over=True, severity="warning")
     receiver.wait_for(mark, "", "resolved")
 
 
-def test_alerts_of_a_cpcmon_that_is_down_are_muted_and_not_resolved(say: Say, receiver: Receiver) -> None:
+def test_alerts_of_a_cpcmon_that_is_down_are_muted_and_not_resolved(send_alert: SendAlert, receiver: Receiver) -> None:
     """Those of another daemon are."""
     low = {"severity": "critical", "model": "density", "segment": "all"}
-    say("CpcmonAccuracyLow", **TARGET, **low)
+    send_alert("CpcmonAccuracyLow", **TARGET, **low)
     receiver.wait_for("CpcmonAccuracyLow", "all", "firing")
-    say("CpcmonDown", **TARGET, severity="critical")
+    send_alert("CpcmonDown", **TARGET, severity="critical")
     receiver.wait_for("CpcmonDown", "", "firing")
     known = len(receiver.notifications)
-    say("CpcmonAccuracyLow", over=True, **TARGET, **low)
-    say("CpcmonEvaluationStale", **TARGET, severity="critical", model="density")
-    say("CpcmonSegmentSilent", job="cpcmon", instance="b", severity="warning", model="density", segment="site=B")
+    send_alert("CpcmonAccuracyLow", over=True, **TARGET, **low)
+    send_alert("CpcmonEvaluationStale", **TARGET, severity="critical", model="density")
+    send_alert("CpcmonSegmentSilent", job="cpcmon", instance="b", severity="warning", model="density", segment="site=B")
     receiver.wait_for("CpcmonSegmentSilent", "site=B", "firing")
-    _flushed(say, receiver)
+    _flushed(send_alert, receiver)
     notified = {one.short[0] for one in receiver.notifications[known:]}
     assert not notified & {"CpcmonAccuracyLow", "CpcmonEvaluationStale"}
-    say("CpcmonDown", over=True, **TARGET, severity="critical")
+    send_alert("CpcmonDown", over=True, **TARGET, severity="critical")
     receiver.wait_for("CpcmonDown", "", "resolved")
-    _flushed(say, receiver)
+    _flushed(send_alert, receiver)
     assert ("CpcmonAccuracyLow", "all", "resolved") not in {one.short for one in receiver.notifications}
 
 
-def test_a_critical_accuracy_alert_mutes_lesser_ones_on_the_window(say: Say, receiver: Receiver) -> None:
+def test_a_critical_accuracy_alert_mutes_lesser_ones_on_the_window(send_alert: SendAlert, receiver: Receiver) -> None:
     """With the names of either rule file. Other windows are not muted."""
     window = {**TARGET, "model": "density", "segment": "all"}
-    say("CpcmonAccuracyLow", **window, severity="critical", alert="accuracy_low")
+    send_alert("CpcmonAccuracyLow", **window, severity="critical", alert="accuracy_low")
     receiver.wait_for("CpcmonAccuracyLow", "all", "firing")
-    say("CpcmonAccuracyLow", **window, severity="warning", alert="accuracy_falling")
-    say("CpcmonAccuracyFalling", **window, severity="warning", alert="accuracy_falling")
-    say("CpcmonAccuracyFalling", **{**window, "segment": "site=A"}, severity="warning", alert="accuracy_falling")
+    send_alert("CpcmonAccuracyLow", **window, severity="warning", alert="accuracy_falling")
+    send_alert("CpcmonAccuracyFalling", **window, severity="warning", alert="accuracy_falling")
+    send_alert("CpcmonAccuracyFalling", **{**window, "segment": "site=A"}, severity="warning", alert="accuracy_falling")
     receiver.wait_for("CpcmonAccuracyFalling", "site=A", "firing")
-    _flushed(say, receiver)
+    _flushed(send_alert, receiver)
     assert {one.labels["severity"] for one in receiver.notifications if one.labels.get("segment") == "all"} == {
         "critical"
     }
 
 
-def test_a_silent_model_mutes_its_silent_sites(say: Say, receiver: Receiver) -> None:
+def test_a_silent_model_mutes_its_silent_sites(send_alert: SendAlert, receiver: Receiver) -> None:
     quiet = {**TARGET, "model": "density", "severity": "warning"}
-    say("CpcmonSegmentSilent", **quiet, segment="all")
+    send_alert("CpcmonSegmentSilent", **quiet, segment="all")
     receiver.wait_for("CpcmonSegmentSilent", "all", "firing")
-    say("CpcmonSegmentSilent", **quiet, segment="site=A")
-    _flushed(say, receiver)
+    send_alert("CpcmonSegmentSilent", **quiet, segment="site=A")
+    _flushed(send_alert, receiver)
     assert ("CpcmonSegmentSilent", "site=A", "firing") not in {one.short for one in receiver.notifications}

@@ -63,7 +63,7 @@ scrape_configs:
 """
 
 
-class Asked:
+class QueriedPrometheus:
     """A running Prometheus."""
 
     def __init__(self, port: int) -> None:
@@ -147,7 +147,7 @@ def test_the_merged_estimate_does_not_depend_on_the_assignment(kafka: Topics, tm
                 "--config.file=prometheus.yml", "--storage.tsdb.path=data", f"--web.listen-address=127.0.0.1:{port}",
             )
         )  # fmt: skip
-        asked = Asked(port)
+        asked = QueriedPrometheus(port)
         equals_the_oracle(asked.merged_over(len(records)), reference, records)
         owners = asked.by_estimator("count(cpcmon_kafka_assigned_partitions > 0)")
         assert owners == {"": 3.0}

@@ -37,11 +37,11 @@ def test_every_runbook_has_queries_to_paste(name: str) -> None:
 def test_promtool_can_read_every_query(promtool: Path, tmp_path: Path) -> None:
     """As expressions of rules."""
     queries = [query for one in RUNBOOKS.values() for query in one.queries]
-    assert _refused(promtool, tmp_path, queries) == ""
-    assert "parse error" in _refused(promtool, tmp_path, [*queries, "cpcmon_ready =="])
+    assert _problems(promtool, tmp_path, queries) == ""
+    assert "parse error" in _problems(promtool, tmp_path, [*queries, "cpcmon_ready =="])
 
 
-def _refused(promtool: Path, folder: Path, queries: list[str]) -> str:
+def _problems(promtool: Path, folder: Path, queries: list[str]) -> str:
     rules = [{"record": f"runbook:query{number}", "expr": query} for number, query in enumerate(queries)]
     path = folder / "queries.yml"
     path.write_text(json.dumps({"groups": [{"name": "runbooks", "rules": rules}]}))

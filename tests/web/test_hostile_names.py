@@ -29,7 +29,7 @@ def _site(evil: str) -> Site:
     report = three_models()["density"]
     assert report.reference is not None
     names = replace(report.reference, version=evil, fingerprint=evil, created=evil, classes=(evil, f"{evil}2"))
-    spoilt = replace(
+    hostile = replace(
         report,
         model=evil,
         reference=names,
@@ -41,7 +41,7 @@ def _site(evil: str) -> Site:
         errors={evil: 3},
     )
     return site_of(
-        {evil: spoilt},
+        {evil: hostile},
         version=evil,
         problems=[evil],
         waits=[f"{evil}3 has not been evaluated yet", evil],
