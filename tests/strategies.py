@@ -1,11 +1,16 @@
 """Generated references and windows: continuous, tied, saturated and uniform outputs, of many sizes."""
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
+
+from monitor.core.calibration import calibrate
+from monitor.core.scores import label_outputs
+from monitor.core.totals import Gauge
 
 Singles = NDArray[np.float32]
 Integers = NDArray[np.int64]
@@ -69,3 +74,9 @@ def synthetic(records: int, classes: int, *, seed: int, sharpness: float = 2.0) 
     p = accepted(np.exp(random.normal(size=(records, classes)) * sharpness))
     labels = (p.cumsum(axis=1) < random.random((records, 1))).sum(axis=1)
     return p, np.minimum(labels, classes - 1)
+
+
+@cache
+def small_gauge() -> Gauge:
+    """Return the gauge of a reference of 60 records."""
+    return Gauge(calibrate(label_outputs(*synthetic(60, 3, seed=1))))

@@ -15,13 +15,13 @@ import pytest
 
 from monitor.state.store import State
 from tests.conftest import Ran
-from tests.ingest.lines import POOL, REFERENCE, line
+from tests.ingest.lines import POOL, line, small_reference
 
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     """A directory with a reference, and an inbox with twelve good records and a bad one."""
-    REFERENCE.save(tmp_path / "density.ref")
+    small_reference().save(tmp_path / "density.ref")
     (tmp_path / "inbox").mkdir()
     lines = [line(n, site="AB"[n % 2], id=f"ZZPATIENT{n}") for n in range(12)]
     (tmp_path / "inbox" / "ZZPATIENT.jsonl").write_bytes(b"".join(lines) + b"{bad\n")

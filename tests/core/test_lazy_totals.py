@@ -6,14 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monitor.core import totals as measuring
-from monitor.core.calibration import calibrate
-from monitor.core.scores import label_outputs
 from monitor.core.threshold_curve import Totals
 from monitor.core.totals import Gauge, totals_of
 from monitor.core.window import Bounds, SlidingWindow
-from tests.strategies import Singles, synthetic
+from tests.strategies import Singles, small_gauge, synthetic
 
-GAUGE = Gauge(calibrate(label_outputs(*synthetic(60, 3, seed=1))))
 POOL: Singles = synthetic(600, 3, seed=2, sharpness=1.2)[0]
 
 
@@ -27,15 +24,15 @@ def test_totals_do_not_depend_on_when_they_are_read(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(measuring, "_MOST_WAITING", limits[0])
         patch.setattr(measuring, "_MOST_LEFT_NUMBERS", limits[1])
-        window = SlidingWindow(GAUGE, Bounds(records=size))
+        window = SlidingWindow(small_gauge(), Bounds(records=size))
         start = 0
         for records, late, queried in steps:
             at = np.arange(start, start + records, dtype=np.float64) - (15.0 if late else 0.0)
             window.add(POOL[start : start + records], at, now=1000.0)
             start += records
             if queried:
-                np.testing.assert_array_equal(window.totals().vector, totals_of(GAUGE, window.vectors()).vector)
-        np.testing.assert_array_equal(window.totals().vector, totals_of(GAUGE, window.vectors()).vector)
+                np.testing.assert_array_equal(window.totals().vector, totals_of(small_gauge(), window.vectors()).vector)
+        np.testing.assert_array_equal(window.totals().vector, totals_of(small_gauge(), window.vectors()).vector)
 
 
 def test_records_evicted_between_reads_are_never_measured(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,7 +45,7 @@ def test_records_evicted_between_reads_are_never_measured(monkeypatch: pytest.Mo
         real(gauge, totals, vectors, sign)
 
     monkeypatch.setattr(Gauge, "measure", noted)
-    window = SlidingWindow(GAUGE, Bounds(records=10))
+    window = SlidingWindow(small_gauge(), Bounds(records=10))
     for start in range(0, 600, 20):
         window.add(POOL[start : start + 20], np.arange(start, start + 20.0), now=1000.0)
     window.totals()

@@ -7,15 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from monitor.core.calibration import calibrate
 from monitor.core.record_columns import Records, Texts
-from monitor.core.scores import label_outputs
 from monitor.core.segments import ALL, ModelWindows, Segmentation, name_of
-from monitor.core.totals import Gauge, totals_of
+from monitor.core.totals import totals_of
 from monitor.core.window import Bounds, bytes_per_window
-from tests.strategies import Singles, synthetic
+from tests.strategies import Singles, small_gauge, synthetic
 
-GAUGE = Gauge(calibrate(label_outputs(*synthetic(60, 3, seed=1))))
 POOL: Singles = synthetic(500, 3, seed=2, sharpness=1.2)[0]
 SPLIT = (("site",), ("site", "scanner"))
 
@@ -38,7 +35,7 @@ def sizes(windows: ModelWindows) -> dict[str, int]:
 
 def test_each_value_has_its_own_window() -> None:
     """Sites, and scanners within a site: scanner 1 of A is not scanner 1 of B."""
-    windows = ModelWindows(GAUGE, Bounds(records=100), Segmentation(SPLIT))
+    windows = ModelWindows(small_gauge(), Bounds(records=100), Segmentation(SPLIT))
     windows.add(records(("A", "1"), ("B", "1"), ("A", "2"), ("A", "1")), now=10.0)
     assert sizes(windows) == {
         "all": 4,
@@ -53,7 +50,7 @@ def test_each_value_has_its_own_window() -> None:
 
 def test_a_record_without_the_field_counts_in_the_whole_only() -> None:
     """A model without the field in any record has no segments."""
-    windows = ModelWindows(GAUGE, Bounds(records=100), Segmentation(SPLIT))
+    windows = ModelWindows(small_gauge(), Bounds(records=100), Segmentation(SPLIT))
     windows.add(records(("", "1"), ("A", "")), now=10.0)
     windows.add(Records(POOL[:2], np.array([3.0, 4.0])), now=10.0)
     assert sizes(windows) == {"all": 4, "site=A": 1}
@@ -66,7 +63,7 @@ def test_a_record_without_the_field_counts_in_the_whole_only() -> None:
 )
 def test_segments_equal_a_plain_selection(rows: list[tuple[str, str]], cut: int) -> None:
     """In any batching, with equal totals."""
-    windows = ModelWindows(GAUGE, Bounds(records=1000), Segmentation(SPLIT))
+    windows = ModelWindows(small_gauge(), Bounds(records=1000), Segmentation(SPLIT))
     for start in range(0, len(rows), cut):
         windows.add(records(*rows[start : start + cut], start=start), now=1000.0)
     wanted: dict[str, list[int]] = {"all": list(range(len(rows)))}
@@ -77,12 +74,12 @@ def test_segments_equal_a_plain_selection(rows: list[tuple[str, str]], cut: int)
             wanted.setdefault(f"site={site},scanner={scanner}", []).append(row)
     assert set(sizes(windows)) == set(wanted)
     for segment, totals in windows.totals().items():
-        assert np.array_equal(totals.vector, totals_of(GAUGE, POOL[wanted[name_of(segment)]]).vector)
+        assert np.array_equal(totals.vector, totals_of(small_gauge(), POOL[wanted[name_of(segment)]]).vector)
 
 
 def test_over_the_limit_new_values_are_counted_and_not_stored() -> None:
     """They still count in the whole; existing segments continue."""
-    windows = ModelWindows(GAUGE, Bounds(records=100), Segmentation((("site",),), most_segments=2))
+    windows = ModelWindows(small_gauge(), Bounds(records=100), Segmentation((("site",),), most_segments=2))
     taken = windows.add(records(("A", ""), ("B", ""), ("C", ""), ("C", ""), ("A", "")), now=10.0)
     assert taken.unstored_segments == 2
     assert taken.added.entered == 5
@@ -94,7 +91,7 @@ def test_over_the_limit_new_values_are_counted_and_not_stored() -> None:
 def test_an_idle_segment_is_removed_to_make_room() -> None:
     """After the configured time without a record. The whole is never removed."""
     segmentation = Segmentation((("site",),), most_segments=1, forget_seconds=60.0)
-    windows = ModelWindows(GAUGE, Bounds(records=100), segmentation)
+    windows = ModelWindows(small_gauge(), Bounds(records=100), segmentation)
     windows.add(records(("A", "")), now=10.0)
     assert windows.idle(now=70.0) == []
     assert windows.add(records(("B", ""), start=1), now=70.5).unstored_segments == 0
@@ -106,7 +103,7 @@ def test_an_idle_segment_is_removed_to_make_room() -> None:
 
 def test_a_clock_that_is_set_forward_removes_no_segment() -> None:
     """The idle time continues."""
-    windows = ModelWindows(GAUGE, Bounds(records=100), Segmentation((("site",),), forget_seconds=60.0))
+    windows = ModelWindows(small_gauge(), Bounds(records=100), Segmentation((("site",),), forget_seconds=60.0))
     windows.add(records(("A", "")), now=10.0)
     windows.clock_jumped(86_400.0)
     assert windows.idle(now=86_460.0) == []
@@ -116,36 +113,38 @@ def test_a_clock_that_is_set_forward_removes_no_segment() -> None:
 def test_versions_never_mix_unless_any_version_is_allowed() -> None:
     """Records of another version are counted and left out; records without a version are accepted."""
     batch = records(("A", "1"), ("A", "1"), ("A", "1"), version=["2.1", "2.2", ""])
-    strict = ModelWindows(GAUGE, Bounds(records=100), Segmentation(SPLIT), version="2.1")
+    strict = ModelWindows(small_gauge(), Bounds(records=100), Segmentation(SPLIT), version="2.1")
     taken = strict.add(batch, now=10.0)
     assert (taken.other_version, taken.added.entered, len(strict[(("site", "A"),)])) == (1, 2, 2)
     assert np.array_equal(strict[ALL].vectors(), POOL[[0, 2]])
-    alike = ModelWindows(GAUGE, Bounds(records=100), Segmentation(SPLIT), version="2.1", versions_alike=True)
+    alike = ModelWindows(small_gauge(), Bounds(records=100), Segmentation(SPLIT), version="2.1", versions_alike=True)
     assert alike.add(batch, now=10.0).other_version == 0
-    unversioned = ModelWindows(GAUGE, Bounds(records=100), Segmentation(SPLIT))
+    unversioned = ModelWindows(small_gauge(), Bounds(records=100), Segmentation(SPLIT))
     assert unversioned.add(batch, now=10.0).other_version == 0
 
 
 def test_merged_totals_of_two_processes_equal_those_of_one() -> None:
-    both = [ModelWindows(GAUGE, Bounds(records=1000)) for _ in range(2)]
+    both = [ModelWindows(small_gauge(), Bounds(records=1000)) for _ in range(2)]
     for replica, part in zip(both, (POOL[:200], POOL[200:]), strict=True):
         replica.add(Records(part, np.arange(len(part), dtype=np.float64)), now=1000.0)
     merged = both[0].totals()[ALL] + both[1].totals()[ALL]
-    assert merged.estimate() == totals_of(GAUGE, POOL).estimate()
+    assert merged.estimate() == totals_of(small_gauge(), POOL).estimate()
 
 
 @pytest.mark.parametrize(("split", "windows"), [((), 1), (SPLIT, 201)], ids=["whole", "segments"])
 def test_memory_is_computed_from_the_configuration(split: tuple[tuple[str, ...], ...], windows: int) -> None:
     """Tables once, and every window full."""
-    model = ModelWindows(GAUGE, Bounds(records=5000), Segmentation(split))
-    assert model.most_bytes() == GAUGE.bytes_shared + windows * bytes_per_window(GAUGE, Bounds(records=5000))
+    model = ModelWindows(small_gauge(), Bounds(records=5000), Segmentation(split))
+    assert model.most_bytes() == small_gauge().bytes_shared + windows * bytes_per_window(
+        small_gauge(), Bounds(records=5000)
+    )
     assert "5,000 records: 32 bytes a record" in model.memory()
     assert f"{model.most_bytes() / 1e6:.1f} MB at most in all" in model.memory()
 
 
 def test_no_value_can_imitate_another_segment() -> None:
     """The site `A,scanner=2` is not scanner 2 of site A."""
-    windows = ModelWindows(GAUGE, Bounds(records=100), Segmentation(SPLIT))
+    windows = ModelWindows(small_gauge(), Bounds(records=100), Segmentation(SPLIT))
     windows.add(records(("A,scanner=2", ""), ("A", "2")), now=10.0)
     assert len(windows[(("site", "A,scanner=2"),)]) == 1
     assert len(windows[(("site", "A"), ("scanner", "2"))]) == 1
@@ -153,7 +152,7 @@ def test_no_value_can_imitate_another_segment() -> None:
 
 def test_a_batch_that_cannot_be_split_is_not_counted_in_the_whole() -> None:
     """So a retry counts nothing twice."""
-    windows = ModelWindows(GAUGE, Bounds(records=100), Segmentation(SPLIT))
+    windows = ModelWindows(small_gauge(), Bounds(records=100), Segmentation(SPLIT))
     incomplete = Records(POOL[:2], np.array([1.0, 2.0]), {"site": Texts.of(["A"]), "scanner": Texts.of(["1"])})
     with pytest.raises(IndexError):
         windows.add(incomplete, now=10.0)
@@ -162,7 +161,7 @@ def test_a_batch_that_cannot_be_split_is_not_counted_in_the_whole() -> None:
 
 def test_late_and_future_records_of_segments_are_counted() -> None:
     """A record may be late for the whole and in time for its segment."""
-    windows = ModelWindows(GAUGE, Bounds(records=2), Segmentation((("site",),)))
+    windows = ModelWindows(small_gauge(), Bounds(records=2), Segmentation((("site",),)))
     windows.add(records(("A", ""), ("A", ""), start=10), now=100.0)
     taken = windows.add(records(("B", ""), start=1), now=100.0)
     assert (taken.added.late, taken.in_segments.entered) == (1, 1)
@@ -170,7 +169,7 @@ def test_late_and_future_records_of_segments_are_counted() -> None:
 
 def test_a_clock_set_back_does_not_keep_an_idle_segment() -> None:
     """Last seen in the future: the idle time starts again, and ends."""
-    windows = ModelWindows(GAUGE, Bounds(records=100), Segmentation((("site",),), forget_seconds=60.0))
+    windows = ModelWindows(small_gauge(), Bounds(records=100), Segmentation((("site",),), forget_seconds=60.0))
     windows.add(records(("A", "")), now=1e10)
     assert windows.idle(now=1000.0) == []
     assert windows.idle(now=1061.0) == [(("site", "A"),)]

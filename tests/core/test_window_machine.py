@@ -1,6 +1,7 @@
 """Any interleaving of batches, late records, evictions, merges and rebuilds equals a slow oracle."""
 
 from dataclasses import dataclass, field
+from functools import cache
 
 import numpy as np
 import pytest
@@ -32,8 +33,14 @@ def prepared(style: str) -> tuple[Singles, Integers, Singles]:
 
 
 _PREPARED = {style: prepared(style) for style in ("softmax", "votes")}
-_CALIBRATIONS = {style: calibrate(label_outputs(r, y)) for style, (r, y, _) in _PREPARED.items()}
-_GAUGES, _TWINS = ({style: Gauge(one) for style, one in _CALIBRATIONS.items()} for _ in range(2))
+
+
+@cache
+def gauges(style: str) -> tuple[Gauge, Gauge]:
+    """Return two gauges of one reference."""
+    reference, labels, _ = _PREPARED[style]
+    calibration = calibrate(label_outputs(reference, labels))
+    return Gauge(calibration), Gauge(calibration)
 
 
 @dataclass
@@ -84,7 +91,7 @@ class WindowMachine(RuleBasedStateMachine):
         if records is None and age is None:
             records = 5
         bounds = Bounds(records, None if age is None else float(age), tolerance_seconds=4.0, most_records=15)
-        self.style, self.gauge = style, _GAUGES[style]
+        self.style, self.gauge = style, gauges(style)[0]
         self.pool = _PREPARED[style][2]
         self.now = 100.0
         self.window, self.slow = SlidingWindow(self.gauge, bounds), SlowWindow(bounds)
@@ -123,7 +130,7 @@ class WindowMachine(RuleBasedStateMachine):
         window = SlidingWindow(self.gauge, Bounds(records=20))
         window.add(self.pool[rows], np.arange(len(rows), dtype=np.float64), 100.0)
         # As from another process, which loaded the same reference itself.
-        other = WindowTotals.from_bytes(_TWINS[self.style], window.totals().to_bytes())
+        other = WindowTotals.from_bytes(gauges(self.style)[1], window.totals().to_bytes())
         union = totals_of(self.gauge, np.concatenate([self.window.vectors(), self.pool[rows]]))
         assert np.array_equal((self.window.totals() + other).vector, union.vector)
 
@@ -156,6 +163,6 @@ TestWindowMachine.settings = settings(max_examples=150, stateful_step_count=12, 
 
 
 def test_the_references_of_the_machine_are_informative() -> None:
-    for gauge in _GAUGES.values():
+    for gauge, _ in map(gauges, _PREPARED):
         assert isinstance(gauge.calibration, Calibration)
         assert 0.0 < gauge.calibration.accuracy < 1.0

@@ -25,7 +25,7 @@ from monitor.sources.base import Lag
 from monitor.state.evaluation_history import History
 from monitor.telemetry import DaemonFacts, Telemetry
 from tests.core.test_history import report
-from tests.evaluation.driver import LOW, POOR, REFERENCE, Monitor
+from tests.evaluation.driver import LOW, POOR, Monitor, monitor_reference
 
 LIMIT = 60.0
 
@@ -287,13 +287,13 @@ def test_alert_state_that_could_not_be_written_survives_a_reload(site: Site, mon
 
     firing = {"accuracy_low": AlertState(AlertPhase.FIRING, site.clock().now)}
     stored = AlertMemory(VersionCounts(), (WindowAlertState(ALL, alerts=firing),)).to_bytes()
-    before = build(config, {"density": REFERENCE}, state)
+    before = build(config, {"density": monitor_reference()}, state)
     with monkeypatch.context() as patch:
         patch.setattr(state, "commit", full)
         before.ingestion.store_value(key_of("density"), stored)
         before.ingestion.stop(site.clock().now)
     assert before.ingestion.pending_values() == {key_of("density"): stored}
-    after = build(config, {"density": REFERENCE}, state, before.ingestion.pending_values())
+    after = build(config, {"density": monitor_reference()}, state, before.ingestion.pending_values())
     assert after.evaluators["density"].notified == (("density", "all", "accuracy_low"),)
     assert after.ingestion.pending_values() == {key_of("density"): stored}
 
@@ -304,12 +304,12 @@ def test_history_that_could_not_be_written_survives_a_reload(site: Site, monkeyp
     def full(*_: object) -> None:
         raise StatePaused("full")
 
-    before = build(config, {"density": REFERENCE}, state, history=history)
+    before = build(config, {"density": monitor_reference()}, state, history=history)
     with monkeypatch.context() as patch:
         patch.setattr(state, "commit", full)
         history.note(report(0.5), now)
         before.ingestion.stop(now)
-    after = build(config, {"density": REFERENCE}, state, history=history)
+    after = build(config, {"density": monitor_reference()}, state, history=history)
     assert list(state.history()) == []
     after.ingestion.tick(now, 1.0)
     assert [row.place for row in state.history() if row is not None] == [(Span.RECENT, 1)]

@@ -3,6 +3,7 @@
 import itertools
 import json
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -22,9 +23,6 @@ from tests.ingest.lines import LinesSource
 from tests.strategies import Singles, synthetic
 
 CLASSES = ("cat", "dog", "owl")
-REFERENCE = Reference.calibrate(
-    *synthetic(2000, 3, seed=1, sharpness=2.6), model="density", version="2.1", classes=CLASSES
-)
 HEALTHY: Singles = synthetic(6000, 3, seed=2, sharpness=2.6)[0]
 POOR: Singles = synthetic(6000, 3, seed=3, sharpness=0.9)[0]
 """A model that became less confident, and is well calibrated."""
@@ -32,6 +30,13 @@ POOR: Singles = synthetic(6000, 3, seed=3, sharpness=0.9)[0]
 LOW = AlertRule("accuracy_low", drop=0.05, for_seconds=1800.0)
 START = 1_760_000_000.0
 PERIOD = 60.0
+
+
+@cache
+def monitor_reference() -> Reference:
+    """Return the reference of 2,000 records that a monitor starts with."""
+    vectors, labels = synthetic(2000, 3, seed=1, sharpness=2.6)
+    return Reference.calibrate(vectors, labels, model="density", version="2.1", classes=CLASSES)
 
 
 class Monitor:
@@ -46,7 +51,6 @@ class Monitor:
         split: bool = False,
         stale_after: float | None = None,
         forget: float | None = None,
-        reference: Reference | None = REFERENCE,
         options: IngestOptions | None = None,
     ) -> None:
         self._folder = folder
@@ -59,7 +63,7 @@ class Monitor:
             stale_after_seconds=stale_after,
             alerts=rules,
         )
-        self._reference, self._options = reference, options
+        self._reference, self._options = monitor_reference(), options
         self.now, self.running, self.slept = START, 1000.0, 0.0
         self.lines: list[bytes] = []
         self._numbers = itertools.count()
@@ -67,7 +71,6 @@ class Monitor:
 
     def start(self) -> None:
         """Start or restart."""
-        assert self._reference is not None
         self.state = State.open(self._folder)
         model = ModelState(model_options(self.config, self._reference))
         decoder = StreamDecoder([model.options.format], hash_key=self.state.key)

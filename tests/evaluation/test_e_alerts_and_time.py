@@ -16,7 +16,7 @@ from monitor.daemon.clock import ClockChange, Moment, clock_change
 from monitor.errors import StatePaused
 from monitor.sources.base import Delivery
 from monitor.state.window_table import CommittedWindow
-from tests.evaluation.driver import HEALTHY, LOW, POOR, REFERENCE, Monitor, alert, named, phase, whole
+from tests.evaluation.driver import HEALTHY, LOW, POOR, Monitor, alert, monitor_reference, named, phase, whole
 from tests.strategies import synthetic
 
 HOUR = 3600.0
@@ -385,7 +385,7 @@ def test_a_reference_of_the_new_version_ends_the_mismatch_at_once(monitor: Monit
     monitor.run(HOUR, version="2.1")
     assert whole(monitor.run(2 * HOUR, version="2.2")).state is WindowState.VERSION_MISMATCH
     if mended == "reference":
-        monitor.restart(reference=replace(REFERENCE, version="2.2"))
+        monitor.restart(reference=replace(monitor_reference(), version="2.2"))
     else:
         monitor.restart(versions_alike=True)
     report = monitor.run(60, version="2.2")

@@ -17,7 +17,7 @@ from monitor.core.window import Bounds
 from monitor.evaluation.evaluator import Evaluator
 from monitor.reference.reference import Reference
 from tests.evaluation.driver import named, whole
-from tests.ingest.lines import NOW, REFERENCE, line
+from tests.ingest.lines import NOW, line, small_reference
 from tests.ingest.shards import Log, Replica
 from tests.strategies import synthetic
 
@@ -41,7 +41,7 @@ class Member:
             minimum_records=minimum,
             alerts=(ALWAYS,),
         )
-        self.evaluator = Evaluator(config, REFERENCE, self.replica.ingestion, shared=True)
+        self.evaluator = Evaluator(config, small_reference(), self.replica.ingestion, shared=True)
         self.evaluator.restore(stored)
         self._seconds = 0.0
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import ClassVar
 
@@ -22,9 +23,14 @@ from monitor.state.store import State
 from tests.strategies import Singles, synthetic
 
 CLASSES = ("cat", "dog", "owl")
-REFERENCE = Reference.calibrate(*synthetic(60, 3, seed=1), model="density", version="2.1", classes=CLASSES)
 POOL: Singles = synthetic(400, 3, seed=2, sharpness=1.2)[0]
 NOW = 1_760_000_000.0
+
+
+@cache
+def small_reference() -> Reference:
+    """Return a reference of 60 records."""
+    return Reference.calibrate(*synthetic(60, 3, seed=1), model="density", version="2.1", classes=CLASSES)
 
 
 def line(number: int, **fields: object) -> bytes:
@@ -93,7 +99,7 @@ class Process:
         *,
         bounds: Bounds | None = None,
         split_by: tuple[tuple[str, ...], ...] = (),
-        reference: Reference = REFERENCE,
+        reference: Reference | None = None,
         fields: RecordFields | None = None,
         options: IngestOptions | None = None,
         at_once: int = 7,
@@ -102,7 +108,11 @@ class Process:
         now: float = NOW,
     ) -> None:
         model = ModelOptions(
-            "density", reference, bounds or Bounds(records=50), Segmentation(split_by, most_segments), kind
+            "density",
+            reference or small_reference(),
+            bounds or Bounds(records=50),
+            Segmentation(split_by, most_segments),
+            kind,
         )
         self.state = State.open(folder)
         decoder = StreamDecoder([model.format], fields or RecordFields(), hash_key=self.state.key)

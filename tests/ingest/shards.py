@@ -14,7 +14,7 @@ from monitor.records.record_batch import Decoder, Format, TextPiece
 from monitor.records.record_schema import RecordFields
 from monitor.sources.base import NOTHING_HELD, Delivery, Lag
 from monitor.state.store import State
-from tests.ingest.lines import NOW, REFERENCE
+from tests.ingest.lines import NOW, small_reference
 
 Log = dict[str, list[bytes]]
 """Lines by partition."""
@@ -94,7 +94,9 @@ class Replica:
         most_segments: int = 200,
         source: str = "stream",
     ) -> None:
-        model = ModelOptions("density", REFERENCE, bounds or Bounds(records=20), Segmentation(split_by, most_segments))
+        model = ModelOptions(
+            "density", small_reference(), bounds or Bounds(records=20), Segmentation(split_by, most_segments)
+        )
         self.state = State.open(folder)
         decoder = StreamDecoder([model.format], RecordFields(), hash_key=self.state.key)
         self.source = PartitionedLines(log, decoder, source)

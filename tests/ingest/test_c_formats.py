@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.conftest import Ran
-from tests.ingest.lines import NOW, POOL, REFERENCE
+from tests.ingest.lines import NOW, POOL, small_reference
 
 RECORDS = 300
 VECTORS = np.round(POOL[:RECORDS].astype(np.float64), 5)
@@ -74,7 +74,7 @@ def watched(
     inbox = folder / f"inbox-{name}"
     inbox.mkdir()
     write(inbox / name)
-    REFERENCE.save(folder / "density.ref")
+    small_reference().save(folder / "density.ref")
     words = ["--reference", folder / "density.ref", "--state", folder / f"state-{name}", "--settle", "0.2s"]
     ran = cpcmon("watch", inbox, *words, "--segment-by", "site", "--once", "--json")
     assert ran.code == 0, ran.err

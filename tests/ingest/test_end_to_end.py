@@ -16,7 +16,7 @@ from monitor.records.decoder import StreamDecoder
 from monitor.sources.directory.directory_options import DirectoryOptions
 from monitor.sources.directory.directory_source import DirectorySource
 from monitor.state.store import State
-from tests.ingest.lines import NOW, REFERENCE, line
+from tests.ingest.lines import NOW, line, small_reference
 from tests.state.states import need_strace
 
 pytestmark = pytest.mark.slow
@@ -29,7 +29,7 @@ class Product:
         self.inbox = place / "inbox"
         self.inbox.mkdir(exist_ok=True)
         self.state = State.open(place / "state")
-        model = ModelOptions("density", REFERENCE)
+        model = ModelOptions("density", small_reference())
         options = DirectoryOptions(path=self.inbox, bytes_per_tick=bytes_per_tick)
         decoder = StreamDecoder([model.format], hash_key=self.state.key)
         source = DirectorySource("inbox", options, decoder, key=self.state.key)
@@ -82,7 +82,7 @@ def watch(place: Path, *more: str) -> list[str]:
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     """A reference and an inbox of ten records."""
-    REFERENCE.save(tmp_path / "density.ref")
+    small_reference().save(tmp_path / "density.ref")
     (tmp_path / "inbox").mkdir()
     (tmp_path / "inbox" / "a.jsonl").write_bytes(b"".join(line(n) for n in range(10)))
     return tmp_path

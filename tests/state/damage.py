@@ -33,12 +33,11 @@ from monitor.state.change import StateChange
 from monitor.state.evaluation_history import History
 from monitor.state.store import State
 from tests.core.test_history import START, report
-from tests.ingest.lines import NOW, REFERENCE, LinesSource, line
+from tests.ingest.lines import NOW, LinesSource, line, small_reference
 
 PAGE = 4096
 _SMALL = 24
 DATABASE, WAL = "state.db", "state.db-wal"
-OPTIONS = ModelOptions("density", REFERENCE, Bounds(records=600), Segmentation((("site",),)))
 LINES = [
     line(number, site="ABC"[number % 3], id=f"i{number}") if number % 50 else b"{nonsense\n" for number in range(1500)
 ]
@@ -118,8 +117,9 @@ class Life:
             self.history = History()
             self.history.restore(self.state.history())
             self.logged = self.state.past_events()
-            self.model = ModelState(OPTIONS)
-            decoder = StreamDecoder([OPTIONS.format], hash_key=self.state.key)
+            options = ModelOptions("density", small_reference(), Bounds(records=600), Segmentation((("site",),)))
+            self.model = ModelState(options)
+            decoder = StreamDecoder([options.format], hash_key=self.state.key)
             source = LinesSource(lines, decoder, at_once=at_once)
             self.ingestion = Ingestion(self.state, [self.model], [source], history=self.history)
             self.ingestion.start(NOW)
