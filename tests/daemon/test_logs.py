@@ -110,8 +110,8 @@ def test_both_formats_have_the_same_values(value: str) -> None:
         if format_ is LogFormat.JSON:
             values.append(json.loads(written)["file"])
         else:
-            value = written.partition(" file=")[2]
-            values.append(json.loads(value) if value.startswith('"') else value)
+            printed = written.partition(" file=")[2]
+            values.append(json.loads(printed) if printed.startswith('"') else printed)
     assert values[0] == values[1]
     readable = value.encode("utf-8", "backslashreplace").decode()
     assert values[0] == readable.replace(r"\udc", r"\x")

@@ -99,7 +99,7 @@ class Machine:
         deadline = time.monotonic() + LIMIT
         while True:
             if self._shell.poll() is not None or time.monotonic() > deadline:
-                log = " ".join(self._log.read_text(errors="remount_point").split()) or "nothing"
+                log = " ".join(self._log.read_text(errors="replace").split()) or "nothing"
                 raise CannotBoot(f"expected root with all rights, tmpfs and overlay file systems; found {log}")
             # Some units fail in a container.
             if self.leader is not None and self.run("systemctl is-system-running").stdout.strip() in {

@@ -206,18 +206,7 @@ class Site:
             counters = opened.counters()
         finally:
             opened.close()
-        windows = {}
-        for segment in model.windows:
-            window = model.windows[segment]
-            rows = zip(window.times.tolist(), map(tuple, window.vectors().tolist()), strict=True)
-            windows[name_of(segment)] = list(rows)
-        rejected, events = Counter[str](), Counter[str]()
-        for name, count in counters.items():
-            if name[0] == "records_rejected_total":
-                rejected[name[-1]] += count
-            elif name[0] == "source_events_total":
-                events[name[-1]] += count
-        return StateContent(windows, counters.get(("records_total", "inbox", "density"), 0), rejected, events)
+        return state_content(model, counters)
 
     def compare(self) -> Comparison:
         """Compare after everything was read."""
@@ -253,6 +242,22 @@ class Site:
         """Fail on any difference."""
         comparison = self.compare()
         assert not comparison.problems, "\n".join([*comparison.problems, self.log_tail()])
+
+
+def state_content(model: ModelState, counters: Mapping[tuple[str, ...], int]) -> StateContent:
+    """Return the windows and the relevant counters."""
+    windows = {}
+    for segment in model.windows:
+        window = model.windows[segment]
+        rows = zip(window.times.tolist(), map(tuple, window.vectors().tolist()), strict=True)
+        windows[name_of(segment)] = list(rows)
+    rejected, events = Counter[str](), Counter[str]()
+    for name, count in counters.items():
+        if name[0] == "records_rejected_total":
+            rejected[name[-1]] += count
+        elif name[0] == "source_events_total":
+            events[name[-1]] += count
+    return StateContent(windows, counters.get(("records_total", "inbox", "density"), 0), rejected, events)
 
 
 def kill(process: "subprocess.Popen[bytes]") -> bool:

@@ -7,7 +7,6 @@ as they were at that instant; closing them properly would be a stop.
 import os
 import shutil
 import tempfile
-from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import wraps
 from pathlib import Path
@@ -18,7 +17,7 @@ import hypothesis.strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from monitor.config.config import ModelOptions
-from monitor.core.segments import Segmentation, name_of
+from monitor.core.segments import Segmentation
 from monitor.core.window import Bounds
 from monitor.errors import StatePaused
 from monitor.ingest.ingestion import Ingestion
@@ -29,7 +28,7 @@ from monitor.sources.directory.directory_options import DirectoryOptions
 from monitor.sources.directory.directory_source import DirectorySource
 from monitor.sources.directory.open_files import System
 from monitor.state.store import State
-from tests.torture.harness import reference
+from tests.torture.harness import reference, state_content
 from tests.torture.oracle import StateContent, compare
 from tests.torture.records import BASE, WriteLog, gzip_of, line_of, npz_of
 
@@ -129,19 +128,7 @@ class ProcessRun:
 
     def content(self) -> StateContent:
         """Return windows and counters."""
-        windows = {}
-        for segment in self.model.windows:
-            window = self.model.windows[segment]
-            rows = zip(window.times.tolist(), map(tuple, window.vectors().tolist()), strict=True)
-            windows[name_of(segment)] = list(rows)
-        counters = self.ingestion.counters
-        rejected, events = Counter[str](), Counter[str]()
-        for name, count in counters.items():
-            if name[0] == "records_rejected_total":
-                rejected[name[-1]] += count
-            elif name[0] == "source_events_total":
-                events[name[-1]] += count
-        return StateContent(windows, counters.get(("records_total", "inbox", "density"), 0), rejected, events)
+        return state_content(self.model, self.ingestion.counters)
 
 
 class WatchedDirectory(RuleBasedStateMachine):
