@@ -1,6 +1,5 @@
-"""A folder with a reference, an inbox and a configuration."""
+"""A site: a folder with a reference, an inbox and a configuration."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,7 +32,7 @@ models:
 
 @dataclass(frozen=True)
 class Site:
-    """One installation."""
+    """The files of one installation."""
 
     folder: Path
     reference_vectors: Singles
@@ -60,12 +59,9 @@ class Site:
 
 @pytest.fixture
 def site(tmp_path: Path) -> Site:
-    """An installation that is ready to run."""
+    """A site with a valid configuration."""
     reference, vectors, labels = write_reference(tmp_path)
     (tmp_path / "inbox").mkdir()
     found = Site(tmp_path, vectors, labels, reference.calibration.temperature)
     found.configure()
     return found
-
-
-Configure = Callable[..., None]

@@ -1,4 +1,4 @@
-"""An installation that reads a topic, and the answers that the slow oracle gives for what lies in it."""
+"""A site that reads a Kafka topic, and its expected estimates."""
 
 import json
 import re
@@ -43,7 +43,7 @@ class KafkaSite:
     group: str = field(default_factory=lambda: unique("cpcmon"))
 
     def configure(self, more: str = "", *, files: bool = False, minimum: int = 50) -> None:
-        """Write the configuration; more settings of the source as YAML of four spaces."""
+        """Write the configuration; `more` is YAML of the source, indented by four spaces."""
         self.site.configure(window=self.window, minimum=minimum)
         source = _SOURCE.format(bootstrap=self.bootstrap, group=self.group, topic=self.topic, more=more)
         text = self.site.config.read_text("utf-8")
@@ -51,23 +51,23 @@ class KafkaSite:
         self.site.config.write_text(text.replace(_FILES, source + (_FILES if files else "")), encoding="utf-8")
 
     def oracle(self) -> Oracle:
-        """Return what answers slowly and plainly."""
+        """Return the oracle for the site's reference."""
         return Oracle(self.site.reference_vectors.tolist(), self.site.labels.tolist(), self.site.temperature)
 
-    def held(self, truth: Truth, where: Mapping[str, str] | None = None) -> list[list[float]]:
-        """Return the outputs that windows should hold: the latest of each partition, all or those of a segment."""
+    def expected_vectors(self, truth: Truth, where: Mapping[str, str] | None = None) -> list[list[float]]:
+        """Return the vectors that the windows must hold: the latest of each partition, for all records or a segment."""
         found = list[list[float]]()
         for payloads in truth.values():
             records = [json.loads(payloads[offset] or b"") for offset in sorted(payloads)]
             flat = [one for record in records for one in (record if isinstance(record, list) else [record])]
             chosen = [one for one in flat if all(one.get(key) == value for key, value in (where or {}).items())]
-            # As 32-bit numbers, which is what windows hold.
+            # Windows hold 32-bit floats.
             found.extend(np.asarray([one["probs"] for one in chosen[-self.window :]], np.float32).tolist())
         return found
 
 
 def payloads(vectors: Singles, sites: Sequence[str] = ("A", "B", "C"), start: int = 0) -> list[bytes]:
-    """Return messages of one record each, a millisecond apart and an hour ago, with ids of their own."""
+    """Return messages of one record each, with unique ids and times a millisecond apart, an hour ago."""
     began = time.time() - 3600.0
     return [
         json.dumps(
@@ -82,8 +82,8 @@ def payloads(vectors: Singles, sites: Sequence[str] = ("A", "B", "C"), start: in
     ]
 
 
-def written(broker: Topics, topic: str, partitions: int, messages: Sequence[bytes]) -> Truth:
-    """Write messages to the partitions in turn, and return what lies there."""
+def produce(broker: Topics, topic: str, partitions: int, messages: Sequence[bytes]) -> Truth:
+    """Write messages to the partitions in turn; return the content of the topic."""
     writer = Writer(broker.bootstrap, topic)
     for partition in range(partitions):
         writer.enqueue(messages[partition::partitions], partition)
@@ -91,21 +91,21 @@ def written(broker: Topics, topic: str, partitions: int, messages: Sequence[byte
     return writer.truth
 
 
-def taken(count: int) -> tuple[str, float]:
-    """Name the series that says how many records were taken from the topic, with the number."""
+def records_read(count: int) -> tuple[str, float]:
+    """Return the counter of records read from the topic, with its expected value."""
     return 'cpcmon_records_total{model="density",source="stream"}', float(count)
 
 
-def holds(count: int, segment: str = "all") -> tuple[str, float]:
-    """Name the series that says how many records a window holds, with the number."""
+def window_records(count: int, segment: str = "all") -> tuple[str, float]:
+    """Return the gauge of records in a window, with its expected value."""
     return f'cpcmon_window_records{{model="density",segment="{segment}"}}', float(count)
 
 
-def judged(process: Process, count: int) -> dict[str, float]:
-    """Wait until so many records were taken, and then for an evaluation that began afterwards; return its page."""
-    process.wait_for(*taken(count))
+def wait_for_evaluation(process: Process, count: int) -> dict[str, float]:
+    """Wait until so many records were read and evaluated; return all samples."""
+    process.wait_for(*records_read(count))
     name = 'cpcmon_evaluations_total{model="density"}'
-    # The next one may have begun before the last record came.
+    # The next evaluation may have started before the last record was read.
     wanted = process.metrics()[name] + 2.0
     deadline = time.monotonic() + LIMIT
     while (page := process.metrics())[name] < wanted:
@@ -114,8 +114,8 @@ def judged(process: Process, count: int) -> dict[str, float]:
     return page
 
 
-def assert_equals_the_oracle(page: Mapping[str, float], segment: str, expected: Mapping[str, float]) -> None:
-    """Compare every exported estimate of a window, and the disagreement."""
+def assert_matches_oracle(page: Mapping[str, float], segment: str, expected: Mapping[str, float]) -> None:
+    """Compare every exported estimate of a window and the disagreement."""
     exported = {
         found.group(1): value
         for key, value in page.items()
@@ -129,20 +129,20 @@ def assert_equals_the_oracle(page: Mapping[str, float], segment: str, expected: 
     assert disagreement == pytest.approx(expected["disagreement"], abs=1e-9)
 
 
-def wait_until_not_ready(process: Process, sentence: str) -> str:
-    """Wait until `/-/ready` says why it is not, while `/-/healthy` says that it lives; return all that it says."""
+def wait_until_not_ready(process: Process, reason: str) -> str:
+    """Wait until `/-/ready` gives a reason, while `/-/healthy` is 200; return the body."""
     deadline = time.monotonic() + 60.0
     while True:
         code, body = process.ask("/-/ready")
-        if code == 503 and sentence in body:
+        if code == 503 and reason in body:
             assert process.ask("/-/healthy")[0] == 200
             return body
         assert time.monotonic() < deadline, f"{code} {body}\n{process.log}"
         time.sleep(0.1)
 
 
-def wait_for_longer(process: Process, series: tuple[str, float]) -> None:
-    """Wait for longer than usual: attempts to connect are up to half a minute apart."""
+def wait_for_reconnect(process: Process, series: tuple[str, float]) -> None:
+    """Wait for a value; attempts to connect are up to 30 seconds apart."""
     deadline = time.monotonic() + 4 * LIMIT
     name, value = series
     while process.metrics().get(name) != value:
@@ -150,6 +150,6 @@ def wait_for_longer(process: Process, series: tuple[str, float]) -> None:
         time.sleep(0.2)
 
 
-def everything_said(process: Process) -> str:
-    """Return all that anybody can read of a process."""
+def all_output(process: Process) -> str:
+    """Return the log and all pages of a process."""
     return "\n".join([process.log, *(process.ask(path)[1] for path in ("/metrics", "/api/v1/status", "/", "/-/ready"))])

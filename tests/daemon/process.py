@@ -1,4 +1,4 @@
-"""The real process: started with a configuration, asked over HTTP, told by signals."""
+"""The real `cpcmon run` process, its HTTP pages and its log."""
 
 import json
 import os
@@ -21,11 +21,11 @@ from tests.strategies import Integers, Singles, synthetic
 
 CLASSES = ("cat", "dog", "owl")
 LIMIT = 60.0
-"""How long anything may take on a machine that is busy with other tests."""
+"""A timeout for any step, long enough for a busy machine."""
 
 
 def write_reference(folder: Path, name: str = "density", seed: int = 1) -> tuple[Reference, Singles, Integers]:
-    """Write a reference and return it with what it was made from."""
+    """Write a reference; return it with its vectors and labels."""
     reference, vectors, labels = _calibrated(name, seed)
     reference.save(folder / f"{name}.ref")
     return reference, vectors, labels
@@ -38,7 +38,7 @@ def _calibrated(name: str, seed: int) -> tuple[Reference, Singles, Integers]:
 
 
 def write_records(path: Path, vectors: Iterable[Sequence[float]] | Singles, **fields: object) -> None:
-    """Append records to a file, as a gateway does; a list among the fields gives one value to each."""
+    """Append records to a file; the values of a list field are used in turn."""
     with path.open("a", encoding="utf-8") as file:
         for row, vector in enumerate(vectors):
             own = {
@@ -62,47 +62,47 @@ class Process:
             errors="backslashreplace",
         )
         self.lines: list[str] = []
-        self._heard = threading.Condition()
+        self._changed = threading.Condition()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
     def _read(self) -> None:
         assert self._process.stderr is not None
         for line in self._process.stderr:
-            with self._heard:
+            with self._changed:
                 self.lines.append(line.rstrip("\n"))
-                self._heard.notify_all()
+                self._changed.notify_all()
 
     @property
     def pid(self) -> int:
-        """The process's number."""
+        """The process id."""
         return self._process.pid
 
     @property
     def log(self) -> str:
-        """Everything it said."""
+        """All log lines."""
         return "\n".join(self.lines)
 
     def wait_for_line(self, text: str, count: int = 1) -> str:
-        """Wait until it says something, for the n-th time."""
+        """Wait for the n-th log line that contains a text."""
         deadline = time.monotonic() + LIMIT
-        with self._heard:
+        with self._changed:
             while len(found := [line for line in self.lines if text in line]) < count:
                 left = deadline - time.monotonic()
-                assert left > 0, f"never said {text!r}:\n{self.log}"
+                assert left > 0, f"{text!r} was not logged:\n{self.log}"
                 assert self._process.poll() is None or self._reader.is_alive(), f"ended:\n{self.log}"
-                self._heard.wait(min(left, 0.5))
+                self._changed.wait(min(left, 0.5))
         return found[count - 1]
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """The address of its web server."""
         found = re.search(r"https?://[0-9.]+:[0-9]+", self.wait_for_line("is ready on"))
         assert found is not None
         return found.group()
 
     def ask(self, path: str, method: str = "GET") -> tuple[int, str]:
-        """Return status and body."""
+        """Send a request; return status and body."""
         try:
             with urlopen(Request(self.url + path, method=method), timeout=LIMIT) as answer:  # noqa: S310 - our own
                 return answer.status, answer.read().decode()
@@ -110,23 +110,23 @@ class Process:
             return error.code, error.read().decode()
 
     def metrics(self) -> dict[str, float]:
-        """Return all series by name and labels."""
+        """Return all samples by name and labels."""
         return series(self.ask("/metrics")[1])
 
     def wait_for(self, name: str, value: float) -> dict[str, float]:
-        """Wait until a series has a value, and return all of that page."""
+        """Wait until a series has a value; return all samples of that scrape."""
         deadline = time.monotonic() + LIMIT
         while (page := self.metrics()).get(name) != value:
             assert time.monotonic() < deadline, f"{name} is {page.get(name)}, not {value}:\n{self.log}"
             time.sleep(0.1)
         return page
 
-    def tell(self, number: signal.Signals) -> None:
+    def send_signal(self, number: signal.Signals) -> None:
         """Send a signal."""
         self._process.send_signal(number)
 
     def end(self) -> int:
-        """Wait for the end and return the exit code."""
+        """Wait for the exit; return the code."""
         code = self._process.wait(LIMIT)
         self._reader.join(LIMIT)
         if self._process.stderr is not None:
@@ -135,19 +135,19 @@ class Process:
         return code
 
     def stop(self) -> int:
-        """Ask it to stop, and return the exit code."""
-        self.tell(signal.SIGTERM)
+        """Send SIGTERM; return the exit code."""
+        self.send_signal(signal.SIGTERM)
         return self.end()
 
     def kill(self) -> None:
-        """End it without a word."""
+        """Send SIGKILL."""
         self._process.kill()
         self.end()
 
 
 @contextmanager
 def running(config: Path, *words: str, environment: dict[str, str] | None = None) -> Iterator[Process]:
-    """Run a process, and leave none behind."""
+    """Run a process; kill it at the end."""
     process = Process(config, *words, environment=environment)
     try:
         yield process
@@ -156,7 +156,7 @@ def running(config: Path, *words: str, environment: dict[str, str] | None = None
 
 
 def series(page: str) -> dict[str, float]:
-    """Return the samples of a metrics page by name and sorted labels, as they stand there."""
+    """Return the samples of a metrics page by name and labels, as printed."""
     found = {}
     for line in page.splitlines():
         if line and not line.startswith("#"):
@@ -166,7 +166,7 @@ def series(page: str) -> dict[str, float]:
 
 
 def one(page: dict[str, float], name: str, **labels: str) -> float | None:
-    """Return the value of a series, whatever the order of its labels."""
+    """Return the value of the first series with these labels, in any order."""
     wanted = {f'{label}="{value}"' for label, value in labels.items()}
     for key, value in page.items():
         if key.partition("{")[0] == name and wanted <= set(re.findall(r'\w+="[^"]*"', key)):

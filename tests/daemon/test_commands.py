@@ -62,12 +62,12 @@ def test_many_signals_are_one_reload(daemon: Daemon, monkeypatch: pytest.MonkeyP
 
 
 def test_a_stop_does_not_wait_for_queued_reloads(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Future[str | None]] = [Future() for _ in range(3)]
+    requested: list[Future[str | None]] = [Future() for _ in range(3)]
     begin = daemon._begin  # noqa: SLF001
 
     def begun(*arguments: object) -> None:
         begin(*arguments)  # type: ignore[arg-type]
-        for reload in asked:
+        for reload in requested:
             daemon._commands.put(reload)  # noqa: SLF001
         signal.raise_signal(signal.SIGTERM)
 
@@ -75,16 +75,16 @@ def test_a_stop_does_not_wait_for_queued_reloads(daemon: Daemon, monkeypatch: py
     monkeypatch.setattr(daemon, "_reload", reloads := Reloads())
     daemon.run()
     assert reloads.count == 0
-    assert all("stopping" in (reload.result(0) or "") for reload in asked)
+    assert all("stopping" in (reload.result(0) or "") for reload in requested)
 
 
 def test_a_reload_that_ends_the_daemon_is_answered(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: Future[str | None] = Future()
-    daemon._commands.put(asked)  # noqa: SLF001
+    requested: Future[str | None] = Future()
+    daemon._commands.put(requested)  # noqa: SLF001
     monkeypatch.setattr(daemon, "_reload", Reloads(StateLost("as if")))
     with pytest.raises(StateLost, match="as if"):
         daemon.run()
-    assert "stopping" in (asked.result(0) or "")
+    assert "stopping" in (requested.result(0) or "")
 
 
 def test_retracted_estimates_are_a_gap_in_the_history(daemon: Daemon) -> None:

@@ -42,7 +42,7 @@ class ConfigMap:
             self.file.symlink_to("..data/config.yaml")
 
 
-def _mounted(site: Site) -> tuple[ConfigMap, str]:
+def _mount(site: Site) -> tuple[ConfigMap, str]:
     """Return a ConfigMap with the site's configuration with absolute paths, and its text."""
     text = site.config.read_text(encoding="utf-8")
     for name in ("state", "inbox", "density.ref"):
@@ -57,7 +57,7 @@ def _count(process: Process, text: str) -> int:
 
 
 def test_a_changed_configmap_is_reloaded_and_an_invalid_one_is_reported_once(site: Site) -> None:
-    mounted, text = _mounted(site)
+    mounted, text = _mount(site)
     with running(mounted.file, "--config.watch") as process:
         process.wait_for_line("is ready on")
         mounted.put(text.replace("silent, after: 2h", "still, after: 3h"))
@@ -76,7 +76,7 @@ def test_a_changed_configmap_is_reloaded_and_an_invalid_one_is_reported_once(sit
 
 
 def test_a_replaced_reference_is_reloaded(site: Site) -> None:
-    mounted, _ = _mounted(site)
+    mounted, _ = _mount(site)
     with running(mounted.file, "--config.watch") as process:
         process.wait_for_line("is ready on")
         reference = site.folder / "density.ref"
@@ -87,7 +87,7 @@ def test_a_replaced_reference_is_reloaded(site: Site) -> None:
 
 def test_a_reference_that_arrives_after_its_configuration_is_reloaded(site: Site) -> None:
     """Copied in two parts; the first is not a valid reference."""
-    mounted, text = _mounted(site)
+    mounted, text = _mount(site)
     content, late = (site.folder / "density.ref").read_bytes(), site.folder / "late.ref"
     with running(mounted.file, "--config.watch") as process:
         process.wait_for_line("is ready on")

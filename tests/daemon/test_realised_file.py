@@ -108,7 +108,7 @@ def test_the_bounds_are_inclusive(path: Path) -> None:
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_are_parsed(raw: bytes) -> None:
+def test_any_bytes_can_be_parsed(raw: bytes) -> None:
     """Every line is accepted, counted, empty, or the incomplete last one."""
     content = realised_file._parse(raw, is_whole=True)  # noqa: SLF001
     lines = [one for one in raw.split(b"\n") if one.strip()]

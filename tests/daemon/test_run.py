@@ -1,4 +1,4 @@
-"""`cpcmon run`, the real process on a watched directory, asked over HTTP."""
+"""The real process with a watched directory."""
 
 import json
 import re
@@ -17,6 +17,7 @@ import pytest
 from monitor.reference.reference import Reference
 from monitor.testing.oracle import Oracle
 from tests.daemon.conftest import Site
+from tests.daemon.kafka_site import assert_matches_oracle
 from tests.daemon.process import LIMIT, Process, one, running, write_records, write_reference
 from tests.servers import real_server
 from tests.sinks.receiver import Receiver, status
@@ -29,48 +30,36 @@ POOR: Singles = synthetic(1000, 3, seed=6, sharpness=0.6)[0]
 ALL = {"model": "density", "segment": "all"}
 
 
-def records(count: int) -> tuple[str, float]:
-    """Name the series that says how many records the whole holds, with the number."""
+def window_records(count: int) -> tuple[str, float]:
+    """Return the gauge of records in the window of all, with its expected value."""
     return 'cpcmon_window_records{model="density",segment="all"}', float(count)
 
 
-def test_every_exported_estimate_equals_the_slow_oracle_on_the_same_records(site: Site) -> None:
-    """After many evictions, for the whole and for each site; and the page is one that promtool has no complaint of."""
+def test_exported_estimates_match_the_oracle(site: Site) -> None:
+    """After evictions, for all records and each site; promtool accepts the page."""
     sites = ["A", "B", "C"]
     write_records(site.inbox / "a.jsonl", HEALTHY[:700], site=sites)
     write_records(site.inbox / "b.jsonl", POOR[:500], site=sites)
     with running(site.config) as process:
         process.wait_for("cpcmon_records_total" + '{model="density",source="results"}', 1200.0)
-        page = process.wait_for(*records(300))
+        page = process.wait_for(*window_records(300))
         oracle = Oracle(site.reference_vectors.tolist(), site.labels.tolist(), site.temperature)
-        came = [*HEALTHY[:700], *POOR[:500]]
-        held = {"all": came[-300:]}
+        written = [*HEALTHY[:700], *POOR[:500]]
+        held = {"all": written[-300:]}
         for place, name in enumerate(sites):
             of_site = [*HEALTHY[:700][place::3], *POOR[:500][place::3]]
             held[f"site={name}"] = of_site[-300:]
         for segment, vectors in held.items():
-            expected = oracle.estimates([v.tolist() for v in vectors])
-            exported = {
-                found.group(1): value
-                for key, value in page.items()
-                if key.startswith("cpcmon_estimated_accuracy_ratio{")
-                and f'segment="{segment}"' in key
-                and (found := re.search(r'estimator="([^"]+)"', key))
-            }
-            assert len(exported) == 19
-            assert exported == pytest.approx({name: expected[name] for name in exported}, abs=1e-9)
-            assert one(page, "cpcmon_estimator_disagreement_ratio", segment=segment) == pytest.approx(
-                expected["disagreement"], abs=1e-9
-            )
+            assert_matches_oracle(page, segment, oracle.estimates([vector.tolist() for vector in vectors]))
         text = process.ask("/metrics")[1]
     checked = subprocess.run([real_server("promtool"), "check", "metrics"], input=text, text=True, capture_output=True)  # noqa: PLW1510
     assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
 
 
-def test_it_is_ready_after_the_first_evaluation_and_shows_itself(site: Site) -> None:
+def test_it_is_ready_after_the_first_evaluation(site: Site) -> None:
     write_records(site.inbox / "a.jsonl", HEALTHY[:400], site="A")
     with running(site.config) as process:
-        process.wait_for(*records(300))
+        process.wait_for(*window_records(300))
         assert process.ask("/-/healthy") == (200, "cpcmon is healthy.\n")
         assert process.ask("/-/ready") == (200, "cpcmon is ready.\n")
         assert process.ask("/nope")[0] == 404
@@ -85,7 +74,7 @@ def test_it_is_ready_after_the_first_evaluation_and_shows_itself(site: Site) -> 
     assert "cpcmon has stopped" in process.log
 
 
-def test_a_directory_that_is_missing_makes_it_not_ready_and_nothing_else(site: Site) -> None:
+def test_a23_a_missing_directory_makes_it_not_ready(site: Site) -> None:
     site.inbox.rmdir()
     with running(site.config) as process:
         process.wait_for('cpcmon_source_ready{source="results"}', 0.0)
@@ -98,17 +87,16 @@ def test_a_directory_that_is_missing_makes_it_not_ready_and_nothing_else(site: S
         assert process.ask("/-/ready")[0] == 200
 
 
-def test_a_poor_stream_fires_and_survives_a_kill(site: Site) -> None:
+def test_a_firing_alert_survives_a_kill(site: Site) -> None:
     firing = 'cpcmon_alert_firing{alert="accuracy_low",model="density",segment="all",severity="critical"}'
     site.configure(below=0.75)
     write_records(site.inbox / "a.jsonl", POOR[:300])
     with running(site.config) as process:
-        process.wait_for(*records(300))
-        # Time alone must not fire it: new records have to say the same.
+        process.wait_for(*window_records(300))
+        # The alert fires only with new records.
         for start in range(300, 1000, 50):
             write_records(site.inbox / "a.jsonl", POOR[start : start + 50])
             page = process.wait_for("cpcmon_records_total" + '{model="density",source="results"}', start + 50.0)
-            process.wait_for_line("", 1)
             if one(page, "cpcmon_alert_firing", alert="accuracy_low", segment="all"):
                 break
         since = process.wait_for(firing, 1.0)
@@ -123,8 +111,8 @@ def test_a_poor_stream_fires_and_survives_a_kill(site: Site) -> None:
 
 
 @pytest.mark.parametrize("end", ["killed", "stopped"])
-def test_an_alert_that_nobody_could_be_told_of_is_told_after_a_restart(site: Site, end: str) -> None:
-    """The receiver was down when it fired. That it fires is remembered; that nobody knows must be, too."""
+def test_an_undelivered_alert_is_sent_after_a_restart(site: Site, end: str) -> None:
+    """The receiver was down when the alert fired."""
     firing = 'cpcmon_alert_firing{alert="silent",model="density",segment="all",severity="warning"}'
     with Receiver(status(503)) as down, Receiver() as up:
 
@@ -151,21 +139,21 @@ def test_an_alert_that_nobody_could_be_told_of_is_told_after_a_restart(site: Sit
             assert up.received.empty()
 
 
-def test_sighup_takes_over_a_good_configuration_and_keeps_the_old_one_when_it_is_bad(site: Site) -> None:
+def test_a_reload_applies_a_valid_configuration_and_rejects_an_invalid_one(site: Site) -> None:
     write_records(site.inbox / "a.jsonl", HEALTHY[:400], site="A")
     with running(site.config, "--web.enable-lifecycle") as process:
-        page = process.wait_for(*records(300))
+        page = process.wait_for(*window_records(300))
         assert one(page, "cpcmon_accuracy_threshold_ratio", **ALL) == 0.5
         site.configure(window=200, below=0.61)
-        process.tell(signal.SIGHUP)
+        process.send_signal(signal.SIGHUP)
         process.wait_for_line("configuration reloaded")
-        page = process.wait_for(*records(200))
+        page = process.wait_for(*window_records(200))
         assert one(page, "cpcmon_accuracy_threshold_ratio", **ALL) == 0.61
         assert one(page, "cpcmon_config_last_reload_successful") == 1.0
         assert one(page, "cpcmon_records_total", source="results") == 400.0
 
         site.config.write_text(site.config.read_text("utf-8").replace("window:", "windw:"), encoding="utf-8")
-        process.tell(signal.SIGHUP)
+        process.send_signal(signal.SIGHUP)
         process.wait_for_line("reload failed")
         page = process.wait_for("cpcmon_config_last_reload_successful", 0.0)
         assert one(page, "cpcmon_accuracy_threshold_ratio", **ALL) == 0.61
@@ -177,13 +165,12 @@ def test_sighup_takes_over_a_good_configuration_and_keeps_the_old_one_when_it_is
 
         site.configure(window=100)
         assert process.ask("/-/reload", "POST")[0] == 200
-        page = process.wait_for(*records(100))
+        page = process.wait_for(*window_records(100))
         assert one(page, "cpcmon_config_last_reload_successful") == 1.0
         assert process.stop() == 0
 
 
-def test_a_reload_loses_and_repeats_nothing(site: Site) -> None:
-    """Reloaded again and again while records come."""
+def test_reloads_under_load_lose_and_repeat_no_record(site: Site) -> None:
     with running(site.config, "--web.enable-lifecycle") as process:
         for start in range(0, 1000, 100):
             write_records(
@@ -193,26 +180,10 @@ def test_a_reload_loses_and_repeats_nothing(site: Site) -> None:
             assert process.ask("/-/reload", "POST")[0] == 200
         page = process.wait_for("cpcmon_records_total" + '{model="density",source="results"}', 1000.0)
         assert sum(value for key, value in page.items() if key.startswith("cpcmon_records_rejected_total")) == 0
-        process.wait_for(*records(1000))
+        process.wait_for(*window_records(1000))
 
 
-def test_a_model_that_is_no_longer_configured_vanishes_from_the_page(site: Site) -> None:
-    second = '  - {name: other, reference: density.ref, version: "2.1"}\n'
-    write_reference(site.folder, "other", seed=2)
-    site.configure(more=second.replace("density.ref", "other.ref"))
-    with running(site.config, "--web.enable-lifecycle") as process:
-        process.wait_for('cpcmon_estimate_valid{model="other",segment="all"}', 0.0)
-        site.configure()
-        assert process.ask("/-/reload", "POST")[0] == 200
-        assert not any('model="other"' in key for key in process.metrics())
-
-
-def test_reload_by_post_is_forbidden_unless_allowed(site: Site) -> None:
-    with running(site.config) as process:
-        assert process.ask("/-/reload", "POST")[0] == 403
-
-
-def test_another_place_for_the_state_needs_a_restart(site: Site) -> None:
+def test_a_new_state_path_needs_a_restart(site: Site) -> None:
     with running(site.config, "--web.enable-lifecycle") as process:
         process.wait_for_line("is ready on")
         site.config.write_text(site.config.read_text("utf-8").replace("path: state", "path: other"), encoding="utf-8")
@@ -221,8 +192,8 @@ def test_another_place_for_the_state_needs_a_restart(site: Site) -> None:
         assert "restart cpcmon" in body
 
 
-def test_exit_codes_tell_what_was_wrong(site: Site) -> None:
-    """2 for the configuration, 3 for a state in use, 1 for what happens while running."""
+def test_b11_exit_codes(site: Site) -> None:
+    """1: runtime error, 2: invalid configuration, 3: state in use."""
     with running(site.config) as process:
         port = process.url.rpartition(":")[2]
         second = Process(site.config)
@@ -242,45 +213,45 @@ def test_exit_codes_tell_what_was_wrong(site: Site) -> None:
 def test_a_second_sigterm_ends_it_at_once(site: Site) -> None:
     with running(site.config) as process:
         process.wait_for_line("is ready on")
-        process.tell(signal.SIGTERM)
-        process.tell(signal.SIGTERM)
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGTERM)
         assert process.end() in {0, 1}
 
 
-def test_systemd_hears_of_every_step(site: Site, tmp_path: Path) -> None:
+def test_systemd_is_notified_of_every_step(site: Site, tmp_path: Path) -> None:
     path = tmp_path / "notify"
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as heard:
-        heard.bind(str(path))
-        heard.settimeout(LIMIT)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(path))
+        manager.settimeout(LIMIT)
         environment = {"NOTIFY_SOCKET": str(path), "WATCHDOG_USEC": "1000000"}
 
         def until(word: str) -> None:
-            while word not in heard.recv(4096).decode():
+            while word not in manager.recv(4096).decode():
                 pass
 
         with running(site.config, environment=environment) as process:
             until("READY=1")
             until("WATCHDOG=1")
             until("STATUS=")
-            process.tell(signal.SIGHUP)
+            process.send_signal(signal.SIGHUP)
             until("RELOADING=1")
             until("READY=1")
-            process.tell(signal.SIGTERM)
+            process.send_signal(signal.SIGTERM)
             until("STOPPING=1")
             assert process.end() == 0
 
 
-def test_a_state_that_is_lost_while_running_ends_the_process_with_1(site: Site) -> None:
+def test_a_state_deleted_while_running_exits_with_1(site: Site) -> None:
     with running(site.config) as process:
         process.wait_for_line("is ready on")
         shutil.rmtree(site.folder / "state")
         write_records(site.inbox / "a.jsonl", HEALTHY[:100])
         assert process.end() == 1
-    assert "state" in process.lines[-1] or "state" in process.log
+    assert "state" in process.log
 
 
 @pytest.mark.parametrize("form", ["logfmt", "json"])
-def test_the_log_is_one_line_an_event(site: Site, form: str) -> None:
+def test_a35_the_log_is_one_line_per_event(site: Site, form: str) -> None:
     (site.inbox / "a\nlevel=error msg=forged.jsonl").write_text("not json\n", encoding="utf-8")
     with running(site.config, "--log.format", form) as process:
         process.wait_for("cpcmon_records_rejected_total" + '{reason="bad_json",source="results"}', 1.0)
@@ -293,34 +264,33 @@ def test_the_log_is_one_line_an_event(site: Site, form: str) -> None:
     assert not any(line.startswith("level=error") for line in process.lines)
 
 
-def test_d1_no_patient_and_no_file_name_is_to_be_found_anywhere(site: Site) -> None:
-    """Ids, file names, other fields and refused values carry a canary; logs, pages and state are searched for it."""
-    canary = "ZZPATIENT"
+def test_d1_no_id_and_no_file_name_is_exposed(site: Site) -> None:
+    """Ids, file names, unknown fields and rejected values contain a marker; logs, pages and state do not."""
+    marker = "ZZPATIENT"
     write_records(
-        site.inbox / f"{canary}.jsonl", HEALTHY[:200], id=[f"{canary}-{n}" for n in range(200)], patient=canary
+        site.inbox / f"{marker}.jsonl", HEALTHY[:200], id=[f"{marker}-{n}" for n in range(200)], patient=marker
     )
-    with (site.inbox / f"{canary}.jsonl").open("a") as file:
-        file.write(f'{{"probs": "{canary}"}}\n{{"probs": [1, 0, 0], "site": "{canary} <{canary}>"}}\n{canary}\n')
-    (site.inbox / f"{canary}.csv").write_text(f"{canary},b\n1,2\n")
-    (site.inbox / f"{canary}.txt").write_text(canary)
+    with (site.inbox / f"{marker}.jsonl").open("a") as file:
+        file.write(f'{{"probs": "{marker}"}}\n{{"probs": [1, 0, 0], "site": "{marker} <{marker}>"}}\n{marker}\n')
+    (site.inbox / f"{marker}.csv").write_text(f"{marker},b\n1,2\n")
+    (site.inbox / f"{marker}.txt").write_text(marker)
     with running(site.config, "--log.level", "debug") as process:
-        process.wait_for(*records(200))
+        process.wait_for(*window_records(200))
         process.wait_for("cpcmon_records_rejected_total" + '{reason="bad_segment",source="results"}', 1.0)
         shown = [process.ask(path)[1] for path in ("/metrics", "/api/v1/status", "/", "/-/ready", "/nope")]
-        of_a_model = ("/model?name", "/reference?name", "/api/v1/history?model", "/api/v1/reference?model")
-        shown += [process.ask(f"{path}=density")[1] for path in of_a_model]
+        model_pages = ("/model?name", "/reference?name", "/api/v1/history?model", "/api/v1/reference?model")
+        shown += [process.ask(f"{path}=density")[1] for path in model_pages]
         for path in ("rejects", "configuration"):
             shown += [process.ask(f"/{path}")[1], process.ask(f"/api/v1/{path}")[1]]
         assert process.stop() == 0
     shown.append(process.log)
-    assert not any(canary in text for text in shown)
-    for kept in (site.folder / "state").iterdir():
-        assert canary.encode() not in kept.read_bytes(), kept.name
-        assert kept.stat().st_mode & 0o077 == 0
+    assert not any(marker in text for text in shown)
+    for stored in (site.folder / "state").iterdir():
+        assert marker.encode() not in stored.read_bytes(), stored.name
+        assert stored.stat().st_mode & 0o077 == 0
 
 
-def test_run_and_check_config_and_rules_agree_on_the_configuration(site: Site) -> None:
-    """The three commands that read it."""
+def test_run_check_config_and_rules_accept_the_same_file(site: Site) -> None:
     for words in (["run", "--config.check", "--config.file"], ["check-config"], ["rules", "--config.file"]):
         command = [sys.executable, "-m", "monitor", *words, str(site.config)]
         done = subprocess.run(command, check=False, capture_output=True, text=True)
@@ -328,7 +298,7 @@ def test_run_and_check_config_and_rules_agree_on_the_configuration(site: Site) -
 
 
 def test_b16_a_stop_under_load_finishes_the_batch_and_loses_nothing(site: Site) -> None:
-    """Stopped while it reads, it exits 0; started again it reads the rest, and no record twice."""
+    """It exits with 0; the next start reads the rest."""
     counter = 'cpcmon_records_total{model="density",source="results"}'
     for number in range(8):
         write_records(site.inbox / f"{number}.jsonl", [*HEALTHY] * 20, id=[f"{number}-{n}" for n in range(20_000)])
@@ -344,7 +314,7 @@ def test_b16_a_stop_under_load_finishes_the_batch_and_loses_nothing(site: Site) 
 
 
 def history(process: Process, span: str = "recent", segment: str = "all") -> dict[str, Any]:
-    """Return what was said of a window before."""
+    """Return the history of a window."""
     status, body = process.ask(f"/api/v1/history?model=density&span={span}&segment={segment}")
     assert status == 200, body
     found: dict[str, Any] = json.loads(body)
@@ -352,51 +322,50 @@ def history(process: Process, span: str = "recent", segment: str = "all") -> dic
 
 
 def test_history_survives_a_reload_a_kill_and_a_stop(site: Site) -> None:
-    """What was written and shown before is at the beginning of what is shown after."""
     write_records(site.inbox / "a.jsonl", HEALTHY[:300], site="A")
     before: dict[str, Any] = {}
-    for end in ("kill", "stop", "look"):
+    for end in ("kill", "stop", ""):
         with running(site.config, "--web.enable-lifecycle") as process:
-            process.wait_for(*records(300))
+            process.wait_for(*window_records(300))
             if before:
                 after = history(process, segment="site=A")
                 assert after["at"][: len(before["at"])] == before["at"]
                 assert after["accuracy"][: len(before["at"])] == before["accuracy"]
-            if end == "look":
+            if not end:
                 break
             assert process.ask("/-/reload", "POST")[0] == 200
             before = history(process, segment="site=A")
             wait_for_points(process, len(before["at"]) + 2)
             assert before["state"][-1] == "ok"
             assert history(process, "days")["accuracy"][-1] is not None
-            # What is shown is written with the next tick: two later evaluations have come after one.
+            # History is written with the next tick, which is before the second later evaluation.
             getattr(process, end)()
 
 
 def wait_for_points(process: Process, count: int) -> None:
-    """Wait until there were so many evaluations."""
+    """Wait for so many points."""
     deadline = time.monotonic() + LIMIT
     while len(history(process)["at"]) < count:
         assert time.monotonic() < deadline
         time.sleep(0.1)
 
 
-def test_a_reload_with_another_reference_is_marked_in_the_history_also_after_a_kill(site: Site) -> None:
-    """The estimates of before stay, and say by which reference they were made."""
+def test_a_new_reference_is_marked_in_the_history(site: Site) -> None:
+    """Also after a kill; earlier points keep their reference."""
     write_records(site.inbox / "a.jsonl", HEALTHY[:300])
     fingerprints = [Reference.load(site.folder / "density.ref").fingerprint[:12]]
     with running(site.config, "--web.enable-lifecycle") as process:
-        process.wait_for(*records(300))
+        process.wait_for(*window_records(300))
         wait_for_points(process, 1)
         assert set(history(process)["reference"]) == set(fingerprints)
         assert 'class="replaced"' not in process.ask("/model?name=density")[1]
         fingerprints.append(write_reference(site.folder, seed=2)[0].fingerprint[:12])
         assert process.ask("/-/reload", "POST")[0] == 200
-        # What is shown is written with the next tick: two later evaluations have come after one.
+        # History is written with the next tick, which is before the second later evaluation.
         wait_for_points(process, len(history(process)["at"]) + 3)
         process.kill()
     with running(site.config) as process:
-        process.wait_for(*records(300))
+        process.wait_for(*window_records(300))
         found = history(process)["reference"]
         assert list(dict.fromkeys(found)) == fingerprints
         assert found == sorted(found, key=fingerprints.index)
@@ -404,7 +373,7 @@ def test_a_reload_with_another_reference_is_marked_in_the_history_also_after_a_k
         assert process.stop() == 0
 
 
-def test_a_model_that_left_the_configuration_has_no_history(site: Site) -> None:
+def test_a_removed_model_has_no_series_and_no_history(site: Site) -> None:
     second = '  - {name: other, reference: other.ref, version: "2.1"}\n'
     write_reference(site.folder, "other", seed=2)
     site.configure(more=second)
@@ -414,19 +383,20 @@ def test_a_model_that_left_the_configuration_has_no_history(site: Site) -> None:
         site.configure()
         assert process.ask("/-/reload", "POST")[0] == 200
         assert process.ask("/api/v1/history?model=other")[0] == 404
+        assert not any('model="other"' in key for key in process.metrics())
         assert process.stop() == 0
     connection = sqlite3.connect(site.folder / "state" / "state.db")
     assert connection.execute("SELECT DISTINCT model FROM history").fetchall() == [("density",)]
     connection.close()
 
 
-def test_status_and_rejects_say_what_became_of_each_source_also_after_a_restart(site: Site) -> None:
+def test_source_counts_and_rejects_survive_a_kill(site: Site) -> None:
     write_records(site.inbox / "a.jsonl", HEALTHY[:200])
     with (site.inbox / "a.jsonl").open("a") as file:
         file.write('{"probs": [1, 0]}\nno json\n')
     for _ in range(2):
         with running(site.config) as process:
-            process.wait_for(*records(200))
+            process.wait_for(*window_records(200))
             (source,) = json.loads(process.ask("/api/v1/status")[1])["sources"]
             assert (source["source"], source["type"], source["ready"]) == ("results", "directory", True)
             assert (source["records"], source["rejected"], source["unread_bytes"]) == (200, 2, 0)

@@ -14,22 +14,22 @@ from tests.kafka.topics import Topics
 
 _START_SECONDS = 90.0
 _ATTEMPTS = 3
-_TAKEN = "Address already in use"
+_PORT_IN_USE = "Address already in use"
 
 
 class Cluster(Topics):
-    """Real brokers; a context in which they run. Raises NoBroker without jars and BrokerFailed without a start."""
+    """Real brokers that run within a context. Raises NoBroker without jars, and BrokerFailed if a start fails."""
 
     def __init__(self, folder: Path, size: int = 1, *, secured: bool = False, heap: str = "256m") -> None:
         super().__init__("")
         self.folder = folder
-        self.security = Security.made_in(folder / "security") if secured else None
+        self.security = Security.create(folder / "security") if secured else None
         self.nodes: dict[int, Node] = {}
         self._size = size
         self._jars = Jars(broker_jars(), version(), heap)
 
     def __enter__(self) -> Self:
-        """Start all nodes, and return when they answer."""
+        """Start all nodes, and wait until they answer."""
         try:
             self.start()
         except BaseException:
@@ -38,45 +38,44 @@ class Cluster(Topics):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        """Stop all nodes."""
+        """Kill all nodes."""
         self.stop()
 
     def start(self) -> None:
-        """Start all nodes with empty logs; on other ports when somebody took one in the meantime."""
+        """Start all nodes with empty logs; retry on other ports if one is in use."""
         for attempt in range(_ATTEMPTS):
             try:
                 self._start(self.folder / f"attempt-{attempt}")
             except BrokerFailed as error:
-                if _TAKEN not in str(error) or attempt + 1 == _ATTEMPTS:
+                if _PORT_IN_USE not in str(error) or attempt + 1 == _ATTEMPTS:
                     raise
                 self.stop()
             else:
                 return
 
     def stop(self) -> None:
-        """Stop all nodes, with what they had in memory."""
-        # Their logs are thrown away: nobody needs the orderly end that SIGTERM gives.
+        """Kill all nodes; their logs are not used again."""
         for node in self.nodes.values():
             node.kill()
 
     def kill(self, number: int) -> None:
-        """End a node with SIGKILL."""
+        """Kill a node."""
         self.nodes[number].kill()
 
     def restart(self, number: int) -> None:
-        """Start a node again on its ports and its log, after a kill or instead of an orderly stop."""
+        """Stop a node unless it was killed, and start it with the same ports and log."""
         self.nodes[number].stop()
         self.nodes[number].start()
         self._wait()
 
-    def address(self, door: str) -> str:
-        """Return the bootstrap servers of a door: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."""
-        return ",".join(f"127.0.0.1:{node.ports[door]}" for node in self.nodes.values())
+    def address(self, listener: str) -> str:
+        """Return the bootstrap servers of a listener: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."""
+        return ",".join(f"127.0.0.1:{node.ports[listener]}" for node in self.nodes.values())
 
     def _start(self, folder: Path) -> None:
-        doors = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL") if self.security else ("PLAINTEXT",)
+        listeners = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL") if self.security else ("PLAINTEXT",)
         numbers = range(1, self._size + 1)
-        self.nodes = {number: Node(number, folder / f"node-{number}", self._jars, doors) for number in numbers}
+        self.nodes = {number: Node(number, folder / f"node-{number}", self._jars, listeners) for number in numbers}
         self.bootstrap = self.address("PLAINTEXT")
         cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
         for node in self.nodes.values():
@@ -84,7 +83,7 @@ class Cluster(Topics):
         formatting = [(node, node.format(cluster_id, self.security)) for node in self.nodes.values()]
         for node, process in formatting:
             if process.wait(_START_SECONDS) != 0:
-                raise BrokerFailed(f"Kafka {self._jars.version} could not format a log; {node.last_words()}")
+                raise BrokerFailed(f"Kafka {self._jars.version} could not format its storage; {node.log_tail()}")
         for node in self.nodes.values():
             node.start()
         self._wait()
@@ -107,14 +106,14 @@ class Cluster(Topics):
             "transaction.state.log.min.isr": needed,
             "transaction.state.log.num.partitions": "4",
             "group.initial.rebalance.delay.ms": "0",
-            # Everything is for everybody, until a test says of something whose it is; at the open door nothing is refused.
+            # A resource is open to everyone until it has an ACL; the PLAINTEXT listener is always allowed.
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "allow.everyone.if.no.acl.found": "true",
             "super.users": "User:ANONYMOUS",
             "group.min.session.timeout.ms": "1000",
-            # Its default alone would fill a small heap.
+            # The default would fill a small heap.
             "log.cleaner.dedupe.buffer.size": "4194304",
-            # A dead broker's partitions have a new leader after three seconds instead of nine.
+            # Failover after three seconds instead of nine.
             "broker.session.timeout.ms": "3000",
             "broker.heartbeat.interval.ms": "500",
         }
@@ -124,14 +123,14 @@ class Cluster(Topics):
         return settings | (self.security.settings() if self.security else {})
 
     def _wait(self) -> None:
-        """Return when all wanted nodes answer, know each other, and have caught up."""
+        """Wait until all started nodes answer, know each other, and are in sync."""
         deadline = time.monotonic() + _START_SECONDS
         nodes = [node for node in self.nodes.values() if node.wanted]
-        while not all(Topics(f"127.0.0.1:{node.ports['PLAINTEXT']}").settled(len(nodes)) for node in nodes):
+        while not all(Topics(f"127.0.0.1:{node.ports['PLAINTEXT']}").in_sync(len(nodes)) for node in nodes):
             for node in nodes:
                 if not node.running():
-                    raise BrokerFailed(f"Kafka {self._jars.version} ended at its start; {node.last_words()}")
+                    raise BrokerFailed(f"Kafka {self._jars.version} exited at its start; {node.log_tail()}")
             if time.monotonic() > deadline:
-                said = "\n".join(node.last_words() for node in nodes)
-                raise BrokerFailed(f"Kafka {self._jars.version} did not answer in {_START_SECONDS:.0f} s; {said}")
+                log = "\n".join(node.log_tail() for node in nodes)
+                raise BrokerFailed(f"Kafka {self._jars.version} did not answer in {_START_SECONDS:.0f} s; {log}")
             time.sleep(0.1)

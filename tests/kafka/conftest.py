@@ -1,4 +1,4 @@
-"""Real brokers for tests: one for the whole run, three for tests that kill them; skipped loudly where there are none."""
+"""Real brokers: one for the whole run, and three for tests that kill them."""
 
 import gc
 import logging
@@ -19,9 +19,9 @@ from tests.servers import cannot, real_server
 
 @pytest.fixture(autouse=True)
 def collected_sockets() -> Iterator[None]:
-    """Collect the sockets of failed connections, which kafka-python leaves to the garbage collector: it would blame another test.
+    """Collect the sockets that kafka-python leaves open, before they warn in another test.
 
-    What was logged would keep them, by the errors in it.
+    Log records would keep them alive through their exceptions, so nothing below CRITICAL is logged.
     """
     log = logging.getLogger("kafka")
     before = log.level
@@ -35,7 +35,7 @@ def collected_sockets() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder that all workers of this run share, and no other run."""
+    """A folder shared by all workers of this run."""
     own = tmp_path_factory.getbasetemp()
     folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "kafka"
     folder.mkdir(exist_ok=True)
@@ -44,7 +44,7 @@ def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def real_kafka() -> None:
-    """Skip where a broker cannot be run; in CI, fail."""
+    """Skip without a broker; fail in CI."""
     real_server("java")
     try:
         broker_jars()
@@ -54,7 +54,7 @@ def real_kafka() -> None:
 
 @pytest.fixture(scope="session")
 def secured_kafka(real_kafka: None, run_folder: Path) -> Iterator[SecuredBroker]:  # noqa: ARG001, a condition
-    """One real broker for all workers, with TLS and SASL beside its open door."""
+    """One real broker for all workers, with TLS and SASL listeners."""
     with shared_broker(run_folder) as broker:
         yield broker
 
@@ -66,20 +66,20 @@ def kafka(request: pytest.FixtureRequest) -> Topics:
     if not named:
         broker: SecuredBroker = request.getfixturevalue("secured_kafka")
         return broker
-    if not Topics(named).settled(1):
-        pytest.fail("KAFKA_BOOTSTRAP: expected the address of a broker that answers, found none; unset it or start one")
+    if not Topics(named).in_sync(1):
+        pytest.fail("KAFKA_BOOTSTRAP: expected the address of a broker that answers, found none")
     return Topics(named)
 
 
 @pytest.fixture
 def cluster_of_three(real_kafka: None, run_folder: Path, tmp_path: Path) -> Iterator[Cluster]:  # noqa: ARG001
-    """Three brokers of the test's own, which it may kill; one such cluster at a time, for the machine's sake."""
+    """Three brokers for one test; one such cluster at a time, to limit the load."""
     with locked(run_folder / "three"), Cluster(tmp_path / "three", 3) as cluster:
         yield cluster
 
 
 @pytest.fixture
 def mock_kafka() -> Iterator[MockCluster]:
-    """The protocol mock of librdkafka with three brokers, which fails on demand and needs no Java."""
+    """Three mock brokers, which need no Java."""
     with MockCluster(3) as cluster:
         yield cluster

@@ -1,4 +1,4 @@
-"""A producer that never pauses: a process of its own that writes at a rate, and its truth into a file."""
+"""A process that produces continuously at a rate, and writes what was acknowledged to a file."""
 
 import argparse
 import base64
@@ -25,17 +25,17 @@ _STOP_SECONDS = 120.0
 
 
 def example(number: int) -> bytes:
-    """Return the payload of a number: the outputs of a model with three classes, the same each time."""
-    chance = random.Random(number)  # noqa: S311, no secret
-    weights = [chance.random() for _ in range(3)]
+    """Return the payload of a number, always the same."""
+    rng = random.Random(number)  # noqa: S311, no secret
+    weights = [rng.random() for _ in range(3)]
     return json.dumps({"id": f"r{number}", "probs": [weight / sum(weights) for weight in weights]}).encode()
 
 
 class EndlessProducer:
-    """Writes payload 0, 1, 2 … to the partitions in turn while its context lasts.
+    """Writes payload 0, 1, 2 … to the partitions in turn within its context.
 
-    Idempotent and patient: brokers may fail and come back, and every payload is there once. `payloads` names the
-    function that makes them, as `module:function`.
+    Idempotent and without a delivery timeout: every payload is written once even if brokers fail. `payloads` names the
+    function that returns them, as `module:function`.
     """
 
     def __init__(
@@ -49,13 +49,19 @@ class EndlessProducer:
     ) -> None:
         self._truth = folder / "truth.txt"
         self._log = folder / "endless.log"
-        words = {"bootstrap": bootstrap, "topic": topic, "partitions": partitions, "rate": rate, "payloads": payloads}
+        arguments = {
+            "bootstrap": bootstrap,
+            "topic": topic,
+            "partitions": partitions,
+            "rate": rate,
+            "payloads": payloads,
+        }
         self._command = [sys.executable, "-m", "tests.kafka.endless", "--truth", str(self._truth)]
-        self._command += [f"--{name}={value}" for name, value in words.items()]
+        self._command += [f"--{name}={value}" for name, value in arguments.items()]
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
-        """Start, and return when the first records are acknowledged."""
+        """Start, and wait until the first records are acknowledged."""
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(self._command, cwd=_ROOT, stdout=log, stderr=log)
         deadline = time.monotonic() + _STOP_SECONDS
@@ -67,17 +73,17 @@ class EndlessProducer:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        """End the process, whatever became of it."""
+        """Kill the process."""
         assert self._process is not None
         self._process.kill()
         self._process.wait()
 
     def written(self) -> int:
-        """Return how many bytes of truth there are by now: whether it still goes on."""
+        """Return the size of the file of acknowledged records."""
         return self._truth.stat().st_size if self._truth.exists() else 0
 
     def stop(self) -> Truth:
-        """Write no more, wait until the brokers have everything, and return what they have."""
+        """Stop, wait until everything is acknowledged, and return it."""
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
         if self._process.wait(_STOP_SECONDS) != 0:
@@ -85,10 +91,10 @@ class EndlessProducer:
         return self.truth()
 
     def truth(self) -> Truth:
-        """Return what is acknowledged by now."""
+        """Return the acknowledged records."""
         found: Truth = defaultdict(dict)
         for line in self._truth.read_text().splitlines(keepends=True):
-            # The last line of a running producer may be half written.
+            # The last line of a running producer may be incomplete.
             if line.endswith("\n"):
                 partition, offset, payload = line.split()
                 assert int(offset) not in found[int(partition)]
@@ -96,11 +102,11 @@ class EndlessProducer:
         return found
 
 
-def _produce(words: argparse.Namespace, truth: TextIO) -> None:
-    module, _, function = words.payloads.partition(":")
+def _produce(arguments: argparse.Namespace, truth: TextIO) -> None:
+    module, _, function = arguments.payloads.partition(":")
     payload_of = getattr(importlib.import_module(module), function)
     stopping = False
-    following = dict.fromkeys(range(words.partitions), 0)
+    next_offsets = dict.fromkeys(range(arguments.partitions), 0)
 
     def stop(*_: object) -> None:
         nonlocal stopping
@@ -112,24 +118,24 @@ def _produce(words: argparse.Namespace, truth: TextIO) -> None:
         value, partition, offset = message.value(), message.partition(), message.offset()
         assert isinstance(value, bytes)
         assert partition is not None
-        # A batch that was repeated after its acknowledgement got lost is acknowledged without offsets. Nobody else writes,
-        # and an idempotent producer keeps the order: it lies behind the one before.
-        offset = following[partition] if offset is None else offset
-        following[partition] = offset + 1
+        # A batch that was resent after a lost acknowledgement has no offsets. This is the only producer and it keeps the
+        # order, so the record follows the previous one.
+        offset = next_offsets[partition] if offset is None else offset
+        next_offsets[partition] = offset + 1
         truth.write(f"{partition} {offset} {base64.b64encode(value).decode()}\n")
 
     signal.signal(signal.SIGTERM, stop)
-    # Without an end to retries, nothing is given up while brokers fail over.
-    patience = {"message.timeout.ms": 0, "enable.idempotence": True, "linger.ms": 5, "log_level": 0}
-    producer = Producer({"bootstrap.servers": words.bootstrap, **patience})
+    # Retries without an end: brokers fail over.
+    settings = {"message.timeout.ms": 0, "enable.idempotence": True, "linger.ms": 5, "log_level": 0}
+    producer = Producer({"bootstrap.servers": arguments.bootstrap, **settings})
     started, sent, parent = time.monotonic(), 0, os.getppid()
-    # Another parent means that the test was killed.
+    # A new parent means that the test was killed.
     while not stopping and os.getppid() == parent:
-        due = int((time.monotonic() - started) * words.rate)
+        due = int((time.monotonic() - started) * arguments.rate)
         while sent < due and not stopping:
             try:
                 producer.produce(
-                    words.topic, payload_of(sent), partition=sent % words.partitions, on_delivery=delivered
+                    arguments.topic, payload_of(sent), partition=sent % arguments.partitions, on_delivery=delivered
                 )
             except BufferError:
                 break

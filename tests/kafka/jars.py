@@ -1,4 +1,4 @@
-"""The jars of a real Kafka: fetched by Maven once, and kept outside the tree."""
+"""The jars of Kafka: downloaded once by Maven, and cached outside the tree."""
 
 import fcntl
 import hashlib
@@ -16,22 +16,22 @@ _LIMIT_SECONDS = 600
 
 
 class NoBroker(Exception):
-    """A real broker cannot be had here."""
+    """The jars of a broker are not available."""
 
 
 def version() -> str:
-    """Return the version that is asked for: CPCMON_KAFKA_VERSION, or the one that the pom names."""
+    """Return the version in CPCMON_KAFKA_VERSION, by default that of the pom."""
     named = re.search(r"<kafka.version>([^<]+)<", _POM.read_text())
     assert named is not None
     return os.environ.get("CPCMON_KAFKA_VERSION") or named[1]
 
 
 def broker_jars() -> Path:
-    """Return the folder of the jars; raises NoBroker where they cannot be fetched."""
+    """Return the folder of the jars; raises NoBroker if they cannot be downloaded."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cpcmon"
     cache.mkdir(parents=True, exist_ok=True)
-    recipe = hashlib.sha256(_POM.read_bytes()).hexdigest()[:8]
-    folder = cache / f"kafka-{version()}-{recipe}"
+    pom_hash = hashlib.sha256(_POM.read_bytes()).hexdigest()[:8]
+    folder = cache / f"kafka-{version()}-{pom_hash}"
     with locked(cache / "kafka.lock"):
         if not folder.is_dir():
             _fetch(folder)
@@ -40,7 +40,7 @@ def broker_jars() -> Path:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold a file that one process at a time can hold; the kernel lets go when the process dies."""
+    """Hold an exclusive lock on a file; the kernel releases it if the process dies."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
@@ -59,7 +59,7 @@ def _fetch(folder: Path) -> None:
         except subprocess.TimeoutExpired as error:
             raise NoBroker(f"Kafka {version()} was not fetched by Maven in {_LIMIT_SECONDS} s") from error
         if ran.returncode != 0 or not any(jars.glob("kafka_2.13-*.jar")):
-            said = "\n".join((ran.stdout + ran.stderr).strip().splitlines()[:5])
-            raise NoBroker(f"Kafka {version()} could not be fetched by Maven: {said}")
-        # Only a rename makes it the cache: a killed download leaves a folder that nobody takes for complete.
+            log = "\n".join((ran.stdout + ran.stderr).strip().splitlines()[:5])
+            raise NoBroker(f"Kafka {version()} could not be fetched by Maven: {log}")
+        # Moved only when complete: a killed download leaves no partial cache.
         shutil.move(jars, folder)

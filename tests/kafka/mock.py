@@ -1,6 +1,6 @@
-"""The mock cluster inside the confluent-kafka wheel: speaks the protocol on loopback, and fails on demand.
+"""The mock cluster of librdkafka, which fails on demand.
 
-kafka-python reaches it with `api_version=MOCK_API_VERSION` only. It knows no timestamps and makes no topics on request.
+kafka-python needs `api_version=MOCK_API_VERSION` for it. It has no timestamps and no automatic creation of topics.
 """
 
 import ctypes
@@ -13,11 +13,10 @@ import confluent_kafka
 
 MOCK_API_VERSION = (2, 3)
 _PRODUCER = 0
-_GROUP, _TRANSACTION = 0, 1
 
 
 class Request(IntEnum):
-    """Requests that can be made to fail, by the numbers that the protocol gives them."""
+    """Requests that can fail, by their API keys."""
 
     PRODUCE = 0
     FETCH = 1
@@ -33,48 +32,47 @@ class Request(IntEnum):
 
 
 class MockCluster:
-    """Some brokers that are none; a context in which they run."""
+    """Mock brokers that run within a context."""
 
     def __init__(self, brokers: int = 1) -> None:
         self._library = _library()
-        said = ctypes.create_string_buffer(256)
-        # The mock lives inside a client, which the library owns; that client talks to nobody.
+        error = ctypes.create_string_buffer(256)
+        # The mock belongs to a client, which is otherwise unused.
         configuration = self._library.rd_kafka_conf_new()
-        self._client = self._library.rd_kafka_new(_PRODUCER, configuration, said, ctypes.c_size_t(len(said)))
+        self._client = self._library.rd_kafka_new(_PRODUCER, configuration, error, ctypes.c_size_t(len(error)))
         if not self._client:
-            raise RuntimeError(f"librdkafka: expected a client for the mock cluster, got {said.value.decode()!r}")
+            raise RuntimeError(f"librdkafka: expected a client for the mock cluster, got {error.value.decode()!r}")
         self._cluster = self._library.rd_kafka_mock_cluster_new(self._client, brokers)
         if not self._cluster:
             raise RuntimeError(f"librdkafka: expected a mock cluster of {brokers} brokers, got none")
         self.bootstrap: str = self._library.rd_kafka_mock_cluster_bootstraps(self._cluster).decode()
 
     def __enter__(self) -> Self:
-        """Return itself; it runs from its making."""
+        """Return itself; it already runs."""
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        """End the brokers and their threads."""
+        """Stop the brokers and their threads."""
         self._library.rd_kafka_mock_cluster_destroy(self._cluster)
         self._library.rd_kafka_destroy(self._client)
 
     def create_topic(self, name: str, partitions: int = 1, replication: int = 1) -> str:
-        """Make a topic, and return its name."""
+        """Create a topic; return its name."""
         self._call("topic_create", name.encode(), partitions, replication)
         return name
 
     def fail_next(self, request: Request, *errors: int) -> None:
-        """Answer the next requests of a kind with these errors, one each; numbers as in confluent_kafka.KafkaError."""
+        """Answer the next requests of a kind with these errors, one each; codes of confluent_kafka.KafkaError."""
         codes = (ctypes.c_int * len(errors))(*errors)
-        # Returns nothing, so there is nothing to check.
         push = self._library.rd_kafka_mock_push_request_errors_array
         push(self._cluster, ctypes.c_int16(request), ctypes.c_size_t(len(errors)), codes)
 
     def heal(self, request: Request) -> None:
-        """Take back the errors that are still to come."""
+        """Cancel the remaining errors."""
         self._library.rd_kafka_mock_clear_request_errors(self._cluster, ctypes.c_int16(request))
 
     def fail_topic(self, name: str, error: int) -> None:
-        """Show a topic with an error in metadata; 0 ends it."""
+        """Set the error of a topic in metadata; 0 clears it."""
         self._library.rd_kafka_mock_topic_set_error(self._cluster, name.encode(), error)
 
     def set_down(self, broker: int) -> None:
@@ -86,25 +84,25 @@ class MockCluster:
         self._call("broker_set_up", broker)
 
     def slow_down(self, broker: int, milliseconds: int) -> None:
-        """Delay everything that a broker answers."""
+        """Delay all responses of a broker."""
         self._call("broker_set_rtt", broker, milliseconds)
 
     def set_leader(self, topic: str, partition: int, broker: int) -> None:
-        """Move a partition to another broker; -1 leaves it without a leader."""
+        """Set the leader of a partition; -1 is none."""
         self._call("partition_set_leader", topic.encode(), partition, broker)
 
     def set_coordinator(self, group: str, broker: int) -> None:
-        """Let another broker coordinate a consumer group."""
+        """Set the coordinator of a consumer group."""
         self._call("coordinator_set", b"group", group.encode(), broker)
 
-    def _call(self, name: str, *words: object) -> None:
-        code = getattr(self._library, f"rd_kafka_mock_{name}")(self._cluster, *words)
+    def _call(self, name: str, *arguments: object) -> None:
+        code = getattr(self._library, f"rd_kafka_mock_{name}")(self._cluster, *arguments)
         if code != 0:
             raise RuntimeError(f"rd_kafka_mock_{name}: expected success, got {confluent_kafka.KafkaError(code)!r}")
 
 
 def _library() -> Any:
-    """Return the library that the extension of confluent-kafka has loaded."""
+    """Return the librdkafka that confluent-kafka has loaded."""
     folder = Path(confluent_kafka.__file__).parents[1] / "confluent_kafka.libs"
     found = sorted(folder.glob("librdkafka-*.so*"))
     if len(found) != 1:
@@ -133,6 +131,6 @@ def _library() -> Any:
         "push_request_errors_array": [ctypes.c_int16, ctypes.c_size_t, ctypes.POINTER(ctypes.c_int)],
         "clear_request_errors": [ctypes.c_int16],
     }
-    for name, words in signatures.items():
-        getattr(library, f"rd_kafka_mock_{name}").argtypes = [pointer, *words]
+    for name, arguments in signatures.items():
+        getattr(library, f"rd_kafka_mock_{name}").argtypes = [pointer, *arguments]
     return library

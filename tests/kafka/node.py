@@ -1,4 +1,4 @@
-"""One Kafka broker: a Java process, its files, its ports and its log."""
+"""One Kafka broker: a Java process with its files, ports and log."""
 
 import random
 import shutil
@@ -13,7 +13,7 @@ from tests.kafka.security import Security
 
 _STOP_SECONDS = 20
 _LOG_LINES = 25
-# Compiled once and simply: a broker that lives for a minute wants a quick start, not a high speed.
+# For a quick start rather than high throughput.
 _JAVA = ("-Xms64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.net.preferIPv4Stack=true")
 _LOG4J_2 = """\
 rootLogger.level = info
@@ -32,55 +32,63 @@ log4j.appender.out.layout.ConversionPattern=%d{HH:mm:ss.SSS} %p %c{1} %m%n
 
 
 class BrokerFailed(Exception):
-    """A broker did not start, or did not answer; the message ends with the last lines of its log."""
+    """A broker did not start or did not answer; the message ends with the last lines of its log."""
 
 
 @dataclass(frozen=True)
 class Jars:
-    """Which Kafka runs, and with how much memory."""
+    """A version of Kafka and its heap size."""
 
     folder: Path
     version: str
     heap: str = "256m"
 
-    def java(self, *words: object, heap: str | None = None) -> list[str]:
-        """Return a command line; the process dies with the one that started it."""
-        guard = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
-        return [*guard, "java", f"-Xmx{heap or self.heap}", *_JAVA, "-cp", f"{self.folder}/*", *map(str, words)]
+    def java(self, *arguments: object, heap: str | None = None) -> list[str]:
+        """Return a command line; the process dies with its parent."""
+        parent_death = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
+        return [
+            *parent_death,
+            "java",
+            f"-Xmx{heap or self.heap}",
+            *_JAVA,
+            "-cp",
+            f"{self.folder}/*",
+            *map(str, arguments),
+        ]
 
 
 class Node:
-    """A broker that can be started, stopped, killed, and started again with what it had written."""
+    """A broker that can be stopped or killed, and started again on its log."""
 
-    def __init__(self, number: int, folder: Path, jars: Jars, doors: tuple[str, ...]) -> None:
+    def __init__(self, number: int, folder: Path, jars: Jars, listeners: tuple[str, ...]) -> None:
         self.number = number
         self.folder = folder
-        self.ports = {door: free_port() for door in (*doors, "CONTROLLER")}
+        self.ports = {listener: free_port() for listener in (*listeners, "CONTROLLER")}
         self.log = folder / "broker.log"
         self._jars = jars
         self._process: subprocess.Popen[bytes] | None = None
         self.wanted = False
-        """Whether it was started, and not ended by a test."""
+        """Whether it was started and not stopped by a test."""
         (folder / "logs").mkdir(parents=True)
 
     @property
     def pid(self) -> int:
-        """The process that runs now."""
+        """The process id."""
         assert self._process is not None
         return self._process.pid
 
     def running(self) -> bool:
-        """Say whether the process is there."""
+        """Return whether the process is alive."""
         return self._process is not None and self._process.poll() is None
 
     def write(self, settings: Mapping[str, str]) -> None:
-        """Write server.properties: what all nodes have in common, and what is this one's own."""
+        """Write server.properties: common settings and those of this node."""
         own = {
             "node.id": str(self.number),
             "log.dirs": str(self.folder / "logs"),
-            "listeners": ",".join(f"{door}://127.0.0.1:{port}" for door, port in self.ports.items()),
+            "listeners": ",".join(f"{listener}://127.0.0.1:{port}" for listener, port in self.ports.items()),
             "advertised.listeners": ",".join(
-                f"{door}://127.0.0.1:{port}" for door, port in self.ports.items() if door != "CONTROLLER"
+                f"{listener}://127.0.0.1:{port}" for listener, port in self.ports.items() if listener != "CONTROLLER"
             ),
         }
         lines = [f"{key}={value}\n" for key, value in {**settings, **own}.items()]
@@ -89,59 +97,56 @@ class Node:
         (self.folder / "log4j.properties").write_text(_RELOAD4J if old else _LOG4J_2)
 
     def format(self, cluster_id: str, security: Security | None) -> subprocess.Popen[bytes]:
-        """Make the node's log ready for its first start; the caller waits for the process."""
-        words = [
+        """Format the storage for the first start; the caller waits for the process."""
+        arguments = [
             "kafka.tools.StorageTool",
             "format",
             f"--cluster-id={cluster_id}",
             "-c",
             self.folder / "server.properties",
         ]
-        words += security.format_words() if security else []
+        arguments += security.format_arguments() if security else []
         with self.log.open("ab") as log:
-            return subprocess.Popen(self._jars.java(*words, heap="128m"), stdout=log, stderr=log)
+            return subprocess.Popen(self._jars.java(*arguments, heap="128m"), stdout=log, stderr=log)
 
     def start(self) -> None:
-        """Start the process; whether it answers is for the cluster to find out."""
+        """Start the process without waiting until it answers."""
         assert not self.running()
         self.wanted = True
         file = self.folder / "log4j.properties"
-        # Either version ignores the other's name for this.
+        # Log4j 1 and 2 each ignore the name of the other.
         logging = (f"-Dlog4j.configuration=file:{file}", f"-Dlog4j.configurationFile={file}")
         command = self._jars.java(*logging, "kafka.Kafka", self.folder / "server.properties")
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder)
 
     def stop(self) -> None:
-        """Ask the process to end, as an operator does, and insist after a while."""
+        """Send SIGTERM, and SIGKILL after a timeout."""
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End the process without a word."""
+        """Send SIGKILL."""
         self._end(signal.SIGKILL)
 
-    def _end(self, sign: signal.Signals) -> None:
+    def _end(self, number: signal.Signals) -> None:
         self.wanted = False
         if self._process is None:
             return
-        self._process.send_signal(sign)
+        self._process.send_signal(number)
         try:
             self._process.wait(_STOP_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
 
-    def last_words(self) -> str:
-        """Return the end of the log, for a message."""
+    def log_tail(self) -> str:
+        """Return the last lines of the log."""
         lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
         return "\n".join([f"the last lines of {self.log}:", *lines[-_LOG_LINES:]])
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on, below those that the kernel gives to outgoing connections.
-
-    A broker that is killed comes back to its port: until then no connection may sit on it by chance.
-    """
+    """Return a free port below the ephemeral range, so that no connection takes it while its broker restarts."""
     while True:
         port = random.randint(20_000, 32_000)  # noqa: S311, no secret
         with socket.socket() as candidate:

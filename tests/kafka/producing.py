@@ -1,4 +1,4 @@
-"""A producer for tests, which remembers what it wrote and where."""
+"""A producer that records what it wrote."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 Truth = dict[int, dict[int, bytes | None]]
-"""What lies in a topic: payloads by offset, by partition."""
+"""The content of a topic: payloads by partition and offset."""
 
 _FLUSH_SECONDS = 60.0
 
 
 class Writer:
-    """Writes payloads into one topic. `truth` holds what the broker has acknowledged and, in a transaction, committed."""
+    """Writes payloads to one topic; `truth` holds those that were acknowledged and, in a transaction, committed."""
 
     def __init__(self, bootstrap: str, topic: str, *, transactional_id: str = "", **settings: str | int) -> None:
         self.topic = topic
@@ -44,7 +44,7 @@ class Writer:
         timestamps_ms: Sequence[int] | None = None,
         headers: Sequence[tuple[str, bytes]] = (),
     ) -> None:
-        """Write payloads in order, and return when the broker has them; None is a tombstone."""
+        """Write payloads in order, and wait for the acknowledgement; None is a tombstone."""
         self.enqueue(payloads, partition, key=key, timestamps_ms=timestamps_ms, headers=headers)
         self.flush()
 
@@ -73,18 +73,18 @@ class Writer:
             self._producer.poll(0)
 
     def flush(self) -> None:
-        """Wait until the broker has everything; raises KafkaException if it has not."""
+        """Wait until everything is acknowledged; raises KafkaException on failure."""
         left = self._producer.flush(_FLUSH_SECONDS)
         if self._failed is not None:
             raise KafkaException(self._failed)
         if left:
             raise TimeoutError(f"expected every record delivered in {_FLUSH_SECONDS:.0f} s, {left} were not")
         if not self._transactional:
-            self._remember()
+            self._add_pending()
 
     @contextmanager
     def transaction(self, *, abort: bool = False) -> Iterator[None]:
-        """Write what follows in one transaction, and commit it or throw it away."""
+        """Write in one transaction, and commit or abort it."""
         self._producer.begin_transaction()
         yield
         self.flush()
@@ -93,9 +93,9 @@ class Writer:
             self._pending.clear()
         else:
             self._producer.commit_transaction(_FLUSH_SECONDS)
-            self._remember()
+            self._add_pending()
 
-    def _remember(self) -> None:
+    def _add_pending(self) -> None:
         for partition, offset, payload in self._pending:
             self.truth[partition][offset] = payload
         self._pending.clear()

@@ -1,4 +1,4 @@
-"""Who is let in at a broker's doors: certificates, users, and what the broker is told about them."""
+"""Certificates, users and broker settings of the secured listeners."""
 
 import secrets
 from dataclasses import dataclass, field
@@ -12,27 +12,27 @@ MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 
 @dataclass(frozen=True)
 class Security:
-    """Certificates and users of a broker that has more doors than the open one."""
+    """Certificates and the user of a broker with secured listeners."""
 
     authority: Path
-    """Who signed the broker's certificate, and whose clients it lets in."""
+    """The CA of the broker and of its clients."""
     client: Pair
-    stranger: Pair
-    """A client's certificate that somebody else signed."""
+    untrusted: Pair
+    """A client certificate of another CA."""
     user: str = "cpcmon"
     password: str = field(default_factory=lambda: secrets.token_urlsafe(18), repr=False)
 
     @classmethod
-    def made_in(cls, folder: Path) -> "Security":
-        """Make certificates and a password."""
+    def create(cls, folder: Path) -> "Security":
+        """Create the certificates."""
         folder.mkdir()
-        ours, theirs = Authority(folder, "authority"), Authority(folder, "somebody-else")
+        ours, theirs = Authority(folder, "authority"), Authority(folder, "other-authority")
         broker = ours.signed("broker")
         (folder / "broker.pem").write_text(broker.key.read_text() + broker.cert.read_text())
-        return cls(ours.pair.cert, ours.signed("client"), theirs.signed("stranger"))
+        return cls(ours.pair.cert, ours.signed("client"), theirs.signed("untrusted"))
 
     def settings(self) -> dict[str, str]:
-        """Return what stands in server.properties for the doors SSL, SASL_PLAINTEXT and SASL_SSL."""
+        """Return the settings in server.properties for the listeners SSL, SASL_PLAINTEXT and SASL_SSL."""
         found = {
             "ssl.keystore.type": "PEM",
             "ssl.keystore.location": str(self.authority.with_name("broker.pem")),
@@ -41,11 +41,11 @@ class Security:
             "listener.name.ssl.ssl.client.auth": "required",
             "sasl.enabled.mechanisms": ",".join(MECHANISMS),
         }
-        for door in ("sasl_plaintext", "sasl_ssl"):
+        for listener in ("sasl_plaintext", "sasl_ssl"):
             for mechanism, login in self._logins().items():
-                found[f"listener.name.{door}.{mechanism}.sasl.jaas.config"] = login
-            # Tokens without a signature: what is tested is that a token arrives, not who signs tokens.
-            found[f"listener.name.{door}.oauthbearer.sasl.server.callback.handler.class"] = (
+                found[f"listener.name.{listener}.{mechanism}.sasl.jaas.config"] = login
+            # Unsigned tokens: the tests only check that a token is sent.
+            found[f"listener.name.{listener}.oauthbearer.sasl.server.callback.handler.class"] = (
                 f"{_MODULES}.oauthbearer.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
             )
         return found
@@ -60,8 +60,8 @@ class Security:
             'unsecuredLoginStringClaim_sub="broker";',
         }
 
-    def format_words(self) -> list[str]:
-        """Return the words that make StorageTool write the SCRAM users into a new log."""
+    def format_arguments(self) -> list[str]:
+        """Return the arguments of StorageTool that create the SCRAM user."""
         return [
             word
             for mechanism in MECHANISMS

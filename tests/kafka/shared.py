@@ -1,7 +1,7 @@
-"""One broker for all workers of a test run, which ends when the last of them does, however it ends.
+"""One broker for all workers of a test run, which stops after the last of them exits.
 
-A keeper process holds the broker. Every worker that uses it holds a shared lock on one file; the keeper waits for the
-exclusive lock. The kernel lets go of a dead worker's lock, so nothing is counted and nothing can be counted wrong.
+A keeper process runs the broker. Every worker holds a shared lock on a file; the keeper waits for the exclusive lock.
+The kernel releases the lock of a worker that dies.
 """
 
 import fcntl
@@ -22,26 +22,25 @@ from tests.kafka.topics import Topics
 from tests.web.certificates import Pair
 
 _ROOT = Path(__file__).resolve().parents[2]
-_DOORS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_LISTENERS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 class SecuredBroker(Topics):
-    """A broker with an open door for tests themselves, and guarded ones for what they test."""
+    """A broker with a plaintext listener and secured ones."""
 
     def __init__(self, addresses: dict[str, str], security: Security, log: Path) -> None:
         super().__init__(addresses["PLAINTEXT"])
         self.addresses = addresses
         self.security = security
         self.log = log
-        """What the broker itself says, for instance of those that it refuses."""
 
 
 @contextmanager
 def shared_broker(folder: Path) -> Iterator[SecuredBroker]:
-    """Use the broker that belongs to a folder; the first one who asks starts it."""
+    """Use the broker of a folder; the first worker starts it."""
     with (folder / "users").open("a") as users:
         with locked(folder / "starting"):
-            # Waits while a keeper whose last user left is stopping.
+            # Blocks while the keeper of an earlier broker stops.
             fcntl.flock(users, fcntl.LOCK_SH)
             if not (folder / "address.json").exists():
                 _start_keeper(folder)
@@ -49,29 +48,29 @@ def shared_broker(folder: Path) -> Iterator[SecuredBroker]:
 
 
 def _start_keeper(folder: Path) -> None:
-    said = folder / "keeper.log"
-    with said.open("ab") as log:
-        # A session of its own: Ctrl-C is for pytest, whose end the keeper notices.
+    path = folder / "keeper.log"
+    with path.open("ab") as log:
+        # In its own session: Ctrl-C must reach pytest only.
         keeper = subprocess.Popen(
             [sys.executable, "-m", "tests.kafka.shared", str(folder)],
             cwd=_ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
         )  # fmt: skip
     while not (folder / "address.json").exists():
         if keeper.poll() is not None:
-            raise BrokerFailed(f"the shared broker did not start; {said} says: {said.read_text()[-4000:]}")
+            raise BrokerFailed(f"the shared broker did not start; {path}: {path.read_text()[-4000:]}")
         time.sleep(0.05)
-    # Nobody waits for it: it ends after this process.
+    # It outlives this process: no warning about an unreaped child.
     keeper.returncode = 0
 
 
 def _keep(folder: Path, users: IO[str]) -> None:
-    """Run a broker until nobody uses it."""
+    """Run a broker until all workers have released their lock."""
     address = folder / "address.json"
     own = Path(folder / f"broker-{time.time_ns()}")
     own.mkdir()
     with Cluster(own, secured=True) as cluster:
         assert cluster.security is not None
-        addresses = {door: cluster.address(door) for door in _DOORS}
+        addresses = {listener: cluster.address(listener) for listener in _LISTENERS}
         _write(address, SecuredBroker(addresses, cluster.security, cluster.nodes[1].log))
         fcntl.flock(users, fcntl.LOCK_EX)
         address.unlink()
@@ -83,7 +82,7 @@ def _write(path: Path, broker: SecuredBroker) -> None:
         "addresses": broker.addresses,
         "log": str(broker.log),
         "authority": str(security.authority),
-        "pairs": {"client": _names(security.client), "stranger": _names(security.stranger)},
+        "pairs": {"client": _names(security.client), "untrusted": _names(security.untrusted)},
         "login": {"user": security.user, "password": security.password},
     }
     fresh = path.with_suffix(".new")
@@ -99,11 +98,11 @@ def _names(pair: Pair) -> list[str]:
 def _read(path: Path) -> SecuredBroker:
     document = json.loads(path.read_text())
     pairs = {name: Pair(Path(cert), Path(key)) for name, (cert, key) in document["pairs"].items()}
-    security = Security(Path(document["authority"]), pairs["client"], pairs["stranger"], **document["login"])
+    security = Security(Path(document["authority"]), pairs["client"], pairs["untrusted"], **document["login"])
     return SecuredBroker(document["addresses"], security, Path(document["log"]))
 
 
 if __name__ == "__main__":
-    place = Path(sys.argv[1])
-    with (place / "users").open("a") as held:
-        _keep(place, held)
+    shared_folder = Path(sys.argv[1])
+    with (shared_folder / "users").open("a") as lock:
+        _keep(shared_folder, lock)

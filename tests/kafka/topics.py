@@ -1,4 +1,4 @@
-"""Topics of a broker: made, emptied and removed for tests."""
+"""Administration of a broker: topics, records, offsets and ACLs."""
 
 import secrets
 import time
@@ -14,12 +14,12 @@ _LIMIT_SECONDS = 30.0
 
 
 def unique(name: str) -> str:
-    """Return a name that no other test has, for a topic, a group or a transaction."""
+    """Return a unique name for a topic, group or transaction."""
     return f"{name}-{secrets.token_hex(4)}"
 
 
 class Topics:
-    """A running broker, and what tests do with its topics."""
+    """A running broker."""
 
     bootstrap: str
 
@@ -29,55 +29,57 @@ class Topics:
     def create_topic(
         self, name: str = "", partitions: int = 1, replication: int = 1, config: Mapping[str, str] | None = None
     ) -> str:
-        """Make a topic, wait until every partition has a leader, and return its name; without a name, a unique one."""
+        """Create a topic, wait until every partition has a leader, and return its name, by default a unique one."""
         name = name or unique("outputs")
         admin = self._admin()
         for done in admin.create_topics([NewTopic(name, partitions, replication, config=dict(config or {}))]).values():
             done.result(_LIMIT_SECONDS)
-        self._until(lambda: self._led(admin, name) == partitions, f"{partitions} partitions of {name} with a leader")
+        self._wait_until(
+            lambda: self._with_leader(admin, name) == partitions, f"{partitions} partitions of {name} with a leader"
+        )
         return name
 
     def add_partitions(self, name: str, total: int) -> None:
-        """Give a topic more partitions, and wait until each has a leader."""
+        """Add partitions to a topic, and wait until each has a leader."""
         admin = self._admin()
         for done in admin.create_partitions([NewPartitions(name, total)]).values():
             done.result(_LIMIT_SECONDS)
-        self._until(lambda: self._led(admin, name) == total, f"{total} partitions of {name} with a leader")
+        self._wait_until(lambda: self._with_leader(admin, name) == total, f"{total} partitions of {name} with a leader")
 
     def delete_topic(self, name: str) -> None:
-        """Remove a topic with its records, and wait until it is gone."""
+        """Delete a topic, and wait until it is gone."""
         admin = self._admin()
         for done in admin.delete_topics([name]).values():
             done.result(_LIMIT_SECONDS)
-        self._until(lambda: name not in admin.list_topics(timeout=5).topics, f"{name} gone")
+        self._wait_until(lambda: name not in admin.list_topics(timeout=5).topics, f"{name} gone")
 
     def delete_records(self, name: str, before: Mapping[int, int]) -> None:
-        """Remove what lies before an offset in a partition, as retention does."""
+        """Delete the records before an offset in each partition, as retention does."""
         wanted = [TopicPartition(name, partition, offset) for partition, offset in before.items()]
-        # Named, because futures of a client that is gone are never done.
+        # Kept in a variable: the futures of a collected client never complete.
         admin = self._admin()
         for done in admin.delete_records(wanted).values():
             done.result(_LIMIT_SECONDS)
 
-    def reported(self, group: str) -> dict[tuple[str, int], int]:
-        """Return how far a group has told that it has read, by topic and partition."""
+    def committed_offsets(self, group: str) -> dict[tuple[str, int], int]:
+        """Return the committed offsets of a group, by topic and partition."""
         admin = self._admin()
-        (asked,) = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]).values()
-        found = asked.result(_LIMIT_SECONDS).topic_partitions or []
+        (future,) = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]).values()
+        found = future.result(_LIMIT_SECONDS).topic_partitions or []
         return {(one.topic, one.partition): one.offset for one in found}
 
-    def allow(self, kind: ResourceType, name: str, who: str, *what: AclOperation) -> None:
-        """Allow somebody something; from then on, everybody else may do nothing with it."""
+    def allow(self, kind: ResourceType, name: str, user: str, *operations: AclOperation) -> None:
+        """Add ACLs that allow a user some operations; all other users lose access."""
         admin = self._admin()
         rules = [
-            AclBinding(kind, name, ResourcePatternType.LITERAL, f"User:{who}", "*", one, AclPermissionType.ALLOW)
-            for one in what
+            AclBinding(kind, name, ResourcePatternType.LITERAL, f"User:{user}", "*", one, AclPermissionType.ALLOW)
+            for one in operations
         ]
         for done in admin.create_acls(rules).values():
             done.result(_LIMIT_SECONDS)
 
-    def settled(self, brokers: int) -> bool:
-        """Say whether a broker answers, knows as many brokers, and no copy of a partition is behind."""
+    def in_sync(self, brokers: int) -> bool:
+        """Return whether the broker answers, knows as many brokers, and all replicas are in sync."""
         try:
             found = self._admin().list_topics(timeout=2)
         except KafkaException:
@@ -88,18 +90,18 @@ class Topics:
         )
 
     def _admin(self) -> AdminClient:
-        # Silent: a broker that is not there yet is no news here.
+        # No log: the broker may not have started yet.
         return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
 
     @staticmethod
-    def _led(admin: AdminClient, name: str) -> int:
+    def _with_leader(admin: AdminClient, name: str) -> int:
         found = admin.list_topics(name, timeout=5).topics[name]
         return sum(partition.leader >= 0 for partition in found.partitions.values())
 
     @staticmethod
-    def _until(holds: Callable[[], bool], what: str) -> None:
+    def _wait_until(condition: Callable[[], bool], what: str) -> None:
         deadline = time.monotonic() + _LIMIT_SECONDS
-        while not holds():
+        while not condition():
             if time.monotonic() > deadline:
                 raise TimeoutError(f"expected {what} within {_LIMIT_SECONDS:.0f} s")
             time.sleep(0.05)

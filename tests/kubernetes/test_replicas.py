@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from tests.daemon.kafka_site import payloads, written
+from tests.daemon.kafka_site import payloads, produce
 from tests.daemon.process import Process, running
 from tests.kafka.shared import SecuredBroker
 from tests.kafka.topics import unique
@@ -30,7 +30,7 @@ def test_pods_share_a_topic_as_static_members(render: Renderer, secured_kafka: S
     ]
     with running(files[0]) as first, running(files[1]) as second:
         _until(lambda: _partitions(first) == _partitions(second) == PARTITIONS / 2, first, second)
-        written(secured_kafka, topic, PARTITIONS, payloads(RECORDS))
+        produce(secured_kafka, topic, PARTITIONS, payloads(RECORDS))
         _until(lambda: _records(first) + _records(second) == len(RECORDS), first, second)
         assert _records(first) > 0 < _records(second)
         admin = AdminClient({"bootstrap.servers": secured_kafka.bootstrap})

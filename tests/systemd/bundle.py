@@ -1,4 +1,4 @@
-"""What is carried to a server without a network, made with the commands of the page."""
+"""The offline installation bundle, built with the commands of docs/deployment.md."""
 
 import os
 import shutil
@@ -9,12 +9,12 @@ from tests.conftest import ROOT
 from tests.systemd.machine import PATH
 from tests.systemd.page import steps
 
-_READ = ("monitor", "deploy", "pyproject.toml", "README.md", "LICENSE", "requirements.lock", "config.example.yaml")
-"""All of the tree that the commands read."""
+_FILES = ("monitor", "deploy", "pyproject.toml", "README.md", "LICENSE", "requirements.lock", "config.example.yaml")
+"""The files that the commands need."""
 
 
 def make_bundle(folder: Path) -> Path:
-    """Make a bundle of this tree, as the page says; return where it is."""
+    """Build a bundle of this tree; return its folder."""
     tree = folder / "tree"
     _copy_tree(tree)
     (commands,) = steps()["Make a bundle"]
@@ -23,13 +23,13 @@ def make_bundle(folder: Path) -> Path:
 
 
 def newer_bundle(bundle: Path, folder: Path, version: str) -> Path:
-    """Return a bundle like another, of another version of cpcmon."""
+    """Return a copy of a bundle with another version of cpcmon."""
     tree, newer = folder / "newer-tree", folder / "newer-bundle"
     _copy_tree(tree)
     project = tree / "pyproject.toml"
     text = project.read_text(encoding="utf-8")
-    own = next(line for line in text.splitlines() if line.startswith("version = "))
-    project.write_text(text.replace(own, f'version = "{version}"', 1), encoding="utf-8")
+    line = next(one for one in text.splitlines() if one.startswith("version = "))
+    project.write_text(text.replace(line, f'version = "{version}"', 1), encoding="utf-8")
     shutil.copytree(bundle, newer, ignore=shutil.ignore_patterns("cpcmon-*.whl"))
     pip = bundle.parent / "venv" / "bin" / "pip"
     _run(f"{pip} wheel --quiet --no-deps --wheel-dir {newer} .", tree)
@@ -38,7 +38,7 @@ def newer_bundle(bundle: Path, folder: Path, version: str) -> Path:
 
 def _copy_tree(to: Path) -> None:
     to.mkdir(parents=True)
-    for name in _READ:
+    for name in _FILES:
         if (ROOT / name).is_dir():
             shutil.copytree(ROOT / name, to / name, ignore=shutil.ignore_patterns("__pycache__"))
         else:
@@ -46,10 +46,10 @@ def _copy_tree(to: Path) -> None:
 
 
 def _run(commands: str, folder: Path) -> None:
-    # The system's Python, not that of the tests: wheels for it must fit the machine that is booted.
-    outside = {key: value for key, value in os.environ.items() if key not in {"VIRTUAL_ENV", "PYTHONPATH"}}
+    # With the Python of the system, which is that of the machine.
+    environment = {key: value for key, value in os.environ.items() if key not in {"VIRTUAL_ENV", "PYTHONPATH"}}
     ran = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", commands],
-        cwd=folder, env={**outside, "PATH": PATH}, check=False, capture_output=True, text=True, timeout=600,
+        cwd=folder, env={**environment, "PATH": PATH}, check=False, capture_output=True, text=True, timeout=600,
     )  # fmt: skip
     assert ran.returncode == 0, f"exit code {ran.returncode} of:\n{commands}\n{ran.stdout}\n{ran.stderr}"

@@ -1,4 +1,4 @@
-"""A control group of its own for each machine: two systemds in one group would stop each other's services."""
+"""One control group per machine: two systemds in one group would stop each other's services."""
 
 import contextlib
 import time
@@ -9,8 +9,8 @@ LIMIT = 30.0
 
 
 @contextlib.contextmanager
-def own_groups(name: str) -> Iterator[list[Path]]:
-    """Make a group in each hierarchy that systemd uses; raises OSError where that is not permitted."""
+def machine_groups(name: str) -> Iterator[list[Path]]:
+    """Create a group in each hierarchy of systemd; raises OSError without permission."""
     groups = [parent / name for parent in _parents()]
     try:
         for group in groups:
@@ -22,7 +22,7 @@ def own_groups(name: str) -> Iterator[list[Path]]:
 
 
 def _parents() -> Iterator[Path]:
-    """Yield the folders of the groups that this process is in: of cgroup v2, and of systemd's own hierarchy beside v1."""
+    """Yield the groups of this process: in cgroup v2, and in the systemd hierarchy of v1."""
     within = {}
     for line in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines():
         _, kind, path = line.split(":", 2)
@@ -32,7 +32,7 @@ def _parents() -> Iterator[Path]:
         kind, _, options = filesystem.split(" ", 2)
         name = "" if kind == "cgroup2" else "name=systemd"
         used_by_systemd = kind == "cgroup2" or name in options.split(",")
-        # Popped, since a hierarchy may be mounted twice.
+        # A hierarchy may be mounted twice.
         if used_by_systemd and (path := within.pop(name, "")):
             point = Path(mount.split()[4])
             inner = point / path.lstrip("/")
@@ -40,7 +40,7 @@ def _parents() -> Iterator[Path]:
 
 
 def _remove(group: Path) -> None:
-    """Remove a group with all in it, once the processes that were killed are gone."""
+    """Remove a group and its children, once their processes are gone."""
     deadline = time.monotonic() + LIMIT
     while group.is_dir():
         try:

@@ -1,4 +1,4 @@
-"""cpcmon as a service of a machine, as an operator sees it: systemctl, journalctl, curl and files."""
+"""cpcmon as a systemd service of a machine."""
 
 from tests.daemon.process import one, series
 from tests.systemd.machine import Machine, wait_until
@@ -24,14 +24,14 @@ models:
 
 
 class Service:
-    """The unit, its configuration, and what it is told and tells."""
+    """The unit, its configuration, log and metrics."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
 
-    def begin_anew(self) -> None:
-        """Bring it back to how it was when it was installed: stopped, without state, results and changes."""
-        self.machine.done(
+    def reset(self) -> None:
+        """Stop the service; remove state, results and drop-ins."""
+        self.machine.check_output(
             "systemctl stop cpcmon && systemctl reset-failed cpcmon; systemctl clean --what=state cpcmon || true;"
             f" rm -rf {INBOX}/* {DROP_INS}/test.conf; systemctl daemon-reload; journalctl --rotate --vacuum-time=1s -q"
         )
@@ -42,38 +42,38 @@ class Service:
         self.machine.write(CONFIG, _CONFIG.replace("0.8", str(threshold)) + more)
 
     def change_unit(self, *settings: str) -> None:
-        """Put settings beside those of the unit."""
+        """Write a drop-in with settings of the unit."""
         self.machine.write(f"{DROP_INS}/test.conf", "\n".join(["[Service]", *settings, ""]))
-        self.machine.done("systemctl daemon-reload")
+        self.machine.check_output("systemctl daemon-reload")
 
     def start(self) -> None:
-        """Start it; returns when it is ready."""
-        self.machine.done("systemctl start cpcmon")
+        """Start the service, and wait until it is ready."""
+        self.machine.check_output("systemctl start cpcmon")
 
     def show(self, name: str) -> str:
         """Return a property of the unit."""
-        return self.machine.done(f"systemctl show cpcmon --value --property {name}")
+        return self.machine.check_output(f"systemctl show cpcmon --value --property {name}")
 
     @property
     def pid(self) -> int:
-        """The number of its process on the machine."""
+        """The process id on the machine."""
         return int(self.show("MainPID"))
 
     def log(self) -> str:
-        """Return what the journal holds of the unit."""
-        return self.machine.done("journalctl --unit cpcmon --no-pager --output cat")
+        """Return the journal of the unit."""
+        return self.machine.check_output("journalctl --unit cpcmon --no-pager --output cat")
 
     def metrics(self) -> dict[str, float]:
-        """Return all series; none while it does not answer."""
+        """Return all samples; none while the service does not answer."""
         return series(self.machine.run("curl --silent --fail http://127.0.0.1:9877/metrics").stdout)
 
     def drop(self, records: list[str], name: str) -> None:
-        """Write a file of results as the gateway does: complete, and readable for the group only."""
+        """Move a file of results into the inbox, readable by the group only."""
         self.machine.write(f"{INBOX}/.{name}", "\n".join([*records, ""]), mode=0o640)
-        self.machine.done(f"chgrp results {INBOX}/.{name} && mv {INBOX}/.{name} {INBOX}/{name}")
+        self.machine.check_output(f"chgrp results {INBOX}/.{name} && mv {INBOX}/.{name} {INBOX}/{name}")
 
     def value(self, name: str, **labels: str) -> float | None:
-        """Return the value of a series, None where it is absent."""
+        """Return the value of a series; None if it is absent."""
         return one(self.metrics(), name, **labels)
 
     def wait_for(self, name: str, value: float, **labels: str) -> None:
@@ -84,12 +84,12 @@ class Service:
         )
 
     def wait_for_records(self, count: int) -> None:
-        """Wait until so many records were counted, and the windows that hold them were judged."""
+        """Wait until so many records were read and evaluated."""
         self.wait_for("cpcmon_records_total", count, model="density")
         self.wait_for("cpcmon_window_records", count, model="density", segment="all")
 
     def wait_for_restarts(self, count: int) -> None:
-        """Wait until systemd has started it again so often, and it is ready."""
+        """Wait until systemd has restarted the service so often, and it is ready."""
         wait_until(
             lambda: int(self.show("NRestarts")) >= count and self.show("ActiveState") == "active",
             lambda: f"{self.machine.run('systemctl status cpcmon').stdout}\n{self.log()}",

@@ -23,25 +23,25 @@ class Operator:
         self.left = steps()
         """The steps left."""
 
-    def has_done(self, step: str) -> list[str]:
+    def take_step(self, step: str) -> list[str]:
         """Mark the next step as done; return its blocks."""
         assert next(iter(self.left)) == step, "steps must run in the order of the page"
         return self.left.pop(step)
 
-    def follows(self, step: str) -> list[str]:
+    def run_step(self, step: str) -> list[str]:
         """Run the commands of the next step; return the output of each block."""
-        return [self._types(commands) for commands in self.has_done(step)]
+        return [self._run(commands) for commands in self.take_step(step)]
 
-    def _types(self, commands: str) -> str:
+    def _run(self, commands: str) -> str:
         """Run commands; repeat those that only query until they succeed."""
         if " grep " not in commands and "--grep" not in commands:
-            return self.machine.done(commands)
+            return self.machine.check_output(commands)
         wait_until(lambda: self.machine.run(commands).returncode == 0, lambda: f"never succeeded: {commands}")
-        return self.machine.done(commands)
+        return self.machine.check_output(commands)
 
 
 @pytest.fixture
-def hospital(new_machine: Machine, bundle: Path, example: Path, tmp_path: Path) -> Machine:
+def prepared_machine(new_machine: Machine, bundle: Path, example: Path, tmp_path: Path) -> Machine:
     """A machine with the required files, and a TLS server for heartbeats."""
     machine = new_machine
     shutil.copytree(bundle, machine.path("/root/cpcmon"))
@@ -53,8 +53,8 @@ def hospital(new_machine: Machine, bundle: Path, example: Path, tmp_path: Path) 
     for file in (authority.pair.cert, pair.cert, pair.key):
         shutil.copy(file, machine.path("/srv"))
     # As update-ca-certificates makes a system trust an authority.
-    machine.done('cp /srv/house.crt "/etc/ssl/certs/$(openssl x509 -hash -noout -in /srv/house.crt).0"')
-    machine.done(
+    machine.check_output('cp /srv/house.crt "/etc/ssl/certs/$(openssl x509 -hash -noout -in /srv/house.crt).0"')
+    machine.check_output(
         "touch /srv/t0p-s3cret; systemd-run --quiet --unit heartbeats --working-directory /srv"
         " openssl s_server -accept 127.0.0.1:8443 -WWW -cert heartbeats.crt -key heartbeats.key"
     )
@@ -62,49 +62,46 @@ def hospital(new_machine: Machine, bundle: Path, example: Path, tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_every_command_of_the_systemd_part_works_on_a_new_machine(
-    hospital: Machine, bundle: Path, tmp_path: Path
-) -> None:
-    """And each has its effect."""
-    service, operator = Service(hospital), Operator(hospital)
-    operator.has_done("Make a bundle")
-    (printed,) = operator.follows("Install it")
+def test_the_systemd_commands_work_on_a_new_machine(prepared_machine: Machine, bundle: Path, tmp_path: Path) -> None:
+    service, operator = Service(prepared_machine), Operator(prepared_machine)
+    operator.take_step("Make a bundle")
+    (printed,) = operator.run_step("Install it")
     assert printed.startswith("cpcmon ")
-    operator.follows("Prepare the results directory")
-    (printed,) = operator.follows("Write the configuration")
+    operator.run_step("Prepare the results directory")
+    (printed,) = operator.run_step("Write the configuration")
     assert "valid (1 source, 1 model, 2 alerts)" in printed
 
-    operator.follows("Start it")
+    operator.run_step("Start it")
     assert (service.show("ActiveState"), service.show("UnitFileState")) == ("active", "enabled")
-    status, _, estimate = operator.follows("See that it works")
+    status, _, estimate = operator.run_step("See that it works")
     assert "is ready on" in status
     assert 'model="density",segment="all"' in estimate
     assert service.value("cpcmon_records_total") == 2000
 
-    operator.follows("Change the configuration")
+    operator.run_step("Change the configuration")
     assert service.value("cpcmon_config_last_reload_successful") == 1
-    operator.follows("Give it secrets")
+    operator.run_step("Give it secrets")
     service.wait_for("cpcmon_heartbeat_sent_total", 1)
     assert "t0p-s3cret" not in service.log()
-    assert not hospital.path("/root/heartbeat.url").exists()
-    (printed,) = operator.follows("Let Prometheus in")
+    assert not prepared_machine.path("/root/heartbeat.url").exists()
+    (printed,) = operator.run_step("Let Prometheus in")
     assert "ready" in printed
 
-    operator.follows("Back up and restore")
-    assert hospital.done("stat --format %a /root/cpcmon-state.tar.gz") == "600"
-    shutil.copytree(newer_bundle(bundle, tmp_path, NEWER), hospital.path("/root/cpcmon-new"))
-    (printed,) = operator.follows("Upgrade")
+    operator.run_step("Back up and restore")
+    assert prepared_machine.check_output("stat --format %a /root/cpcmon-state.tar.gz") == "600"
+    shutil.copytree(newer_bundle(bundle, tmp_path, NEWER), prepared_machine.path("/root/cpcmon-new"))
+    (printed,) = operator.run_step("Upgrade")
     assert printed == f"cpcmon {NEWER}"
     # Over all of this the 2,000 records were counted once.
-    counters = hospital.done(f"systemctl stop cpcmon && cpcmon state {STATE}")
+    counters = prepared_machine.check_output(f"systemctl stop cpcmon && cpcmon state {STATE}")
     assert "2,000  records_total results density" in counters
 
-    operator.follows("Remove it")
+    operator.run_step("Remove it")
     assert not operator.left
     assert service.show("LoadState") == "not-found"
     for gone in ("/opt/cpcmon", "/usr/local/bin/cpcmon", "/etc/cpcmon", "/var/lib/cpcmon", STATE):
-        assert hospital.run(f"test -e {gone} -o -L {gone}").returncode == 1
-    assert hospital.done(f"ls {INBOX}") == "site_a.jsonl"
+        assert prepared_machine.run(f"test -e {gone} -o -L {gone}").returncode == 1
+    assert prepared_machine.check_output(f"ls {INBOX}") == "site_a.jsonl"
 
 
 def test_all_shell_blocks_are_in_steps() -> None:

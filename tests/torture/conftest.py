@@ -1,4 +1,4 @@
-"""No test leaves a process behind."""
+"""Kills the processes of failed tests."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from tests.torture.harness import STARTED, kill
 
 
 @pytest.fixture(autouse=True)
-def nothing_left_running() -> Iterator[None]:
+def killed_processes() -> Iterator[None]:
     """Kill remaining processes after each test."""
     yield
     while STARTED:

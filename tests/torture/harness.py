@@ -29,15 +29,15 @@ from monitor.ingest.restore import restore
 from monitor.reference.reference import Reference
 from monitor.state.store import State
 from tests.strategies import synthetic
-from tests.torture.oracle import Found, Verdict, judge, judge_on_the_way
-from tests.torture.records import CLASSES, Book, number_at
+from tests.torture.oracle import Comparison, StateContent, compare, compare_running
+from tests.torture.records import CLASSES, WriteLog, number_at
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = (sys.executable, "-m", "monitor")
 STARTED: "list[subprocess.Popen[bytes]]" = []
-"""All processes, so that a failed test leaves none behind."""
-PATIENCE_SECONDS = 60.0
-"""A timeout for hangs, generous because the machine may be busy."""
+"""All processes; those of a failed test are killed."""
+TIMEOUT_SECONDS = 60.0
+"""A timeout for any step, long enough for a busy machine."""
 
 
 @cache
@@ -46,7 +46,7 @@ def reference() -> Reference:
     return Reference.calibrate(*synthetic(60, 3, seed=1), model="density", version="2.1", classes=CLASSES)
 
 
-def wait_for(condition: Callable[[], bool], what: str, seconds: float = PATIENCE_SECONDS) -> None:
+def wait_for(condition: Callable[[], bool], what: str, seconds: float = TIMEOUT_SECONDS) -> None:
     """Wait for a condition; raises after the timeout."""
     end = time.monotonic() + seconds
     while not condition():
@@ -57,16 +57,16 @@ def wait_for(condition: Callable[[], bool], what: str, seconds: float = PATIENCE
 
 @dataclass
 class Site:
-    """A watched directory with its state and the record of what was written."""
+    """A watched directory, its state, and the log of what was written."""
 
     folder: Path
-    most: int
+    window_size: int
     """Window size in records."""
     state: Path = Path()
-    book: Book = field(default_factory=Book)
+    write_log: WriteLog = field(default_factory=WriteLog)
     starts: int = 0
-    answers_before: int = 0
-    _answers: int = 0
+    reports_before: int = 0
+    _reports: int = 0
     _read: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -102,11 +102,21 @@ class Site:
         return self.folder / "density.ref"
 
     @property
-    def words(self) -> list[str]:
-        """The arguments of all runs."""
+    def arguments(self) -> list[str]:
+        """The arguments of every run."""
         return [
             *("watch", str(self.inbox), "--reference", str(self.reference_file), "--state", str(self.state)),
-            *("--records", str(self.most), "--segment-by", "site", "--poll", "0.2s", "--settle", "0.2s", "--json"),
+            *(
+                "--records",
+                str(self.window_size),
+                "--segment-by",
+                "site",
+                "--poll",
+                "0.2s",
+                "--settle",
+                "0.2s",
+                "--json",
+            ),
             *("--minimum-records", "1"),
         ]
 
@@ -122,16 +132,16 @@ class Site:
     ) -> "subprocess.Popen[bytes]":
         """Start the real process."""
         self.starts += 1
-        self.answers_before = self.answers()
+        self.reports_before = self.reports()
         with self.out.open("ab") as out, self.errors.open("ab") as errors:
             process = subprocess.Popen(
-                [*command, *self.words, *(["--once"] if once else [])],
+                [*command, *self.arguments, *(["--once"] if once else [])],
                 stdout=out,
                 stderr=errors,
                 stdin=subprocess.DEVNULL,
                 cwd=ROOT,
                 env={**os.environ, **(environment or {})},
-                preexec_fn=before,  # noqa: PLW1509 - only tests of limits use it
+                preexec_fn=before,  # noqa: PLW1509 - for tests of limits
                 start_new_session=True,
             )
         STARTED.append(process)
@@ -140,55 +150,55 @@ class Site:
     def finish(self) -> None:
         """Run the real process until it has read everything."""
         process = self.start(once=True)
-        code = process.wait(PATIENCE_SECONDS)
-        assert code == 0, f"--once ended with {code}: {self.last_words()}"
+        code = process.wait(TIMEOUT_SECONDS)
+        assert code == 0, f"--once: exit code {code}: {self.log_tail()}"
 
     def finish_here(self) -> None:
-        """The same in this process, which is faster."""
+        """Read everything within this process, which is faster."""
         handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
             with self.out.open("a", encoding="utf-8") as out, redirect_stdout(out):
-                code = main([*self.words, "--once"])
+                code = main([*self.arguments, "--once"])
         finally:
             for number, handler in handlers.items():
                 signal.signal(number, handler)
-        assert code == 0, f"--once ended with {code}"
+        assert code == 0, f"--once: exit code {code}"
 
-    def answers(self) -> int:
-        """Return the number of answers of all processes."""
+    def reports(self) -> int:
+        """Return the number of reports of all processes."""
         with self._lock, self.out.open("rb") as out:
             out.seek(self._read)
             new = out.read()
             whole = new.rfind(b"\n") + 1
             self._read += whole
-            self._answers += new[:whole].count(b'"segment": "all"')
-            return self._answers
+            self._reports += new[:whole].count(b'"segment": "all"')
+            return self._reports
 
     def seen(self) -> tuple[int, int]:
-        """Return the running process and its number of answers; see `Writer`."""
+        """Return the number of starts, and of reports since the last one; see `Writer`."""
         starts = self.starts
-        return starts, self.answers() - self.answers_before
+        return starts, self.reports() - self.reports_before
 
     def acknowledged(self) -> int:
-        """Return the number of ingested records in the last answer."""
+        """Return the number of ingested records in the last report."""
         for line in reversed(self.out.read_bytes().splitlines()):
             if b'"segment": "all"' in line and line.endswith(b"}"):
                 return int(json.loads(line)["records"])
         return 0
 
-    def said(self, words: str) -> int:
-        """Return how often the processes logged something."""
-        return self.errors.read_text(encoding="utf-8", errors="replace").count(words)
+    def count_logged(self, text: str) -> int:
+        """Return how often a text was logged."""
+        return self.errors.read_text(encoding="utf-8", errors="replace").count(text)
 
-    def last_words(self) -> str:
+    def log_tail(self) -> str:
         """Return the last lines of the log."""
         return self.errors.read_text(encoding="utf-8", errors="replace")[-3000:]
 
     # Comparing
 
-    def found(self, state: Path | None = None) -> Found:
-        """Open the state and restore everything, as a start does."""
-        options = ModelOptions("density", reference(), Bounds(records=self.most), Segmentation((("site",),)))
+    def content(self, state: Path | None = None) -> StateContent:
+        """Return the restored content of the state."""
+        options = ModelOptions("density", reference(), Bounds(records=self.window_size), Segmentation((("site",),)))
         model = ModelState(options)
         opened = State.open(state or self.state)
         try:
@@ -196,28 +206,17 @@ class Site:
             counters = opened.counters()
         finally:
             opened.close()
-        windows = {}
-        for segment in model.windows:
-            window = model.windows[segment]
-            rows = zip(window.times.tolist(), map(tuple, window.vectors().tolist()), strict=True)
-            windows[name_of(segment)] = list(rows)
-        rejected, events = Counter[str](), Counter[str]()
-        for name, count in counters.items():
-            if name[0] == "records_rejected_total":
-                rejected[name[-1]] += count
-            elif name[0] == "source_events_total":
-                events[name[-1]] += count
-        return Found(windows, counters.get(("records_total", "inbox", "density"), 0), rejected, events)
+        return state_content(model, counters)
 
-    def judge(self) -> Verdict:
-        """Compare everything after all was read."""
-        verdict = judge(self.found(), self.book, self.most)
-        if verdict.missing:
-            verdict.add(f"files that hold lost records: {self.holding(verdict.missing)}")
-        return verdict
+    def compare(self) -> Comparison:
+        """Compare after everything was read."""
+        comparison = compare(self.content(), self.write_log, self.window_size)
+        if comparison.missing:
+            comparison.add(f"files with lost records: {self.files_with(comparison.missing)}")
+        return comparison
 
-    def holding(self, numbers: set[int]) -> dict[str, int]:
-        """Return the files that contain some records, with counts, for debugging."""
+    def files_with(self, numbers: set[int]) -> dict[str, int]:
+        """Return the files that contain some of these records, with counts."""
         found: Counter[str] = Counter()
         for file in self.inbox.iterdir():
             content = file.read_bytes()
@@ -230,19 +229,35 @@ class Site:
             found[file.name] = len(numbers.intersection(number_at(float(at)) for at in times))
         return {name: count for name, count in sorted(found.items()) if count}
 
-    def judge_on_the_way(self) -> Verdict:
-        """Compare what must hold at any instant, in a copy: the next process repairs the state itself."""
+    def compare_running(self) -> Comparison:
+        """Compare a copy of the state while not everything was read."""
         copy = self.folder / "copy"
         shutil.rmtree(copy, ignore_errors=True)
         if not self.state.exists():
-            return Verdict()
+            return Comparison()
         shutil.copytree(self.state, copy, ignore=shutil.ignore_patterns("ballast*", "*.tmp"))
-        return judge_on_the_way(self.found(copy), self.book.written)
+        return compare_running(self.content(copy), self.write_log.written)
 
     def check(self) -> None:
-        """Fail unless every record is there once."""
-        verdict = self.judge()
-        assert not verdict.problems, "\n".join([*verdict.problems, self.last_words()])
+        """Fail on any difference."""
+        comparison = self.compare()
+        assert not comparison.problems, "\n".join([*comparison.problems, self.log_tail()])
+
+
+def state_content(model: ModelState, counters: Mapping[tuple[str, ...], int]) -> StateContent:
+    """Return the windows and the relevant counters."""
+    windows = {}
+    for segment in model.windows:
+        window = model.windows[segment]
+        rows = zip(window.times.tolist(), map(tuple, window.vectors().tolist()), strict=True)
+        windows[name_of(segment)] = list(rows)
+    rejected, events = Counter[str](), Counter[str]()
+    for name, count in counters.items():
+        if name[0] == "records_rejected_total":
+            rejected[name[-1]] += count
+        elif name[0] == "source_events_total":
+            events[name[-1]] += count
+    return StateContent(windows, counters.get(("records_total", "inbox", "density"), 0), rejected, events)
 
 
 def kill(process: "subprocess.Popen[bytes]") -> bool:
@@ -250,5 +265,5 @@ def kill(process: "subprocess.Popen[bytes]") -> bool:
     alive = process.poll() is None
     if alive:
         process.send_signal(signal.SIGKILL)
-    process.wait(PATIENCE_SECONDS)
+    process.wait(TIMEOUT_SECONDS)
     return alive

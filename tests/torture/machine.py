@@ -1,13 +1,12 @@
-"""B22: directory, decoder, ingestion and state in one process, put through anything that writers and machines do.
+"""B22: random sequences of writes, kills and faults for directory, decoder, ingestion and state in one process.
 
-Each rule is something that may happen. The oracle only knows what was written. A kill throws away everything in memory
-and goes on with a copy of the files of the state as they were at that instant; closing them properly would be no kill.
+The oracle only knows what was written. A kill discards everything in memory and restarts on a copy of the state files
+as they were at that instant; closing them properly would be a stop.
 """
 
 import os
 import shutil
 import tempfile
-from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import wraps
 from pathlib import Path
@@ -18,7 +17,7 @@ import hypothesis.strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from monitor.config.config import ModelOptions
-from monitor.core.segments import Segmentation, name_of
+from monitor.core.segments import Segmentation
 from monitor.core.window import Bounds
 from monitor.errors import StatePaused
 from monitor.ingest.ingestion import Ingestion
@@ -29,9 +28,9 @@ from monitor.sources.directory.directory_options import DirectoryOptions
 from monitor.sources.directory.directory_source import DirectorySource
 from monitor.sources.directory.open_files import System
 from monitor.state.store import State
-from tests.torture.harness import reference
-from tests.torture.oracle import Found, judge
-from tests.torture.records import BASE, Book, gzip_of, line_of, npz_of
+from tests.torture.harness import reference, state_content
+from tests.torture.oracle import StateContent, compare
+from tests.torture.records import BASE, WriteLog, gzip_of, line_of, npz_of
 
 FILES = ("a.jsonl", "b.jsonl", "c.jsonl")
 files = st.sampled_from(FILES)
@@ -40,7 +39,7 @@ counts = st.integers(1, 12)
 P = ParamSpec("P")
 
 
-def told(step: Callable[P, None]) -> Callable[P, None]:
+def recorded(step: Callable[P, None]) -> Callable[P, None]:
     """Record a step, so that a failure can be analysed even if it does not recur."""
 
     @wraps(step)
@@ -53,19 +52,19 @@ def told(step: Callable[P, None]) -> Callable[P, None]:
     return wrapped
 
 
-class Meddler(System):
+class InterruptedSystem(System):
     """The real system, with an action right before one of its calls."""
 
     def __init__(self) -> None:
         self._calls_left = -1
         self._act: Callable[[], None] = lambda: None
 
-    def meddle(self, after_calls: int, act: Callable[[], None]) -> None:
+    def schedule(self, after_calls: int, act: Callable[[], None]) -> None:
         """Schedule an action before a later call."""
         self._calls_left, self._act = after_calls, act
 
     def end(self) -> None:
-        """Run it now if there were fewer calls."""
+        """Run the action now if there were fewer calls."""
         if self._calls_left >= 0:
             self._calls_left = -1
             self._act()
@@ -98,14 +97,14 @@ class Meddler(System):
         self._count()
 
 
-class Life:
-    """One run of the process: everything that a kill discards."""
+class ProcessRun:
+    """One run of the process: all that a kill discards."""
 
-    def __init__(self, inbox: Path, state: Path, most: int, monotonic: Callable[[], float], now: float) -> None:
-        options = ModelOptions("density", reference(), Bounds(records=most), Segmentation((("site",),)))
+    def __init__(self, inbox: Path, state: Path, window_size: int, monotonic: Callable[[], float], now: float) -> None:
+        options = ModelOptions("density", reference(), Bounds(records=window_size), Segmentation((("site",),)))
         self.state = State.open(state)
         self.model = ModelState(options)
-        self.system = Meddler()
+        self.system = InterruptedSystem()
         decoder = StreamDecoder([options.format], hash_key=self.state.key)
         directory = DirectoryOptions(inbox, poll_seconds=0.2, settle_seconds=1.0, restat_seconds=0.6)
         self.guard = CrashGuard(state / "in_flight")
@@ -121,89 +120,77 @@ class Life:
         self.ingestion = Ingestion(self.state, [self.model], [self.source])
         self.ingestion.start(now)
 
-    def let_go(self) -> None:
+    def close(self) -> None:
         """Close the files."""
         self.source.close()
         self.guard.close()
         self.state.close()
 
-    def found(self) -> Found:
+    def content(self) -> StateContent:
         """Return windows and counters."""
-        windows = {}
-        for segment in self.model.windows:
-            window = self.model.windows[segment]
-            rows = zip(window.times.tolist(), map(tuple, window.vectors().tolist()), strict=True)
-            windows[name_of(segment)] = list(rows)
-        counters = self.ingestion.counters
-        rejected, events = Counter[str](), Counter[str]()
-        for name, count in counters.items():
-            if name[0] == "records_rejected_total":
-                rejected[name[-1]] += count
-            elif name[0] == "source_events_total":
-                events[name[-1]] += count
-        return Found(windows, counters.get(("records_total", "inbox", "density"), 0), rejected, events)
+        return state_content(self.model, self.ingestion.counters)
 
 
 class WatchedDirectory(RuleBasedStateMachine):
-    """Writers, clocks, kills and a full disk against an oracle that only knows what was written."""
+    """Writers, clocks, kills and a full disk, compared with the oracle."""
 
-    life: Life
-    most: int
+    process: ProcessRun
+    window_size: int
 
     def __init__(self) -> None:
         super().__init__()
         self.folder = Path(tempfile.mkdtemp(prefix="b22-"))
         self.inbox = self.folder / "inbox"
         self.inbox.mkdir()
-        self.book = Book()
+        self.write_log = WriteLog()
         self.steps: list[str] = []
         self.torn: dict[str, bytes] = {}
-        """The rest of the last line of each file that ends within one."""
+        """The rest of the incomplete last line of each file."""
         self.unread: set[str] = set()
-        """Files that may have unread lines: overwriting one loses them legitimately."""
+        """Files that may have unread lines, which overwriting would lose."""
         self.unknown: set[str] = set()
-        """Files that may never have been listed: not rotated, since `f.1` is read only as the former `f`."""
+        """Files that may not be known yet: not rotated, since `f.1` is read only as the former `f`."""
         self.saved: bool = False
-        """Whether there is a backup from which everything can be read again."""
+        """Whether there is a backup that covers everything."""
         self.now, self.clock = BASE + 1e6, 100.0
-        self.lives = self.serial = 0
+        self.runs = self.serial = 0
         self.full = False
 
-    @initialize(most=st.sampled_from([7, 40, 1000]))
-    @told
-    def begin(self, most: int) -> None:
+    @initialize(window_size=st.sampled_from([7, 40, 1000]))
+    @recorded
+    def begin(self, window_size: int) -> None:
         """Start for the first time."""
-        self.most = most
-        self._live(None)
+        self.window_size = window_size
+        self._restart(None)
 
     def teardown(self) -> None:
         """Compare once more, and clean up."""
         try:
-            if hasattr(self, "life"):
+            if hasattr(self, "process"):
                 self.read_all_and_compare()
-                self.life.let_go()
+                self.process.close()
         finally:
             shutil.rmtree(self.folder, ignore_errors=True)
 
-    # What writers do
+    # Writers
 
     @rule(name=files, count=counts, keep=st.integers(0, 60))
-    @told
+    @recorded
     def append(self, name: str, count: int, keep: int) -> None:
         """Append lines; the last may stay incomplete."""
-        self._append(name, self.book.next_lines(count), keep)
+        self._append(name, self.write_log.next_lines(count), keep)
 
     @rule(name=files, count=counts)
-    @told
+    @recorded
     def append_much(self, name: str, count: int) -> None:
         """Make a file too long for a full comparison each time."""
-        self._append(name, self.book.next_lines(count) + self.book.next_long_line(), 0)
+        self._append(name, self.write_log.next_lines(count) + self.write_log.next_long_line(), 0)
 
     @rule(name=files, which=st.integers(0, 1000))
-    @told
-    def append_what_is_refused(self, name: str, which: int) -> None:
-        """Append a bad line, and an earlier record."""
-        self._append(name, self.book.bad_line(which) + self.book.repeated_line(which), 0)
+    @recorded
+    def append_rejected(self, name: str, which: int) -> None:
+        """Append an invalid line and a repeated record."""
+        self._append(name, self.write_log.bad_line(which) + self.write_log.repeated_line(which), 0)
 
     def _append(self, name: str, data: bytes, keep: int) -> None:
         data = self.torn.pop(name, b"") + data
@@ -218,7 +205,7 @@ class WatchedDirectory(RuleBasedStateMachine):
         self.unread.add(name)
 
     @rule(name=files)
-    @told
+    @recorded
     def rotate(self, name: str) -> None:
         """Rename f to f.1, and what was f.1 to f.2."""
         if (self.inbox / name).exists() and name not in self.unknown:
@@ -237,25 +224,25 @@ class WatchedDirectory(RuleBasedStateMachine):
         self.saved = False
 
     @rule(name=files, count=counts)
-    @told
+    @recorded
     def truncate_and_rewrite(self, name: str, count: int) -> None:
         """Truncate a file."""
         if self._may_overwrite(name):
-            (self.inbox / name).write_bytes(self.book.next_lines(count))
+            (self.inbox / name).write_bytes(self.write_log.next_lines(count))
             self._overwritten(name)
 
     @rule(name=files, count=counts)
-    @told
+    @recorded
     def replace(self, name: str, count: int) -> None:
         """Rename another file over one."""
         if self._may_overwrite(name):
             temporary = self.inbox / f".{name}.tmp"
-            temporary.write_bytes(self.book.next_lines(count))
+            temporary.write_bytes(self.write_log.next_lines(count))
             temporary.replace(self.inbox / name)
             self._overwritten(name)
 
     @rule(name=files)
-    @told
+    @recorded
     def delete(self, name: str) -> None:
         """Delete a file that was read."""
         if self._may_overwrite(name):
@@ -268,16 +255,16 @@ class WatchedDirectory(RuleBasedStateMachine):
 
     def _overwritten(self, name: str) -> None:
         self.unread.add(name)
-        # What is there now has not been seen. It is known by name, but not as the file that it is.
+        # The name is known, but not this file.
         self.unknown.add(name)
         self.saved = False
 
     @rule(count=counts, renamed=st.booleans(), packed=st.booleans())
-    @told
+    @recorded
     def drop(self, count: int, *, renamed: bool, packed: bool) -> None:
         """Add a whole file."""
         self.serial += 1
-        numbers = self.book.next_numbers(count)
+        numbers = self.write_log.next_numbers(count)
         content = gzip_of([line_of(number) for number in numbers]) if packed else npz_of(numbers)
         name = f"part{self.serial}{'.jsonl.gz' if packed else '.npz'}"
         path = self.inbox / (f".{name}.tmp" if renamed else name)
@@ -285,41 +272,41 @@ class WatchedDirectory(RuleBasedStateMachine):
         if renamed:
             path.rename(self.inbox / name)
 
-    # What the process and its machine do
+    # Process and machine
 
     @rule(seconds=st.sampled_from([0.1, 0.6, 1.5, 6.0]))
-    @told
+    @recorded
     def tick(self, seconds: float) -> None:
         """Ingest everything available."""
         before = set(self.unread), set(self.unknown)
         self._tick(seconds)
-        if self.life.ingestion.paused is None and not self.full:
+        if self.process.ingestion.paused is None and not self.full:
             self.unread -= before[0]
             self.unknown -= {name for name in before[1] if b"\n" in self._content(name)}
 
     @rule(name=files, calls=st.integers(0, 40), what=st.sampled_from(["rotate", "append", "torn"]), count=counts)
-    @told
-    def tick_with_company(self, name: str, calls: int, what: str, count: int) -> None:
-        """Ingest while a writer acts at the same time."""
+    @recorded
+    def tick_with_writer(self, name: str, calls: int, what: str, count: int) -> None:
+        """Ingest while a writer acts."""
         if what == "rotate" and ((self.inbox / name).exists() and name not in self.unknown):
-            self.life.system.meddle(calls, lambda: self._rotate(name))
+            self.process.system.schedule(calls, lambda: self._rotate(name))
         elif what != "rotate":
-            data = self.book.next_lines(count)
-            self.life.system.meddle(calls, lambda: self._append(name, data, 30 if what == "torn" else 0))
+            data = self.write_log.next_lines(count)
+            self.process.system.schedule(calls, lambda: self._append(name, data, 30 if what == "torn" else 0))
         self._tick(0.6)
-        self.life.system.end()
+        self.process.system.end()
 
     def _tick(self, seconds: float) -> None:
         self.clock += seconds
         self.now += seconds
-        self.life.ingestion.tick(self.now, self.clock)
+        self.process.ingestion.tick(self.now, self.clock)
 
     def _content(self, name: str) -> bytes:
         path = self.inbox / name
         return path.read_bytes() if path.exists() else b""
 
     @rule()
-    @told
+    @recorded
     def disk_is_full(self) -> None:
         """Commits fail during one tick."""
         error = StatePaused("state: expected free disk space, found none")
@@ -329,58 +316,58 @@ class WatchedDirectory(RuleBasedStateMachine):
         self.full = False
 
     @rule(jump=st.sampled_from([-86400.0, -3600.0, 3600.0, 86400.0]))
-    @told
+    @recorded
     def clock_jumps(self, jump: float) -> None:
-        """Set the system clock; event times are long past either way."""
+        """Set the system clock; event times stay in the past."""
         self.now += jump
 
     @rule()
-    @told
+    @recorded
     def kill(self) -> None:
         """Crash, and restart on what was on disk at that instant."""
-        self._live(self.life.state.path)
+        self._restart(self.process.state.path)
 
     @rule()
-    @told
+    @recorded
     def stop(self) -> None:
         """Stop orderly, and restart."""
-        self.life.ingestion.stop(self.now)
-        self._live(self.life.state.path)
+        self.process.ingestion.stop(self.now)
+        self._restart(self.process.state.path)
 
     @rule()
-    @told
+    @recorded
     def back_up(self) -> None:
         """Write a backup."""
-        self.life.state.back_up()
+        self.process.state.back_up()
         self.saved = not self.unknown
 
     @precondition(lambda self: self.saved)
     @rule(place=st.integers(0, 3))
-    @told
+    @recorded
     def damage(self, place: int) -> None:
         """Damage the database: the next start uses the backup, and reads later records again."""
-        state = self.life.state.path
-        self._live(state, damage=place)
+        state = self.process.state.path
+        self._restart(state, damage=place)
 
-    def _live(self, state: Path | None, damage: int | None = None) -> None:
-        self.lives += 1
-        folder = self.folder / f"state{self.lives}"
+    def _restart(self, state: Path | None, damage: int | None = None) -> None:
+        self.runs += 1
+        folder = self.folder / f"state{self.runs}"
         if state is None:
             folder.mkdir()
-            # Eight megabytes for each life would take most of the time.
+            # Writing 8 MB for each run would take most of the time.
             (folder / "ballast").touch()
         else:
             shutil.copytree(state, folder)
-            self.life.let_go()
+            self.process.close()
             shutil.rmtree(state)
         if damage is not None:
             database = folder / "state.db"
             database.write_bytes([b"", b"no database", bytes(4096), database.read_bytes()[:3000]][damage])
-        self.life = Life(self.inbox, folder, self.most, lambda: self.clock, self.now)
-        self.steps.append(f"  life {self.lives}: {self.life.state.recovered or 'state as it was'}")
+        self.process = ProcessRun(self.inbox, folder, self.window_size, lambda: self.clock, self.now)
+        self.steps.append(f"  run {self.runs}: {self.process.state.recovered or 'state unchanged'}")
 
     @rule()
-    @told
+    @recorded
     def read_all_and_compare(self) -> None:
         """Complete all lines, read everything, and compare with the oracle."""
         for name in FILES:
@@ -388,9 +375,9 @@ class WatchedDirectory(RuleBasedStateMachine):
                 self._append(name, b"", 0)
         for _ in range(12):
             self._tick(2.0)
-            if self.life.ingestion.paused is not None:
+            if self.process.ingestion.paused is not None:
                 self._tick(40.0)
         self.unread.clear()
         self.unknown = {name for name in self.unknown if b"\n" not in self._content(name)}
-        verdict = judge(self.life.found(), self.book, self.most)
-        assert not verdict.problems, "\n".join([*verdict.problems, "after", *self.steps])
+        comparison = compare(self.process.content(), self.write_log, self.window_size)
+        assert not comparison.problems, "\n".join([*comparison.problems, "after", *self.steps])

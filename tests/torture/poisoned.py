@@ -1,4 +1,4 @@
-"""cpcmon with a decoder that some files kill and others delay, for tests of the crash guard."""
+"""cpcmon with a decoder that crashes or hangs on some files, for tests of the crash guard."""
 
 import os
 import sys
@@ -17,16 +17,16 @@ SLOW = b"slow"
 
 class _Poisoned(StreamDecoder):
     def text(self, piece: TextPiece) -> RecordBatch:
-        _taste(piece.data)
+        _act_on(piece.data)
         return super().text(piece)
 
     def settled(self, where: str, file: BinaryIO, format_: Format, *, skip: int = 0) -> Iterator[RecordBatch]:
-        _taste(file.read())
+        _act_on(file.read())
         file.seek(0)
         yield from super().settled(where, file, format_, skip=skip)
 
 
-def _taste(data: bytes) -> None:
+def _act_on(data: bytes) -> None:
     if POISON in data:
         os._exit(139)
     if SLOW in data:

@@ -1,7 +1,7 @@
-"""Records that are known by a number, how they are written, and the book of all that were.
+"""Numbered records, their serialised forms, and a log of those that were written.
 
-Everything about a record follows from its number, so that whoever finds one in a window can tell which it is and
-whether it is whole. Nothing here uses the code under test.
+All fields of a record follow from its number, so that it can be identified and verified in a window. Nothing here uses
+the code under test.
 """
 
 import gzip
@@ -26,12 +26,12 @@ BAD_LINES: dict[str, bytes] = {
     "bad_timestamp": b'{"n": %d, "probs": [0.2, 0.3, 0.5], "time": "yesterday"}\n',
     "unknown_model": b'{"n": %d, "model": "another", "probs": [0.2, 0.3, 0.5]}\n',
 }
-"""By reason, a line that must be rejected. Numbered: files with equal heads would count as copies."""
+"""By reason, a line that must be rejected. Numbered, since files with equal heads count as copies."""
 
 
 def seeded(seed: int) -> random.Random:
     """Return a random generator with a fixed seed."""
-    return random.Random(seed)  # noqa: S311 - nothing is to be kept secret
+    return random.Random(seed)  # noqa: S311 - no secret
 
 
 def time_of(number: int) -> float:
@@ -91,8 +91,8 @@ def npz_of(numbers: list[int]) -> bytes:
 
 
 @dataclass
-class Book:
-    """Everything that was written: the truth for windows and counters."""
+class WriteLog:
+    """What was written: the base of the expected windows and counters."""
 
     written: int = 0
     """All records below this number were written."""

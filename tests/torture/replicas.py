@@ -1,4 +1,4 @@
-"""Replicas on a real broker, killed, stopped and frozen for a given time."""
+"""Faults of replicas on a real broker."""
 
 import shutil
 from dataclasses import replace
@@ -10,12 +10,12 @@ from tests.kafka.replicas.handover import hand_over
 from tests.kafka.replicas.run import PLANS, Plan, run
 from tests.torture.summary import Summary
 
-_FAULTS_A_RUN = 25
-"""After this many faults the replicas are compared with the oracle; the next run starts with an empty topic."""
+_FAULTS_PER_RUN = 25
+"""The replicas are compared after so many faults; the next run has a new topic."""
 
 
 def faults_of_replicas(summary: Summary, folder: Path, wanted: int) -> None:
-    """Inject faults: range and cooperative assignors, with and without the state disk, small and large windows."""
+    """Inject faults: range and cooperative assignors, with and without the state, small and large windows."""
     folder.mkdir()
     before, done, written = summary.kills, 0, 0
     try:
@@ -25,22 +25,22 @@ def faults_of_replicas(summary: Summary, folder: Path, wanted: int) -> None:
                 own.mkdir()
                 outcome = run(broker, own, plan)
                 done += outcome.faults.total()
-                written += outcome.written
+                written += outcome.messages
                 summary.kills = before + done
-                summary.records += outcome.written
-                summary.lost += outcome.verdict.lost
-                summary.twice += outcome.verdict.twice
+                summary.records += outcome.messages
+                summary.lost += outcome.comparison.lost
+                summary.duplicated += outcome.comparison.duplicated
                 summary.show(f"replicas ({plan})")
-                if outcome.verdict.problems:
-                    (own / "last_words.txt").write_text(outcome.last_words)
-                    summary.problems += [f"{plan}: {problem} (see {own})" for problem in outcome.verdict.problems]
+                if outcome.comparison.problems:
+                    (own / "log_tail.txt").write_text(outcome.log_tail)
+                    summary.problems += [f"{plan}: {problem} (see {own})" for problem in outcome.comparison.problems]
                 else:
                     shutil.rmtree(own)
     except NoBroker as error:
-        summary.problems.append(f"there is no Kafka broker: faults of replicas were NOT tried. {error}")
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is a finding, and the rest goes on
+        summary.problems.append(f"no Kafka broker: faults of replicas were NOT tested. {error}")
+    except Exception as error:  # noqa: BLE001 - any exception is a finding
         summary.problems.append(f"replicas: {type(error).__name__}: {error}")
-    summary.say(f"faults of replicas: {done:,}, {written:,} messages written meanwhile")
+    summary.add(f"faults of replicas: {done:,}, {written:,} messages written")
 
 
 def hand_overs(summary: Summary, folder: Path, wanted: int) -> None:
@@ -55,21 +55,21 @@ def hand_overs(summary: Summary, folder: Path, wanted: int) -> None:
                 outcome = hand_over(broker, own)
                 seconds.append(outcome.seconds)
                 summary.kills += 1
-                summary.lost += outcome.verdict.lost
-                summary.twice += outcome.verdict.twice
+                summary.lost += outcome.comparison.lost
+                summary.duplicated += outcome.comparison.duplicated
                 summary.show(f"hand-overs ({outcome.seconds:.1f} s)")
-                summary.problems += [f"hand-over {number}: {one} (see {own})" for one in outcome.verdict.problems]
+                summary.problems += [f"hand-over {number}: {one} (see {own})" for one in outcome.comparison.problems]
     except NoBroker as error:
-        summary.problems.append(f"there is no Kafka broker: hand-overs were NOT tried. {error}")
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is a finding, and the rest goes on
+        summary.problems.append(f"no Kafka broker: hand-overs were NOT tested. {error}")
+    except Exception as error:  # noqa: BLE001 - any exception is a finding
         summary.problems.append(f"hand-overs: {type(error).__name__}: {error}")
-    spread = f", read again after {min(seconds):.1f} to {max(seconds):.1f} s" if seconds else ""
-    summary.say(f"static members killed before they rejoined: {len(seconds)}{spread}")
+    spread = f", assigned again after {min(seconds):.1f} to {max(seconds):.1f} s" if seconds else ""
+    summary.add(f"static members killed before they rejoined: {len(seconds)}{spread}")
 
 
 def _plans(wanted: int) -> list[Plan]:
-    counts = [min(_FAULTS_A_RUN, wanted - start) for start in range(0, wanted, _FAULTS_A_RUN)]
-    # Each of the plans at least once, however few are wanted.
+    counts = [min(_FAULTS_PER_RUN, wanted - start) for start in range(0, wanted, _FAULTS_PER_RUN)]
+    # Every plan at least once.
     if len(counts) < len(PLANS):
         counts = [wanted // len(PLANS) + (place < wanted % len(PLANS)) for place in range(len(PLANS))]
     return [

@@ -1,4 +1,4 @@
-"""Results of `make torture`, printed on the way and at the end."""
+"""Results of `make torture`."""
 
 import sys
 import time
@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Summary:
-    """The results."""
+    """Counts, lines and problems."""
 
     kills: int = 0
     records: int = 0
     lost: int = 0
-    twice: int = 0
+    duplicated: int = 0
     lines: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     began: float = field(default_factory=time.monotonic)
@@ -20,10 +20,10 @@ class Summary:
     def show(self, what: str) -> None:
         """Print the progress."""
         rate = self.kills / max(1e-9, time.monotonic() - self.began)
-        text = f"{what}: {self.kills:,} kills, {self.records:,} records, {self.lost} lost, {self.twice} twice"
+        text = f"{what}: {self.kills:,} kills, {self.records:,} records, {self.lost} lost, {self.duplicated} duplicated"
         print(f"\r{text}, {rate:.2f} kills/s ", end="" if sys.stdout.isatty() else "\n", flush=True)  # noqa: T201
 
-    def say(self, sentence: str) -> None:
-        """Print a line."""
-        print(f"\n{sentence}" if sys.stdout.isatty() else sentence, flush=True)  # noqa: T201
-        self.lines.append(sentence)
+    def add(self, line: str) -> None:
+        """Print a line, and keep it for the summary."""
+        print(f"\n{line}" if sys.stdout.isatty() else line, flush=True)  # noqa: T201
+        self.lines.append(line)

@@ -1,4 +1,4 @@
-"""Kills at chosen system calls: strace sends SIGKILL at the n-th call of a kind."""
+"""Kills at chosen system calls: strace sends SIGKILL at the n-th call."""
 
 import re
 import shutil
@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.servers import real_server
-from tests.torture.harness import COMMAND, PATIENCE_SECONDS, Site
-from tests.torture.oracle import Verdict
+from tests.torture.harness import COMMAND, TIMEOUT_SECONDS, Site
+from tests.torture.oracle import Comparison
 
 CALLS = ("pwrite64", "fdatasync", "fsync", "rename", "unlink", "ftruncate", "openat", "pread64", "write")
-"""All calls that change files, or read the state and the inbox."""
+"""The calls that change files, or read the state and the inbox."""
 
 _STATE_FILES = (
     *("", "state.db", "state.db-wal", "state.db-journal", "state.db.new", "state.db.new-journal", "state.lock"),
@@ -21,28 +21,28 @@ _STATE_FILES = (
 )
 
 
-def need_strace() -> None:
-    """Skip without strace; on a build server that is a failure."""
+def require_strace() -> None:
+    """Skip without strace; fail in CI."""
     real_server("strace")
 
 
 @dataclass
 class Scene:
-    """A start on some state, with something new to read."""
+    """A site with new records, before a start."""
 
     folder: Path
     first: bool
-    """Whether it is the very first start."""
+    """Whether the state is empty."""
     site: Site | None = None
     serial: int = 0
 
     def prepare(self) -> Site:
-        """Return a site with work to do."""
+        """Return a site with new records."""
         self.serial += 1
         if self.site is None or self.first:
             if self.site is not None:
                 shutil.rmtree(self.site.folder)
-            self.site = Site(self.folder / f"site{self.serial}", most=500)
+            self.site = Site(self.folder / f"site{self.serial}", window_size=500)
             if not self.first:
                 _write_more(self.site, self.serial)
                 self.site.finish_here()
@@ -56,16 +56,18 @@ def _write_more(site: Site, serial: int) -> None:
     if serial % 3 == 0 and grows.exists():
         grows.rename(site.inbox / f"grows.jsonl.{serial}")
     with grows.open("ab") as file:
-        file.write(site.book.next_lines(300) + site.book.bad_line(serial) + site.book.repeated_line(serial * 12))
-    (site.inbox / f"new{serial}{len(list(site.inbox.iterdir()))}.jsonl").write_bytes(site.book.next_lines(150))
+        file.write(
+            site.write_log.next_lines(300) + site.write_log.bad_line(serial) + site.write_log.repeated_line(serial * 12)
+        )
+    (site.inbox / f"new{serial}{len(list(site.inbox.iterdir()))}.jsonl").write_bytes(site.write_log.next_lines(150))
 
 
 def calls_made(site: Site) -> Counter[str]:
-    """Run to the end; count the relevant calls of each kind."""
+    """Run to the end; return the number of calls of each kind."""
     trace = site.folder / "trace"
     words = ["strace", "-f", "-o", str(trace), *_paths(site), "-e", f"trace={','.join(CALLS)}"]
     process = site.start(once=True, command=[*words, *COMMAND])
-    assert process.wait(PATIENCE_SECONDS) == 0, site.last_words()
+    assert process.wait(TIMEOUT_SECONDS) == 0, site.log_tail()
     text = trace.read_text(encoding="utf-8", errors="replace")
     return Counter(re.findall(r"^\d+ +(\w+)\(", text, flags=re.MULTILINE))
 
@@ -74,13 +76,13 @@ def kill_at(site: Site, call: str, number: int) -> bool:
     """Run with a kill at a call; return whether it was reached."""
     inject = ["-e", f"trace={call}", "-e", f"inject={call}:signal=KILL:when={number}"]
     words = ["strace", "-f", "-o", "/dev/null", *_paths(site), *inject]
-    code = site.start(once=True, command=[*words, *COMMAND]).wait(PATIENCE_SECONDS)
-    assert code in {0, -signal.SIGKILL, 128 + signal.SIGKILL}, f"ended with {code}: {site.last_words()}"
+    code = site.start(once=True, command=[*words, *COMMAND]).wait(TIMEOUT_SECONDS)
+    assert code in {0, -signal.SIGKILL, 128 + signal.SIGKILL}, f"exit code {code}: {site.log_tail()}"
     return code != 0
 
 
-def sweep(scene: Scene, calls: Sequence[str], most: int | None) -> Iterator[tuple[str, int, bool, Verdict]]:
-    """Kill at the n-th call, read the rest normally, and compare; for all n, or `most` of them."""
+def sweep(scene: Scene, calls: Sequence[str], most: int | None) -> Iterator[tuple[str, int, bool, Comparison]]:
+    """Kill at the n-th call, read the rest, and compare; for all n, or `most` of them."""
     site = scene.prepare()
     made = calls_made(site)
     for call in calls:
@@ -88,7 +90,7 @@ def sweep(scene: Scene, calls: Sequence[str], most: int | None) -> Iterator[tupl
             site = scene.prepare()
             killed = kill_at(site, call, number)
             site.finish_here()
-            yield call, number, killed, site.judge()
+            yield call, number, killed, site.compare()
 
 
 def _spread(count: int, most: int | None) -> list[int]:
@@ -99,6 +101,6 @@ def _spread(count: int, most: int | None) -> list[int]:
 
 
 def _paths(site: Site) -> list[str]:
-    """Leave out the files that Python itself reads."""
+    """Return the arguments that restrict strace to the files of a site."""
     paths = [site.inbox, *(site.state / name for name in _STATE_FILES)]
     return [word for path in paths for word in ("-P", str(path))]

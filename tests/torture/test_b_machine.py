@@ -1,4 +1,4 @@
-"""B22: any interleaving of appends, rotations, truncations, kills and full disks ends in what an oracle says."""
+"""B22: random sequences of appends, rotations, truncations, kills and full disks match the oracle."""
 
 import os
 
@@ -7,7 +7,7 @@ from hypothesis import settings
 
 from tests.torture.machine import WatchedDirectory
 
-# `make torture` asks for more, longer and other ones.
+# `make torture` runs more and longer ones, with random seeds.
 TestB22 = WatchedDirectory.TestCase
 TestB22.settings = settings(
     max_examples=int(os.environ.get("TORTURE_EXAMPLES", "60")),
@@ -19,17 +19,17 @@ TestB22.settings = settings(
 
 @pytest.mark.parametrize("first", range(0, 24, 6))
 @pytest.mark.parametrize("killed", [False, True], ids=["running", "just started"])
-def test_b22_a_rotation_before_any_call_of_a_poll_loses_nothing(first: int, *, killed: bool) -> None:
-    """A poll lists names and looks at each. Between two looks all of them may move on by one: f, f.1, f.2, f.3."""
+def test_b22_a_rotation_during_a_poll_loses_no_record(first: int, *, killed: bool) -> None:
+    """Before each of its system calls: f, f.1 and f.2 may all be renamed between listing and opening."""
     for calls in range(first, first + 6):
         rotate_before(calls, killed=killed)
 
 
 def rotate_before(calls: int, *, killed: bool) -> None:
-    """Let some generations of a file be known, and rotate them before the n-th system call of a poll."""
+    """Rotate a file with three generations before the n-th system call of a poll."""
     machine = WatchedDirectory()
     try:
-        machine.begin(most=1000)
+        machine.begin(window_size=1000)
         for _ in range(3):
             machine.append(name="a.jsonl", count=3, keep=0)
             machine.tick(seconds=0.6)
@@ -39,7 +39,7 @@ def rotate_before(calls: int, *, killed: bool) -> None:
         machine.tick(seconds=0.6)
         if killed:
             machine.kill()
-        machine.tick_with_company(name="a.jsonl", calls=calls, what="rotate", count=1)
+        machine.tick_with_writer(name="a.jsonl", calls=calls, what="rotate", count=1)
         machine.append(name="a.jsonl", count=2, keep=0)
     finally:
         machine.teardown()

@@ -1,4 +1,4 @@
-"""B3 and B7: the power is cut, or the disk is full, while the real process writes its state."""
+"""B3 and B7: power cuts and full disks under the real process."""
 
 import random
 import sys
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.state.states import fill
-from tests.torture.disks import Disk, own_disk
+from tests.torture.disks import Disk, mounted_disk
 from tests.torture.harness import COMMAND, Site, kill, wait_for
 from tests.torture.records import seeded
 from tests.torture.writer import Writer
@@ -16,59 +16,59 @@ from tests.torture.writer import Writer
 UNSYNCED = (sys.executable, "-m", "tests.torture.unsynced")
 
 
-def cut_power(site: Site, disk: Disk, dice: random.Random, command: tuple[str, ...] = COMMAND) -> int:
-    """Run for a while, cut the power, and return how many acknowledged records the disk has forgotten."""
+def cut_power(site: Site, disk: Disk, rng: random.Random, command: tuple[str, ...] = COMMAND) -> int:
+    """Run for a while, cut the power, and return the number of acknowledged records that are lost."""
     process = site.start(command=command)
-    before = site.answers()
-    wait_for(lambda: site.answers() > before, "a first answer")
-    time.sleep(dice.random() * 0.7)
-    assert kill(process), site.last_words()
+    before = site.reports()
+    wait_for(lambda: site.reports() > before, "a report")
+    time.sleep(rng.random() * 0.7)
+    assert kill(process), site.log_tail()
     acknowledged = site.acknowledged()
     disk.cut_power()
     site.state = disk.point / "state"
-    return acknowledged - site.found().records_total
+    return acknowledged - site.content().records_total
 
 
 @pytest.mark.slow
-def test_b3_after_a_power_cut_every_acknowledged_commit_is_there(tmp_path: Path) -> None:
-    """Five cuts on one disk, each at another instant; then it reads the rest, and nothing is lost or twice."""
-    dice = seeded(3)
-    with own_disk(tmp_path, 64) as disk:
+def test_b3_acknowledged_commits_survive_a_power_cut(tmp_path: Path) -> None:
+    """Five cuts; in the end no record is lost or duplicated."""
+    rng = seeded(3)
+    with mounted_disk(tmp_path, 64) as disk:
         site = Site(tmp_path, 1_000_000, disk.point / "state")
-        with Writer(site.inbox, site.book, seed=3, seen=site.seen):
+        with Writer(site.inbox, site.write_log, seed=3, seen=site.seen):
             for cut in range(5):
-                forgotten = cut_power(site, disk, dice)
-                assert forgotten <= 0, f"cut {cut}: {forgotten} acknowledged records are not on the disk"
+                lost = cut_power(site, disk, rng)
+                assert lost <= 0, f"cut {cut}: {lost} acknowledged records are not on the disk"
         site.finish()
         site.check()
 
 
-def test_b3_without_syncing_a_power_cut_would_be_noticed(tmp_path: Path) -> None:
-    """The control: the same with `PRAGMA synchronous=OFF` forgets what was acknowledged, so the method can fail."""
-    dice = seeded(4)
-    with own_disk(tmp_path, 64) as disk:
+def test_b3_a_power_cut_without_syncs_is_detected(tmp_path: Path) -> None:
+    """The control: with `PRAGMA synchronous=OFF` acknowledged records are lost."""
+    rng = seeded(4)
+    with mounted_disk(tmp_path, 64) as disk:
         site = Site(tmp_path, 1_000_000, disk.point / "state")
-        with Writer(site.inbox, site.book, seed=4, seen=site.seen):
-            assert any(cut_power(site, disk, dice, UNSYNCED) > 0 for _ in range(4)), "no cut was noticed"
+        with Writer(site.inbox, site.write_log, seed=4, seen=site.seen):
+            assert any(cut_power(site, disk, rng, UNSYNCED) > 0 for _ in range(4)), "no record was lost"
 
 
-def test_b7_a_full_disk_pauses_the_process_and_it_goes_on_alone(tmp_path: Path) -> None:
-    """Filled and freed twice while records come in: it lives, says so, and nothing is lost or twice."""
-    with own_disk(tmp_path, 24) as disk:
+def test_b7_a_full_disk_pauses_ingestion_which_resumes(tmp_path: Path) -> None:
+    """The disk is filled and freed twice under load; the pauses are logged."""
+    with mounted_disk(tmp_path, 24) as disk:
         site = Site(tmp_path, 500, disk.point / "state")
-        with Writer(site.inbox, site.book, seed=7, seen=site.seen):
+        with Writer(site.inbox, site.write_log, seed=7, seen=site.seen):
             process = site.start()
             for time_ in (1, 2):
-                before = site.answers()
-                wait_for(lambda before=before: site.answers() > before + 2, "answers")  # type: ignore[misc]
+                before = site.reports()
+                wait_for(lambda before=before: site.reports() > before + 2, "reports")  # type: ignore[misc]
                 hog = fill(disk.point)
-                said = "ingestion is paused until then"
-                wait_for(lambda said=said, n=time_: site.said(said) >= n, "the pause")  # type: ignore[misc]
-                assert process.poll() is None, site.last_words()
+                message = "ingestion is paused until then"
+                wait_for(lambda message=message, n=time_: site.count_logged(message) >= n, "the pause")  # type: ignore[misc]
+                assert process.poll() is None, site.log_tail()
                 hog.unlink()
-                said = "state can be written again"
-                wait_for(lambda said=said, n=time_: site.said(said) >= n, "the end of the pause")  # type: ignore[misc]
+                message = "state can be written again"
+                wait_for(lambda message=message, n=time_: site.count_logged(message) >= n, "the end of the pause")  # type: ignore[misc]
             process.terminate()
-            assert process.wait(10) == 0, site.last_words()
+            assert process.wait(10) == 0, site.log_tail()
         site.finish()
         site.check()

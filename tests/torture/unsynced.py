@@ -1,4 +1,4 @@
-"""cpcmon with one line changed: its database is not synced. Shows that the power cut test detects it."""
+"""cpcmon without database syncs, to show that the power cut test detects that."""
 
 import sqlite3
 import sys
@@ -7,14 +7,14 @@ from pathlib import Path
 from monitor.cli import main
 from monitor.state import database
 
-_configure = database._configure  # noqa: SLF001 - to break it on purpose
+_configure = database._configure  # noqa: SLF001
 
 
-def _careless(connection: sqlite3.Connection, path: Path, *, networked: bool) -> None:
+def _without_sync(connection: sqlite3.Connection, path: Path, *, networked: bool) -> None:
     _configure(connection, path, networked=networked)
     connection.execute("PRAGMA synchronous = OFF")
 
 
 if __name__ == "__main__":
-    database._configure = _careless  # noqa: SLF001 - see above
+    database._configure = _without_sync  # noqa: SLF001
     sys.exit(main())

@@ -1,4 +1,4 @@
-"""A busy writer: appends, flushes at awkward places, rotates, and adds whole files."""
+"""A writer that appends lines in parts, rotates files, and adds whole files."""
 
 import os
 import threading
@@ -9,10 +9,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.torture.records import Book, gzip_of, line_of, npz_of, seeded
+from tests.torture.records import WriteLog, gzip_of, line_of, npz_of, seeded
 
 Seen = Callable[[], tuple[int, int]]
-"""Returns the running process and its number of answers."""
+"""Returns the number of starts, and of reports since the last one."""
 
 
 @dataclass
@@ -24,16 +24,16 @@ class _Growing:
     pending: bytes = b""
     """The rest of a line that was written in part."""
     mark: tuple[int, int] | None = None
-    """The process that ran when the first complete line was written, and its number of answers."""
+    """What `Seen` returned when the first complete line was written."""
 
 
 class Writer:
-    """Writes to a directory from its own thread; a context manager that ends with complete lines."""
+    """Writes to a directory in its own thread; completes all lines at the end of its context."""
 
     def __init__(
         self,
         inbox: Path,
-        book: Book,
+        write_log: WriteLog,
         *,
         seed: int,
         seen: Seen = lambda: (0, 0),
@@ -41,7 +41,7 @@ class Writer:
         files: int = 4,
         rotate: bool = True,
     ) -> None:
-        self._inbox, self._book, self._seen = inbox, book, seen
+        self._inbox, self._write_log, self._seen = inbox, write_log, seen
         self._random = seeded(seed)
         self._pause, self._rotates = pause_seconds, rotate
         self._serial = 0
@@ -73,38 +73,38 @@ class Writer:
             while not self._stop.is_set():
                 self.step()
                 time.sleep(self._random.random() * 2 * self._pause)
-        except BaseException as failure:  # noqa: BLE001 - told by whoever waits for the thread
+        except BaseException as failure:  # noqa: BLE001 - raised again in __exit__
             self.failure = failure
 
     def step(self) -> None:
         """Perform one random action."""
-        dice = self._random.random()
-        if dice < 0.93:
+        action = self._random.random()
+        if action < 0.93:
             self._append(self._random.choice(self._growing))
-        elif dice < 0.975 and self._rotates:
+        elif action < 0.975 and self._rotates:
             self._rotate(self._random.randrange(len(self._growing)))
-        elif dice < 0.98:
+        elif action < 0.98:
             self._drop(".jsonl.gz", gzip_of(self._lines(self._random.randint(1, 40))))
-        elif dice < 0.985:
-            self._drop(".npz", npz_of(self._book.next_numbers(self._random.randint(1, 40))))
+        elif action < 0.985:
+            self._drop(".npz", npz_of(self._write_log.next_numbers(self._random.randint(1, 40))))
         else:
             # A short file that is never written to again.
             path = self._inbox / self._name(".jsonl")
             path.write_bytes(b"".join(self._lines(self._random.randint(1, 5))))
 
     def _lines(self, count: int) -> list[bytes]:
-        """Return new records, sometimes with a bad or repeated line."""
-        lines = [line_of(number) for number in self._book.next_numbers(count)]
+        """Return new records, sometimes with an invalid or repeated line."""
+        lines = [line_of(number) for number in self._write_log.next_numbers(count)]
         if self._random.random() < 0.05:
-            lines.append(self._book.bad_line(self._random.randrange(1000)))
+            lines.append(self._write_log.bad_line(self._random.randrange(1000)))
         if self._random.random() < 0.1:
-            lines.append(self._book.repeated_line(self._random.randrange(1 << 30)))
+            lines.append(self._write_log.repeated_line(self._random.randrange(1 << 30)))
         self._random.shuffle(lines)
         return lines
 
     def _append(self, file: _Growing) -> None:
         data = file.pending + b"".join(self._lines(self._random.randint(1, 25)))
-        # The last line stays open one time in three, until this file's turn comes again.
+        # The last line often stays incomplete until the next append to this file.
         keep = self._random.randint(1, 40) if self._random.random() < 0.33 else 0
         end = max(len(file.pending), len(data) - keep)
         cuts = sorted(self._random.randint(0, end) for _ in range(self._random.choice([0, 0, 1, 3, 9])))
@@ -115,24 +115,24 @@ class Writer:
             file.mark = self._seen()
 
     def _rotate(self, which: int) -> None:
-        """Rename `f` to `f.1` and begin a new `f`, as soon as the old one must have been noticed.
+        """Rename `f` to `f.1` and start a new `f`, once the old one is known.
 
-        A name such as `f.1` promises no format. It is read because it goes on from an `f` that is known; two answers
-        of one process since its first line say that it is.
+        The name `f.1` has no known format: it is read only as the former `f`. A file is known after two reports of one
+        process since its first line.
         """
         file = self._growing[which]
-        process, answers = self._seen()
+        process, reports = self._seen()
         if file.mark is None or file.mark[0] != process:
-            file.mark = None if file.mark is None else (process, answers)
+            file.mark = None if file.mark is None else (process, reports)
             return
-        if answers < file.mark[1] + 2:
+        if reports < file.mark[1] + 2:
             return
         name = file.path.name
         older = sorted(self._inbox.glob(f"{name}.*"), key=lambda path: int(path.suffix[1:]), reverse=True)
         for path in older:
             path.rename(self._inbox / f"{name}.{int(path.suffix[1:]) + 1}")
         file.path.rename(self._inbox / f"{name}.1")
-        # Whoever writes notices only later that its file has another name.
+        # The writer of a log notices the rename later.
         os.write(file.handle, file.pending + b"".join(self._lines(2)))
         os.close(file.handle)
         self._growing[which] = self._open(name)

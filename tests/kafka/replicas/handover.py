@@ -1,6 +1,6 @@
-"""A static member that is killed after it was told to give up partitions, before it rejoins, and is back in time.
+"""A static member that is killed between a revocation and its rejoin, and restarted within its session.
 
-The broker answers its join with the stored assignment, without a rebalance: what it had to give up has no member.
+The broker answers its join with the stored assignment, without a rebalance: the revoked partitions have no member.
 """
 
 import time
@@ -10,10 +10,10 @@ from pathlib import Path
 
 from tests.daemon.process import write_reference
 from tests.kafka.endless import EndlessProducer
-from tests.kafka.replicas.group import EVERYTHING, Group
-from tests.kafka.replicas.oracle import Verdict
+from tests.kafka.replicas.group import UNBOUNDED, Group
+from tests.kafka.replicas.oracle import Comparison
 from tests.kafka.replicas.records import PAYLOADS
-from tests.kafka.replicas.replica import MODEL, Setting
+from tests.kafka.replicas.replica import MODEL, ReplicaOptions
 from tests.kafka.topics import Topics, unique
 
 PARTITIONS = 6
@@ -21,61 +21,61 @@ _KILLED = "tests.kafka.replicas.killed_on_revoke"
 _RATE = 200
 _SESSION_SECONDS = 45.0
 _LIMIT_SECONDS = 90.0
-"""Twice as long as a session: whatever its end would mend is mended by then."""
+"""Two sessions."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of it."""
+    """The result of a run."""
 
     seconds: float
-    """From the restart until every partition had a member that reads it."""
-    told: int
-    """How often a replica said that no member reads some partitions."""
-    verdict: Verdict
-    last_words: str
+    """From the restart until every partition was assigned."""
+    reported: int
+    """Log lines about partitions without a member."""
+    comparison: Comparison
+    log_tail: str
 
 
 def hand_over(broker: Topics, folder: Path) -> Outcome:
-    """Let a replica with all partitions be killed when a second one joins, restart it, and compare what is read."""
+    """Kill a replica when a second one joins, restart it, and compare the windows."""
     topic = broker.create_topic(partitions=PARTITIONS)
     write_reference(folder, MODEL)
     reference = folder / f"{MODEL}.ref"
-    setting = Setting(
+    options = ReplicaOptions(
         folder,
         broker.bootstrap,
         unique("cpcmon"),
         topic,
         "cooperative",
-        EVERYTHING,
+        UNBOUNDED,
         reference,
         _SESSION_SECONDS,
         static=True,
     )
-    group = Group(setting, 2)
+    group = Group(options, 2)
     killed, other = group.replicas
     with EndlessProducer(broker.bootstrap, topic, PARTITIONS, _RATE, folder, PAYLOADS) as producer:
         try:
             killed.start(_KILLED)
-            _until(lambda: killed.partitions() == PARTITIONS, group)
+            _wait_until(lambda: killed.partitions() == PARTITIONS, group)
             other.start()
             killed.wait_killed()
             killed.start()
             began = time.monotonic()
-            _until(lambda: killed.partitions() == other.partitions() == PARTITIONS // 2, group)
+            _wait_until(lambda: killed.partitions() == other.partitions() == PARTITIONS // 2, group)
             seconds = time.monotonic() - began
             truth = producer.stop()
-            group.settle(truth)
-            told = sum(replica.said("that no member reads") for replica in group.replicas)
-            return Outcome(seconds, told, group.judge(truth), group.last_words())
+            group.wait_until_caught_up(truth)
+            reported = sum(replica.count_logged("that no member reads") for replica in group.replicas)
+            return Outcome(seconds, reported, group.compare(truth), group.log_tail())
         finally:
             for replica in group.replicas:
                 if replica.running:
-                    replica.forget()
+                    replica.discard()
 
 
-def _until(holds: Callable[[], bool], group: Group) -> None:
+def _wait_until(condition: Callable[[], bool], group: Group) -> None:
     deadline = time.monotonic() + _LIMIT_SECONDS
-    while not holds():
-        assert time.monotonic() < deadline, group.last_words()
+    while not condition():
+        assert time.monotonic() < deadline, group.log_tail()
         time.sleep(0.1)

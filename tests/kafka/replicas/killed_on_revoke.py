@@ -1,4 +1,4 @@
-"""`cpcmon`, but killed by SIGKILL when the group takes partitions away, before it can rejoin."""
+"""`cpcmon` that kills itself when partitions are revoked, before it rejoins."""
 
 import os
 import signal
@@ -9,6 +9,6 @@ from monitor.cli import main
 from monitor.sources.kafka.partitions import Ownership
 
 if __name__ == "__main__":
-    # kafka-python calls it after the SyncGroup response with the smaller assignment, and rejoins afterwards.
+    # kafka-python calls it after the SyncGroup response, before it rejoins.
     with patch.object(Ownership, "revoked", lambda *_: os.kill(os.getpid(), signal.SIGKILL)):
         sys.exit(main())

@@ -1,4 +1,4 @@
-"""One replica: a real `cpcmon run` with a state folder of its own, which can be killed, stopped, frozen and started."""
+"""One replica: a real `cpcmon run` with its own state, which can be killed, stopped, frozen and restarted."""
 
 import shutil
 import signal
@@ -15,10 +15,10 @@ from monitor.reference.reference import Reference
 from monitor.sources.kafka.partition_checkpoint import decoded, partition_of
 from monitor.state.store import State
 from tests.daemon.process import Process, one
-from tests.kafka.replicas.oracle import Held
+from tests.kafka.replicas.oracle import StoredPartition
 
 SOURCE, MODEL = "stream", "density"
-_SHARED = "group rebalanced: "
+_REBALANCED = "group rebalanced: "
 
 _CONFIG = """\
 storage: {{path: {state}}}
@@ -36,7 +36,7 @@ sources:
 models:
   - name: {model}
     reference: {reference}
-    window: {{records: {most}}}
+    window: {{records: {window_size}}}
     segment_by: [[site]]
     evaluate: {{every: 1s}}
     minimum_records: 50
@@ -45,16 +45,16 @@ limits: {{window_bytes: 1GiB}}
 
 
 @dataclass(frozen=True)
-class Setting:
-    """What all replicas have in common."""
+class ReplicaOptions:
+    """The options common to all replicas."""
 
     folder: Path
     brokers: str
     group: str
     topic: str
     assignor: str
-    most: int
-    """Records that a window holds."""
+    window_size: int
+    """In records."""
     reference: Path
     session_seconds: float = 4.0
     static: bool = False
@@ -62,23 +62,23 @@ class Setting:
 
 
 class Replica:
-    """A member of the group. Its log goes on over restarts."""
+    """A member of the group; its log covers all of its starts."""
 
-    def __init__(self, name: str, setting: Setting) -> None:
+    def __init__(self, name: str, options: ReplicaOptions) -> None:
         self.name = name
         self.starts = 0
-        self._setting = setting
-        self._folder = setting.folder / name
+        self._options = options
+        self._folder = options.folder / name
         self._folder.mkdir()
-        self._said: list[str] = []
+        self._earlier_lines: list[str] = []
         self._process: Process | None = None
-        identity = f"    instance_id: {name}" if setting.static else ""
-        config = _CONFIG.format(**vars(setting), identity=identity, state=self.state, source=SOURCE, model=MODEL)
+        identity = f"    instance_id: {name}" if options.static else ""
+        config = _CONFIG.format(**vars(options), identity=identity, state=self.state, source=SOURCE, model=MODEL)
         (self._folder / "config.yaml").write_text(config, encoding="utf-8")
 
     @property
     def state(self) -> Path:
-        """Its disk."""
+        """The state folder."""
         return self._folder / "state"
 
     @property
@@ -92,67 +92,70 @@ class Replica:
         self._process = Process(self._folder / "config.yaml", module=module)
         self.starts += 1
 
-    def tell(self, number: signal.Signals) -> None:
+    def send_signal(self, number: signal.Signals) -> None:
         """Send a signal."""
-        self._running.tell(number)
+        self._running.send_signal(number)
 
     def kill(self) -> None:
-        """End it without a word, and fail if it had ended by itself."""
-        self.tell(signal.SIGKILL)
+        """Kill the process; fail if it had already exited."""
+        self.send_signal(signal.SIGKILL)
         self.wait_killed()
 
     def wait_killed(self) -> None:
-        """Wait for the end of a process that is killed."""
+        """Wait for a process that was killed."""
         self._wait({-signal.SIGKILL})
 
     def stop(self) -> None:
-        """Ask it to end, and fail unless it does so in good order."""
-        self.tell(signal.SIGTERM)
+        """Stop the process; fail unless it exits with 0."""
+        self.send_signal(signal.SIGTERM)
         self.wait_stopped()
 
-    def forget(self) -> None:
-        """End it, however it stands; for the end of a test."""
+    def discard(self) -> None:
+        """Kill the process in any state, at the end of a test."""
         process, self._process = self._running, None
         process.kill()
 
     def wait_stopped(self) -> None:
-        """Wait for the end of a process that was asked for it."""
-        # The system itself ends one that has not come so far as to listen to signals.
+        """Wait for a process that was sent SIGTERM."""
+        # Without a log line it may not have installed its signal handlers.
         self._wait({0} if self._running.lines else {0, -signal.SIGTERM})
 
-    def wait_for_a_share(self) -> None:
-        """Wait until the group has let it in."""
-        self._running.wait_for_line(_SHARED)
+    def wait_for_assignment(self) -> None:
+        """Wait for the first assignment of partitions."""
+        self._running.wait_for_line(_REBALANCED)
 
-    def lose_disk(self) -> None:
-        """Forget all that was stored."""
+    def delete_state(self) -> None:
+        """Delete the state folder."""
         assert self._process is None
         shutil.rmtree(self.state, ignore_errors=True)
 
     def records(self) -> int | None:
-        """Return how many records its windows hold, as it tells everybody; None while it has not caught up."""
+        """Return the exported number of records in the window of all; None while it is catching up."""
         page = self._running.metrics()
-        ready, behind = one(page, "cpcmon_source_ready", source=SOURCE), one(page, "cpcmon_source_lag_files")
-        if ready != 1.0 or behind != 0.0:
+        ready, lag = one(page, "cpcmon_source_ready", source=SOURCE), one(page, "cpcmon_source_lag_files")
+        if ready != 1.0 or lag != 0.0:
             return None
         return int(one(page, "cpcmon_window_records", model=MODEL, segment="all") or 0.0)
 
     def partitions(self) -> int:
-        """Return how many partitions it said last that it owns."""
-        said = [line for line in self._log if _SHARED in line]
-        return int(said[-1].split(_SHARED)[1].split()[0]) if said else 0
+        """Return the number of assigned partitions in the last log line about it."""
+        lines = [line for line in self._log if _REBALANCED in line]
+        return int(lines[-1].split(_REBALANCED)[1].split()[0]) if lines else 0
 
-    def said(self, words: str) -> int:
-        """Return how often it said something, over all starts."""
-        return sum(words in line for line in self._log)
+    def count_logged(self, text: str) -> int:
+        """Return the number of log lines that contain a text."""
+        return sum(text in line for line in self._log)
 
-    def held(self) -> Iterator[tuple[int, Held]]:
-        """Yield what lies on its disk, by partition, as a start would read it; nobody may be running."""
+    def stored_partitions(self) -> Iterator[tuple[int, StoredPartition]]:
+        """Yield the content of the state by partition, as a start would restore it; the process must not run."""
         assert self._process is None
         if not self.state.exists():
             return
         options = ModelOptions(
-            MODEL, Reference.load(self._setting.reference), Bounds(self._setting.most), Segmentation((("site",),))
+            MODEL,
+            Reference.load(self._options.reference),
+            Bounds(self._options.window_size),
+            Segmentation((("site",),)),
         )
         common = ModelState(options)
         state = State.open(self.state)
@@ -171,28 +174,26 @@ class Replica:
                     for segment in model.windows
                     if len(window := model.windows[segment])
                 }
-                yield partition.number, Held(self.name, position.next_offset, windows)
+                yield partition.number, StoredPartition(self.name, position.next_offset, windows)
         finally:
             state.close()
 
-    def last_words(self) -> str:
-        """Return what it said lately, over all starts."""
+    def log_tail(self) -> str:
+        """Return the last lines of the log."""
         return "\n".join([f"{self.name}:", *self._log[-40:]])
 
     @property
     def _log(self) -> list[str]:
-        return self._said + (self._process.lines if self._process else [])
+        return self._earlier_lines + (self._process.lines if self._process else [])
 
     @property
     def _running(self) -> Process:
-        assert self._process is not None, f"{self.name} does not run"
+        assert self._process is not None, f"{self.name} is not running"
         return self._process
 
     def _wait(self, wanted: set[int]) -> None:
         process = self._running
         code = process.end()
-        self._said += process.lines
+        self._earlier_lines += process.lines
         self._process = None
-        assert code in wanted, (
-            f"{self.name}: expected to end with one of {wanted}, ended with {code}\n{self.last_words()}"
-        )
+        assert code in wanted, f"{self.name}: expected exit code {wanted}, found {code}\n{self.log_tail()}"

@@ -1,4 +1,4 @@
-"""One run: a topic, a producer that never pauses, three replicas, faults, and a verdict."""
+"""One run: a topic, a continuous producer, three replicas and faults; then a comparison."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -7,40 +7,42 @@ from pathlib import Path
 
 from tests.kafka.endless import EndlessProducer
 from tests.kafka.replicas.faults import Faults
-from tests.kafka.replicas.group import EVERYTHING, PARTITIONS, group_of_three
-from tests.kafka.replicas.oracle import Verdict
+from tests.kafka.replicas.group import PARTITIONS, UNBOUNDED, group_of_three
+from tests.kafka.replicas.oracle import Comparison
 from tests.kafka.replicas.records import PAYLOADS
 from tests.kafka.topics import Topics
 
 SMALL = 60
-"""Records of a window that reaches back a few seconds."""
+"""The size of a window that covers a few seconds."""
 _RATE = 800
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is done to whom. The same plan strikes alike; when exactly is up to the machine."""
+    """The parameters of a run."""
 
     seed: int
     assignor: str
-    keep_disk: bool
-    most: int
-    """Records that a window holds."""
+    keep_state: bool
+    window_size: int
+    """In records."""
     faults: int
     static: bool = False
     """Whether replicas have an `instance_id`."""
 
     def __str__(self) -> str:
-        """Say all of it: a failure can be repeated with that."""
-        disk = "with disk" if self.keep_disk else "without disk"
+        """Return all parameters, to repeat a failure."""
+        state = "with state" if self.keep_state else "without state"
         static = ", static" if self.static else ""
-        return f"{self.faults} faults, seed {self.seed}, {self.assignor}{static}, {disk}, windows of {self.most}"
+        return (
+            f"{self.faults} faults, seed {self.seed}, {self.assignor}{static}, {state}, windows of {self.window_size}"
+        )
 
 
 PLANS = (
     Plan(1, "cooperative", True, SMALL, 6),
-    Plan(2, "cooperative", False, EVERYTHING, 6),
-    Plan(3, "range", True, EVERYTHING, 6),
+    Plan(2, "cooperative", False, UNBOUNDED, 6),
+    Plan(3, "range", True, UNBOUNDED, 6),
     Plan(4, "range", False, SMALL, 6),
     Plan(5, "cooperative", True, SMALL, 6, static=True),
 )
@@ -48,28 +50,27 @@ PLANS = (
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a run."""
+    """The result of a run."""
 
-    written: int
-    """Messages."""
+    messages: int
     faults: Counter[str]
-    verdict: Verdict
+    comparison: Comparison
     rebuilt: int
-    """How often a replica rebuilt windows of a partition from the log."""
-    last_words: str
+    """Log lines about windows rebuilt from the topic."""
+    log_tail: str
 
 
-def run(broker: Topics, folder: Path, plan: Plan, told: Callable[[str], None] = lambda _: None) -> Outcome:
-    """Do what a plan says, let the replicas read the rest, and compare."""
+def run(broker: Topics, folder: Path, plan: Plan, progress: Callable[[str], None] = lambda _: None) -> Outcome:
+    """Inject the faults of a plan, wait until the replicas have caught up, and compare."""
     topic = broker.create_topic(partitions=PARTITIONS)
     with (
         EndlessProducer(broker.bootstrap, topic, PARTITIONS, _RATE, folder, PAYLOADS) as producer,
-        group_of_three(folder, broker.bootstrap, topic, plan.assignor, plan.most, static=plan.static) as group,
+        group_of_three(folder, broker.bootstrap, topic, plan.assignor, plan.window_size, static=plan.static) as group,
     ):
-        faults = Faults(group, plan.seed, plan.keep_disk)
-        faults.strike(plan.faults, told)
+        faults = Faults(group, plan.seed, plan.keep_state)
+        faults.inject(plan.faults, progress)
         truth = producer.stop()
-        group.settle(truth)
-        verdict = group.judge(truth)
-        rebuilt = sum(replica.said("rebuilding windows from offset") for replica in group.replicas)
-        return Outcome(sum(map(len, truth.values())), faults.done, verdict, rebuilt, group.last_words())
+        group.wait_until_caught_up(truth)
+        comparison = group.compare(truth)
+        rebuilt = sum(replica.count_logged("rebuilding windows from offset") for replica in group.replicas)
+        return Outcome(sum(map(len, truth.values())), faults.done, comparison, rebuilt, group.log_tail())

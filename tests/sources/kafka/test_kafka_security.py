@@ -99,8 +99,8 @@ def test_a_missing_password_file_is_reported(secured_kafka: SecuredBroker, join:
 
 
 def test_an_unknown_broker_certificate_is_not_trusted(secured_kafka: SecuredBroker, join: Join) -> None:
-    stranger = secured_kafka.security.stranger.cert.with_name("other.crt")
-    member = _refused(secured_kafka, join, "SSL", tls=TlsOptions(stranger))
+    other = secured_kafka.security.untrusted.cert.with_name("other-authority.crt")
+    member = _refused(secured_kafka, join, "SSL", tls=TlsOptions(other))
     assert "expected an encrypted connection, found a certificate that is not trusted" in member.warnings[0]
     assert member.counted["errors_tls"] == 1
 
