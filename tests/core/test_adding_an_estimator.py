@@ -78,12 +78,12 @@ def test_a_new_estimator_is_in_references_commands_and_windows(tmp_path: Path, c
     assert found.interval is not None
     np.save(tmp_path / "w.npy", window)
     words = ("--reference", tmp_path / "m.ref", "--input", tmp_path / "w.npy")
-    assert "\nsureness " in cpcmon("estimate", *words).out
+    assert "\nconfident_share " in cpcmon("estimate", *words).out
     assert {"confident_share", "confident_share_ts"} <= set(
         json.loads(cpcmon("estimate", *words, "--output", "json").out)["estimators"]
     )
     np.savez(tmp_path / "l.npz", probs=probabilities, label=labels)
-    assert "\nsureness " in cpcmon("evaluate", "--source", tmp_path / "l.npz", "--target", tmp_path / "l.npz").out
+    assert "\nconfident_share " in cpcmon("evaluate", "--source", tmp_path / "l.npz", "--target", tmp_path / "l.npz").out
 
 
 @dataclass(frozen=True, slots=True)
