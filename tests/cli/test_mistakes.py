@@ -143,7 +143,9 @@ def test_classes_in_the_wrong_order_cause_a_warning(
 
 def test_ctrl_c_while_reading_exits_with_130(example: Example, tmp_path: Path) -> None:
     script = (
-        "import sys, monitor.cli.inputs as inputs, time; from monitor.__main__ import main\n"
+        "import signal, sys, monitor.cli.inputs as inputs, time; from monitor.__main__ import main\n"
+        # A test run in the background ignores SIGINT, and its children inherit that.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "inputs.read_file = lambda *_, **__: (print('reading', flush=True), time.sleep(600))\n"
         "sys.exit(main())"
     )
