@@ -83,7 +83,9 @@ def test_a_new_estimator_is_in_references_commands_and_windows(tmp_path: Path, c
         json.loads(cpcmon("estimate", *words, "--output", "json").out)["estimators"]
     )
     np.savez(tmp_path / "l.npz", probs=probabilities, label=labels)
-    assert "\nconfident_share " in cpcmon("evaluate", "--source", tmp_path / "l.npz", "--target", tmp_path / "l.npz").out
+    assert (
+        "\nconfident_share " in cpcmon("evaluate", "--source", tmp_path / "l.npz", "--target", tmp_path / "l.npz").out
+    )
 
 
 @dataclass(frozen=True, slots=True)
