@@ -17,7 +17,7 @@ test: lint
 
 # What needs no server, in less than two minutes.
 check: lint
-	$(BIN)/pytest -n 2 -m "not (kafka or browser or systemd or torture or slow)"
+	$(BIN)/pytest -n 3 -m "not (kafka or browser or systemd or torture or slow)"
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -30,7 +30,7 @@ _REAL_SETS = ROOT.parent / "shared" / "real_sets"
 
 
 _FOLDERS = {name: f"tests/{name}/" for name in ("browser", "kafka", "systemd", "torture")}
-_KAFKA = {"kafka", "mock_kafka", "real_kafka", "secured_kafka"}
+_FIXTURES = {"kafka": {"kafka", "mock_kafka", "real_kafka", "secured_kafka"}, "slow": {"promtool", "tools"}}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -39,8 +39,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for marker, folder in _FOLDERS.items():
             if item.nodeid.startswith(folder):
                 item.add_marker(marker)
-        if not _KAFKA.isdisjoint(getattr(item, "fixturenames", ())):
-            item.add_marker("kafka")
+        for marker, fixtures in _FIXTURES.items():
+            if not fixtures.isdisjoint(getattr(item, "fixturenames", ())):
+                item.add_marker(marker)
     slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
     items.sort(key=lambda item: -slow[item.path])
 

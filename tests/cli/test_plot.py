@@ -15,6 +15,8 @@ from monitor.core.estimators.consensus import CONSENSUS
 from monitor.errors import UsageError
 from monitor.reference.offline import Evaluation
 
+pytestmark = pytest.mark.slow
+
 NAMES = (*(member.name for member in ESTIMATORS), CONSENSUS)
 FORMS = [form for member in ESTIMATORS for form in (member.name, f"{member.name}_ts")]
 
@@ -108,7 +110,6 @@ def test_the_size_of_a_png_is_bounded(tmp_path: Path, count: int) -> None:
     assert 500 < height < 3000
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("suffix", [".svg", ".png", ".html"])
 def test_the_output_is_reproducible(tmp_path: Path, suffix: str) -> None:
     first, second = tmp_path / f"first{suffix}", tmp_path / f"second{suffix}"
@@ -191,7 +192,6 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("title", HOSTILE)
 def test_a_title_is_escaped(tmp_path: Path, title: str) -> None:
     """Titles are file names: they add no element, attribute or formula."""

@@ -33,6 +33,8 @@ from monitor.core.totals import Gauge, totals_of
 from monitor.demo.example_data import PREVALENCE, Discriminant, Patients
 from tests.strategies import accepted
 
+pytestmark = pytest.mark.slow
+
 SMALL, LARGE = 500, 5000
 """Windows. The large one is that of the example configuration."""
 BATCHES = 25
@@ -264,7 +266,6 @@ def limit_in_evaluations(rule: AlertRule) -> float:
     return BATCHES / 2 + max(rule.for_seconds / EVALUATION_SECONDS, rule.new_records * BATCHES)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("window", [SMALL, LARGE])
 def test_pooled_estimates_equal_those_of_windows(window: int) -> None:
     """With their intervals, before and after a drop."""
@@ -285,7 +286,6 @@ def test_pooled_estimates_equal_those_of_windows(window: int) -> None:
             assert (result.accuracy, *result.interval) == pytest.approx((wanted.accuracy, *wanted.interval), abs=1e-6)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("window", "early"), [(LARGE, EARLY), (SMALL, PATIENT)])
 def test_e3_fifty_healthy_segments_in_four_weeks_give_at_most_two_alerts(window: int, early: AlertRule) -> None:
     """403,200 evaluations of overlapping windows."""
@@ -316,7 +316,6 @@ def test_careless_rules_raise_false_alarms_in_the_simulation() -> None:
     assert alerts_in([careless], 1, SEED, SMALL, segments=5)[0] > 50
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [

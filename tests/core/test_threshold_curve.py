@@ -10,6 +10,8 @@ from monitor.core.scores import Scores
 from monitor.core.threshold_curve import FIXED_POINT, ROWS, ThresholdGrid, add_sets, totals_at
 from tests.strategies import Singles, vectors
 
+pytestmark = pytest.mark.slow
+
 probabilities = hnp.arrays(
     np.float32, st.integers(1, 40), elements=st.floats(0.0, 1.0, width=32) | st.sampled_from([0.0, -0.0, 0.5, 1.0])
 )

@@ -17,6 +17,8 @@ from monitor.core.window import Bounds, SlidingWindow, rebuilt
 from monitor.testing.oracle import Oracle
 from tests.strategies import Integers, Singles, synthetic
 
+pytestmark = pytest.mark.slow
+
 
 def prepared(style: str) -> tuple[Singles, Integers, Singles]:
     """Return a reference, its labels, and a pool of records: continuous scores, or vote shares with many ties."""

@@ -25,6 +25,8 @@ from monitor.demo.story import (
 from monitor.reference.reference import Reference
 from tests.demo.simulated import Played, played, settings
 
+pytestmark = pytest.mark.slow
+
 SEEDS = (1, 2, 3)
 FULL_SECONDS = 25.0
 """Time to fill the window of a scanner."""
@@ -37,7 +39,6 @@ def stories(reference: Reference, tmp_path_factory: pytest.TempPathFactory) -> l
     return [played(seed, reference, model, rule) for seed in SEEDS]
 
 
-@pytest.mark.slow
 def test_the_alert_fires_once_for_the_scanner_and_its_hospital_and_nowhere_else(stories: list[Played]) -> None:
     """The scanner does half of the exams of its hospital, so the accuracy of the hospital falls too."""
     for story in stories:

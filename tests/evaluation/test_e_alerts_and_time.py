@@ -19,6 +19,8 @@ from monitor.state.window_table import CommittedWindow
 from tests.evaluation.driver import HEALTHY, LOW, POOR, Monitor, alert, monitor_reference, named, phase, whole
 from tests.strategies import synthetic
 
+pytestmark = pytest.mark.slow
+
 HOUR = 3600.0
 SILENT = AlertRule("silent", kind=AlertType.SILENT, after_seconds=2 * HOUR, for_seconds=0.0)
 DEGRADED = AlertRule("degraded", kind=AlertType.DEGRADED_INPUT, for_seconds=600.0)
@@ -62,7 +64,6 @@ def test_a_window_that_once_held_enough_has_too_few_records_and_is_not_warming(t
     assert whole(monitor.step()).state is WindowState.TOO_FEW_RECORDS
 
 
-@pytest.mark.slow
 def test_a_drop_fires_after_its_for_and_recovers_after_as_long(monitor: Monitor) -> None:
     assert phase(monitor.run(2 * HOUR)) is AlertPhase.OK
     assert phase(monitor.run(25 * 60, POOR)) is AlertPhase.PENDING
@@ -73,7 +74,6 @@ def test_a_drop_fires_after_its_for_and_recovers_after_as_long(monitor: Monitor)
     assert phase(monitor.run(HOUR, HEALTHY)) is AlertPhase.OK
 
 
-@pytest.mark.slow
 def test_e6_silence_makes_the_window_stale_and_holds_the_accuracy_alert(tmp_path: Path) -> None:
     monitor = Monitor(tmp_path / "state", LOW, SILENT)
     monitor.run(2 * HOUR)
@@ -94,7 +94,6 @@ def test_e6_silence_makes_the_window_stale_and_holds_the_accuracy_alert(tmp_path
     assert low.firing
 
 
-@pytest.mark.slow
 def test_e7_silence_while_pending_never_fires(monitor: Monitor) -> None:
     monitor.run(2 * HOUR)
     assert phase(monitor.run(25 * 60, POOR)) is AlertPhase.PENDING
@@ -102,7 +101,6 @@ def test_e7_silence_while_pending_never_fires(monitor: Monitor) -> None:
         assert phase(monitor.step()) is AlertPhase.PENDING
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("minutes", "expected"),
     [
@@ -236,7 +234,6 @@ def test_e12_a_poll_that_began_before_a_suspension_does_not_count(tmp_path: Path
     assert whole(monitor.evaluate()).valid
 
 
-@pytest.mark.slow
 def test_a_pause_of_ingestion_is_not_silence_of_the_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A full disk: records arrive and cannot be ingested. Estimates are retracted, and `silent` does not fire."""
     monitor = Monitor(tmp_path / "state", LOW, SILENT)
@@ -317,7 +314,6 @@ def test_e15_without_a_member_the_consensus_is_an_error_and_others_stay(
     assert (on_atc.phase, on_atc.held) == (AlertPhase.FIRING, False)
 
 
-@pytest.mark.slow
 def test_e17_a_segment_that_disappears_loses_its_alerts(tmp_path: Path) -> None:
     monitor = Monitor(tmp_path / "state", LOW, split=True, forget=6 * HOUR)
     monitor.run(2 * HOUR, site="A")

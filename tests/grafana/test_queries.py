@@ -9,6 +9,8 @@ from tests.grafana.dashboard import Json, Query, annotation_queries, open_panels
 from tests.grafana.prometheus_server import Prometheus, prometheus, wait_until_nothing_is_missing
 from tests.grafana.site import SITES, Sick, rules_of, start_sick, start_well
 
+pytestmark = pytest.mark.slow
+
 # Scraped every second instead of every half minute.
 _TIMES = {"__rate_interval": "20s", "__range": "5m"}
 SICK = {
@@ -63,7 +65,6 @@ def panel(title: str) -> Json:
     return found
 
 
-@pytest.mark.slow
 def test_every_query_of_open_panels_and_variables_returns_data_with_the_labels_of_its_legend(watched: Watched) -> None:
     """A model with segments, models in each state, rejected records."""
     watched.wait_for_data([*queries(*open_panels()), *variable_queries()], SICK)
@@ -157,7 +158,6 @@ def test_a_model_of_the_same_name_does_not_hide_one_without_an_estimate(watched:
     wait_until_nothing_is_missing(wrong, watched.sick.send_more)
 
 
-@pytest.mark.slow
 def test_the_heat_map_has_the_worst_segments_first_and_each_once(watched: Watched) -> None:
     asked = list(queries(panel("The 10 worst segments over time, worst first")))
     watched.wait_for_data(asked, SICK)

@@ -13,6 +13,8 @@ import pytest
 from tests.prometheus.chain import alertmanager
 from tests.prometheus.receiver import LIMIT_SECONDS, Receiver
 
+pytestmark = pytest.mark.slow
+
 SendAlert = Callable[..., None]
 TARGET = {"job": "cpcmon", "instance": "a"}
 

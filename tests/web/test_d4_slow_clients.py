@@ -17,6 +17,8 @@ from monitor.web.server.web_settings import WebSettings
 from tests.web.clients import everything, still_open
 from tests.web.conftest import TLS, Serve
 
+pytestmark = pytest.mark.slow
+
 HALF = b"GET /met"
 
 

@@ -11,6 +11,8 @@ import pytest
 from tests.web.clients import everything
 from tests.web.conftest import Serve
 
+pytestmark = pytest.mark.slow
+
 HOST = b"Host: localhost\r\n"
 
 

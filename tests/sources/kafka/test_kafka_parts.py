@@ -27,6 +27,8 @@ from monitor.sources.kafka.partition_checkpoint import (
 )
 from monitor.sources.kafka.partitions import Ownership
 
+pytestmark = pytest.mark.slow
+
 P = Partition("outputs", 3)
 GOOD: dict[str, Any] = {"brokers": ("kafka:9092",), "group": "cpcmon", "topics": ("outputs",)}
 
