@@ -15,7 +15,7 @@ run: $(RUNTIME)
 test: lint
 	$(BIN)/pytest
 
-# What needs no server, in less than two minutes.
+# Lint, types and the quick tests that need no server, in less than two minutes.
 check: lint
 	$(BIN)/pytest -n 3 -m "not (kafka or browser or systemd or torture or slow)"
 

@@ -144,7 +144,7 @@ class Runner:
                 self.ingestion.invalidate_backlog()
             try:
                 report = evaluator.evaluate(began.now, began.running, began.awake)
-                self.ingestion.store_value(key_of(evaluator.name), evaluator.remembered())
+                self.ingestion.store_value(key_of(evaluator.name), evaluator.alert_state_bytes())
             except Exception:
                 self._mark_error(evaluator.name)
                 raise

@@ -92,7 +92,7 @@ class Evaluator:
         self._missing = {one.segment: one for one in memory.windows}
         self.notified = tuple((self.name, segment, alert) for segment, alert in memory.firing())
 
-    def remembered(self) -> bytes:
+    def alert_state_bytes(self) -> bytes:
         """Return the alert state as bytes."""
         windows = {**self._missing, **{segment: tracked.memory for segment, tracked in self._windows.items()}}
         return AlertMemory(self._versions, tuple(windows.values())).to_bytes()

@@ -111,7 +111,7 @@ class Monitor:
     def evaluate(self) -> ModelReport:
         """Evaluate and commit."""
         report = self.evaluator.evaluate(self.now, self.running, self.running - self.slept)
-        self.ingestion.store_value(key_of("density"), self.evaluator.remembered())
+        self.ingestion.store_value(key_of("density"), self.evaluator.alert_state_bytes())
         return report
 
     def step(self, seconds: float = PERIOD) -> ModelReport:

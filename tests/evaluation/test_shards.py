@@ -110,7 +110,7 @@ def test_a_restart_before_the_assignment_keeps_firing_alerts(tmp_path: Path, log
     """Also after a second kill before the assignment."""
     member = Member(tmp_path / "state", log)
     fired(member, log)
-    stored = member.evaluator.remembered()
+    stored = member.evaluator.alert_state_bytes()
     for _ in range(2):
         member.replica.kill()
         member = Member(tmp_path / "state", log, stored=stored)
@@ -120,7 +120,7 @@ def test_a_restart_before_the_assignment_keeps_firing_alerts(tmp_path: Path, log
         assert {one.name: one.alerts[0].firing for one in report.segments} == dict.fromkeys(
             ("all", SITE_A, SITE_B), True
         )
-        stored = member.evaluator.remembered()
+        stored = member.evaluator.alert_state_bytes()
     member.waits(None)
     member.replica.own(P, Q)
     report = member.evaluate()
@@ -130,13 +130,13 @@ def test_a_restart_before_the_assignment_keeps_firing_alerts(tmp_path: Path, log
 def test_stored_alerts_of_missing_segments_are_dropped(tmp_path: Path, log: Log) -> None:
     member = Member(tmp_path / "state", log)
     fired(member, log)
-    stored = member.evaluator.remembered()
+    stored = member.evaluator.alert_state_bytes()
     member.replica.kill()
     member = Member(tmp_path / "state", log, stored=stored)
     member.replica.own(Q)
     assert {one.name for one in member.evaluate().segments} == {"all", SITE_B}
-    assert SITE_A.encode() not in member.evaluator.remembered()
-    assert b'"A"' not in member.evaluator.remembered()
+    assert SITE_A.encode() not in member.evaluator.alert_state_bytes()
+    assert b'"A"' not in member.evaluator.alert_state_bytes()
 
 
 def test_missing_segments_are_limited(tmp_path: Path, log: Log) -> None:
