@@ -12,8 +12,23 @@ CpcmonError                 base class
 │   └── StateLost           it failed; only a restart can recover
 └── UsageError              invalid arguments of a command or call
 
-Messages have three parts: where, what was expected, what was found.
+Most carry a `Problem`: where, what was expected, what was found.
 """
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A problem with an argument, a setting, a file or a record."""
+
+    where: str
+    expected: str
+    found: str
+
+    def __str__(self) -> str:
+        """Return the message."""
+        return f"{self.where}: expected {self.expected}, found {self.found}"
 
 
 class CpcmonError(Exception):
@@ -21,6 +36,10 @@ class CpcmonError(Exception):
 
     exit_code = 2
     """The exit code of the command. Public: 1 for a failure while running, 2 for invalid input, 3 for a state in use."""
+
+    def __init__(self, message: str | Problem) -> None:
+        super().__init__(str(message))
+        self.problem = message if isinstance(message, Problem) else None
 
 
 class InvalidInput(CpcmonError):

@@ -11,7 +11,7 @@ from monitor.records.record_schema import ModelFormat, check_formats
 from monitor.reference.reference import Reference
 from monitor.settings.quantities import SizeSetting
 from monitor.settings.setting_files import problem_of
-from monitor.settings.yaml_text import Problem, raise_problems
+from monitor.settings.yaml_text import SettingProblem, raise_problems
 from monitor.sources.kafka.kafka_options import KafkaOptions
 
 Loaded = list[tuple[ModelConfig, Reference | None]]
@@ -33,7 +33,7 @@ def load_models(config: Config) -> Loaded:
 @dataclass(slots=True)
 class _Loading:
     config: Config
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[SettingProblem] = field(default_factory=list)
 
     def reference(self, index: int, model: ModelConfig) -> Reference | None:
         """Return the reference of a model; None if there is none, or it does not fit."""
@@ -94,7 +94,7 @@ class _Loading:
         self._report("limits.window_bytes", expected, f"{SizeSetting(1, limit).show(limit)}: {advice}")
 
     def _report(self, path: str, expected: str, found: str) -> None:
-        self.problems.append(Problem(self.config.line_of(path), path, expected, found))
+        self.problems.append(SettingProblem(self.config.line_of(path), path, expected, found))
 
 
 def window_costs(loaded: Sequence[tuple[ModelConfig, Reference | None]]) -> Iterator[tuple[str, int]]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar, overload
 
 from monitor.settings.kinds import InvalidValue, Setting, SettingKind, is_null
-from monitor.settings.yaml_text import Problem, YamlList, YamlMap, describe_type
+from monitor.settings.yaml_text import SettingProblem, YamlList, YamlMap, describe_type
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ class DeclaredSetting:
 class SettingsFindings:
     """The results of reading a file, beside the settings."""
 
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[SettingProblem] = field(default_factory=list)
     declared: dict[str, DeclaredSetting] = field(default_factory=dict)
     """By path."""
     lines: dict[str, int] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class SettingsFindings:
     """Warnings about valid settings."""
     sections: "list[Section]" = field(default_factory=list)
 
-    def all_problems(self) -> list[Problem]:
+    def all_problems(self) -> list[SettingProblem]:
         """Return the problems, including unknown keys."""
         return [*self.problems, *(problem for section in self.sections for problem in section.unknown_keys())]
 
@@ -115,7 +115,7 @@ class Section:
             value = kind.read(entry.node)
         except InvalidValue as error:
             for problem in error.problems:
-                self._add(Problem(problem.line, path + problem.below, problem.expected, problem.found))
+                self._add(SettingProblem(problem.line, path + problem.below, problem.expected, problem.found))
             return fallback
         self._effective[key] = [Setting(path, kind.show(value), entry.line)]
         return value
@@ -171,11 +171,11 @@ class Section:
 
     def report(self, key: str, expected: str, found: str) -> None:
         """Report a problem with a key."""
-        self._add(Problem(self.line(key), self.at(key), expected, found))
+        self._add(SettingProblem(self.line(key), self.at(key), expected, found))
 
     def report_group(self, expected: str, found: str) -> None:
         """Report a problem with the whole group."""
-        self._add(Problem(self.findings.lines[self.path], self.path, expected, found))
+        self._add(SettingProblem(self.findings.lines[self.path], self.path, expected, found))
 
     def forbid(self, key: str, why: str) -> None:
         """Report a problem if a key is present that is not allowed here."""
@@ -187,7 +187,7 @@ class Section:
         """Do not report unknown keys: the group has another problem, which makes every key unknown."""
         self._ignore_unknown = True
 
-    def unknown_keys(self) -> Iterator[Problem]:
+    def unknown_keys(self) -> Iterator[SettingProblem]:
         """Yield a problem for each undeclared key, with a suggestion."""
         if self._ignore_unknown:
             return
@@ -198,7 +198,7 @@ class Section:
             near = difflib.get_close_matches(key, known, 1) if place < _MOST_COMPARED else []
             expected = "a known setting" if near else f"one of {', '.join(known)}"
             found = repr(key if len(key) <= 40 else f"{key[:40]}…") + (f": did you mean {near[0]}?" if near else "")
-            yield Problem(entry.line, self.path, expected, found)
+            yield SettingProblem(entry.line, self.path, expected, found)
 
     def _groups(self, key: str, items: YamlList) -> "Iterator[Section]":
         for place, node in enumerate(items.nodes):
@@ -206,9 +206,9 @@ class Section:
             if isinstance(node, YamlMap):
                 yield Section(self.findings, path, node, node.line, self)
             else:
-                self._add(Problem(node.line, path, "a mapping", describe_type(node)))
+                self._add(SettingProblem(node.line, path, "a mapping", describe_type(node)))
 
-    def _add(self, problem: Problem) -> None:
+    def _add(self, problem: SettingProblem) -> None:
         self.findings.problems.append(problem)
         self._mark_invalid()
 

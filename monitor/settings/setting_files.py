@@ -14,7 +14,15 @@ from typing import BinaryIO
 from monitor.errors import ConfigError
 from monitor.settings.kinds import SecretPath
 from monitor.settings.section import Section, SettingsFindings
-from monitor.settings.yaml_text import MOST_BYTES, InvalidYaml, Problem, YamlMap, compose, describe, raise_problems
+from monitor.settings.yaml_text import (
+    MOST_BYTES,
+    InvalidYaml,
+    SettingProblem,
+    YamlMap,
+    compose,
+    describe,
+    raise_problems,
+)
 
 
 def open_file(path: Path) -> BinaryIO:
@@ -76,7 +84,7 @@ def open_document(file: Path) -> SettingsDocument:
     if not isinstance(tree, YamlMap):
         found = "an empty file" if tree is None else describe(tree)
         line = 1 if tree is None else tree.line
-        raise_problems(file, [Problem(line, "", "settings", found)])
+        raise_problems(file, [SettingProblem(line, "", "settings", found)])
     return SettingsDocument(file, Section(findings, "", tree, tree.line), hashlib.sha256(raw).hexdigest())
 
 

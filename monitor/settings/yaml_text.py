@@ -19,7 +19,7 @@ _MOST_LISTED = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class SettingProblem:
     """A problem in a file of settings."""
 
     line: int
@@ -34,7 +34,7 @@ class Problem:
         return f"{where}: expected {self.expected}, found {self.found}"
 
 
-def raise_problems(file: Path, problems: Iterable[Problem]) -> NoReturn:
+def raise_problems(file: Path, problems: Iterable[SettingProblem]) -> NoReturn:
     """Raise one error that lists all problems by line."""
     ranked = sorted(set(problems), key=attrgetter("line", "path", "expected", "found"))
     sentences = [problem.message(file) for problem in ranked[:_MOST_LISTED]]
@@ -92,39 +92,41 @@ Node: TypeAlias = Scalar | YamlList | YamlMap
 class InvalidYaml(Exception):
     """YAML that cannot be parsed further."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: SettingProblem) -> None:
         super().__init__(problem.expected)
         self.problem = problem
 
 
-def compose(raw: bytes, problems: list[Problem]) -> Node | None:
+def compose(raw: bytes, problems: list[SettingProblem]) -> Node | None:
     """Return the tree of a text; None if it is empty.
 
     Raises InvalidYaml where parsing cannot go on; other problems are added to `problems`.
     """
     if len(raw) > MOST_BYTES:
         line = raw[:MOST_BYTES].count(b"\n") + 1
-        raise InvalidYaml(Problem(line, "", f"a file of at most {MOST_BYTES >> 20} MiB", "more"))
+        raise InvalidYaml(SettingProblem(line, "", f"a file of at most {MOST_BYTES >> 20} MiB", "more"))
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
-        raise InvalidYaml(Problem(line, "", "UTF-8", f"the byte {raw[error.start]:#04x}")) from error
+        raise InvalidYaml(SettingProblem(line, "", "UTF-8", f"the byte {raw[error.start]:#04x}")) from error
     try:
         return _Composer(yaml.parse(text, Loader=_LOADER), problems).document()
     except yaml.reader.ReaderError as error:
         line = text.encode()[: error.position].count(b"\n") + 1
-        raise InvalidYaml(Problem(line, "", "text", "a control character")) from error
+        raise InvalidYaml(SettingProblem(line, "", "text", "a control character")) from error
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = 1 if mark is None else mark.line + 1
-        raise InvalidYaml(Problem(line, "", "YAML", f"a syntax error: {error.problem or error.context}")) from error
+        raise InvalidYaml(
+            SettingProblem(line, "", "YAML", f"a syntax error: {error.problem or error.context}")
+        ) from error
 
 
 class _Composer:
     """Builds the tree from the events of the parser."""
 
-    def __init__(self, events: Iterator[yaml.Event], problems: list[Problem]) -> None:
+    def __init__(self, events: Iterator[yaml.Event], problems: list[SettingProblem]) -> None:
         self._events = events
         self._problems = problems
         self._nodes = 0
@@ -137,7 +139,7 @@ class _Composer:
             if isinstance(event, yaml.DocumentStartEvent):
                 documents += 1
                 if documents > 1:
-                    raise InvalidYaml(Problem(_line(event), "", "one document", "a second one after ---"))
+                    raise InvalidYaml(SettingProblem(_line(event), "", "one document", "a second one after ---"))
             elif isinstance(event, yaml.NodeEvent):
                 root = self._node(event, "", 1)
         return None if isinstance(root, Scalar) and root.plain and not root.text else root
@@ -146,15 +148,17 @@ class _Composer:
         line = _line(event)
         self._nodes += 1
         if self._nodes > _MOST_NODES:
-            raise InvalidYaml(Problem(line, "", f"at most {_MOST_NODES:,} values", "more"))
+            raise InvalidYaml(SettingProblem(line, "", f"at most {_MOST_NODES:,} values", "more"))
         if depth > MOST_DEPTH:
-            raise InvalidYaml(Problem(line, "", f"at most {MOST_DEPTH} levels", "more"))
+            raise InvalidYaml(SettingProblem(line, "", f"at most {MOST_DEPTH} levels", "more"))
         if isinstance(event, yaml.AliasEvent):
-            raise InvalidYaml(Problem(line, path, "no alias (*name): write the value out", "one"))
+            raise InvalidYaml(SettingProblem(line, path, "no alias (*name): write the value out", "one"))
         if getattr(event, "anchor", None) is not None:
-            raise InvalidYaml(Problem(line, path, "no anchor (&name): write the value out where it is needed", "one"))
+            raise InvalidYaml(
+                SettingProblem(line, path, "no anchor (&name): write the value out where it is needed", "one")
+            )
         if getattr(event, "tag", None) is not None:
-            self._problems.append(Problem(line, path, "no tag (!name)", "one"))
+            self._problems.append(SettingProblem(line, path, "no tag (!name)", "one"))
         if isinstance(event, yaml.MappingStartEvent):
             return YamlMap(self._entries(path, depth), line)
         if isinstance(event, yaml.SequenceStartEvent):
@@ -179,10 +183,10 @@ class _Composer:
             below = f"{path}.{name}".removeprefix(".") if name.isprintable() else path
             node = self._node(next(self._events), below, depth + 1)
             if not isinstance(key, Scalar) or not _is_name(key):
-                self._problems.append(Problem(line, path, "a string as key", describe(key)))
+                self._problems.append(SettingProblem(line, path, "a string as key", describe(key)))
             elif name in entries:
                 found = f"{describe(key)} again, after line {entries[name].line}"
-                self._problems.append(Problem(line, path, "each key once", found))
+                self._problems.append(SettingProblem(line, path, "each key once", found))
             else:
                 entries[name] = Entry(line, node)
         return entries
