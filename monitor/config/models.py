@@ -7,8 +7,8 @@ from pathlib import Path
 
 from monitor.config.config import Cron, Every, ModelConfig
 from monitor.core.alerts import AlertRule, AlertType, On, Severity
+from monitor.core.estimate import CONSENSUS
 from monitor.core.estimators import ESTIMATORS
-from monitor.core.estimators.consensus import CONSENSUS
 from monitor.core.segments import ALL, Segmentation, name_of
 from monitor.core.threshold_curve import MOST_RECORDS
 from monitor.core.window import Bounds

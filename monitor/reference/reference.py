@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike
 
 from monitor.core.calibration import Calibration, calibrate
 from monitor.core.ensemble import CalibratedEstimator
+from monitor.core.estimate import CONSENSUS
 from monitor.core.estimators import ESTIMATORS
-from monitor.core.estimators.consensus import CONSENSUS
 from monitor.core.intervals import DEFAULT_LEVEL, LEVELS, ErrorQuantiles, IntervalTables, Progress
 from monitor.core.scores import Integers, Singles, label_outputs
 from monitor.errors import InvalidReference

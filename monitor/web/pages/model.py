@@ -7,8 +7,8 @@ from typing import Any
 from markupsafe import Markup
 
 from monitor.core.alerts import AlertPhase, AlertStatus, AlertType
-from monitor.core.estimate import Estimate, Why
-from monitor.core.estimators.consensus import CONSENSUS, MEMBERS
+from monitor.core.ensemble import MEMBERS
+from monitor.core.estimate import CONSENSUS, Estimate, Why
 from monitor.core.history import Series, Span
 from monitor.core.report import ModelReport, Realised, SegmentReport
 from monitor.web.charts.bars import ClassShare, EstimatorScale, class_shares, moved_most, pair_of_bars
