@@ -29,7 +29,6 @@ from monitor.records.record_schema import RecordFields, TimeUnit
 from monitor.reference.reference import Reference
 from monitor.settings.quantities import seconds
 from monitor.sources.directory.directory_options import DirectoryOptions, OnFinish
-from monitor.sources.directory.scan import would_be_read
 from monitor.state.rejected_file import NAME as REJECTED
 from monitor.state.store import State
 
@@ -130,7 +129,7 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(f"{options.inbox}: expected a directory, found a file; use `cpcmon estimate` for one file")
     references = {reference.model: reference for reference in _references(options)}
     config = _config(options, list(references))
-    if would_be_read(options.state, _directory(options)):
+    if _directory(options).reads_folder(options.state):
         raise UsageError(f"--state {options.state}: expected a directory outside the watched one, found it inside")
     state = State.open(options.state, allow_network=options.state_allow_network)
     try:
@@ -171,7 +170,7 @@ class _Watch:
         while not self._stop.is_set():
             at = self._clock()
             tick = self._ingestion.tick(at.now, at.running)
-            if (reason := self._source.ready()) != waiting_for:
+            if (reason := self._source.status().waits_for) != waiting_for:
                 waiting_for = reason
                 print(f"{self._source.name}: {reason or 'found'}", file=sys.stderr)
             self._report_left_out(tick)

@@ -136,7 +136,7 @@ class Ingestion:
 
     def waiting_for(self) -> dict[str, str | None]:
         """Return by source what it waits for; None if it is ready."""
-        return {source.name: source.ready() for source in self._sources}
+        return {source.name: source.status().waits_for for source in self._sources}
 
     def store_value(self, name: str, value: bytes | None) -> None:
         """Store a named value with the next commit, or delete it with None. Thread-safe."""
@@ -168,7 +168,7 @@ class Ingestion:
 
     def _awaits_assignment(self, source: Source) -> bool:
         """Return whether a source still waits for its assignment: its windows are missing until then."""
-        return source.sharded and not self._shard_counts[source.name] and source.ready() is not None
+        return source.sharded and not self._shard_counts[source.name] and source.status().waits_for is not None
 
     def totals(self, model: str) -> dict[Segment, WindowTotals]:
         """Return the totals of a model's windows. Thread-safe."""
@@ -241,7 +241,7 @@ class Ingestion:
         try:
             for source in self._sources:
                 commits += self._drain(source, now)
-                self._backlog.update(source.name, source.lag())
+                self._backlog.update(source.name, source.status().lag)
             next_poll = min((source.next_poll_seconds() for source in self._sources), default=1.0)
             self._backlog.end_poll(invalidations, monotonic + next_poll)
             if self._backoff.reason is not None:
