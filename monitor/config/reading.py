@@ -17,8 +17,7 @@ from monitor.config.cross_checks import (
 )
 from monitor.config.models import CronProblem, read_model
 from monitor.config.source_settings import read_source
-from monitor.settings.kinds import FilePath, Flag, ListOf, Secret, Text
-from monitor.settings.quantities import Duration, Integer, SizeSetting
+from monitor.settings.kinds import Duration, FilePath, Flag, Integer, ListOf, Secret, SizeSetting, Text
 from monitor.settings.section import Section
 from monitor.settings.setting_files import SettingsDocument, open_document, read_line, secret_file
 

@@ -9,8 +9,7 @@ from monitor.config.models import NAME
 from monitor.errors import UsageError, message_parts
 from monitor.records.record_batch import Format
 from monitor.records.record_schema import RecordFields, TimeUnit
-from monitor.settings.kinds import Choice, FilePath, Flag, ListOf, MapOf, OneOf, Text
-from monitor.settings.quantities import Duration, SizeSetting
+from monitor.settings.kinds import Choice, Duration, FilePath, Flag, ListOf, MapOf, OneOf, SizeSetting, Text
 from monitor.settings.section import Section
 from monitor.sources.directory.directory_options import BOUNDS, DirectoryOptions, OnFinish, StartAt
 

@@ -15,13 +15,12 @@ from monitor.settings.kinds import (
     HIDDEN,
     FilePath,
     Flag,
-    InvalidValue,
     ListOf,
     MapOf,
     OneOf,
     SettingKind,
     Text,
-    ValueProblem,
+    invalid,
 )
 from monitor.settings.section import Section
 from monitor.settings.setting_files import open_document
@@ -107,9 +106,9 @@ class _Hash(SettingKind[str]):
         form = re.compile(r"\$2[aby]\$([0-9]{2})\$[./A-Za-z0-9]{21}[.Oeu][./A-Za-z0-9]{31}")
         found = form.fullmatch(node.text) if isinstance(node, Scalar) else None
         if found is None:
-            raise InvalidValue(ValueProblem(self.expected, "something else, which is not shown", node.line))
+            raise invalid(node, self.expected, found="something else, which is not shown")
         if not self.least <= int(found.group(1)) <= self.most:
-            raise InvalidValue(ValueProblem(self.expected, f"a cost of {int(found.group(1))}", node.line))
+            raise invalid(node, self.expected, found=f"a cost of {int(found.group(1))}")
         return found.group()
 
     def show(self, value: str) -> str:  # noqa: ARG002

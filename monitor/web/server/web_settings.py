@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from monitor.errors import ConfigError
+from monitor.errors import ConfigError, Problem
 from monitor.web.web_config import ClientAuth, TlsConfig, TlsVersion, WebConfig, read_web_config
 
 log = logging.getLogger("cpcmon")
@@ -102,10 +102,10 @@ def _check_is_a_file(path: Path) -> None:
     try:
         mode = path.stat().st_mode
     except OSError as error:
-        raise ConfigError(f"{path}: expected a file, found {(error.strerror or 'none').lower()}") from error
+        raise ConfigError(Problem(str(path), "a file", (error.strerror or "none").lower())) from error
     # Reading a pipe would block all clients.
     if not stat.S_ISREG(mode):
-        raise ConfigError(f"{path}: expected a file, found another kind of file")
+        raise ConfigError(Problem(str(path), "a file", "another kind of file"))
 
 
 def _check_no_weaker(path: Path, old: WebConfig, new: WebConfig) -> None:
@@ -121,7 +121,7 @@ def _check_no_weaker(path: Path, old: WebConfig, new: WebConfig) -> None:
         elif old.tls.client_allowed_sans and not new.tls.client_allowed_sans:
             lost = "client_allowed_sans"
     if lost is not None:
-        raise ConfigError(f"{path}: expected {lost} as before, found none: to remove it, restart cpcmon")
+        raise ConfigError(Problem(str(path), f"{lost} as before", "none: to remove it, restart cpcmon"))
 
 
 _VERSIONS = {TlsVersion.TLS12: ssl.TLSVersion.TLSv1_2, TlsVersion.TLS13: ssl.TLSVersion.TLSv1_3}
@@ -144,13 +144,13 @@ def context_of(tls: TlsConfig) -> ssl.SSLContext:
         context.load_cert_chain(tls.cert_file, tls.key_file, password=lambda: b"")
     except (OSError, ValueError) as error:
         pair = f"{tls.cert_file} and {tls.key_file}"
-        raise ConfigError(f"{pair}: expected a certificate and its key in PEM, found {_reason(error)}") from error
+        raise ConfigError(Problem(pair, "a certificate and its key in PEM", _reason(error))) from error
     if tls.client_ca_file is not None:
         try:
             context.load_verify_locations(cafile=tls.client_ca_file)
         except (OSError, ValueError) as error:
             expected = "certificates of authorities in PEM"
-            raise ConfigError(f"{tls.client_ca_file}: expected {expected}, found {_reason(error)}") from error
+            raise ConfigError(Problem(str(tls.client_ca_file), expected, _reason(error))) from error
         # As in Go, any certificate in the file is trusted, also an intermediate one.
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     context.verify_mode = _VERIFYING[tls.client_auth]
