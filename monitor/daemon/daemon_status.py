@@ -13,9 +13,8 @@ from monitor.daemon.realised_file import RealisedContent, RealisedFiles
 from monitor.daemon.runner import Runner
 from monitor.daemon.watchdog import Watchdog
 from monitor.records.record_batch import Pointer
-from monitor.sinks.heartbeat import HeartbeatSink
 from monitor.sinks.manager import SinkManager
-from monitor.sinks.webhook import WebhookSink
+from monitor.sinks.notifications import HeartbeatSink, WebhookSink
 from monitor.sources.base import Lag, Source
 from monitor.sources.kafka.kafka_source import KafkaSource
 from monitor.state.evaluation_history import History
