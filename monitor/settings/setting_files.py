@@ -46,6 +46,15 @@ def problem_of(path: Path) -> str | None:
     return None
 
 
+def file_stamp(path: Path) -> object:
+    """Return a value that changes when a file is replaced, written, created or deleted."""
+    try:
+        found = path.stat()
+    except OSError as error:
+        return error.errno
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
 def _check(found: os.stat_result) -> None:
     if stat.S_ISDIR(found.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))

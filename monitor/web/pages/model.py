@@ -11,7 +11,6 @@ from monitor.core.estimate import Estimate, Why
 from monitor.core.estimators.consensus import CONSENSUS, MEMBERS
 from monitor.core.history import Series, Span
 from monitor.core.report import ModelReport, Realised, SegmentReport
-from monitor.web.charts.bars import ClassShare, EstimatorScale, class_shares, moved_most, pair_of_bars
 from monitor.web.charts.over_time import (
     NARROW,
     OTHER_REFERENCE,
@@ -25,6 +24,7 @@ from monitor.web.charts.over_time import (
     step_of,
     without_estimate,
 )
+from monitor.web.charts.small_charts import ClassShare, EstimatorScale, class_shares, moved_most, pair_of_bars
 from monitor.web.pages.explanations import EstimatorFamily, families_of, form_words
 from monitor.web.pages.rendering import Runbook, render, runbook_of
 from monitor.web.pages.status import (

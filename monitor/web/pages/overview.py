@@ -7,7 +7,7 @@ from markupsafe import Markup
 
 from monitor.core.estimate import Estimate
 from monitor.core.report import ModelReport, Realised, ReferenceFacts, SegmentReport
-from monitor.web.charts.bars import Scale, bar
+from monitor.web.charts.small_charts import Scale, bar
 from monitor.web.pages.rendering import Runbook, render, runbook_of
 from monitor.web.pages.status import (
     SEVERITIES,

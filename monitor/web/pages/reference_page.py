@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from monitor.core.estimate import share_interval
 from monitor.reference.reference import Reference
 from monitor.reference.summary import ReliabilityBin
-from monitor.web.charts.reliability import reliability
+from monitor.web.charts.small_charts import reliability
 from monitor.web.pages.rendering import render
 from monitor.web.server.request import Response
 from monitor.web.site import Site

@@ -13,7 +13,7 @@ from monitor.web.server.handler import RequestHandler
 from monitor.web.server.http_connection import ConnectionPhase, HttpConnection
 from monitor.web.server.limits import Closed, UnsentResponses, WebCounters, WebCounts, WebLimits
 from monitor.web.server.request import Pages
-from monitor.web.server.web_settings import WebSettings
+from monitor.web.server.web_config import WebSettings
 
 log = logging.getLogger("cpcmon")
 
