@@ -8,11 +8,10 @@ import numpy as np
 
 from monitor.core.input_health import InputHealth
 from monitor.core.recent_ids import NO_ID, Hashes
-from monitor.core.record_columns import joined
+from monitor.core.record_columns import Records
 from monitor.core.scores import Singles
 from monitor.core.segments import Admitted, Part, Taken
 from monitor.ingest.model_state import ModelState
-from monitor.records.record_batch import ModelRecords
 from monitor.records.rejections import Reason
 from monitor.sources.base import Delivery
 from monitor.state.change import Chunk, IdBatch, StateChange
@@ -37,7 +36,7 @@ class DeliveryGroup:
     def add(self, delivery: Delivery) -> None:
         """Add a delivery."""
         self.deliveries.append(delivery)
-        self.numbers += sum(one.records.vectors.size for one in delivery.batch.models.values())
+        self.numbers += sum(one.vectors.size for one in delivery.batch.models.values())
         self.pointers += len(delivery.batch.pointers)
 
     @property
@@ -94,7 +93,8 @@ def model_batches(
         blocks = [one.batch.models[name] for one in deliveries if name in one.batch.models]
         if not blocks:
             continue
-        records, hashes = joined([block.records for block in blocks]), _hashes(blocks)
+        records = Records.joined(blocks)
+        hashes = records.ids
         # Versions first: an id used by another version must not reject a record of this one.
         right = model.windows.of_the_right_version(records)
         counted["records_other_version_total", name] += len(records.at) - len(right)
@@ -135,12 +135,6 @@ def updated_health(
         nothing = np.empty((0, len(model.options.reference.classes)), dtype=np.float32)
         updated[name].add(np.concatenate(vectors.get(name, [nothing])), rejected[name])
     return updated
-
-
-def _hashes(blocks: list[ModelRecords]) -> Hashes | None:
-    if all(block.ids is None for block in blocks):
-        return None
-    return np.concatenate([np.zeros(len(p), dtype=np.uint64) if p.ids is None else p.ids for p in blocks])
 
 
 def count_events(source: str, delivery: Delivery, counted: Counts) -> None:
