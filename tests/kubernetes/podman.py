@@ -7,7 +7,6 @@ that of the official image. Everything else follows the Dockerfile.
 
 import io
 import json
-import os
 import shutil
 import subprocess
 import tarfile
@@ -21,6 +20,7 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.servers import real_server
+from tests.wheels import wheel_folder
 
 BASE = "localhost/python-of-this-machine"
 IMAGE = "localhost/cpcmon:test"
@@ -106,15 +106,12 @@ def _empty_system() -> bytes:
 
 
 def _this_machine(what: str) -> list[str]:
-    """Return the options that mount the machine's /usr, and give a build access to PyPI."""
-    lent = ["/usr", "/etc/ld.so.cache"]
+    """Return the options that mount the machine's /usr, and give a build the packages."""
+    lent = {path: path for path in ("/usr", "/etc/ld.so.cache")}
     words = []
     if what == "build":
-        lent += [path for path in ("/etc/ssl", "/etc/pip.conf") if Path(path).exists()]
-        words = [
-            word
-            for name in os.environ
-            if name.startswith("PIP_") and name != "PIP_FIND_LINKS"
-            for word in ("--env", name)
-        ]
-    return [*words, *(word for path in lent for word in ("--volume", f"{path}:{path}:ro"))]
+        # pip reads its certificates even without an index.
+        lent |= {path: path for path in ("/etc/ssl", "/etc/pip.conf") if Path(path).exists()}
+        lent[str(wheel_folder("/usr/bin/python3"))] = "/wheels"
+        words = ["--env", "PIP_NO_INDEX=1", "--env", "PIP_FIND_LINKS=/wheels", "--env", "PIP_COMPILE=0"]
+    return [*words, *(word for here, there in lent.items() for word in ("--volume", f"{here}:{there}:ro"))]

@@ -66,7 +66,7 @@ class Installation:
 
 
 _IMPORT_ALL = """
-import importlib, pkgutil, monitor
+import importlib, pkgutil, numpy.ma, monitor
 for one in pkgutil.walk_packages(monitor.__path__, "monitor."):
     importlib.import_module(one.name)
 """
