@@ -27,6 +27,7 @@ IMAGE = "localhost/cpcmon:test"
 _LINKS = ("bin", "sbin", "lib", "lib64")
 _FOLDERS = ("usr", "etc", "etc/ssl", "tmp", "proc", "sys", "dev", "run", "var", "var/tmp", "root")
 _LIMIT_SECONDS = 540
+_MEMORY, _ROOM_BYTES = Path("/dev/shm"), 4 << 30  # noqa: S108 - mkdtemp makes a private folder
 _LIMITS = ("--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024")
 """Podman would raise the limits, which root may not do on every machine."""
 
@@ -72,11 +73,16 @@ class Podman:
         return self("run", "--detach", *limits, *words, image, *arguments).strip()
 
 
+def memory() -> str | None:
+    """Return a folder in memory with room for an image; None without one."""
+    return str(_MEMORY) if _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > _ROOM_BYTES else None
+
+
 @contextmanager
-def podman() -> Iterator[Podman]:
-    """Provide a podman, and clean up."""
+def podman(place: str | None = None) -> Iterator[Podman]:
+    """Provide a podman with its storage in a folder, and clean up."""
     # Not in pytest's folder, which keeps the last runs: images are large.
-    folder = Path(tempfile.mkdtemp(prefix="cpcmon-podman-"))
+    folder = Path(tempfile.mkdtemp(prefix="cpcmon-podman-", dir=place))
     try:
         made = Podman(folder)
         try:
