@@ -26,11 +26,14 @@ def collected_sockets() -> Iterator[None]:
     log = logging.getLogger("kafka")
     before = log.level
     log.setLevel(logging.CRITICAL)
+    # Older objects are not searched, which would take longer than most tests.
+    gc.freeze()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         yield
         log.setLevel(before)
         gc.collect()
+    gc.unfreeze()
 
 
 @pytest.fixture(scope="session")
