@@ -47,7 +47,7 @@ class EndlessProducer:
         folder: Path,
         payloads: str = "tests.kafka.endless:example",
     ) -> None:
-        self._truth = folder / "truth.txt"
+        self.path = folder / "truth.txt"
         self._log = folder / "endless.log"
         arguments = {
             "bootstrap": bootstrap,
@@ -56,7 +56,7 @@ class EndlessProducer:
             "rate": rate,
             "payloads": payloads,
         }
-        self._command = [sys.executable, "-m", "tests.kafka.endless", "--truth", str(self._truth)]
+        self._command = [sys.executable, "-m", "tests.kafka.endless", "--truth", str(self.path)]
         self._command += [f"--{name}={value}" for name, value in arguments.items()]
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -80,7 +80,7 @@ class EndlessProducer:
 
     def written(self) -> int:
         """Return the size of the file of acknowledged records."""
-        return self._truth.stat().st_size if self._truth.exists() else 0
+        return self.path.stat().st_size if self.path.exists() else 0
 
     def stop(self) -> Truth:
         """Stop, wait until everything is acknowledged, and return it."""
@@ -93,7 +93,7 @@ class EndlessProducer:
     def truth(self) -> Truth:
         """Return the acknowledged records."""
         found: Truth = defaultdict(dict)
-        for line in self._truth.read_text().splitlines(keepends=True):
+        for line in self.path.read_text().splitlines(keepends=True):
             # The last line of a running producer may be incomplete.
             if line.endswith("\n"):
                 partition, offset, payload = line.split()
