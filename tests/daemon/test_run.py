@@ -7,8 +7,8 @@ import signal
 import socket
 import sqlite3
 import subprocess
-import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import pytest
 
 from monitor.reference.reference import Reference
 from monitor.testing.oracle import Oracle
+from tests.conftest import Ran
 from tests.daemon.conftest import Site
 from tests.daemon.kafka_site import assert_matches_oracle
 from tests.daemon.process import LIMIT, Process, one, running, write_records, write_reference
@@ -100,9 +101,7 @@ def test_a_firing_alert_survives_a_kill(site: Site) -> None:
             if one(page, "cpcmon_alert_firing", alert="accuracy_low", segment="all"):
                 break
         since = process.wait_for(firing, 1.0)
-        committed = one(since, "cpcmon_last_commit_timestamp_seconds")
-        while one(process.metrics(), "cpcmon_last_commit_timestamp_seconds") == committed:
-            pass
+        wait_for_commit(process, since)
         process.kill()
     with running(site.config) as process:
         page = process.wait_for(firing, 1.0)
@@ -110,8 +109,7 @@ def test_a_firing_alert_survives_a_kill(site: Site) -> None:
         assert one(page, name, alert="accuracy_low") == one(since, name, alert="accuracy_low")
 
 
-@pytest.mark.parametrize("end", ["killed", "stopped"])
-def test_an_undelivered_alert_is_sent_after_a_restart(site: Site, end: str) -> None:
+def test_an_undelivered_alert_is_sent_after_a_kill_and_a_stop(site: Site) -> None:
     """The receiver was down when the alert fired."""
     firing = 'cpcmon_alert_firing{alert="silent",model="density",segment="all",severity="warning"}'
     with Receiver(status(503)) as down, Receiver() as up:
@@ -121,14 +119,12 @@ def test_an_undelivered_alert_is_sent_after_a_restart(site: Site, end: str) -> N
             site.config.write_text(site.config.read_text("utf-8").replace("after: 2h", "after: 1s"), encoding="utf-8")
 
         configured(down.url())
-        with running(site.config) as process:
-            page = process.wait_for(firing, 1.0)
-            assert down.get().json["status"] == "firing"
-            committed = one(page, "cpcmon_last_commit_timestamp_seconds")
-            while one(process.metrics(), "cpcmon_last_commit_timestamp_seconds") == committed:
-                pass
-            if end == "stopped":
-                assert process.stop() == 0
+        for end in ("kill", "stop"):
+            with running(site.config) as process:
+                page = process.wait_for(firing, 1.0)
+                assert down.get().json["status"] == "firing"
+                wait_for_commit(process, page)
+                getattr(process, end)()
         configured(up.url())
         with running(site.config) as process:
             assert up.get().json["status"] == "firing"
@@ -137,6 +133,13 @@ def test_an_undelivered_alert_is_sent_after_a_restart(site: Site, end: str) -> N
         with running(site.config) as process:
             process.wait_for(firing, 1.0)
             assert up.received.empty()
+
+
+def wait_for_commit(process: Process, page: dict[str, float]) -> None:
+    """Wait for a commit after a scrape."""
+    name = "cpcmon_last_commit_timestamp_seconds"
+    while one(process.metrics(), name) == one(page, name):
+        time.sleep(0.05)
 
 
 def test_a_reload_applies_a_valid_configuration_and_rejects_an_invalid_one(site: Site) -> None:
@@ -163,6 +166,12 @@ def test_a_reload_applies_a_valid_configuration_and_rejects_an_invalid_one(site:
         assert "line" in body or re.search(r"config.yaml:\d+", body)
         assert process.ask("/-/reload")[0] == 405
 
+        site.configure()
+        site.config.write_text(site.config.read_text("utf-8").replace("path: state", "path: other"), encoding="utf-8")
+        status, body = process.ask("/-/reload", "POST")
+        assert status == 500
+        assert "restart cpcmon" in body
+
         site.configure(window=100)
         assert process.ask("/-/reload", "POST")[0] == 200
         page = process.wait_for(*window_records(100))
@@ -181,15 +190,6 @@ def test_reloads_under_load_lose_and_repeat_no_record(site: Site) -> None:
         page = process.wait_for("cpcmon_records_total" + '{model="density",source="results"}', 1000.0)
         assert sum(value for key, value in page.items() if key.startswith("cpcmon_records_rejected_total")) == 0
         process.wait_for(*window_records(1000))
-
-
-def test_a_new_state_path_needs_a_restart(site: Site) -> None:
-    with running(site.config, "--web.enable-lifecycle") as process:
-        process.wait_for_line("is ready on")
-        site.config.write_text(site.config.read_text("utf-8").replace("path: state", "path: other"), encoding="utf-8")
-        status, body = process.ask("/-/reload", "POST")
-        assert status == 500
-        assert "restart cpcmon" in body
 
 
 def test_b11_exit_codes(site: Site) -> None:
@@ -290,27 +290,10 @@ def test_d1_no_id_and_no_file_name_is_exposed(site: Site) -> None:
         assert stored.stat().st_mode & 0o077 == 0
 
 
-def test_run_check_config_and_rules_accept_the_same_file(site: Site) -> None:
+def test_run_check_config_and_rules_accept_the_same_file(site: Site, cpcmon: Callable[..., Ran]) -> None:
     for words in (["run", "--config.check", "--config.file"], ["check-config"], ["rules", "--config.file"]):
-        command = [sys.executable, "-m", "monitor", *words, str(site.config)]
-        done = subprocess.run(command, check=False, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-
-
-def test_b16_a_stop_under_load_finishes_the_batch_and_loses_nothing(site: Site) -> None:
-    """It exits with 0; the next start reads the rest."""
-    counter = 'cpcmon_records_total{model="density",source="results"}'
-    for number in range(8):
-        write_records(site.inbox / f"{number}.jsonl", [*HEALTHY] * 20, id=[f"{number}-{n}" for n in range(20_000)])
-    seen = 0.0
-    with running(site.config) as process:
-        while not seen:
-            seen = process.metrics().get(counter, 0.0)
-        assert process.stop() == 0
-    with running(site.config) as process:
-        page = process.wait_for(counter, 160_000.0)
-        assert sum(value for key, value in page.items() if key.startswith("cpcmon_records_rejected_total")) == 0
-        assert process.stop() == 0
+        done = cpcmon(*words, site.config)
+        assert done.code == 0, done.err
 
 
 def history(process: Process, span: str = "recent", segment: str = "all") -> dict[str, Any]:
