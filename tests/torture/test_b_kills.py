@@ -22,12 +22,12 @@ def test_b1_random_kills_under_load_lose_and_repeat_no_record(tmp_path: Path, wi
 
 @pytest.mark.parametrize("first", [True, False], ids=["first start", "later start"])
 def test_b2_kills_at_system_calls_lose_and_repeat_no_record(tmp_path: Path, *, first: bool) -> None:
-    """About 30 points in all; `make torture` tests every one."""
+    """The middle call of each kind; `make torture` tests every one."""
     require_strace()
     points = killed = 0
-    for call, number, was_killed, comparison in sweep(Scene(tmp_path, first), CALLS, most=2):
+    for call, number, was_killed, comparison in sweep(Scene(tmp_path, first), CALLS, most=1):
         assert not comparison.problems, f"{call} {number}: {comparison.problems}"
         points += 1
         killed += was_killed
-    assert points > len(CALLS)
+    assert points > 4
     assert killed >= 0.9 * points, "most of the calls must be reached"
