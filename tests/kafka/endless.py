@@ -20,7 +20,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from tests.kafka.producing import Truth
 
 _ROOT = Path(__file__).resolve().parents[2]
-_TICK_SECONDS = 0.01
+_TICK_SECONDS = 0.02
 _STOP_SECONDS = 120.0
 
 
@@ -126,7 +126,7 @@ def _produce(arguments: argparse.Namespace, truth: TextIO) -> None:
 
     signal.signal(signal.SIGTERM, stop)
     # Retries without an end: brokers fail over.
-    settings = {"message.timeout.ms": 0, "enable.idempotence": True, "linger.ms": 5, "log_level": 0}
+    settings = {"message.timeout.ms": 0, "enable.idempotence": True, "linger.ms": 50, "log_level": 0}
     producer = Producer({"bootstrap.servers": arguments.bootstrap, **settings})
     started, sent, parent = time.monotonic(), 0, os.getppid()
     # A new parent means that the test was killed.
