@@ -14,7 +14,7 @@ from tests.strategies import synthetic
 
 pytestmark = pytest.mark.slow
 
-RECORDS, PARTITIONS, PER_MESSAGE = 300_000, 4, 100
+RECORDS, PARTITIONS, PER_MESSAGE = 600_000, 4, 100
 MESSAGES = RECORDS // PARTITIONS // PER_MESSAGE
 
 
@@ -31,7 +31,7 @@ def _messages(seed: int) -> list[bytes]:
     ]
 
 
-def test_memory_does_not_grow_after_the_first_fifth_of_300_000_records(site: Site, kafka: Topics) -> None:
+def test_memory_does_not_grow_after_the_first_fifth_of_600_000_records(site: Site, kafka: Topics) -> None:
     topic = kafka.create_topic(partitions=PARTITIONS)
     kafka_site = KafkaSite(site, kafka.bootstrap, topic, window=75)
     kafka_site.configure()
