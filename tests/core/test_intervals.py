@@ -104,7 +104,7 @@ def test_calibrating_twice_gives_the_same_intervals() -> None:
 
 @pytest.mark.slow
 def test_a_higher_level_gives_wider_intervals() -> None:
-    probabilities, labels = synthetic(500, 3, seed=2)
+    probabilities, labels = synthetic(60, 3, seed=2)
     widths = {}
     for level in (0.8, 0.99):
         _, interval = intervals(calibrate(label_outputs(probabilities, labels), level=level), probabilities)["doc"]
@@ -184,7 +184,7 @@ def test_no_interval_shrinks_to_a_point_at_the_end_of_the_range() -> None:
 
 @pytest.mark.slow
 def test_intervals_cover_the_accuracy_of_a_nearly_perfect_model() -> None:
-    """99.9% accuracy: 240 windows of 200, over three references of 1000, some without an error."""
+    """99.9% accuracy: 160 windows of 200, over two references of 1000, some without an error."""
     held: dict[str, list[bool]] = {}
     random = np.random.default_rng(5)
 
@@ -193,7 +193,7 @@ def test_intervals_cover_the_accuracy_of_a_nearly_perfect_model() -> None:
         p = np.stack([1.0 - doubt, 0.7 * doubt, 0.3 * doubt], axis=1).astype(np.float32)
         return p, (random.random(count) < doubt).astype(np.int64)
 
-    for _ in range(3):
+    for _ in range(2):
         calibration = calibrate(label_outputs(*draw(1000)))
         for _ in range(80):
             window, labels = draw(200)
