@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from monitor.cli import main
+from monitor.core import intervals
 from tests.cli.examples import prepare
 from tests.made_once import made_once
 from tests.servers import real_server
@@ -24,6 +25,8 @@ settings.load_profile("cpcmon")
 
 # Environments made by tests are used once, so compiling their modules is not worth it.
 os.environ.setdefault("PIP_COMPILE", "0")
+# promtool, Prometheus and others spend a third of their time on collecting garbage.
+os.environ.setdefault("GOGC", "400")
 
 ROOT = Path(__file__).resolve().parents[1]
 _REAL_SETS = ROOT.parent / "shared" / "real_sets"
@@ -106,6 +109,12 @@ def cpcmon(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
         return Ran(code, captured.out, captured.err)
 
     return run
+
+
+@pytest.fixture
+def quick_replays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calibrate with fewer replays, for tests whose claim is not about intervals."""
+    monkeypatch.setattr(intervals, "_REPLAYS", 40)
 
 
 @pytest.fixture
