@@ -4,7 +4,7 @@ import os
 import shutil
 import subprocess
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from monitor.cli import main
-from monitor.core import intervals
 from tests.cli.examples import prepare
 from tests.made_once import made_once
+from tests.replays import few_replays
 from tests.servers import real_server
 
 # Seeds are fixed, so that failures are reproducible.
@@ -112,9 +112,10 @@ def cpcmon(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
 
 
 @pytest.fixture
-def quick_replays(monkeypatch: pytest.MonkeyPatch) -> None:
+def quick_replays() -> Iterator[None]:
     """Calibrate with fewer replays, for tests whose claim is not about intervals."""
-    monkeypatch.setattr(intervals, "_REPLAYS", 40)
+    with few_replays():
+        yield
 
 
 @pytest.fixture
