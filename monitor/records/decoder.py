@@ -128,11 +128,11 @@ class StreamDecoder:
         try:
             yield from self._settled(where, file, format_, skip)
         except RejectedFile as rejected:
-            reason, message = rejected.reason, str(rejected)
+            reason, problem = rejected.reason, rejected.problem
         else:
             return
         # Raised again without its cause: messages of other libraries may quote the file.
-        raise RejectedFile(reason, message)
+        raise RejectedFile(reason, problem)
 
     def _settled(self, where: str, file: BinaryIO, format_: Format, skip: int) -> Iterator[RecordBatch]:
         match format_:

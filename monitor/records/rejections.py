@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from monitor.errors import InvalidInput
+from monitor.errors import InvalidInput, Problem
 
 DETAILS = 5
 """Rejections reported in full; the others are only counted."""
@@ -95,15 +95,16 @@ class RejectionProblem:
 
     def of_file(self, path: Path | str) -> "RejectedFile":
         """Return this problem as the error of a whole file."""
-        return RejectedFile(self.reason, str(self.at(str(path))))
+        return RejectedFile(self.reason, Problem(str(path), self.expected, self.found))
 
 
 class RejectedFile(InvalidInput):
     """A file that cannot be used at all."""
 
-    def __init__(self, reason: Reason, message: str) -> None:
-        super().__init__(message)
+    def __init__(self, reason: Reason, problem: Problem) -> None:
+        super().__init__(f"{problem} ({reason})")
         self.reason = reason
+        self.problem: Problem = problem
 
 
 @dataclass(frozen=True, slots=True)

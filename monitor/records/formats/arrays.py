@@ -182,12 +182,12 @@ def _without_content(where: str) -> Iterator[None]:
     try:
         yield
     except RejectedFile as rejected:
-        reason, message = rejected.reason, str(rejected)
+        reason, problem = rejected.reason, rejected.problem
     else:
         return
     if reason in _GENERIC:
         raise RejectionProblem(reason, *_GENERIC[reason]).of_file(where)
-    raise RejectedFile(reason, message)
+    raise RejectedFile(reason, problem)
 
 
 # Messages for other reasons contain only sizes, shapes, and configured names.

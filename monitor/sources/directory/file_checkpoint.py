@@ -27,10 +27,9 @@ class Failure:
     """The decoder's explanation. Quotes nothing of the file."""
 
     @classmethod
-    def of(cls, rejected: RejectedFile, key: bytes) -> "Failure":
-        """Return the failure of a rejected file, without the file's name, which the message adds."""
-        text = str(rejected).partition("\n")[0].removeprefix(display_name(key)).lstrip(":, ")
-        text = text.removesuffix(f" ({rejected.reason})").strip()
+    def of(cls, rejected: RejectedFile) -> "Failure":
+        """Return the failure of a rejected file. The message adds the file's name."""
+        text = f"expected {rejected.problem.expected}, found {rejected.problem.found}"
         return cls(str(rejected.reason), text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…")
 
     def __str__(self) -> str:

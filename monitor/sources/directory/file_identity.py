@@ -16,6 +16,7 @@ from zlib import crc32
 
 import msgspec
 
+from monitor.core.backoff import Backoff
 from monitor.records.record_batch import Format
 from monitor.sources.directory.file_checkpoint import Failure, FileCheckpoint, FileState
 from monitor.sources.directory.open_files import FileStat, OpenRefused, SafeDirectory, System, read_fully
@@ -148,10 +149,10 @@ class TrackedFile:
     """A comparison in progress."""
     adopts: bytes | None = None
     """The key of the checkpoint that it continues if the comparison succeeds."""
-    wait_until: float = 0.0
-    """The time of the next attempt, on the monotonic clock."""
+    backoff: Backoff | None = None
+    """The delay after a failure to open or read it."""
     failures: int = 0
-    """Consecutive failures to read it."""
+    """Consecutive failures to decode it."""
     failed_at: float | None = None
     """When decoding failed, on the monotonic clock, as long as the file may be incomplete."""
     failure: Failure | None = None
@@ -159,8 +160,6 @@ class TrackedFile:
     """Whether it is known to be complete: it was renamed into the directory."""
     block_bytes: int = BLOCK_BYTES
     """Bytes to read at a time: fewer if decoding is slow."""
-    unread_since: float | None = None
-    """Since when it has had unread data, in Unix seconds by our own clock."""
     zeros_at: int = -1
     """The offset of zero bytes that may be filled in."""
     zeros_since: float = 0.0
@@ -171,6 +170,11 @@ class TrackedFile:
     def grows(self) -> bool:
         """Whether it is tailed."""
         return self.format.grows
+
+    @property
+    def wait_until(self) -> float:
+        """The time of the next attempt, on the monotonic clock."""
+        return 0.0 if self.backoff is None else self.backoff.until
 
     @property
     def unread_bytes(self) -> int:

@@ -1,15 +1,15 @@
 """The state shared by all parts of a directory source during a poll: options, checkpoints, clock, budget, pending events."""
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 import msgspec
 
+from monitor.core.backoff import Backoff
 from monitor.records.record_batch import Decoder, RecordBatch
 from monitor.records.rejections import RejectedFile
-from monitor.sources.base import Delivery
+from monitor.sources.base import Delivery, EventBuffer
 from monitor.sources.directory.crash_guard import CrashGuard
 from monitor.sources.directory.directory_options import DirectoryEvent, DirectoryOptions
 from monitor.sources.directory.file_checkpoint import (
@@ -28,11 +28,10 @@ from monitor.sources.directory.open_files import FileStat, OpenRefusal, System, 
 _Decoded = TypeVar("_Decoded")
 
 _SLOWEST_RETRY_SECONDS = 300.0
-_EVENTS = 20
 
 
 @dataclass(slots=True)
-class PollContext:
+class PollContext(EventBuffer):
     """The state of the current poll."""
 
     options: DirectoryOptions
@@ -49,10 +48,6 @@ class PollContext:
     """Bytes that may still be read in this poll."""
     deadline: float = 0.0
     """When to stop reading in this poll, on the monotonic clock."""
-    counted: Counter[str] = field(default_factory=Counter)
-    """Events since the last delivery."""
-    events: list[str] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
     counted_once: set[int] = field(default_factory=set)
     """Hashes of what was counted once and must not be counted again."""
     unacknowledged: list[int] = field(default_factory=list)
@@ -84,16 +79,6 @@ class PollContext:
         self.bytes_left -= check.done - before
         return result
 
-    def info(self, message: str) -> None:
-        """Log a message; of a flood only the first few."""
-        if len(self.events) < _EVENTS:
-            self.events.append(message)
-
-    def warn(self, message: str) -> None:
-        """Log a warning; of a flood only the first few."""
-        if len(self.warnings) < _EVENTS:
-            self.warnings.append(message)
-
     def first_time(self, what: object) -> bool:
         """Return whether this is the first occurrence."""
         # A million of them may come; a hash each suffices.
@@ -109,35 +94,13 @@ class PollContext:
         tracked: TrackedFile,
         checkpoint: FileCheckpoint,
         batch: RecordBatch | None = None,
-        counted: Mapping[DirectoryEvent, int] | None = None,
+        counted: Mapping[str, int] | None = None,
     ) -> Delivery:
         """Return a delivery of a file's records with its new checkpoint."""
         tracked.checkpoint = checkpoint
         return self.delivery(
             display_name(tracked.key), {tracked.key: self.checkpoints.put(tracked.key, checkpoint)}, batch, counted
         )
-
-    def delivery(
-        self,
-        origin: str = "",
-        checkpoints: dict[bytes, bytes | None] | None = None,
-        batch: RecordBatch | None = None,
-        counted: Mapping[DirectoryEvent, int] | None = None,
-    ) -> Delivery:
-        """Return a delivery with all pending events."""
-        tally: Counter[str] = Counter(
-            {str(name): count for name, count in self.counted.items()} if self.counted else None
-        )
-        self.counted.clear()
-        for name, count in (counted or {}).items():
-            tally[str(name)] += count
-        events, self.events = tuple(self.events), []
-        warnings, self.warnings = tuple(self.warnings), []
-        return Delivery(origin, batch or RecordBatch(), checkpoints or {}, tally, events, warnings)
-
-    def pending_delivery(self) -> Delivery | None:
-        """Return a delivery of pending events, if there are any."""
-        return self.delivery() if self.counted or self.events or self.warnings else None
 
     def new_checkpoint(self, tracked: TrackedFile, stat: FileStat) -> FileCheckpoint:
         """Return the checkpoint of an unread file."""
@@ -196,7 +159,7 @@ class PollContext:
         try:
             return decode()
         except RejectedFile as rejected:
-            return Failure.of(rejected, key)
+            return Failure.of(rejected)
         except OSError:
             raise
         except MemoryError:
@@ -215,9 +178,8 @@ class PollContext:
         if self.first_time(("unreadable", tracked.key, name)):
             self.counted[DirectoryEvent.FILES_UNREADABLE] += 1
             self.warn(f"{display_name(tracked.key)}: cannot be read ({name}), will be retried")
-        wait = min(_SLOWEST_RETRY_SECONDS, self.options.poll_seconds * 2**tracked.failures)
-        tracked.failures = min(tracked.failures + 1, 20)
-        tracked.wait_until = self.clock + wait
+        tracked.backoff = tracked.backoff or Backoff(self.options.poll_seconds, _SLOWEST_RETRY_SECONDS)
+        tracked.backoff.failed(self.clock)
 
     def refuse(self, key: bytes, entry: int, refusal: OpenRefusal) -> None:
         """Count a file that is never read."""

@@ -114,7 +114,7 @@ class Tailer:
         try:
             with folder.opened(tracked.name) as (file, stat):
                 yield from self.lines(file, stat, tracked)
-            tracked.failures = 0
+            tracked.backoff = None
         except OpenRefused as refused:
             tracked.unread, tracked.refused = False, True
             context.refuse(tracked.key, tracked.entry, refused.refusal)
@@ -212,7 +212,7 @@ class Tailer:
         if checkpoint.offset < checkpoint.skip_to:
             old = data[: data.rfind(b"\n", 0, checkpoint.skip_to - checkpoint.offset) + 1]
             if old:
-                tally = {DirectoryEvent.BYTES_READ: len(old), DirectoryEvent.BYTES_SKIPPED: len(old)}
+                tally: dict[str, int] = {DirectoryEvent.BYTES_READ: len(old), DirectoryEvent.BYTES_SKIPPED: len(old)}
                 return context.deliver(
                     tracked, self._advanced(file, stat, checkpoint, old, checkpoint.non_json_lines), counted=tally
                 )

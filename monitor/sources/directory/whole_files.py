@@ -208,10 +208,10 @@ class WholeFileReader:
                 non_json_lines=None,
                 changed_at=context.now,
             )
-            tally = {DirectoryEvent.BYTES_READ: decoding.stat.size} if complete else None
+            tally: dict[str, int] = {DirectoryEvent.BYTES_READ: decoding.stat.size} if complete else {}
             if complete:
                 self.drop(tracked.key)
-                tracked.unread, tracked.failures = False, 0
+                tracked.unread, tracked.failures, tracked.backoff = False, 0, None
             turn -= rows * _ROW_BYTES
             context.bytes_left -= rows * _ROW_BYTES
             yield context.deliver(tracked, checkpoint, block, tally)

@@ -6,7 +6,9 @@ import ssl
 import threading
 from collections.abc import Callable
 
-from monitor.sources.kafka.consumer import ConnectionBroken, Consumer, EventLog, FailureKind, KafkaFailure, describe
+from monitor.core.backoff import Backoff
+from monitor.sources.base import EventBuffer
+from monitor.sources.kafka.consumer import ConnectionBroken, Consumer, FailureKind, KafkaFailure, describe
 from monitor.sources.kafka.kafka_options import KafkaEvent, KafkaOptions
 from monitor.sources.kafka.partitions import Ownership
 from monitor.sources.kafka.security import tls_context
@@ -19,35 +21,6 @@ LONGEST_WAIT = 30.0
 _LONGEST_RETRY_WAIT = 5.0
 """After a transient error. A longer delay would block the whole group during a rebalance."""
 _TIMEOUT_SECONDS = 2.0
-
-
-class Backoff:
-    """Exponential backoff."""
-
-    def __init__(self, monotonic: Callable[[], float], longest: float | None = None) -> None:
-        self._monotonic = monotonic
-        self._longest = LONGEST_WAIT if longest is None else longest
-        self._wait = 0.0
-        self._until = float("-inf")
-
-    @property
-    def seconds(self) -> float:
-        """The length of the current delay."""
-        return self._wait
-
-    @property
-    def left(self) -> float:
-        """The rest of the current delay, in seconds."""
-        return max(0.0, self._until - self._monotonic())
-
-    def failed(self, *, slowly: bool = False) -> None:
-        """Start a delay, longer than the last one."""
-        self._wait = self._longest if slowly else min(self._longest, max(_FIRST_WAIT, 2 * self._wait))
-        self._until = self._monotonic() + self._wait
-
-    def worked(self) -> None:
-        """Reset the delays."""
-        self._wait, self._until = 0.0, float("-inf")
 
 
 class _Attempt:
@@ -102,7 +75,7 @@ class KafkaConnection:
         self,
         options: KafkaOptions,
         ownership: Ownership,
-        event_log: EventLog,
+        event_log: EventBuffer,
         *,
         connect: Connect,
         explain: Explain,
@@ -113,8 +86,8 @@ class KafkaConnection:
         self._event_log = event_log
         self._connect, self._explain = connect, explain
         self._monotonic = monotonic
-        self._connect_backoff = Backoff(monotonic)
-        self._retry_backoff = Backoff(monotonic, _LONGEST_RETRY_WAIT)
+        self._connect_backoff = Backoff(_FIRST_WAIT, LONGEST_WAIT)
+        self._retry_backoff = Backoff(_FIRST_WAIT, _LONGEST_RETRY_WAIT)
         self.consumer: Consumer | None = None
         self._attempt: _Attempt | None = None
         self.failure: str | None = f"kafka {options.address}: not connected yet"
@@ -130,24 +103,23 @@ class KafkaConnection:
     @property
     def backing_off(self) -> bool:
         """Whether a backoff delay is in progress."""
-        return self._retry_backoff.left > 0.0
+        return self._retry_backoff.left(self._monotonic()) > 0.0
 
     def connected(self) -> bool:
         """Connect if necessary; return whether there is a new connection."""
         if self.consumer is not None:
             return False
         if self._attempt is None:
-            if self._connect_backoff.left:
+            if self._connect_backoff.left(self._monotonic()):
                 return False
             self._attempt = _Attempt(lambda: self._connect(self._options, self._ownership), self._explained)
         if not self._attempt.is_over:
             return False
         attempt, self._attempt = self._attempt, None
         if attempt.failure is not None:
-            self._connect_backoff.failed(slowly=attempt.failure.kind.needs_operator)
-            self._report(attempt.failure, self._connect_backoff)
+            self._reconnect_later(attempt.failure)
             return False
-        self._connect_backoff.worked()
+        self._connect_backoff.succeeded()
         self.consumer = attempt.consumer
         self._event_log.counted[KafkaEvent.CONNECTIONS] += 1
         self.mark_healthy()
@@ -160,17 +132,21 @@ class KafkaConnection:
         """Handle a failure: back off, and reconnect if necessary."""
         if isinstance(failure, ConnectionBroken) or failure.kind.needs_operator or self._may_be_evicted(failure):
             self._drop()
-            self._connect_backoff.failed(slowly=failure.kind.needs_operator)
-            self._report(failure, self._connect_backoff)
+            self._reconnect_later(failure)
         else:
-            self._retry_backoff.failed()
+            self._retry_backoff.failed(self._monotonic())
             self._report(failure, self._retry_backoff)
+
+    def _reconnect_later(self, failure: KafkaFailure) -> None:
+        self._connect_backoff.first_seconds = LONGEST_WAIT if failure.kind.needs_operator else _FIRST_WAIT
+        self._connect_backoff.failed(self._monotonic())
+        self._report(failure, self._connect_backoff)
 
     def mark_healthy(self) -> None:
         """The cluster answered."""
         self.failure = self._failing_since = None
         self._event_log.resolved("cluster", f"kafka {self._options.address}: connection restored")
-        self._retry_backoff.worked()
+        self._retry_backoff.succeeded()
 
     def topics_missing(self, failure: KafkaFailure | None) -> None:
         """Handle topics that are missing or forbidden; the others are read all the same."""

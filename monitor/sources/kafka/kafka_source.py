@@ -9,12 +9,11 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import ClassVar
 
-from monitor.sources.base import NOTHING_HELD, Delivery, ShardStatus, SourceStatus
+from monitor.sources.base import NOTHING_HELD, Delivery, EventBuffer, ShardStatus, SourceStatus
 from monitor.sources.kafka.client import connect as connect_client
 from monitor.sources.kafka.connection import Connect, Explain, KafkaConnection, check_brokers
 from monitor.sources.kafka.consumer import (
     Consumer,
-    EventLog,
     KafkaFailure,
     OutOfRange,
     Truncated,
@@ -22,7 +21,7 @@ from monitor.sources.kafka.consumer import (
     describe_dead_letter_failure,
 )
 from monitor.sources.kafka.dead_letters import DeadLetters
-from monitor.sources.kafka.health import HealthCheck, PartitionLagMeter, Stalled, UnassignedCheck
+from monitor.sources.kafka.health import HealthCheck, PartitionLags, Stalled, UnassignedCheck
 from monitor.sources.kafka.kafka_options import KafkaEvent, KafkaOptions
 from monitor.sources.kafka.message_reader import DecodesMessages, MessageReader
 from monitor.sources.kafka.partition_checkpoint import Fetched, Partition
@@ -57,12 +56,12 @@ class KafkaSource:
         self._room = room
         """The number of partitions that fit in memory; None if unknown."""
         self._monotonic = monotonic
-        self._event_log = EventLog()
+        self._event_log = EventBuffer()
         self._ownership = Ownership()
         self._connection = KafkaConnection(
             options, self._ownership, self._event_log, connect=connect, explain=explain, monotonic=monotonic
         )
-        self._meter = PartitionLagMeter()
+        self._meter = PartitionLags()
         self._health = HealthCheck(options, self._meter, monotonic)
         self._unassigned = UnassignedCheck(options, self._event_log, monotonic)
         if dead_letters is None and options.dead_letter_topic is not None:
@@ -86,7 +85,7 @@ class KafkaSource:
         damaged = self._partitions.stored.restore(checkpoints)
         if damaged:
             self._event_log.counted[KafkaEvent.POSITIONS_DAMAGED] += damaged
-            self._event_log.warnings.append(
+            self._event_log.warn(
                 f"{damaged} damaged checkpoints; the stored data of their partitions is deleted and rebuilt"
             )
 
@@ -102,8 +101,8 @@ class KafkaSource:
             yield delivery
             if self._epoch != epoch:
                 return  # rolled back: later deliveries would build on it
-        if (rest := self._event_log.take(self.name)) is not None:
-            yield rest
+        if self._event_log.pending:
+            yield self._event_log.delivery(self.name)
 
     def acknowledge(self, oldest: Mapping[str, float] = NOTHING_HELD) -> None:
         """Everything delivered so far is committed: send dead letters, and commit offsets when due."""
@@ -203,7 +202,7 @@ class KafkaSource:
         counted[KafkaEvent.PARTITIONS_REVOKED] += change.revoked
         counted[KafkaEvent.PARTITIONS_LOST] += change.lost
         owned = self._ownership.owned
-        self._event_log.events.append(f"group rebalanced: {len(owned)} partitions assigned")
+        self._event_log.info(f"group rebalanced: {len(owned)} partitions assigned")
         self._check_room(len(owned))
         self._partitions.update_assignment(owned, change.assigned)
         self._committer.forget()
@@ -224,7 +223,7 @@ class KafkaSource:
     def _ownership_delivery(self) -> Delivery:
         self._report_owned, self._owned_reported = False, True
         owned = frozenset(one.shard for one in self._ownership.owned)
-        return self._event_log.take(self.name, owned) or Delivery(self.name, owned=owned)
+        return self._event_log.delivery(self.name, owned=owned)
 
     def _deliver(self, consumer: Consumer, partition: Partition, fetched: Fetched, now: float) -> Iterator[Delivery]:
         if not self._partitions.may_deliver(consumer, partition, self._event_log):

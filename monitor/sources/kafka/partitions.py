@@ -8,9 +8,9 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from monitor.sources.base import Delivery
-from monitor.sources.kafka.consumer import Consumer, EventLog, UnreadableBatch
-from monitor.sources.kafka.health import PartitionLagMeter
+from monitor.sources.base import Delivery, EventBuffer
+from monitor.sources.kafka.consumer import Consumer, UnreadableBatch
+from monitor.sources.kafka.health import PartitionLags
 from monitor.sources.kafka.kafka_options import KafkaEvent, KafkaOptions
 from monitor.sources.kafka.message_reader import BatchSkipper, SkippedRange
 from monitor.sources.kafka.partition_checkpoint import (
@@ -91,7 +91,7 @@ class Partitions:
     """The state of each assigned partition. Those without a resume offset are paused."""
 
     def __init__(
-        self, options: KafkaOptions, fingerprint: str, meter: PartitionLagMeter, monotonic: Callable[[], float]
+        self, options: KafkaOptions, fingerprint: str, meter: PartitionLags, monotonic: Callable[[], float]
     ) -> None:
         self.stored = StoredCheckpoints()
         self.tracked: dict[Partition, TrackedPartition] = {}
@@ -230,15 +230,15 @@ class Partitions:
 
     # Damaged batches
 
-    def skip(self, consumer: Consumer, unreadable: UnreadableBatch, event_log: EventLog) -> None:
+    def skip(self, consumer: Consumer, unreadable: UnreadableBatch, event_log: EventBuffer) -> None:
         """Try behind an unreadable batch."""
         partition, at = unreadable.partition, unreadable.position
         if partition not in self._skipper:
-            event_log.warnings.append(f"{partition.shard}: the batch at offset {at} is damaged; retrying")
+            event_log.warn(f"{partition.shard}: the batch at offset {at} is damaged; retrying")
         end = at + self._meter.behind(partition, at)
         consumer.seek(partition, self._skipper.failed(partition, at, max(end, at + 1)))
 
-    def may_deliver(self, consumer: Consumer, partition: Partition, event_log: EventLog) -> bool:
+    def may_deliver(self, consumer: Consumer, partition: Partition, event_log: EventBuffer) -> bool:
         """Return whether fetched messages may be delivered: not during a search for the end of a damaged batch."""
         if partition not in self._skipper:
             return True
@@ -249,9 +249,7 @@ class Partitions:
         if found.end > found.start:
             event_log.counted[KafkaEvent.BATCHES_UNREADABLE] += 1
             event_log.counted[KafkaEvent.OFFSETS_UNREADABLE] += found.end - found.start
-            event_log.warnings.append(
-                f"{partition.shard}: offsets {found.start} to {found.end - 1} are unreadable; skipped"
-            )
+            event_log.warn(f"{partition.shard}: offsets {found.start} to {found.end - 1} are unreadable; skipped")
         return True
 
     # Status

@@ -137,7 +137,7 @@ from pathlib import Path
 from tests.sources.directory.inbox import Inbox
 os.setgid(65534); os.setuid(65534)
 inbox = Inbox(Path(sys.argv[1]))
-print(inbox.polls(200), dict(inbox.counted), len(inbox.warnings))
+print(inbox.polls(200), {str(k): n for k, n in inbox.counted.items()}, len(inbox.warnings))
 """
     command = [sys.executable, "-c", script, str(folder)]
     root = Path(__file__).resolve().parents[3]
