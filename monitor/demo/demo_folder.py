@@ -19,7 +19,7 @@ from monitor.errors import CpcmonError, Problem, StateInUse, UsageError
 from monitor.records.layout import Layout
 from monitor.records.offline.offline_batch import accept_array
 from monitor.reference.reference import Reference
-from monitor.sources.kafka.topic_feed import TopicFeed
+from monitor.sources.kafka.client import TopicFeed
 from monitor.state.state_folder import StateFolder, folder_problem
 
 TOPIC = "cpcmon-demo"

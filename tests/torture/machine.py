@@ -23,10 +23,10 @@ from monitor.errors import StatePaused
 from monitor.ingest.ingestion import Ingestion
 from monitor.ingest.model_state import ModelState
 from monitor.records.decoder import StreamDecoder
-from monitor.sources.directory.crash_guard import CrashGuard
+from monitor.sources.directory.directory_access import System
 from monitor.sources.directory.directory_options import DirectoryOptions
 from monitor.sources.directory.directory_source import DirectorySource
-from monitor.sources.directory.open_files import System
+from monitor.sources.directory.poll_context import CrashGuard
 from monitor.state.store import State
 from tests.torture.harness import reference, state_content
 from tests.torture.oracle import StateContent, compare

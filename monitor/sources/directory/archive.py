@@ -13,10 +13,8 @@ from itertools import islice
 
 from monitor.core.backoff import Backoff
 from monitor.sources.base import Delivery
-from monitor.sources.directory.directory_options import DirectoryEvent, DirectoryOptions, OnFinish, is_ignored
-from monitor.sources.directory.file_checkpoint import FileCheckpoint, FileState, Keys
-from monitor.sources.directory.file_identity import TrackedFile
-from monitor.sources.directory.open_files import (
+from monitor.sources.directory.directory_access import (
+    MARKER,
     FileStat,
     OpenRefusal,
     OpenRefused,
@@ -25,8 +23,9 @@ from monitor.sources.directory.open_files import (
     error_name,
     is_missing,
 )
+from monitor.sources.directory.directory_options import DirectoryEvent, DirectoryOptions, OnFinish, is_ignored
+from monitor.sources.directory.file_checkpoint import FileCheckpoint, FileState, Keys, TrackedFile
 from monitor.sources.directory.poll_context import PollContext
-from monitor.sources.directory.scan import MARKER
 from monitor.sources.directory.tailer import Tailer
 
 log = logging.getLogger("cpcmon")

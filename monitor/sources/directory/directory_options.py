@@ -245,8 +245,8 @@ class DirectoryOptions(SourceOptions):
 
     def build(self, context: SourceContext) -> Source:
         """Return the source."""
-        from monitor.sources.directory.crash_guard import CrashGuard  # noqa: PLC0415 - it imports this module
         from monitor.sources.directory.directory_source import DirectorySource  # noqa: PLC0415
+        from monitor.sources.directory.poll_context import CrashGuard  # noqa: PLC0415 - it imports this module
 
         # The state directory is never read as input, not even through a link or a mount.
         options = replace(self, never=(identity_of(context.state_path),))

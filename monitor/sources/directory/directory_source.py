@@ -16,13 +16,24 @@ from monitor.errors import UsageError
 from monitor.records.record_batch import Decoder, Format
 from monitor.sources.base import NOTHING_HELD, Delivery, Lag, LagMeter, SourceStatus
 from monitor.sources.directory.archive import Archiver
-from monitor.sources.directory.crash_guard import CrashGuard
+from monitor.sources.directory.directory_access import (
+    FileIndex,
+    ListedFile,
+    OpenRefused,
+    SafeDirectory,
+    System,
+    error_name,
+)
 from monitor.sources.directory.directory_options import DirectoryEvent, DirectoryOptions, OnFinish, StartAt
-from monitor.sources.directory.file_checkpoint import VERSION, FileCheckpoint, FileCheckpoints, FileState, Keys
-from monitor.sources.directory.file_identity import TrackedFile
-from monitor.sources.directory.open_files import OpenRefused, SafeDirectory, System, error_name
-from monitor.sources.directory.poll_context import PollContext
-from monitor.sources.directory.scan import FileIndex, ListedFile
+from monitor.sources.directory.file_checkpoint import (
+    VERSION,
+    FileCheckpoint,
+    FileCheckpoints,
+    FileState,
+    Keys,
+    TrackedFile,
+)
+from monitor.sources.directory.poll_context import CrashGuard, PollContext
 from monitor.sources.directory.tailer import Tailer
 from monitor.sources.directory.tracker import FileTracker
 from monitor.sources.directory.whole_files import WholeFileReader
@@ -191,10 +202,11 @@ class DirectorySource:
 
     def _poll(self, folder: SafeDirectory) -> Iterator[Delivery]:
         context, options = self._context, self._options
-        if self._options.on_finish is not OnFinish.KEEP and not self._has_unacknowledged:
+        if self._options.on_finish is not OnFinish.KEEP:
             # Without deliveries there are no acknowledgements, and finished files must be archived all the same.
-            self._finish(folder)
-        yield from self._archiver.read_late_writes()
+            if not self._has_unacknowledged:
+                self._finish(folder)
+            yield from self._archiver.read_late_writes()
         turns = max(1, round(options.restat_seconds / self._interval()))
         began = context.monotonic()
         try:

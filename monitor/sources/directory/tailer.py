@@ -9,20 +9,30 @@ import msgspec
 
 from monitor.records.record_batch import Format, RecordBatch, TextPiece
 from monitor.sources.base import Delivery
+from monitor.sources.directory.directory_access import (
+    FileStat,
+    OpenRefused,
+    SafeDirectory,
+    System,
+    is_missing,
+    read_fully,
+)
 from monitor.sources.directory.directory_options import DirectoryEvent
-from monitor.sources.directory.file_checkpoint import Failure, FileCheckpoint, FileState, display_name
-from monitor.sources.directory.file_identity import (
+from monitor.sources.directory.file_checkpoint import (
     BLOCK_BYTES,
     SMALL_BYTES,
     TAIL_BYTES,
+    Failure,
+    FileCheckpoint,
+    FileState,
     TrackedFile,
+    display_name,
     head_of,
     prefix_matches,
     starts_like,
     tail_of,
     with_head,
 )
-from monitor.sources.directory.open_files import FileStat, OpenRefused, SafeDirectory, System, is_missing, read_fully
 from monitor.sources.directory.poll_context import PollContext
 
 HEADER_BYTES = 64 << 10

@@ -9,6 +9,7 @@ import msgspec
 
 from monitor.records.record_batch import RecordBatch
 from monitor.sources.base import Delivery
+from monitor.sources.directory.directory_access import FileStat, OpenRefused, SafeDirectory, is_missing
 from monitor.sources.directory.directory_options import DirectoryEvent
 from monitor.sources.directory.file_checkpoint import (
     CRASH,
@@ -16,10 +17,10 @@ from monitor.sources.directory.file_checkpoint import (
     Failure,
     FileCheckpoint,
     FileState,
+    PrefixCheck,
+    TrackedFile,
     display_name,
 )
-from monitor.sources.directory.file_identity import PrefixCheck, TrackedFile
-from monitor.sources.directory.open_files import FileStat, OpenRefused, SafeDirectory, is_missing
 from monitor.sources.directory.poll_context import PollContext
 from monitor.sources.directory.tailer import FILE_COST_BYTES
 

@@ -27,6 +27,7 @@ from monitor.settings.section import Section
 from monitor.settings.setting_files import problem_of, read_line, secret_file
 from monitor.settings.yaml_text import Node, Scalar
 from monitor.sources.base import report_error
+from monitor.sources.kafka.connection import tls_context
 from monitor.sources.kafka.consumer import KafkaFailure
 from monitor.sources.kafka.kafka_options import (
     BOUNDS,
@@ -39,7 +40,6 @@ from monitor.sources.kafka.kafka_options import (
     Start,
     TlsOptions,
 )
-from monitor.sources.kafka.security import tls_context
 
 _Options = TypeVar("_Options", bound=KafkaOptions)
 

@@ -10,9 +10,9 @@ from monitor.errors import Problem
 from monitor.records.record_batch import Format, RecordBatch, TextPiece
 from monitor.records.rejections import Reason, RejectedFile
 from monitor.sources.base import Delivery
+from monitor.sources.directory.directory_access import System
 from monitor.sources.directory.directory_options import DirectoryOptions
 from monitor.sources.directory.directory_source import DirectorySource
-from monitor.sources.directory.open_files import System
 
 KEY = b"0123456789abcdef"
 END = b"END\n"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from monitor.sources.directory.open_files import System
+from monitor.sources.directory.directory_access import System
 from tests.servers import needs_root, real_server
 from tests.sources.directory.inbox import KEY, Inbox
 

@@ -11,7 +11,6 @@ from monitor.errors import UsageError
 from monitor.sources.kafka.consumer import FailureKind, KafkaFailure, describe
 from monitor.sources.kafka.health import PartitionLags, StallDetector
 from monitor.sources.kafka.kafka_options import Isolation, KafkaOptions, Mechanism, SaslOptions, Start, TlsOptions
-from monitor.sources.kafka.message_reader import FETCHED_AGAIN, BatchSkipper, SkippedRange
 from monitor.sources.kafka.partition_checkpoint import (
     MOST_ENTRIES,
     Partition,
@@ -25,7 +24,7 @@ from monitor.sources.kafka.partition_checkpoint import (
     encoded,
     partition_of,
 )
-from monitor.sources.kafka.partitions import Ownership
+from monitor.sources.kafka.partitions import FETCHED_AGAIN, BatchSkipper, Ownership, SkippedRange
 
 pytestmark = pytest.mark.slow
 
