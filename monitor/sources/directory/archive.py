@@ -21,9 +21,10 @@ from monitor.sources.directory.directory_access import (
     SafeDirectory,
     System,
     error_name,
+    is_ignored,
     is_missing,
 )
-from monitor.sources.directory.directory_options import DirectoryEvent, DirectoryOptions, OnFinish, is_ignored
+from monitor.sources.directory.directory_options import DirectoryEvent, DirectoryOptions, OnFinish
 from monitor.sources.directory.file_checkpoint import FileCheckpoint, FileState, Keys, TrackedFile
 from monitor.sources.directory.poll_context import PollContext
 from monitor.sources.directory.tailer import Tailer

@@ -103,13 +103,6 @@ _DURATIONS = {
 _SIZES = {"max_line": "max_line_bytes", "bytes_per_file": "bytes_per_file", "bytes_per_tick": "bytes_per_tick"}
 """Keys of settings, and their options."""
 
-_UNFINISHED_SUFFIXES = (".tmp", ".part", ".partial", ".crdownload", ".filepart", "~")
-
-
-def is_ignored(base: str) -> bool:
-    """Return whether a name marks its file as not meant to be read, or not yet."""
-    return base.startswith((".", "_")) or base.endswith(_UNFINISHED_SUFFIXES)
-
 
 @dataclass(frozen=True, slots=True)
 class DirectoryOptions(SourceOptions):
@@ -225,15 +218,9 @@ class DirectoryOptions(SourceOptions):
 
     def reads_folder(self, folder: Path) -> bool:
         """Return whether files in a folder, which need not exist yet, would be read as records."""
-        watched = os.path.realpath(self.path)
-        inner = Path(os.path.realpath(folder))
-        names: list[str] = []
-        for place in (inner, *inner.parents):
-            if _is_same(place, watched):
-                # Nothing is read in folders with an ignored name.
-                return not names or (self.recursive and not any(is_ignored(name) for name in names))
-            names.append(place.name)
-        return False
+        from monitor.sources.directory.directory_access import would_be_read  # noqa: PLC0415 - it imports this module
+
+        return would_be_read(folder, self)
 
     def describe(self) -> str:
         """Return the line for `cpcmon check-config`."""
@@ -245,26 +232,11 @@ class DirectoryOptions(SourceOptions):
 
     def build(self, context: SourceContext) -> Source:
         """Return the source."""
+        from monitor.sources.directory.directory_access import identity_of  # noqa: PLC0415 - they import this module
         from monitor.sources.directory.directory_source import DirectorySource  # noqa: PLC0415
-        from monitor.sources.directory.poll_context import CrashGuard  # noqa: PLC0415 - it imports this module
+        from monitor.sources.directory.poll_context import CrashGuard  # noqa: PLC0415
 
         # The state directory is never read as input, not even through a link or a mount.
         options = replace(self, never=(identity_of(context.state_path),))
         guard = CrashGuard(context.state_path / f"in_flight.{context.name}")
         return DirectorySource(context.name, options, context.file_decoder(), key=context.key, guard=guard)
-
-
-def identity_of(folder: Path) -> tuple[int, int]:
-    """Return the device and inode of a folder, for `DirectoryOptions.never`."""
-    status = folder.stat()
-    return status.st_dev, status.st_ino
-
-
-def _is_same(place: Path, watched: str) -> bool:
-    if os.fspath(place) == watched:
-        return True
-    try:
-        # The same folder may be mounted twice.
-        return place.samefile(watched)
-    except OSError:
-        return False

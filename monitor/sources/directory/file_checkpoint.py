@@ -11,7 +11,7 @@ that the bytes before the offset are those that were read. To compare all of the
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum, auto
 from pathlib import PurePath
@@ -446,28 +446,29 @@ class OrphanedCheckpoints:
         taken: set[tuple[bytes, bool]] = set()
         found: list[Match] = []
         left: list[UnmatchedFile] = []
+
+        def first(
+            unmatched: UnmatchedFile,
+            orphans: Iterable[OrphanedCheckpoint],
+            fits: Callable[[SafeDirectory, UnmatchedFile, OrphanedCheckpoint], bool],
+        ) -> OrphanedCheckpoint | None:
+            for orphan in orphans:
+                who = orphan.key, orphan.former
+                if who not in taken and orphan.key != unmatched.key and fits(folder, unmatched, orphan):
+                    taken.add(who)
+                    return orphan
+            return None
+
         for unmatched in unmatched_files:
-            for orphan in self.moved.get(unmatched.stat.inode, ()):
-                if (
-                    (orphan.key, orphan.former) not in taken
-                    and orphan.key != unmatched.key
-                    and _renamed(folder, unmatched, orphan)
-                ):
-                    taken.add((orphan.key, orphan.former))
-                    found.append(Match(unmatched, orphan))
-                    break
+            if (orphan := first(unmatched, self.moved.get(unmatched.stat.inode, ()), _renamed)) is not None:
+                found.append(Match(unmatched, orphan))
             else:
                 left.append(unmatched)
-        for unmatched in left:
-            for orphan in self.copied:
-                if (
-                    (orphan.key, orphan.former) not in taken
-                    and orphan.key != unmatched.key
-                    and _starts_like(folder, unmatched, orphan)
-                ):
-                    taken.add((orphan.key, orphan.former))
-                    found.append(Match(unmatched, orphan, certain=orphan.checkpoint.offset <= SMALL_BYTES))
-                    break
+        found.extend(
+            Match(unmatched, orphan, certain=orphan.checkpoint.offset <= SMALL_BYTES)
+            for unmatched in left
+            if (orphan := first(unmatched, self.copied, _starts_like)) is not None
+        )
         return found
 
 
