@@ -1,6 +1,9 @@
 """The source checks, applied to the directory source, and to faulty sources that they must detect."""
 
 import json
+import subprocess
+import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -38,6 +41,12 @@ def test_the_directory_source_passes_the_checks(tmp_path: Path, put: Callable[[i
     check_source(lambda: _directory(tmp_path), put, private_text=PRIVATE)
 
 
+def test_the_types_are_known_without_slow_libraries() -> None:
+    """Every command that reads a configuration imports them."""
+    script = "import sys, monitor.sources.registry; print({'kafka', 'pyarrow'} & sys.modules.keys())"
+    assert subprocess.check_output([sys.executable, "-c", script], text=True) == "set()\n"
+
+
 class _Faulty(DirectorySource):
     """A source with one fault."""
 
@@ -55,7 +64,11 @@ class _Faulty(DirectorySource):
 
     def poll(self, now: float) -> Iterator[Delivery]:  # type: ignore[override]
         for one in super().poll(now):
-            more: dict[str, Any] = {"tells": {"origin": f"{PRIVATE}.jsonl"}, "has no place": {"checkpoints": {}}}
+            more: dict[str, Any] = {
+                "tells": {"origin": f"{PRIVATE}.jsonl"},
+                "has no place": {"checkpoints": {}},
+                "invents": {"counted": Counter(surprises=1)},
+            }
             yield Delivery(**{name: getattr(one, name) for name in Delivery.__slots__} | more.get(self.fault, {}))
 
 
@@ -66,6 +79,7 @@ class _Faulty(DirectorySource):
         ("moves on", "delivered again after a rollback"),
         ("tells", "must not be logged"),
         ("has no place", "records must come with a checkpoint"),
+        ("invents", "counted events must be among the events of the type"),
     ],
 )
 def test_a_faulty_source_fails_the_checks(tmp_path: Path, put: Callable[[int], None], fault: str, claim: str) -> None:
