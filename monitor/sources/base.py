@@ -18,12 +18,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 from monitor.errors import Problem, UsageError
 from monitor.records.hints import CONFIG_FILE, Wording
 from monitor.records.record_batch import RecordBatch
 from monitor.records.record_schema import ModelFormat, RecordFields
+from monitor.settings.kinds import Duration, SizeSetting
 from monitor.settings.section import Section
 
 if TYPE_CHECKING:  # slow to import
@@ -313,7 +314,28 @@ def report_error(section: Section, error: UsageError, key: str | None = None) ->
     section.report(key or error.problem.where, error.problem.expected, error.problem.found)
 
 
-def check_bounds(options: SourceOptions, bounds: Mapping[str, tuple[float, float]]) -> None:
+NumberBounds = Mapping[str, tuple[float, float]]
+"""The least and the greatest value of each number in the options."""
+
+
+def read_numbers(
+    section: Section,
+    default: SourceOptions,
+    bounds: NumberBounds,
+    durations: Mapping[str, str],
+    sizes: Mapping[str, str],
+) -> dict[str, Any]:
+    """Read durations and sizes within their bounds, by option; both mappings have the option of each key."""
+    numbers: dict[str, Any] = {}
+    for key, name in durations.items():
+        numbers[name] = section.get(key, Duration(*bounds[name]), getattr(default, name))
+    for key, name in sizes.items():
+        least, most = bounds[name]
+        numbers[name] = section.get(key, SizeSetting(int(least), int(most)), getattr(default, name))
+    return numbers
+
+
+def check_bounds(options: SourceOptions, bounds: NumberBounds) -> None:
     """Raise UsageError unless these numbers of the options are within their bounds."""
     for name, (least, most) in bounds.items():
         value = getattr(options, name)

@@ -1,7 +1,7 @@
 """A source of type `directory`: its settings, and the events it counts."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -9,9 +9,17 @@ from typing import ClassVar, Self
 
 from monitor.errors import Problem, UsageError
 from monitor.records.record_batch import Format
-from monitor.settings.kinds import Choice, Duration, FilePath, Flag, ListOf, SizeSetting, Text
+from monitor.settings.kinds import Choice, FilePath, Flag, ListOf, Text
 from monitor.settings.section import Section
-from monitor.sources.base import Source, SourceContext, SourceOptions, check_bounds, report_error
+from monitor.sources.base import (
+    NumberBounds,
+    Source,
+    SourceContext,
+    SourceOptions,
+    check_bounds,
+    read_numbers,
+    report_error,
+)
 
 
 class DirectoryEvent(StrEnum):
@@ -75,7 +83,7 @@ class StartAt(StrEnum):
     """Skip them; read only later additions."""
 
 
-BOUNDS: Mapping[str, tuple[float, float]] = {
+BOUNDS: NumberBounds = {
     "poll_seconds": (0.2, 300.0),
     "settle_seconds": (0.0, 3600.0),
     "finish_after_seconds": (0.0, 366 * 86400.0),
@@ -88,7 +96,6 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
     "bytes_per_tick": (1024, 1 << 40),
     "seconds_per_tick": (0.01, 300.0),
 }
-"""The least and the greatest value of each number in the options."""
 
 _DURATIONS = {
     "finish_after": "finish_after_seconds",
@@ -193,14 +200,11 @@ class DirectoryOptions(SourceOptions):
             "start_at": section.get("start_at", Choice(StartAt), default.start_at),
             "completion_marker": section.get("completion_marker", Flag(), default.completion_marker),
         }
-        for key, name in _DURATIONS.items():
-            values[name] = section.get(key, Duration(*BOUNDS[name]), getattr(default, name))
-        for key, name in _SIZES.items():
-            values[name] = section.get(key, SizeSetting(*map(int, BOUNDS[name])), getattr(default, name))
+        numbers = read_numbers(section, default, BOUNDS, _DURATIONS, _SIZES)
         if not section.clean:
             return None
         try:
-            return cls(path, **values)  # type: ignore[arg-type]  # each value has the type of its field
+            return cls(path, **values, **numbers)  # type: ignore[arg-type]  # each value has the type of its field
         except UsageError as error:
             report_error(section, error)
             return None
