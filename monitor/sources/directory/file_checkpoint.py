@@ -87,7 +87,7 @@ class FileCheckpoint(msgspec.Struct, frozen=True, array_like=True, forbid_unknow
     checksum: _Checksum = 0
     """CRC-32 of everything before the offset; of the whole file for whole files."""
     head: _Checksum = 0
-    """CRC-32 of the first bytes, once the offset is large; see `file_identity`."""
+    """CRC-32 of the first bytes, once the offset is large; see above."""
     tail: _Checksum = 0
     """CRC-32 of the last bytes before the offset, once it is large."""
     line: _Natural = 1
