@@ -62,7 +62,7 @@ def _size_of(folder: SafeDirectory, new: Sequence[ListedFile]) -> int:
 class DirectorySource:
     """Reads a directory. See `Source` for the contract; single-threaded, never blocks."""
 
-    sharded: ClassVar[bool] = False
+    sharded: ClassVar[bool] = DirectoryOptions.sharded
 
     def __init__(
         self,

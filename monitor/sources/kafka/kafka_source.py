@@ -175,7 +175,7 @@ def _newest(batch: RecordBatch, now: float) -> float | None:
 class KafkaSource:
     """Reads topics. See `Source` for the contract; single-threaded, never blocks for long."""
 
-    sharded: ClassVar[bool] = True
+    sharded: ClassVar[bool] = KafkaOptions.sharded
 
     def __init__(  # noqa: PLR0913 - including test hooks
         self,
