@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from monitor.records.message_decoder import Messages
+from monitor.records.messages import Messages
 from monitor.records.record_batch import RecordBatch
 from monitor.sources.base import Delivery
 from monitor.sources.kafka.dead_letters import MOST_WAITING, DeadLetters, Letter, letters
@@ -94,9 +94,9 @@ class BatchSkipper:
 
 
 class DecodesMessages(Protocol):
-    """Decodes messages; see `monitor.records.message_decoder`."""
+    """Decodes messages; see `monitor.records.decoder`."""
 
-    def decode(self, where: str, messages: Messages) -> RecordBatch:
+    def messages(self, where: str, messages: Messages) -> RecordBatch:
         """Decode messages; never raises."""
 
 
@@ -160,7 +160,7 @@ class MessageReader:
             yield messages, RecordBatch()
             return
         try:
-            yield messages, self._decoder.decode(shard, messages)
+            yield messages, self._decoder.messages(shard, messages)
         except Exception:  # noqa: BLE001 - unexpected; one message must not block all that follow
             half = len(messages.values) // 2
             if not half:
