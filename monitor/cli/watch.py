@@ -25,8 +25,7 @@ from monitor.daemon.clock import Clock
 from monitor.errors import Problem, UsageError
 from monitor.ingest.ingestion import Ingestion, Tick
 from monitor.records.hints import COMMAND_LINE
-from monitor.records.layout import OutputKind
-from monitor.records.record_schema import RecordFields, TimeUnit
+from monitor.records.record_schema import OutputKind, RecordFields, TimeUnit
 from monitor.reference.reference import Reference
 from monitor.settings.kinds import seconds
 from monitor.sources.directory.directory_options import DirectoryOptions, OnFinish

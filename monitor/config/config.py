@@ -12,8 +12,7 @@ from monitor.core.estimate import MINIMUM_RECORDS
 from monitor.core.segments import ModelWindows, Segmentation
 from monitor.core.totals import Gauge
 from monitor.core.window import Bounds
-from monitor.records.layout import OutputKind
-from monitor.records.record_schema import ModelFormat, RecordFields
+from monitor.records.record_schema import ModelFormat, OutputKind, RecordFields
 from monitor.reference.reference import Reference
 from monitor.settings.kinds import Setting
 from monitor.sources.base import SourceOptions

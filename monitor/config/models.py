@@ -12,7 +12,7 @@ from monitor.core.estimators import ESTIMATORS
 from monitor.core.segments import ALL, Segmentation, name_of
 from monitor.core.threshold_curve import MOST_RECORDS
 from monitor.core.window import Bounds
-from monitor.records.layout import OutputKind
+from monitor.records.record_schema import OutputKind
 from monitor.settings.kinds import (
     Choice,
     Duration,

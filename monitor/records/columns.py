@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monitor.core.record_columns import Texts
-from monitor.records.labels import Indices
-from monitor.records.vectors import Booleans
+from monitor.records.vectors import Booleans, Indices
 
 Values = Sequence[object]
 """A decoded column: strings, numbers, and None for a missing value."""

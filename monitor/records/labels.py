@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from monitor.records.layout import numbered
+from monitor.records.record_schema import numbered
 from monitor.records.rejections import Reason, RejectionProblem, listed, preview
-from monitor.records.vectors import ACCEPTED, Codes, code_of
+from monitor.records.vectors import ACCEPTED, Codes, Indices, code_of
 
-Indices = NDArray[np.int64]
 Labels = NDArray[Any] | Sequence[object]
 
 NO_CLASS = -1

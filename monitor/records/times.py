@@ -6,9 +6,8 @@ from datetime import datetime, tzinfo
 
 import numpy as np
 
-from monitor.records.outputs import floats_of
 from monitor.records.record_schema import TimeUnit
-from monitor.records.vectors import Booleans, Floats
+from monitor.records.vectors import Booleans, Floats, floats_of
 
 LATEST = 1e11
 """The year 5138, in Unix seconds. Later times are in another unit."""

@@ -28,8 +28,7 @@ from monitor.settings.kinds import Duration, SizeSetting
 from monitor.settings.section import Section
 
 if TYPE_CHECKING:  # slow to import
-    from monitor.records.decoder import StreamDecoder
-    from monitor.records.message_decoder import MessageDecoder
+    from monitor.records.decoder import RecordDecoder
 
 Unit = TypeVar("Unit", bound=Hashable)
 
@@ -252,24 +251,17 @@ class SourceContext:
     room: int | None = None
     """For a source with shards: how many fit in memory; None if unknown."""
 
-    def file_decoder(self) -> "StreamDecoder":
-        """Return a decoder of lines and files."""
-        from monitor.records.decoder import StreamDecoder  # noqa: PLC0415 - slow to import
+    def decoder(self, max_message_bytes: int | None = None) -> "RecordDecoder":
+        """Return a decoder of lines, files and messages."""
+        from monitor.records.decoder import RecordDecoder  # noqa: PLC0415 - slow to import
 
-        return StreamDecoder(
-            self.formats, self.fields, hash_key=self.key, keep_raw=self.store_raw, wording=self.wording
-        )
-
-    def message_decoder(self, max_message_bytes: int) -> "MessageDecoder":
-        """Return a decoder of messages."""
-        from monitor.records.message_decoder import MessageDecoder  # noqa: PLC0415 - slow to import
-
-        return MessageDecoder(
+        return RecordDecoder(
             self.formats,
             self.fields,
             hash_key=self.key,
             keep_raw=self.store_raw,
             max_message_bytes=max_message_bytes,
+            wording=self.wording,
         )
 
 

@@ -15,9 +15,8 @@ from monitor.core.totals import totals_of
 from monitor.core.window import Bounds
 from monitor.errors import StatePaused
 from monitor.ingest.ingestion import MOST_SHOWN, Ingestion
-from monitor.records.layout import OutputKind
 from monitor.records.record_batch import Pointer
-from monitor.records.record_schema import RecordFields
+from monitor.records.record_schema import OutputKind, RecordFields
 from monitor.records.rejections import Reason
 from monitor.reference.reference import Reference
 from monitor.sources.base import Lag, SourceStatus

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import ipc, parquet
 
-from monitor.records.decoder import StreamDecoder
+from monitor.records.decoder import RecordDecoder
 from monitor.records.record_batch import Format, RecordBatch, TextPiece
 from monitor.records.record_schema import ModelFormat, RecordFields
 from monitor.records.rejections import RejectedFile
@@ -33,13 +33,13 @@ RECORD: dict[str, Any] = {
 ALL_FORMATS = tuple(Format)
 
 
-def stream(*models: ModelFormat, fields: RecordFields | None = None, keep_raw: bool = False) -> StreamDecoder:
+def stream(*models: ModelFormat, fields: RecordFields | None = None, keep_raw: bool = False) -> RecordDecoder:
     """Return a decoder of the default model, or of others."""
-    return StreamDecoder(models or (MODEL,), fields, hash_key=KEY, keep_raw=keep_raw)
+    return RecordDecoder(models or (MODEL,), fields, hash_key=KEY, keep_raw=keep_raw)
 
 
 def decode_text(
-    data: bytes, format_: Format = Format.JSONL, decoder: StreamDecoder | None = None, **words: Any
+    data: bytes, format_: Format = Format.JSONL, decoder: RecordDecoder | None = None, **words: Any
 ) -> RecordBatch:
     """Decode lines, and check that none is lost."""
     decoded = (decoder or stream()).text(TextPiece("file#1", format_, data, **words))
@@ -49,7 +49,7 @@ def decode_text(
 
 
 def decode_file(
-    content: bytes, format_: Format, decoder: StreamDecoder | None = None, *, skip: int = 0
+    content: bytes, format_: Format, decoder: RecordDecoder | None = None, *, skip: int = 0
 ) -> list[RecordBatch]:
     """Decode a complete file, and check that no row is lost."""
     blocks = list((decoder or stream()).settled("file#1", io.BytesIO(content), format_, skip=skip))
@@ -66,7 +66,7 @@ def check_numbers(decoded: RecordBatch) -> None:
     assert numbers == sorted(set(numbers))
 
 
-def rejection_reason(content: bytes, format_: Format, decoder: StreamDecoder | None = None) -> str:
+def rejection_reason(content: bytes, format_: Format, decoder: RecordDecoder | None = None) -> str:
     """Return why a whole file is rejected."""
     try:
         decode_file(content, format_, decoder)

@@ -15,11 +15,10 @@ import pyarrow as pa
 import pytest
 from pyarrow import ipc, parquet
 
-from monitor.records.formats import arrays as stream_arrays
 from monitor.records.formats import arrow_limits
+from monitor.records.formats import npy as stream_arrays
 from monitor.records.formats import text as gzip_text
-from monitor.records.layout import Layout
-from monitor.records.offline.files import read_file
+from monitor.records.offline import offline_schema, read_file
 from monitor.records.record_batch import Format
 from monitor.records.rejections import RejectedFile
 from tests.conftest import ROOT
@@ -44,7 +43,7 @@ PROGRAM = """
 import json, resource, sys
 from pathlib import Path
 from monitor.records.record_batch import Format
-from monitor.records.decoder import StreamDecoder
+from monitor.records.decoder import RecordDecoder
 from monitor.records.record_schema import ModelFormat
 from monitor.records.rejections import RejectedFile
 from tests.effort import calls_of
@@ -53,7 +52,7 @@ def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 path, small, format_ = sys.argv[1:]
-decoder = StreamDecoder([ModelFormat("density", ("cat", "dog", "owl"))], hash_key=bytes(16))
+decoder = RecordDecoder([ModelFormat("density", ("cat", "dog", "owl"))], hash_key=bytes(16))
 with open(small, "rb") as file:  # loads modules before the measurement
     list(decoder.settled("small", file, Format(format_)))
 before, reason = peak(), "accepted"
@@ -345,13 +344,13 @@ def test_compressed_text_is_read_offline_with_the_same_limits(name: str, tmp_pat
     text = LINE if "csv" not in name.lower() else b'probs\n"[0.7, 0.2, 0.1]"\n'
     path = tmp_path / name
     path.write_bytes(gzip.compress(b"\xef\xbb\xbf" + text))
-    assert len(read_file(path, Layout()).batch.probabilities) == 1
+    assert len(read_file(path, offline_schema()).records.vectors) == 1
     path.write_bytes(gzip.compress(text)[:-3])
     with pytest.raises(RejectedFile, match=r"expected a whole gzip file, found a truncated one \(bad_file\)"):
-        read_file(path, Layout())
+        read_file(path, offline_schema())
     path.write_bytes(_gzip_of(bytes(MEBIBYTE), 64))
     with pytest.raises(RejectedFile, match=r"at most 200 times larger than compressed, found more \(too_large\)"):
-        read_file(path, Layout())
+        read_file(path, offline_schema())
 
 
 @pytest.mark.parametrize(

@@ -19,9 +19,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from monitor.records.layout import OutputKind
 from monitor.records.record_batch import Format
-from monitor.records.record_schema import ModelFormat, RecordFields, TimeUnit
+from monitor.records.record_schema import ModelFormat, OutputKind, RecordFields, TimeUnit
 from monitor.records.rejections import RejectedFile
 from tests.effort import calls_of
 from tests.records.streams import (

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from monitor.records.formats.json_struct import MAX_KNOWN, LearnedStruct
-from monitor.records.record_schema import RecordFields
+from monitor.records.record_schema import RecordSchema
 from tests.records.streams import GOOD, LINE, MODEL, decode_text, reasons_of, stream
 
 FIRST = [{"probs": GOOD, "site": site, "version": "1", "model": "density"} for site in "AABB"]
@@ -35,7 +35,7 @@ def _sites(struct: LearnedStruct, records: list[dict[str, Any]]) -> list[Any]:
 )
 def test_cached_texts_do_not_change_values(sites: list[Any]) -> None:
     """The same lines give the same values before and after."""
-    struct = LearnedStruct([MODEL], RecordFields())
+    struct = LearnedStruct(RecordSchema([MODEL]))
     assert _sites(struct, FIRST) == ["A", "A", "B", "B"]
     for _ in range(3):
         assert _sites(struct, [{"probs": GOOD, "site": site} for site in sites]) == sites
@@ -43,7 +43,7 @@ def test_cached_texts_do_not_change_values(sites: list[Any]) -> None:
 
 
 def test_known_texts_are_not_created_again() -> None:
-    struct = LearnedStruct([MODEL], RecordFields())
+    struct = LearnedStruct(RecordSchema([MODEL]))
     _sites(struct, FIRST)
     one, other = _sites(struct, [{"probs": GOOD, "site": "Ward 7"}] * 2)
     one, other = _sites(struct, [{"probs": GOOD, "site": "Ward 7"}] * 2)
@@ -52,10 +52,10 @@ def test_known_texts_are_not_created_again() -> None:
 
 def test_a_stream_without_repetition_falls_back_to_the_general_decoder() -> None:
     """After some failures; no value is lost meanwhile."""
-    struct = LearnedStruct([MODEL], RecordFields())
+    struct = LearnedStruct(RecordSchema([MODEL]))
     for number in range(200):
         assert _sites(struct, [{"probs": GOOD, "site": f"site {number}"}]) == [f"site {number}"]
-    broken = LearnedStruct([MODEL], RecordFields())
+    broken = LearnedStruct(RecordSchema([MODEL]))
     for _ in range(100):
         _sites(broken, FIRST)
         with pytest.raises(ValueError, match="malformed"):

@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 
 from monitor.errors import InvalidInput
-from monitor.records.layout import Layout, OutputKind
+from monitor.records.offline import offline_schema
+from monitor.records.record_schema import OutputKind
 from tests.records.record_files import GOOD, read_bytes, reasons, reported
 
 THREE = b'{"probs": [0.7, 0.2, 0.1]}'
-LABELLED = Layout(label_field="label")
-CLASSES = Layout(classes=("cat", "dog", "owl"))
+LABELLED = offline_schema(label_field="label")
+CLASSES = offline_schema(classes=("cat", "dog", "owl"))
 
 
 @pytest.mark.parametrize(
@@ -92,7 +93,7 @@ def test_a_bad_line_is_rejected_with_its_reason_and_others_are_kept(line: bytes,
     assert message.startswith("line 2: expected ")
     assert message.endswith(sentence)
     assert len(message) < 200
-    np.testing.assert_array_equal(decoded.batch.probabilities, np.array([GOOD, GOOD], dtype=np.float32))
+    np.testing.assert_array_equal(decoded.records.vectors, np.array([GOOD, GOOD], dtype=np.float32))
 
 
 @pytest.mark.parametrize(
@@ -114,14 +115,14 @@ def test_an_unusual_but_valid_line_is_accepted(line: bytes, vector: list[float],
     """Rounding, blank lines, line ends and extra fields."""
     decoded = read_bytes(tmp_path, "a.jsonl", line)
     assert decoded.rejections.total == 0
-    np.testing.assert_allclose(decoded.batch.probabilities, [vector], atol=1e-7)
+    np.testing.assert_allclose(decoded.records.vectors, [vector], atol=1e-7)
 
 
 def test_21_an_object_is_reordered_by_class_name(tmp_path: Path) -> None:
     """Into the order of the declared classes."""
     decoded = read_bytes(tmp_path, "a.jsonl", b'{"probs": {"owl": 0.1, "cat": 0.7, "dog": 0.2}}\n' + THREE, CLASSES)
-    np.testing.assert_array_equal(decoded.batch.probabilities, np.array([GOOD, GOOD], dtype=np.float32))
-    assert decoded.batch.classes == ("cat", "dog", "owl")
+    np.testing.assert_array_equal(decoded.records.vectors, np.array([GOOD, GOOD], dtype=np.float32))
+    assert decoded.classes == ("cat", "dog", "owl")
 
 
 @pytest.mark.parametrize(
@@ -152,9 +153,9 @@ def test_27_a_utf_16_file_fails_as_a_whole(tmp_path: Path) -> None:
 
 def test_31_the_last_line_needs_no_newline_but_must_be_complete(tmp_path: Path) -> None:
     """A truncated last record is rejected."""
-    assert len(read_bytes(tmp_path, "a.jsonl", THREE + b"\n" + THREE).batch.probabilities) == 2
+    assert len(read_bytes(tmp_path, "a.jsonl", THREE + b"\n" + THREE).records.vectors) == 2
     decoded = read_bytes(tmp_path, "a.jsonl", THREE + b"\n" + THREE[:-3])
-    assert (len(decoded.batch.probabilities), reasons(decoded)) == (1, ["bad_json"])
+    assert (len(decoded.records.vectors), reasons(decoded)) == (1, ["bad_json"])
 
 
 def test_33_pretty_printed_json_fails_after_a_hundred_lines(tmp_path: Path) -> None:
@@ -174,7 +175,7 @@ def test_33_a_short_file_without_objects_gets_a_hint(tmp_path: Path) -> None:
 def test_33_a_hundred_broken_lines_after_good_ones_do_not_fail_the_file(tmp_path: Path) -> None:
     """After one object, the file is JSON Lines."""
     decoded = read_bytes(tmp_path, "a.jsonl", THREE + b"\n" + b"{\n" * 500 + THREE)
-    assert (len(decoded.batch.probabilities), dict(decoded.rejections.counts)) == (2, {"bad_json": 500})
+    assert (len(decoded.records.vectors), dict(decoded.rejections.reasons)) == (2, {"bad_json": 500})
 
 
 def test_35_a_line_that_is_too_long_is_skipped_without_parsing(tmp_path: Path) -> None:
@@ -186,7 +187,7 @@ def test_35_a_line_that_is_too_long_is_skipped_without_parsing(tmp_path: Path) -
         "line 3: expected a JSON object, found a syntax error at character 1 (bad_json)",
         "line 5: expected a line of at most 16 MiB, found a longer one (line_too_long)",
     ]
-    assert len(decoded.batch.probabilities) == 2
+    assert len(decoded.records.vectors) == 2
 
 
 @pytest.mark.parametrize(
@@ -216,8 +217,8 @@ def test_a_bad_label_rejects_its_record(label: bytes, sentence: str, tmp_path: P
     good = b'{"probs": [0.7, 0.2, 0.1], "label": 0}\n'
     decoded = read_bytes(tmp_path, "a.jsonl", good + good.replace(b"0}", label + b"}") + good, LABELLED)
     assert reported(decoded) == [f"line 2: expected {sentence}"]
-    assert decoded.batch.labels is not None
-    assert decoded.batch.labels.tolist() == [0, 0]
+    assert decoded.records.labels is not None
+    assert decoded.records.labels.tolist() == [0, 0]
 
 
 def test_20_a_missing_label_rejects_its_record(tmp_path: Path) -> None:
@@ -236,7 +237,7 @@ def test_nan_in_an_unused_field_is_bad_json(tmp_path: Path) -> None:
 def test_12_a_score_is_read_as_the_second_class(tmp_path: Path) -> None:
     """A declared score s becomes [1 - s, s]; anything but a number is rejected."""
     content = b'{"score": 0.9}\n{"score": [0.9]}\n{"score": "0.9"}\n{"score": 1.2}\n{"score": NaN}\n{"score": -1}\n{"score": 0}'
-    decoded = read_bytes(tmp_path, "a.jsonl", content, Layout(OutputKind.SCORE))
-    np.testing.assert_allclose(decoded.batch.probabilities, [[0.1, 0.9], [1.0, 0.0]], atol=1e-7)
+    decoded = read_bytes(tmp_path, "a.jsonl", content, offline_schema(OutputKind.SCORE))
+    np.testing.assert_allclose(decoded.records.vectors, [[0.1, 0.9], [1.0, 0.0]], atol=1e-7)
     assert reasons(decoded) == ["wrong_type", "wrong_type", "above_one", "not_finite", "negative"]
-    assert decoded.batch.classes == ("0", "1")
+    assert decoded.classes == ("0", "1")

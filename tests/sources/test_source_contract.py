@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from monitor.records.decoder import StreamDecoder
+from monitor.records.decoder import RecordDecoder
 from monitor.records.record_schema import ModelFormat
 from monitor.sources.base import Delivery, Source
 from monitor.sources.directory.directory_options import DirectoryOptions
@@ -33,7 +33,7 @@ def put(tmp_path: Path) -> Callable[[int], None]:
 
 
 def _directory(folder: Path) -> DirectorySource:
-    decoder = StreamDecoder([ModelFormat("density", ("a", "b", "c"))], hash_key=KEY)
+    decoder = RecordDecoder([ModelFormat("density", ("a", "b", "c"))], hash_key=KEY)
     return DirectorySource("results", DirectoryOptions(folder), decoder, key=KEY)
 
 
@@ -51,7 +51,7 @@ class _Faulty(DirectorySource):
     """A source with one fault."""
 
     def __init__(self, folder: Path, fault: str) -> None:
-        decoder = StreamDecoder([ModelFormat("density", ("a", "b", "c"))], hash_key=KEY)
+        decoder = RecordDecoder([ModelFormat("density", ("a", "b", "c"))], hash_key=KEY)
         super().__init__("results", DirectoryOptions(folder), decoder, key=KEY)
         self.fault = fault
 

@@ -13,13 +13,20 @@ from typing import Any, Literal
 import msgspec
 
 from monitor.records.columns import is_segment
-from monitor.records.layout import OutputKind
-from monitor.records.outputs import Vector
-from monitor.records.record_schema import FieldPath, ModelFormat, RecordFields
+from monitor.records.record_schema import FieldPath, ModelFormat, OutputKind, RecordSchema
+from monitor.records.vectors import Vector
 
 TEXT = str | int | float | None
-NUMBER_OR_TEXT = float | str | None
-TEXT_OR_INTEGER = str | int | None
+
+_SINGLE_TYPES: dict[str, Any] = {
+    "model": TEXT,
+    "version": TEXT,
+    "id": str | int | None,
+    "time": float | str | None,
+    # Any value: an invalid one counts as a mismatch.
+    "predicted": Any,
+    "label": str | int | float,
+}
 
 _MOST_IN_A_TUPLE = 1_000
 
@@ -37,18 +44,17 @@ class _Node:
 
 
 class JsonStruct:
-    """The typed decoder of a stream's records, and the conversion of records into columns.
+    """The typed decoder of records, and the conversion of records into columns.
 
     Fields with known values accept only those.
     """
 
     def __init__(
         self,
-        models: Sequence[ModelFormat],
-        fields: RecordFields,
+        schema: RecordSchema,
         known: Mapping[FieldPath, Sequence[str]] | None = None,
     ) -> None:
-        root = _tree(models, fields)
+        root = _tree(schema)
         self.texts = tuple(path for path, node in _leaves((), root) if node.types and set(node.types) == {TEXT})
         """Paths of string fields."""
         for path, values in (known or {}).items():
@@ -101,32 +107,29 @@ class _Level:
             below.add_columns(here, [absent if one is None else one for one in column], found)
 
 
-def _tree(models: Sequence[ModelFormat], fields: RecordFields) -> _Node:
+def _tree(schema: RecordSchema) -> _Node:
     root = _Node()
-    for name, kind in (("model", TEXT), ("version", TEXT), ("id", TEXT_OR_INTEGER), ("time", NUMBER_OR_TEXT)):
-        _place(root, fields.path(name), kind, required=False)
-    if fields.predicted is not None:
-        # Any value: an invalid one counts as a mismatch.
-        _place(root, fields.path("predicted"), Any, required=False)
-    for model in models:
-        for segment in model.segment_fields:
-            _place(root, fields.segment_path(segment), TEXT, required=False)
+    for name, path in schema.single_paths().items():
+        _place(root, path, _SINGLE_TYPES[name], required=name == "label")
+    for model in schema.models:
+        for path in schema.segment_paths(model):
+            _place(root, path, TEXT, required=False)
     # Required only if all models have the same output fields.
-    required = len({fields.output_paths(model) for model in models}) == 1
-    for model in models:
-        kind = _output_type(model, models, fields)
-        for path in fields.output_paths(model):
+    required = len({schema.output_paths(model) for model in schema.models}) == 1
+    for model in schema.models:
+        kind = _output_type(model, schema)
+        for path in schema.output_paths(model):
             _place(root, path, kind if required else kind | msgspec.UnsetType, required=required)
             if not required:
                 _place(root, path, msgspec.UnsetType, required=False)
     return root
 
 
-def _output_type(model: ModelFormat, models: Sequence[ModelFormat], fields: RecordFields) -> Any:  # noqa: ANN401 - a type
-    if model.kind is OutputKind.SCORE or fields.class_columns is not None:
+def _output_type(model: ModelFormat, schema: RecordSchema) -> Any:  # noqa: ANN401 - a type
+    if model.kind is OutputKind.SCORE or schema.fields.class_columns is not None:
         return float
     # A tuple of known length decodes faster than a list, but a union of two lengths is not possible.
-    if len(models) == 1 and model.width <= _MOST_IN_A_TUPLE:
+    if len(schema.models) == 1 and 0 < model.width <= _MOST_IN_A_TUPLE:
         return tuple.__class_getitem__((float,) * model.width) | dict[str, float]
     return Vector
 
@@ -168,10 +171,9 @@ DECODE_ERRORS = (ValueError, RecursionError, OverflowError)
 class LearnedStruct:
     """The general decoder, and a faster one for the strings seen so far."""
 
-    def __init__(self, models: Sequence[ModelFormat], fields: RecordFields) -> None:
-        self._models = models
-        self._fields = fields
-        self._general = JsonStruct(models, fields)
+    def __init__(self, schema: RecordSchema) -> None:
+        self._schema = schema
+        self._general = JsonStruct(schema)
         self._known: dict[FieldPath, list[str]] = {path: [] for path in self._general.texts}
         self._fast: JsonStruct | None = None
         self._lessons = 0
@@ -215,4 +217,4 @@ class LearnedStruct:
         self._lessons += 1
         if changed:
             useful = {path: known for path, known in self._known.items() if known}
-            self._fast = JsonStruct(self._models, self._fields, useful) if useful else None
+            self._fast = JsonStruct(self._schema, useful) if useful else None

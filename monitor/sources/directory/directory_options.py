@@ -243,4 +243,4 @@ class DirectoryOptions(SourceOptions):
         # The state directory is never read as input, not even through a link or a mount.
         options = replace(self, never=(identity_of(context.state_path),))
         guard = CrashGuard(context.state_path / f"in_flight.{context.name}")
-        return DirectorySource(context.name, options, context.file_decoder(), key=context.key, guard=guard)
+        return DirectorySource(context.name, options, context.decoder(), key=context.key, guard=guard)

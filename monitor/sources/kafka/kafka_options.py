@@ -288,5 +288,5 @@ class KafkaOptions(SourceOptions):
         """Return the source."""
         from monitor.sources.kafka.kafka_source import KafkaSource  # noqa: PLC0415 - slow to import
 
-        decoder = context.message_decoder(self.max_message_bytes)
+        decoder = context.decoder(self.max_message_bytes)
         return KafkaSource(context.name, self, decoder, fingerprint=context.fingerprint, room=context.room)

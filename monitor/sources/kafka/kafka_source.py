@@ -13,7 +13,7 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 
-from monitor.records.message_decoder import Messages
+from monitor.records.messages import Messages
 from monitor.records.record_batch import RecordBatch
 from monitor.sources.base import NOTHING_HELD, Delivery, EventBuffer, ShardStatus, SourceStatus
 from monitor.sources.kafka.client import connect as connect_client
@@ -49,9 +49,9 @@ _FUTURE_SECONDS = 86400.0
 
 
 class DecodesMessages(Protocol):
-    """Decodes messages; see `monitor.records.message_decoder`."""
+    """Decodes messages; see `monitor.records.decoder`."""
 
-    def decode(self, where: str, messages: Messages) -> RecordBatch:
+    def messages(self, where: str, messages: Messages) -> RecordBatch:
         """Decode messages; never raises."""
 
 
@@ -115,7 +115,7 @@ class MessageReader:
             yield messages, RecordBatch()
             return
         try:
-            yield messages, self._decoder.decode(shard, messages)
+            yield messages, self._decoder.messages(shard, messages)
         except Exception:  # noqa: BLE001 - unexpected; one message must not block all that follow
             half = len(messages.values) // 2
             if not half:
