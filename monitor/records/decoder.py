@@ -10,7 +10,6 @@ from monitor.records.formats.csv_reader import CsvLines
 from monitor.records.formats.jsonl import JsonLines
 from monitor.records.formats.npy import ArrayFiles
 from monitor.records.formats.text import (
-    MAX_LINE_BYTES,
     MAX_OFFLINE_LINE_BYTES,
     TOO_LONG,
     GzipText,
@@ -20,9 +19,9 @@ from monitor.records.formats.text import (
     without_mark,
 )
 from monitor.records.hints import CONFIG_FILE, Wording
-from monitor.records.messages import MAX_MESSAGE_BYTES, MessageFrames, Messages
+from monitor.records.messages import MessageFrames, Messages
 from monitor.records.pointers import PointerRules, RecordShape
-from monitor.records.record_batch import Format, RecordBatch, TextPiece
+from monitor.records.record_batch import MAX_LINE_BYTES, MAX_MESSAGE_BYTES, Format, RecordBatch, TextPiece
 from monitor.records.record_schema import ModelFormat, RecordFields, RecordSchema
 from monitor.records.rejections import RejectedFile
 from monitor.records.times import TimeRules

@@ -481,8 +481,6 @@ def _looks_other(text: bytes) -> bool:
     return may_name(text, b'"records"') or may_be_packed(text)
 
 
-MAX_MESSAGE_BYTES = 8 << 20
-
 # Decoded objects of this size stay in the CPU cache until they become columns.
 _TOGETHER_BYTES = 3 << 15
 

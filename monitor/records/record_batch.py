@@ -9,6 +9,11 @@ from typing import BinaryIO, Protocol
 from monitor.core.record_columns import Records
 from monitor.records.rejections import Reason, RejectedRecord, Rejection
 
+MAX_LINE_BYTES = 1 << 20
+"""Longer lines are skipped without being held in memory; a source may have another limit."""
+MAX_MESSAGE_BYTES = 8 << 20
+"""Longer messages are rejected; a source may have another limit."""
+
 
 @dataclass(frozen=True, slots=True)
 class Pointer:

@@ -9,17 +9,14 @@ from typing import BinaryIO, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from monitor.records.record_batch import Format, TextPiece
+from monitor.records.record_batch import MAX_LINE_BYTES, Format, TextPiece
 from monitor.records.rejections import Reason, RejectionProblem
 from monitor.records.vectors import Indices
 
 PIECE_BYTES = 1 << 20
 
-MAX_LINE_BYTES = 1 << 20
-"""Longer lines are skipped without being held in memory."""
-
 MAX_OFFLINE_LINE_BYTES = 16 << 20
-"""The same limit for the offline commands."""
+"""As `MAX_LINE_BYTES`, for the offline commands."""
 
 _UTF8_MARK = b"\xef\xbb\xbf"
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import ClassVar, Self
 
 from monitor.errors import Problem, UsageError
-from monitor.records.record_batch import Format
+from monitor.records.record_batch import MAX_LINE_BYTES, Format
 from monitor.settings.kinds import Choice, FilePath, Flag, ListOf, Text
 from monitor.settings.section import Section
 from monitor.sources.base import (
@@ -144,7 +144,7 @@ class DirectoryOptions(SourceOptions):
     """Poll interval."""
     restat_seconds: float = 60.0
     """How often to check each idle file for changes."""
-    max_line_bytes: int = 1 << 20
+    max_line_bytes: int = MAX_LINE_BYTES
     """Longer lines are rejected."""
     bytes_per_file: int = 8 << 20
     """Bytes read from one file before it is the next file's turn."""

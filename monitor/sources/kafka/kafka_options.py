@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import ClassVar, Self
 
 from monitor.errors import Problem, UsageError
+from monitor.records.record_batch import MAX_MESSAGE_BYTES
 from monitor.settings.section import Section
 from monitor.sources.base import NumberBounds, Source, SourceContext, SourceOptions, check_bounds
 
@@ -204,7 +205,7 @@ class KafkaOptions(SourceOptions):
     """Bytes per fetch response."""
     partition_fetch_bytes: int = 4 << 20
     """Bytes per partition in a fetch response."""
-    max_message_bytes: int = 8 << 20
+    max_message_bytes: int = MAX_MESSAGE_BYTES
     """Larger messages are rejected."""
     tls: TlsOptions | None = None
     sasl: SaslOptions | None = None
