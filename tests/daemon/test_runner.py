@@ -269,13 +269,13 @@ def test_an_ingestion_failure_is_reported(site: Site, monkeypatch: pytest.Monkey
 
 def test_a_loop_without_progress_is_unhealthy() -> None:
     watchdog = Watchdog(stuck_seconds=120.0)
-    assert watchdog.problems(0.0) == []
+    assert watchdog.stuck(0.0) == {}
     watchdog.moved("ingestion", 0.0)
     watchdog.moved("evaluation", 50.0)
-    assert watchdog.problems(120.0) == []
-    assert watchdog.problems(121.0) == ["ingestion has made no progress for 121 seconds"]
+    assert watchdog.stuck(120.0) == {}
+    assert watchdog.stuck(121.0) == {"ingestion": 121.0}
     watchdog.end("ingestion")
-    assert watchdog.problems(130.0) == []
+    assert watchdog.stuck(130.0) == {}
 
 
 def test_alert_state_that_could_not_be_written_survives_a_reload(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

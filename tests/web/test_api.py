@@ -39,8 +39,6 @@ def site() -> Site:
     """Return a site with history, realised accuracies and rejects."""
     return Site(
         reports=dict,
-        healthy=list,
-        ready=list,
         now=lambda: 4.0,
         version="1",
         history=history,
@@ -114,7 +112,7 @@ def test_both_are_served_as_json(serve: Serve) -> None:
 
 
 def test_rejects_are_empty_at_first() -> None:
-    empty = Site(reports=dict, healthy=list, ready=list, now=lambda: 4.0, version="1")
+    empty = Site(reports=dict, now=lambda: 4.0, version="1")
     content = api.rejects_document(empty, {})
     assert content is not None
     assert json.loads(content) == {"version": 1, "counts": [], "latest": []}

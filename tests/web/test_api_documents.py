@@ -38,9 +38,7 @@ def test_the_configuration_is_a_list_of_settings(site: Site) -> None:
 
 
 def test_a_value_that_looks_hidden_is_not_hidden() -> None:
-    site = Site(
-        three_models, lambda: (), lambda: (), lambda: NOW, "1", settings=lambda: (Setting("a", f'"{HIDDEN}"', 1),)
-    )
+    site = Site(three_models, lambda: NOW, "1", settings=lambda: (Setting("a", f'"{HIDDEN}"', 1),))
     assert read(api.configuration_document, site)["settings"] == [
         {"path": "a", "value": '"(hidden)"', "hidden": False, "line": 1}
     ]

@@ -152,7 +152,7 @@ def test_the_start_of_a_state_is_shown_when_known() -> None:
 
 
 def test_an_unevaluated_model_is_shown_as_unknown() -> None:
-    site = site_of({"m": _quiet_report()}, waits=["lung has not been evaluated yet"], unevaluated=lambda: ["lung"])
+    site = site_of({"m": _quiet_report()}, waits=["lung has not been evaluated yet"], unevaluated=["lung"])
     text = text_of(overview_page, site)
     assert '<section class="model unknown" data-model="lung">' in text
     assert '<div class="verdict unknown">' in text

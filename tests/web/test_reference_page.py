@@ -153,7 +153,7 @@ from monitor.reference.reference import Reference
 from monitor.web.pages.other_pages import reference_page
 from monitor.web.site import Site
 found = Reference.load(sys.argv[1])
-site = Site(dict, list, list, lambda: 0.0, "1", reference=lambda _: found)
+site = Site(dict, lambda: 0.0, "1", reference=lambda _: found)
 assert reference_page(site, {"name": "density"}) is not None
 print("scipy" in sys.modules)
 """
