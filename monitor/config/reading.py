@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from urllib.parse import urlsplit
 
-from monitor.config.config import Config, Heartbeat, IngestOptions, Limits, Storage, Webhook
+from monitor.config.config import Config, Heartbeat, HttpTarget, IngestOptions, Limits, Storage
 from monitor.config.cross_checks import (
     check_fed,
     check_minimum,
@@ -60,7 +60,7 @@ def read_document(document: SettingsDocument, cron_problem: CronProblem | None =
     limits_section = root.section("limits")
     limits = _limits(limits_section)
     notify = root.section("notify")
-    webhook = _webhook(notify.section("webhook", optional=True), folder)
+    webhook = _http_target(notify.section("webhook", optional=True), folder)
     heartbeat = _heartbeat(notify.section("heartbeat", optional=True), folder)
     web_hosts = root.section("web").get("hosts", ListOf(_HOST, "a list of host names"), ())
     runbooks = root.get("runbooks", Text("a URL or a path"), "docs/runbooks/")
@@ -117,27 +117,10 @@ def _limits(section: Section) -> Limits:
 
 _VISIBLE = re.compile(r"[!-~]+")
 _URL_HOST = re.compile(r"[A-Za-z0-9._:-]+")
-_DEFAULT = Webhook("")
+_DEFAULT = HttpTarget("")
 
 
-def _webhook(section: Section, folder: Path) -> Webhook | None:
-    found = _http_target(section, folder)
-    if found is None:
-        return None
-    url, timeout, allow_http, allow_link_local = found
-    return Webhook(url, timeout, allow_http, allow_link_local)
-
-
-def _heartbeat(section: Section, folder: Path) -> Heartbeat | None:
-    every = section.get("every", Duration(1.0, 86400.0), Heartbeat("").every_seconds)
-    found = _http_target(section, folder)
-    if found is None:
-        return None
-    url, timeout, allow_http, allow_link_local = found
-    return Heartbeat(url, every, timeout, allow_http, allow_link_local)
-
-
-def _http_target(section: Section, folder: Path) -> tuple[str, float, bool, bool] | None:
+def _http_target(section: Section, folder: Path) -> HttpTarget | None:
     url = _url(section, folder)
     timeout = section.get("timeout", Duration(0.1, 300.0), _DEFAULT.timeout_seconds)
     allow_http = section.get("allow_http", Flag(), _DEFAULT.allow_http)
@@ -145,7 +128,13 @@ def _http_target(section: Section, folder: Path) -> tuple[str, float, bool, bool
     if url is None:
         return None
     _check_url(section, "url" if section.has("url") else "url_file", url, allow_http=allow_http)
-    return url, timeout, allow_http, allow_link_local
+    return HttpTarget(url, timeout, allow_http, allow_link_local)
+
+
+def _heartbeat(section: Section, folder: Path) -> Heartbeat | None:
+    every = section.get("every", Duration(1.0, 86400.0), Heartbeat(_DEFAULT).every_seconds)
+    target = _http_target(section, folder)
+    return None if target is None else Heartbeat(target, every)
 
 
 def _url(section: Section, folder: Path) -> str | None:

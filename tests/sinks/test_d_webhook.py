@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from monitor.config.config import Webhook
+from monitor.config.config import HttpTarget
 from monitor.core.alerts import AlertPhase
 from monitor.sinks.http_sender import HttpSender
 from monitor.sinks.notifications import MessageCounters, MessageQueue, WebhookSink
@@ -29,7 +29,7 @@ def to() -> Iterator[Open]:
     with ExitStack() as stack:
 
         def opened(url: str, notified: Any = (), *, timeout_seconds: float = 10.0) -> WebhookSink:
-            sender = HttpSender(Webhook(url, timeout_seconds=timeout_seconds, allow_http=True))
+            sender = HttpSender(HttpTarget(url, timeout_seconds=timeout_seconds, allow_http=True))
             sink = WebhookSink(MessageQueue("webhook", sender, first_wait_seconds=0.01), notified)
             stack.callback(sink.close)
             return sink
@@ -188,7 +188,7 @@ def test_d3_user_and_password_are_sent_and_shown_nowhere(to: Open, caplog: pytes
         eventually(lambda: sink.queue.counters().failed == 1)
     assert got.headers["authorization"] == f"Basic {encoded}"
     assert got.path == "/hook/t0ken?key=k3y"
-    shown = "".join(str(record.__dict__) for record in caplog.records) + repr(Webhook(url)) + repr(sink)
+    shown = "".join(str(record.__dict__) for record in caplog.records) + repr(HttpTarget(url)) + repr(sink)
     assert "found 500" in shown
     assert "found 404" in shown
     for secret in ("nurse", "s3cr3t", encoded, "t0ken", "k3y"):

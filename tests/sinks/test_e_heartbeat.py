@@ -6,7 +6,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from monitor.config.config import Heartbeat
+from monitor.config.config import HttpTarget
 from monitor.core.estimate import WindowState
 from monitor.sinks.http_sender import HttpSender
 from monitor.sinks.notifications import HeartbeatSink, MessageQueue
@@ -21,7 +21,7 @@ def to() -> Iterator[Open]:
     with ExitStack() as stack:
 
         def opened(url: str, every_seconds: float = 0.01) -> HeartbeatSink:
-            sender = HttpSender(Heartbeat(url, allow_http=True))
+            sender = HttpSender(HttpTarget(url, allow_http=True))
             sink = HeartbeatSink(MessageQueue("heartbeat", sender, retry_seconds=0.0), every_seconds)
             stack.callback(sink.close)
             return sink

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from monitor.config.config import Webhook
+from monitor.config.config import HttpTarget
 from monitor.sinks.http_sender import Answer, HttpSender, Outcome
 from monitor.sinks.notifications import Key, MessageCounters, MessageQueue
 from tests.sinks.receiver import LONG_SECONDS, eventually
@@ -21,7 +21,7 @@ class FakeSender(HttpSender):
     """Records bodies, and waits for the test to give each its outcome."""
 
     def __init__(self) -> None:
-        super().__init__(Webhook("http://hook.example/"))
+        super().__init__(HttpTarget("http://hook.example/"))
         self.bodies: queue.Queue[bytes | None] = queue.Queue()
         self.outcomes: queue.Queue[Outcome] = queue.Queue()
 

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Self
 
 from monitor.core.alerts import AlertPhase, AlertStatus, AlertType, Severity
 from monitor.core.estimate import CONSENSUS, Estimate
@@ -19,16 +20,25 @@ SEVERITIES = (Severity.CRITICAL, Severity.WARNING, Severity.INFO)
 
 
 class Urgency(IntEnum):
-    """The urgency of a window or an alert, most urgent first."""
+    """The urgency of a window or an alert, most urgent first; with a sign for readers who do not see colours."""
 
-    ALERT = 0
-    PENDING = 1
-    UNKNOWN = 2
-    INFO = 3
+    sign: str
+    words: str
+
+    ALERT = 0, "▲", "Alert"
+    PENDING = 1, "◆", "Pending"
+    UNKNOWN = 2, "?", "Unknown"
+    INFO = 3, "○", "Info"
     """Only alerts of severity info fire or are pending."""
-    UNWATCHED = 4
+    UNWATCHED = 4, "–", "No alert configured"
     """No alert is configured, so that none fires says nothing."""
-    FINE = 5
+    FINE = 5, "✓", "No alert"
+
+    def __new__(cls, value: int, sign: str, words: str) -> Self:
+        """Return a member with its sign and words."""
+        one = int.__new__(cls, value)
+        one._value_, one.sign, one.words = value, sign, words
+        return one
 
     @property
     def kind(self) -> str:
@@ -36,37 +46,9 @@ class Urgency(IntEnum):
         return self.name.lower()
 
     @property
-    def sign(self) -> str:
-        """One character, for readers who do not see colours."""
-        return SIGNS[self]
-
-    @property
     def heading(self) -> str:
-        """The sign and a word or two."""
+        """The sign and the words."""
         return f"{self.sign} {self.words}"
-
-    @property
-    def words(self) -> str:
-        """A word or two."""
-        return WORDS[self]
-
-
-SIGNS = {
-    Urgency.ALERT: "▲",
-    Urgency.PENDING: "◆",
-    Urgency.UNKNOWN: "?",
-    Urgency.INFO: "○",
-    Urgency.UNWATCHED: "–",
-    Urgency.FINE: "✓",
-}
-WORDS = {
-    Urgency.ALERT: "Alert",
-    Urgency.PENDING: "Pending",
-    Urgency.UNKNOWN: "Unknown",
-    Urgency.INFO: "Info",
-    Urgency.UNWATCHED: "No alert configured",
-    Urgency.FINE: "No alert",
-}
 
 
 def consensus_of(segment: SegmentReport) -> Estimate | None:
