@@ -179,12 +179,7 @@ class Folder:
         )
         assert batch.labels is not None  # noqa: S101 - labels were given
         reference = Reference.from_accepted(
-            batch.probabilities,
-            batch.labels,
-            model=MODEL,
-            version=VERSION,
-            classes=CLASSES,
-            progress=progress,
+            batch.probabilities, batch.labels, model=MODEL, version=VERSION, classes=CLASSES, progress=progress
         )
         reference.save(self.reference)
         self._fingerprint_file.write_text(self._fingerprint(), encoding="utf-8")

@@ -173,13 +173,7 @@ def realised_document(site: Site, query: Mapping[str, str]) -> bytes | None:
 
 
 def _realised(one: Realised) -> dict[str, Any]:
-    return {
-        "at": one.at,
-        "segment": one.segment,
-        "records": one.records,
-        "right": one.right,
-        "accuracy": one.accuracy,
-    }
+    return {"at": one.at, "segment": one.segment, "records": one.records, "right": one.right, "accuracy": one.accuracy}
 
 
 def reference_document(site: Site, query: Mapping[str, str]) -> bytes | None:

@@ -102,11 +102,7 @@ _CACHED = {"/", "/model"}
 
 
 def standard_pages(
-    site: Site,
-    *,
-    metrics: Callable[[], bytes],
-    reload: Callable[[], str | None] | None,
-    status: Callable[[], bytes],
+    site: Site, *, metrics: Callable[[], bytes], reload: Callable[[], str | None] | None, status: Callable[[], bytes]
 ) -> Pages:
     """Return the pages by path. All functions are called on the server's threads, several at once.
 

@@ -16,17 +16,7 @@ from types import MappingProxyType
 from typing import Any
 
 from monitor.errors import ConfigError, Problem
-from monitor.settings.kinds import (
-    HIDDEN,
-    FilePath,
-    Flag,
-    ListOf,
-    MapOf,
-    OneOf,
-    SettingKind,
-    Text,
-    invalid,
-)
+from monitor.settings.kinds import HIDDEN, FilePath, Flag, ListOf, MapOf, OneOf, SettingKind, Text, invalid
 from monitor.settings.section import Section
 from monitor.settings.setting_files import file_stamp, open_document, problem_of
 from monitor.settings.yaml_text import Node, Scalar
