@@ -4,7 +4,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
-from typing import Any
 
 from monitor.config.config import Config, Every
 from monitor.daemon.build import References
@@ -77,9 +76,8 @@ class DaemonStatus:
             "config_digest": self.config.digest,
             "ready": not health.not_ready,
             "problems": health.problems,
-            "sources": [source_document(source) for source in self.sources()],
         }
-        return status_document(self.sinks.reports(), facts)
+        return status_document(self.sinks.reports(), self.sources(), facts)
 
     def site(self) -> Site:
         """Return the data for the pages."""
@@ -113,13 +111,9 @@ class DaemonStatus:
         counters = ingestion.counters
         return [
             SourceView(
-                status.name,
-                status.type_name,
-                status.waits_for,
-                status.lag,
+                status,
                 _counted(counters, "records_total", status.name),
                 _counted(counters, "records_rejected_total", status.name),
-                None if status.shards is None else status.shards.assigned,
             )
             for status in (source.status() for source in ingestion.sources)
         ]
@@ -157,23 +151,6 @@ class DaemonStatus:
             heartbeat=_delivery_facts(self.sinks.heartbeat),
             config=self.config,
         )
-
-
-def source_document(source: SourceView) -> dict[str, Any]:
-    """Return a source for `/api/v1/status`."""
-    return {
-        "source": source.name,
-        "type": source.kind,
-        "ready": source.waits_for is None,
-        "waits_for": source.waits_for,
-        "unread_bytes": source.lag.bytes,
-        "unread_files": source.lag.files,
-        "oldest_unread_at": source.lag.oldest_unread,
-        "rebuilding": source.lag.rebuilding,
-        "records": source.records,
-        "rejected": source.rejected,
-        "partitions": source.partitions,
-    }
 
 
 def _counted(counters: Mapping[tuple[str, ...], int], name: str, source: str) -> int:

@@ -7,7 +7,7 @@ from monitor.core.history import Series, Span
 from monitor.core.report import ModelReport, Realised
 from monitor.reference.reference import Reference
 from monitor.settings.kinds import Setting
-from monitor.sources.base import Lag
+from monitor.sources.base import SourceStatus
 from monitor.state.change import RejectionEntry
 
 
@@ -32,20 +32,11 @@ class Health:
 
 @dataclass(frozen=True, slots=True)
 class SourceView:
-    """A source as pages show it."""
+    """A source, with its records since the state was created."""
 
-    name: str
-    kind: str
-    """`directory` or `kafka`."""
-    waits_for: str | None
-    """What it waits for; None when it is ready."""
-    lag: Lag = field(default_factory=Lag)
+    status: SourceStatus
     records: int = 0
-    """Records ingested since the state was created."""
     rejected: int = 0
-    """Records rejected since the state was created."""
-    partitions: int | None = None
-    """Partitions assigned to this replica; None for a source without partitions."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,24 +6,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from monitor.daemon.daemon_status import source_document
+from monitor.sources.base import SourceStatus
 from monitor.web.api import status_document
 from monitor.web.site import SourceView
 from tests.sinks import reports
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "api.md").read_text()
-FACTS = {
-    "cpcmon": "0",
-    "config_digest": "0",
-    "ready": True,
-    "problems": [],
-    "sources": [source_document(SourceView("inbox", "directory", None))],
-}
+FACTS = {"cpcmon": "0", "config_digest": "0", "ready": True, "problems": []}
+SOURCES = [SourceView(SourceStatus("inbox", "directory"))]
 
 
 def _document() -> dict[str, Any]:
     found = {"density": reports.density(), "triage": reports.fresh()}
-    document: dict[str, Any] = json.loads(status_document(found, FACTS))
+    document: dict[str, Any] = json.loads(status_document(found, SOURCES, FACTS))
     return document
 
 

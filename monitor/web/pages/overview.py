@@ -59,7 +59,7 @@ def overview_page(site: Site, _: Mapping[str, str]) -> Response:
         unevaluated=[name for name in health.unevaluated if name not in reports],
         unknown=Urgency.UNKNOWN,
         # Sources that cannot be read come first: their records are not seen.
-        sources=sorted(site.sources(), key=lambda one: (one.waits_for is None, one.name)),
+        sources=sorted(site.sources(), key=lambda one: (one.status.waits_for is None, one.status.name)),
     )
 
 
