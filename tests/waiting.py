@@ -2,17 +2,20 @@
 
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 T = TypeVar("T")
 
 
 def wait_until(
-    condition: Callable[[], T], otherwise: Callable[[], str] = lambda: "timed out", seconds: float = 60.0
+    condition: Callable[[], T | Literal[False] | None],
+    otherwise: Callable[[], str] = lambda: "timed out",
+    seconds: float = 120.0,
+    every: float = 0.01,
 ) -> T:
     """Wait until a condition is true and return its value; fails with what `otherwise` returns."""
     end = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < end, otherwise()
-        time.sleep(0.01)
+        time.sleep(every)
     return found

@@ -14,7 +14,8 @@ import pytest
 from monitor.cli.demo import _interruptible
 from monitor.demo.story import REPLACED, SEGMENTS, SHIFTED
 from tests.conftest import Ran
-from tests.demo.process import LIMIT, demo, gone, wait_until
+from tests.demo.process import LIMIT, demo, gone
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -76,7 +77,7 @@ def test_the_daemon_stops_when_the_demo_is_killed(prepared: Callable[[], Path]) 
         assert first.url
         daemon = first.daemon
         first.process.kill()
-        wait_until(lambda: gone(daemon), lambda: "the daemon gone")
+        wait_until(lambda: gone(daemon), lambda: "expected the daemon gone")
     with demo(folder, *ANY_PORT, "--seconds", "1") as second:
         assert second.process.wait(LIMIT) == 0, second.output
 
