@@ -295,10 +295,7 @@ def _fields(options: argparse.Namespace, segment_fields: set[str]) -> RecordFiel
         (places if name in _FIELDS else segments)[name] = place
     columns = tuple(options.class_columns.split(",")) if options.class_columns else None
     fields = RecordFields(
-        class_columns=columns,
-        segments=segments,
-        time_unit=TimeUnit(options.time_unit),
-        time_zone=options.time_zone,
+        class_columns=columns, segments=segments, time_unit=TimeUnit(options.time_unit), time_zone=options.time_zone
     )
     return replace(fields, **places)
 

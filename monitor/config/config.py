@@ -162,8 +162,8 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Webhook:
-    """The webhook for alerts, for sites without Alertmanager."""
+class HttpTarget:
+    """A URL to send to: the webhook for alerts, for sites without Alertmanager, or that of the heartbeat."""
 
     url: str = field(repr=False)
     """Never shown: it may contain a token."""
@@ -176,11 +176,8 @@ class Webhook:
 class Heartbeat:
     """The URL to request after successful evaluations (dead man's switch)."""
 
-    url: str = field(repr=False)
+    target: HttpTarget
     every_seconds: float = 60.0
-    timeout_seconds: float = 10.0
-    allow_http: bool = False
-    allow_link_local: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +189,7 @@ class Config:
     models: tuple[ModelConfig, ...]
     ingest: IngestOptions = field(default_factory=IngestOptions)
     limits: Limits = field(default_factory=Limits)
-    webhook: Webhook | None = None
+    webhook: HttpTarget | None = None
     heartbeat: Heartbeat | None = None
     web_hosts: tuple[str, ...] = ()
     """Additional allowed host names of requests; `*` for any."""

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from monitor.config.config import Cron, Every, ModelConfig
@@ -135,7 +134,6 @@ _FORGET_SECONDS = 30 * 86400.0
 _MOST_ALERTS = 100
 
 
-@dataclass(frozen=True)
 class _FieldSets(SettingKind[tuple[tuple[str, ...], ...]]):
     """Sets of segment fields: `[[site], [site, scanner]]`, or `[site]` for a single field."""
 

@@ -22,6 +22,7 @@ from tests.daemon.process import LIMIT, Process, one, running, write_records, wr
 from tests.servers import real_server
 from tests.sinks.receiver import Receiver, status
 from tests.strategies import Singles, synthetic
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -313,10 +314,7 @@ def test_history_survives_a_reload_a_kill_and_a_stop(site: Site) -> None:
 
 def wait_for_points(process: Process, count: int) -> None:
     """Wait for so many points."""
-    deadline = time.monotonic() + LIMIT
-    while len(history(process)["at"]) < count:
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    wait_until(lambda: len(history(process)["at"]) >= count, seconds=LIMIT, every=0.1)
 
 
 def test_a_new_reference_is_marked_in_the_history(site: Site) -> None:
