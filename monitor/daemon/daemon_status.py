@@ -123,15 +123,15 @@ class DaemonStatus:
         if runner is None:
             return []
         ingestion = runner.ingestion
-        lags, counters = ingestion.lags(), ingestion.counters
+        lags, counters = ingestion.lags(), ingestion.counters()
         return [
             SourceView(
                 source.name,
                 "kafka" if isinstance(source, KafkaSource) else "directory",
                 source.ready(),
                 lags.get(source.name, Lag()),
-                _counted(counters, "records_total", source.name),
-                _counted(counters, "records_rejected_total", source.name),
+                _counted(counters.records, source.name),
+                _counted(counters.records_rejected, source.name),
                 len(source.owned) if isinstance(source, KafkaSource) else None,
             )
             for source in ingestion.sources
@@ -142,8 +142,8 @@ class DaemonStatus:
         runner = self.runner
         if runner is None:
             return Rejects()
-        counters = runner.ingestion.counters.items()
-        counts = {(key[1], key[2]): count for key, count in counters if key[0] == "records_rejected_total" and count}
+        rejected = runner.ingestion.counters().records_rejected
+        counts = {key: count for key, count in rejected.items() if count}
         return Rejects(counts, [_reject_pointer(*one) for one in runner.ingestion.rejected_records()])
 
     def facts(self, http: HttpFacts) -> DaemonFacts:
@@ -160,7 +160,7 @@ class DaemonStatus:
                 source.name: SourceFacts(source.ready() is None, lags.get(source.name, Lag()), _kafka_facts(source))
                 for source in ingestion.sources
             },
-            ingestion.counters,
+            ingestion.counters(),
             ready=not self.not_ready(),
             catching_up=ingestion.catching_up(now, at.running),
             paused=ingestion.paused is not None,
@@ -192,8 +192,8 @@ def source_document(source: SourceView) -> dict[str, Any]:
     }
 
 
-def _counted(counters: Mapping[tuple[str, ...], int], name: str, source: str) -> int:
-    return sum(count for key, count in counters.items() if key[:2] == (name, source))
+def _counted(counter: Mapping[tuple[str, str], int], source: str) -> int:
+    return sum(count for (name, _), count in counter.items() if name == source)
 
 
 def _reject_pointer(at: float, source: str, origin: str, pointer: Pointer) -> RejectPointer:

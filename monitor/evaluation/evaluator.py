@@ -27,7 +27,7 @@ _TIED_REFERENCE = 0.5
 
 
 class Snapshots(Protocol):
-    """The windows, as `ingest.Ingestion` provides them."""
+    """The windows, as `ingest.IngestView` provides them."""
 
     def snapshot(self, model: str, now: float, running: float) -> ModelSnapshot:
         """Return a consistent snapshot of all windows of a model."""

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from monitor.config.config import Config
 from monitor.sources.base import Lag
 from monitor.sources.kafka.health import PartitionLag
+from monitor.state.counters import Counters
 
 _NOTHING: Mapping[str, int] = MappingProxyType({})
 
@@ -68,8 +69,8 @@ class DaemonFacts:
 
     models: tuple[str, ...]
     sources: Mapping[str, SourceFacts]
-    counters: Mapping[tuple[str, ...], int] | None
-    """A snapshot of `Ingestion.counters`, by name and labels; None before the state was read.
+    counters: Counters | None
+    """None before the state was read.
 
     Without it no counter is exported: a jump from 0 to the stored value would look like new events.
     """
