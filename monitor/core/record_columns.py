@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from monitor.core.recent_ids import NO_ID, Hashes
 from monitor.core.scores import Floats, Integers, Singles
 
 
@@ -55,7 +56,7 @@ class Texts:
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """A batch of one model's records, as columns."""
+    """A batch of one model's records in arrival order, as columns."""
 
     vectors: Singles
     at: Floats
@@ -64,28 +65,59 @@ class Records:
     """Segment fields; empty string for a missing value."""
     versions: Texts | None = None
     """The model version of each record; empty string if unknown."""
+    ids: Hashes | None = None
+    """Keyed hashes of the record ids, NO_ID for a record without one; None if no record has an id."""
+    labels: Integers | None = None
+    """The index of each record's true class; None without labels."""
+    normalised: int = 0
+    """Vectors whose sum differed from 1 by more than rounding."""
+    argmax_mismatches: int = 0
+    """Records whose predicted class is not their most probable one."""
+
+    def __len__(self) -> int:
+        """Return the number of records."""
+        return len(self.at)
 
     def taken(self, rows: Integers) -> "Records":
-        """Return some of the records."""
-        fields = {name: column.taken(rows) for name, column in self.fields.items()}
-        versions = None if self.versions is None else self.versions.taken(rows)
-        return Records(self.vectors[rows], self.at[rows], fields, versions)
+        """Return some of the records, without the counts."""
+        return Records(
+            self.vectors[rows],
+            self.at[rows],
+            {name: column.taken(rows) for name, column in self.fields.items()},
+            None if self.versions is None else self.versions.taken(rows),
+            None if self.ids is None else self.ids[rows],
+            None if self.labels is None else self.labels[rows],
+        )
 
-
-def joined(batches: Sequence[Records]) -> Records:
-    """Return the concatenation of batches of one model."""
-    if len(batches) == 1:
-        return batches[0]
-    names = {name for batch in batches for name in batch.fields}
-    return Records(
-        np.concatenate([batch.vectors for batch in batches]),
-        np.concatenate([batch.at for batch in batches]),
-        {name: Texts.joined([batch.fields.get(name) or _blank(batch) for batch in batches]) for name in sorted(names)},
-        Texts.joined([batch.versions or _blank(batch) for batch in batches])
-        if any(batch.versions for batch in batches)
-        else None,
-    )
+    @classmethod
+    def joined(cls, batches: "Sequence[Records]") -> "Records":
+        """Return the concatenation of batches of one model; all or none of them have labels."""
+        if len(batches) == 1:
+            return batches[0]
+        names = {name for batch in batches for name in batch.fields}
+        labels = [batch.labels for batch in batches if batch.labels is not None]
+        return cls(
+            np.concatenate([batch.vectors for batch in batches]),
+            np.concatenate([batch.at for batch in batches]),
+            {
+                name: Texts.joined([batch.fields.get(name) or _blank(batch) for batch in batches])
+                for name in sorted(names)
+            },
+            Texts.joined([batch.versions or _blank(batch) for batch in batches])
+            if any(batch.versions for batch in batches)
+            else None,
+            np.concatenate([_no_ids(batch) if batch.ids is None else batch.ids for batch in batches])
+            if any(batch.ids is not None for batch in batches)
+            else None,
+            np.concatenate(labels) if labels else None,
+            sum(batch.normalised for batch in batches),
+            sum(batch.argmax_mismatches for batch in batches),
+        )
 
 
 def _blank(batch: Records) -> Texts:
-    return Texts(("",), np.zeros(len(batch.at), dtype=np.int64))
+    return Texts(("",), np.zeros(len(batch), dtype=np.int64))
+
+
+def _no_ids(batch: Records) -> Hashes:
+    return np.full(len(batch), NO_ID, dtype=np.uint64)

@@ -6,11 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from monitor.core.recent_ids import NO_ID, Hashes
-from monitor.core.record_columns import joined
+from monitor.core.recent_ids import NO_ID
+from monitor.core.record_columns import Records
 from monitor.core.scores import Singles
 from monitor.ingest.model_state import ModelState, ModelStates
-from monitor.records.record_batch import ModelRecords
 from monitor.records.rejections import Reason
 from monitor.sources.base import Delivery, Source
 from monitor.state.commit_plan import COMMON, CommitPlan, IdBatch, Shard
@@ -21,7 +20,7 @@ _MOST_NUMBERS, _MOST_DELIVERIES, _MOST_POINTERS = 1 << 20, 5_000, 10_000
 
 def share_of_commit(delivery: Delivery) -> float:
     """Return the share of a delivery in a commit of the largest size."""
-    numbers = sum(one.records.vectors.size for one in delivery.batch.models.values())
+    numbers = sum(one.vectors.size for one in delivery.batch.models.values())
     return numbers / _MOST_NUMBERS + 1 / _MOST_DELIVERIES + len(delivery.batch.pointers) / _MOST_POINTERS
 
 
@@ -54,26 +53,26 @@ def plan_commit(states: ModelStates, source: Source, deliveries: list[Delivery],
     return plan
 
 
-def _plan_records(plan: CommitPlan, model: ModelState, source: str, blocks: list[ModelRecords], now: float) -> Singles:
+def _plan_records(plan: CommitPlan, model: ModelState, source: str, blocks: list[Records], now: float) -> Singles:
     """Plan the records of a model in a shard; return their vectors."""
-    records, hashes = joined([block.records for block in blocks]), _hashes(blocks)
-    counted, name = plan.counted, model.name
+    records, counted, name = Records.joined(blocks), plan.counted, model.name
     # Versions first: an id used by another version must not reject a record of this one.
     right = model.windows.of_the_right_version(records)
-    counted.records_other_version[name] += len(records.at) - len(right)
-    if len(right) < len(records.at):
-        records, hashes = records.taken(right), None if hashes is None else hashes[right]
-    if hashes is not None:
-        fresh = np.flatnonzero(model.ids.fresh(hashes))
-        if len(fresh) < len(hashes):
-            counted.records_rejected[source, Reason.DUPLICATE_ID] += len(hashes) - len(fresh)
-            records, hashes = records.taken(fresh), hashes[fresh]
-        hashes = hashes[hashes != NO_ID]
-        if len(hashes):
-            plan.ids.append(IdBatch(model.stored_name, model.ids.next_batch, hashes))
+    counted.records_other_version[name] += len(records) - len(right)
+    if len(right) < len(records):
+        records = records.taken(right)
+    if records.ids is not None:
+        fresh = model.ids.fresh(records.ids)
+        new = records.ids[fresh & (records.ids != NO_ID)]
+        if len(new):
+            plan.ids.append(IdBatch(model.stored_name, model.ids.next_batch, new))
+        if not fresh.all():
+            rows = np.flatnonzero(fresh)
+            counted.records_rejected[source, Reason.DUPLICATE_ID] += len(records) - len(rows)
+            records = records.taken(rows)
     at, future = model.options.bounds.believed(records.at, now)
     admitted = model.windows.admit(replace(records, at=at), now)
-    counted.records[source, name] += len(at)
+    counted.records[source, name] += len(records)
     counted.records_future[name] += future
     counted.records_unstored_segment[name] += admitted.unstored
     plan.chunks.extend((model.stored_name, chunk) for chunk in admitted.chunks)
@@ -93,12 +92,6 @@ def _plan_events(plan: CommitPlan, source: str, delivery: Delivery) -> None:
         counted.source_events[source, event] += count
     plan.rejected.extend((source, delivery.origin, pointer) for pointer in batch.pointers)
     plan.events.extend([*delivery.warnings, *delivery.events])
-
-
-def _hashes(blocks: list[ModelRecords]) -> Hashes | None:
-    if all(block.ids is None for block in blocks):
-        return None
-    return np.concatenate([np.zeros(len(p), dtype=np.uint64) if p.ids is None else p.ids for p in blocks])
 
 
 def _joined(accepted: Sequence[Singles], model: ModelState) -> Singles:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from monitor.core.recent_ids import NO_ID, Hashes
-from monitor.core.record_columns import Records, joined
+from monitor.core.record_columns import Records
 from monitor.records.columns import IdColumn, TextColumn, Values, compact, text_of
 from monitor.records.formats.text import LineBlock
 from monitor.records.hints import CONFIG_FILE, RECENT, RecentRecords, Wording
@@ -14,7 +14,6 @@ from monitor.records.id_hash import hash_ids
 from monitor.records.labels import NO_CLASS, Indices, LabelRules
 from monitor.records.record_batch import (
     MOST_POINTERS,
-    ModelRecords,
     Pointer,
     RecordBatch,
     RejectedRecord,
@@ -141,7 +140,7 @@ class ModelBatchBuilder:
         if block.predicted is not None:
             self._predicted = [*(self._predicted or ()), *block.predicted]
 
-    def build(self) -> tuple[ModelRecords, list[tuple[int, Reason]]]:
+    def build(self) -> tuple[Records, list[tuple[int, Reason]]]:
         """Return the accepted records, and the row and reason of each rejected one."""
         rules = self._rules
         outputs = np.concatenate(self._outputs)
@@ -166,7 +165,7 @@ class ModelBatchBuilder:
         rejected = np.flatnonzero(codes).tolist()
         return self._accepted(checked, kept), [(int(numbers[row]), reason_of(int(codes[row]))) for row in rejected]
 
-    def _accepted(self, checked: CheckedVectors, kept: Indices | None) -> ModelRecords:
+    def _accepted(self, checked: CheckedVectors, kept: Indices | None) -> Records:
         """Return the records of some rows; of all rows if `kept` is None."""
         names = self._rules.model.segment_fields
         vectors, at, normalised = checked.probabilities, np.concatenate(self._at), checked.normalised
@@ -179,26 +178,15 @@ class ModelBatchBuilder:
             rows = kept.tolist()
             ids = [ids[row] for row in rows]
             predicted = None if predicted is None else [predicted[row] for row in rows]
-        return ModelRecords(
-            Records(vectors, at, fields, None if set(versions.values) <= {""} else versions),
+        return Records(
+            vectors,
+            at,
+            fields,
+            None if set(versions.values) <= {""} else versions,
             self._rules.hashes(ids),
-            int(np.count_nonzero(normalised)),
-            0 if predicted is None else self._rules.mismatches(predicted, vectors),
+            normalised=int(np.count_nonzero(normalised)),
+            argmax_mismatches=0 if predicted is None else self._rules.mismatches(predicted, vectors),
         )
-
-
-def _joined(blocks: Sequence[ModelRecords]) -> ModelRecords | None:
-    """Return the records of several blocks; None if there are none."""
-    blocks = [block for block in blocks if len(block)]
-    if len(blocks) < 2:
-        return blocks[0] if blocks else None
-    ids = [np.full(len(block), NO_ID, dtype=np.uint64) if block.ids is None else block.ids for block in blocks]
-    return ModelRecords(
-        joined([block.records for block in blocks]),
-        np.concatenate(ids) if any(block.ids is not None for block in blocks) else None,
-        sum(block.normalised for block in blocks),
-        sum(block.argmax_mismatches for block in blocks),
-    )
 
 
 class BatchBuilder:
@@ -214,7 +202,7 @@ class BatchBuilder:
         self._first = first_number
         self._rejections = StreamRejections()
         self._pending: dict[str, ModelBatchBuilder] = {}
-        self._accepted: dict[str, list[ModelRecords]] = {}
+        self._accepted: dict[str, list[Records]] = {}
 
     def add(self, model: str, columns: ColumnBlock) -> None:
         """Add a column block; it is checked when the block ends."""
@@ -251,10 +239,10 @@ class BatchBuilder:
         self, rows: int, pointer: Callable[[RejectedRecord], Pointer], non_json_lines: int | None = None
     ) -> RecordBatch:
         """Return the record batch."""
-        models = {name: _joined(blocks) for name, blocks in self._accepted.items()}
+        models = {name: [some for some in blocks if len(some)] for name, blocks in self._accepted.items()}
         hints = {name: rules.recent.hints() for name, rules in self.rules.items()}
         return RecordBatch(
-            {name: records for name, records in models.items() if records is not None},
+            {name: Records.joined(blocks) for name, blocks in models.items() if blocks},
             self._rejections.counts,
             self._rejections.pointers(pointer),
             self.ignored,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 import msgspec
 import numpy as np
 
+from monitor.core.record_columns import Records
 from monitor.records.batch_builder import BatchBuilder, ColumnBlock, ModelRouter, ModelRules
 from monitor.records.formats.json_problems import find, is_absent, read_line
 from monitor.records.formats.json_struct import DECODE_ERRORS
@@ -16,7 +17,7 @@ from monitor.records.hints import CONFIG_FILE, Wording
 from monitor.records.labels import Indices
 from monitor.records.message_forms import PACKED, MessageForms, Text, may_name, packed_paths
 from monitor.records.pointers import MessagePointers, PointerRules, RecordShape
-from monitor.records.record_batch import ModelRecords, RecordBatch
+from monitor.records.record_batch import RecordBatch
 from monitor.records.record_schema import ModelFormat, RecordFields, check_formats
 from monitor.records.rejections import Reason
 from monitor.records.times import LATEST, TimeRules
@@ -52,16 +53,16 @@ class MessageBatchBuilder(BatchBuilder):
         models = {name: self._timed(name, one, ends, usable) for name, one in batch.models.items()}
         return replace(batch, models=models)
 
-    def _timed(self, model: str, accepted: ModelRecords, ends: Indices, times: Floats) -> ModelRecords:
-        absent = np.isnan(accepted.records.at)
+    def _timed(self, model: str, accepted: Records, ends: Indices, times: Floats) -> Records:
+        absent = np.isnan(accepted.at)
         if not absent.any():
             return accepted
         numbers = np.concatenate(self._taken[model])
         if model in self._rejected:
             numbers = numbers[~np.isin(numbers, self._rejected[model])]
-        at = accepted.records.at.copy()
+        at = accepted.at.copy()
         at[absent] = times[np.searchsorted(ends, numbers[absent], side="right")]
-        return replace(accepted, records=replace(accepted.records, at=at))
+        return replace(accepted, at=at)
 
 
 _NUMBER_BYTES = 4

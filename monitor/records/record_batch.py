@@ -6,26 +6,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import BinaryIO, NamedTuple, Protocol
 
-from monitor.core.recent_ids import Hashes
 from monitor.core.record_columns import Records
 from monitor.records.rejections import Reason
-
-
-@dataclass(frozen=True, slots=True)
-class ModelRecords:
-    """Accepted records of one model, as columns in arrival order."""
-
-    records: Records
-    ids: Hashes | None = None
-    """Keyed hashes of the record ids, NO_ID for a record without one; None if no record has an id."""
-    normalised: int = 0
-    """Vectors whose sum differed from 1 by more than rounding."""
-    argmax_mismatches: int = 0
-    """Accepted records whose predicted class is not their most probable one."""
-
-    def __len__(self) -> int:
-        """Return the number of records."""
-        return len(self.records.at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +33,7 @@ class Pointer:
 class RecordBatch:
     """The decoded records of some lines, rows or messages."""
 
-    models: Mapping[str, ModelRecords] = field(default_factory=dict)
+    models: Mapping[str, Records] = field(default_factory=dict)
     """Accepted records by model."""
     rejected: Counter[tuple[str, Reason]] = field(default_factory=Counter)
     """Number of rejected records by model (empty if unknown) and reason."""

@@ -77,7 +77,7 @@ def rejection_reason(content: bytes, format_: Format, decoder: StreamDecoder | N
 
 def vectors_of(blocks: Sequence[RecordBatch], model: str = "density") -> Singles:
     """Return all accepted vectors of a model."""
-    some = [block.models[model].records.vectors for block in blocks if model in block.models]
+    some = [block.models[model].vectors for block in blocks if model in block.models]
     return np.concatenate(some)
 
 

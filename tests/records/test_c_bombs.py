@@ -244,7 +244,7 @@ def test_a_scalar_of_an_npz_file_is_stored_once() -> None:
     )
     assert [block.accepted for block in blocks] == [8_192, 808]
     for block in blocks:
-        records = block.models["density"].records
+        records = block.models["density"]
         assert records.versions is not None
         assert records.versions.values == ("v" * 1_024,)
         assert records.fields["site"].values == ("A",)

@@ -608,7 +608,7 @@ def test_c16_times_in_another_unit_are_rejected_with_a_hint(factor: float, hint:
     assert len(decoded.hints["density"]) == 1
     if hint is not None:
         declared = stream(fields=RecordFields(time_unit=TimeUnit(hint.rpartition(" ")[2])))
-        at = decode_text(lines, decoder=declared).models["density"].records.at
+        at = decode_text(lines, decoder=declared).models["density"].at
         np.testing.assert_allclose(at, np.array(times) / factor, atol=1e-3)
 
 
@@ -643,19 +643,19 @@ def test_c19_the_same_records_are_the_same_vectors_in_every_format() -> None:
         for place, vector in enumerate(vectors.tolist())
     ]
     expected = decode_text(write(records, Format.JSONL)).models["density"]
-    assert expected.records.versions is not None
+    assert expected.versions is not None
     for format_ in ALL_FORMATS:
         blocks = decode_file(write(records, format_), format_)
-        np.testing.assert_array_equal(vectors_of(blocks), expected.records.vectors)
+        np.testing.assert_array_equal(vectors_of(blocks), expected.vectors)
         if format_ is Format.NPY:
             continue
         models = [block.models["density"] for block in blocks]
         np.testing.assert_array_equal(np.concatenate([one.ids for one in models if one.ids is not None]), expected.ids)
-        np.testing.assert_array_equal(np.concatenate([one.records.at for one in models]), expected.records.at)
-        versions = [text for one in models for text in (one.records.versions.texts() if one.records.versions else ())]
-        assert versions == expected.records.versions.texts()
-        sites = [text for one in models for text in one.records.fields["site"].texts()]
-        assert sites == expected.records.fields["site"].texts()
+        np.testing.assert_array_equal(np.concatenate([one.at for one in models]), expected.at)
+        versions = [text for one in models for text in (one.versions.texts() if one.versions else ())]
+        assert versions == expected.versions.texts()
+        sites = [text for one in models for text in one.fields["site"].texts()]
+        assert sites == expected.fields["site"].texts()
 
 
 def test_a_rejected_file_has_its_reason() -> None:

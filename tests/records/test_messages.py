@@ -113,21 +113,21 @@ def test_records_without_a_time_have_that_of_their_message() -> None:
         message(plain),
         decoder=receiver(*TWO),
     )
-    at = {name: (one.records.at - STAMPED).tolist() for name, one in decoded.models.items()}
+    at = {name: (one.at - STAMPED).tolist() for name, one in decoded.models.items()}
     assert at == {"density": [0, 5 - STAMPED, 2, 7], "chest": [2, 3, 5]}
 
 
 def test_the_unit_of_times_in_records_is_not_that_of_messages() -> None:
     decoder = receiver(fields=RecordFields(time_unit=TimeUnit.NANOSECONDS))
     decoded = receive(message({"probs": GOOD}), message({"probs": GOOD, "time": 5e9}), decoder=decoder)
-    assert decoded.models["density"].records.at.tolist() == [STAMPED, 5]
+    assert decoded.models["density"].at.tolist() == [STAMPED, 5]
 
 
 @pytest.mark.parametrize("stamp", [np.nan, -0.001, 1e12, np.inf])
 def test_a_message_with_an_invalid_time_leaves_the_time_unknown(stamp: float) -> None:
     """The clock of a producer does not reject a record."""
     decoded = receive(message({"probs": GOOD}), message(RECORD), times=[stamp, stamp])
-    at = decoded.models["density"].records.at
+    at = decoded.models["density"].at
     assert np.isnan(at[0])
     assert at[1] == RECORD["time"]
 
@@ -138,7 +138,7 @@ def test_fields_of_a_batch_are_defaults_of_its_records() -> None:
     records = [{"probs": GOOD}, {"probs": GOOD, "site": "B", "version": None, "time": 60, "id": "x"}, {}, 5]
     for value in (shared | {"records": records}, {"records": records} | shared):
         decoded = receive(message(value), message({"records": [{"probs": GOOD}]}))
-        one = decoded.models["density"].records
+        one = decoded.models["density"]
         assert reasons_of([decoded]) == {("density", "missing_field"): 1, ("", "wrong_type"): 1}
         assert one.at.tolist() == [50, 60, STAMPED + 1]
         assert one.fields["site"].texts() == ["A", "B", ""]
@@ -154,7 +154,7 @@ def test_a_field_that_holds_the_id_too_is_not_shared() -> None:
     fields = RecordFields(id="meta.id", version="meta.version")
     value = {"meta": {"id": "batch", "version": "7"}, "records": [{"probs": GOOD}, {"probs": GOOD}]}
     one = receive(message(value), decoder=receiver(fields=fields)).models["density"]
-    assert (len(one), one.ids, one.records.versions) == (2, None, None)
+    assert (len(one), one.ids, one.versions) == (2, None, None)
 
 
 def test_nested_batches_are_not_read() -> None:
@@ -252,7 +252,7 @@ def test_nested_fields_and_class_columns_are_found_in_batches() -> None:
     record = {"prediction": {"scores": GOOD}}
     value = {"meta": {"model": "density", "site": "B"}, "prediction": {}, "records": [record, record]}
     decoded = receive(message(value), message([record]), decoder=receiver(fields=nested))
-    assert decoded.models["density"].records.fields["site"].texts() == ["B", "B", ""]
+    assert decoded.models["density"].fields["site"].texts() == ["B", "B", ""]
     columns = {"p_cat": 0.7, "p_dog": 0.2, "p_owl": 0.1}
     decoder = receiver(fields=RecordFields(class_columns=("p_*",)))
     decoded = receive(message({"records": [columns]}), message(columns), message([columns]), decoder=decoder)

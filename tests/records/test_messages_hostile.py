@@ -59,12 +59,12 @@ def _equal(one: RecordBatch, other: RecordBatch) -> None:
     assert one.models.keys() == other.models.keys()
     for name, mine in one.models.items():
         yours = other.models[name]
-        np.testing.assert_array_equal(mine.records.vectors, yours.records.vectors)
-        np.testing.assert_array_equal(mine.records.at, yours.records.at)
+        np.testing.assert_array_equal(mine.vectors, yours.vectors)
+        np.testing.assert_array_equal(mine.at, yours.at)
         np.testing.assert_array_equal(mine.ids, yours.ids)
         assert (mine.normalised, mine.argmax_mismatches) == (yours.normalised, yours.argmax_mismatches)
-        columns = [*mine.records.fields.values(), mine.records.versions]
-        others = [*yours.records.fields.values(), yours.records.versions]
+        columns = [*mine.fields.values(), mine.versions]
+        others = [*yours.fields.values(), yours.versions]
         assert [one and one.texts() for one in columns] == [one and one.texts() for one in others]
 
 
@@ -182,7 +182,7 @@ def test_of_a_key_that_occurs_twice_the_last_counts() -> None:
     twice = b'{"probs": [0, 0, 1], "probs": [1, 0, 0], "records": [], "site": "A", "site": "B"}'
     records = b'{"records": 5, "site": "A", "site": "B", "records": [{"probs": [0, 0, 1], "probs": [1, 0, 0]}]}'
     for value in (twice, b"[" + twice + b"]", records):
-        assert receive(value).models["density"].records.fields["site"].texts() == ["B"]
+        assert receive(value).models["density"].fields["site"].texts() == ["B"]
 
 
 @pytest.mark.slow
@@ -222,5 +222,5 @@ def test_messages_are_not_quoted(name: str, value: Any) -> None:
     for sent in (record, [record], {"records": [record]}, without, without | {"records": [record]}, {"x": [record]}):
         for one in (message(sent), message(sent, indent=1), message(sent)[:-1]):
             decoded = receive(one, one)
-            shown = [repr(decoded), *(repr(model.records.fields["site"].values) for model in decoded.models.values())]
+            shown = [repr(decoded), *(repr(model.fields["site"].values) for model in decoded.models.values())]
             assert CANARY not in "".join(shown)

@@ -71,10 +71,10 @@ def test_other_fields_are_columns_or_shared() -> None:
     batch = _batch(id=["a", 7, None], time=times, version="2", site=["A", None, "B"], top=["cat", "cat", 2])
     decoded = receive(message({}), message(batch), message(_batch(site="C", time=9)), decoder=decoder)
     one = decoded.models["density"]
-    assert one.records.at.tolist() == [5, STAMPED + 1, 7, 9, 9, 9]
-    assert one.records.fields["site"].texts() == ["A", "", "B", "C", "C", "C"]
-    assert one.records.versions is not None
-    assert one.records.versions.texts() == ["2"] * 3 + [""] * 3
+    assert one.at.tolist() == [5, STAMPED + 1, 7, 9, 9, 9]
+    assert one.fields["site"].texts() == ["A", "", "B", "C", "C", "C"]
+    assert one.versions is not None
+    assert one.versions.texts() == ["2"] * 3 + [""] * 3
     assert one.ids is not None
     assert one.ids.tolist() == [*hash_ids(["a", "7"], KEY).tolist(), 0, 0, 0, 0]
     assert one.argmax_mismatches == 1
@@ -82,7 +82,7 @@ def test_other_fields_are_columns_or_shared() -> None:
 
 def test_fields_of_a_batch_are_defaults_of_packed_records() -> None:
     value = {"site": "A", "records": [_batch(), {"probs_f32": packed(GOOD), "site": "B"}, RECORD]}
-    one = receive(message(value)).models["density"].records
+    one = receive(message(value)).models["density"]
     assert one.fields["site"].texts() == ["A", "A", "A", "B", "A"]
 
 
@@ -125,7 +125,7 @@ def test_records_of_a_batch_are_validated_separately() -> None:
         "time": [1, 2, 3, 4, 5, 6, True],
     }
     decoded = receive(message(RECORD), message(batch))
-    assert decoded.models["density"].records.at.tolist() == [RECORD["time"], 1]
+    assert decoded.models["density"].at.tolist() == [RECORD["time"], 1]
     found = [(pointer.number, str(pointer.reason)) for pointer in decoded.pointers]
     assert found == [
         (2, "above_one"),
@@ -173,4 +173,4 @@ def test_nan_rejects_one_record_of_a_batch() -> None:
     """Python writes NaN into JSON."""
     decoded = receive(message(_batch(time=[1, float("nan"), 3])))
     assert reasons_of([decoded]) == {("density", "bad_timestamp"): 1}
-    assert decoded.models["density"].records.at.tolist() == [1, 3]
+    assert decoded.models["density"].at.tolist() == [1, 3]

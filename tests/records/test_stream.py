@@ -56,9 +56,9 @@ def test_only_the_vector_is_required() -> None:
     """Everything else may be absent or null."""
     for record in ({"probs": GOOD}, dict.fromkeys(RECORD) | {"probs": GOOD}):
         one = decode_text(_lines(record, record)).models["density"]
-        assert (len(one), one.ids, one.records.versions) == (2, None, None)
-        assert np.isnan(one.records.at).all()
-        assert one.records.fields["site"].texts() == ["", ""]
+        assert (len(one), one.ids, one.versions) == (2, None, None)
+        assert np.isnan(one.at).all()
+        assert one.fields["site"].texts() == ["", ""]
 
 
 def test_columns_are_in_line_order() -> None:
@@ -72,20 +72,20 @@ def test_columns_are_in_line_order() -> None:
         )
     )
     one = decoded.models["density"]
-    assert one.records.at[:3].tolist() == [5, 6, 7.5]
-    assert np.isnan(one.records.at[3])
-    assert one.records.fields["site"].texts() == ["A", "1.5", "", "1"]
-    assert one.records.versions is not None
-    assert one.records.versions.texts() == ["2", "2", "2.5", ""]
+    assert one.at[:3].tolist() == [5, 6, 7.5]
+    assert np.isnan(one.at[3])
+    assert one.fields["site"].texts() == ["A", "1.5", "", "1"]
+    assert one.versions is not None
+    assert one.versions.texts() == ["2", "2", "2.5", ""]
     assert one.ids is not None
     assert one.ids.tolist() == [*hash_ids(["7"], KEY).tolist(), NO_ID, *hash_ids(["7"], KEY).tolist(), NO_ID]
-    assert one.records.vectors.dtype == np.float32
-    assert one.records.vectors.flags.c_contiguous
+    assert one.vectors.dtype == np.float32
+    assert one.vectors.flags.c_contiguous
 
 
 def test_values_of_rejected_records_are_not_in_the_columns() -> None:
     decoded = decode_text(_lines(RECORD, RECORD | {"site": "Jane Doe!", "version": "secret"}, RECORD))
-    one = decoded.models["density"].records
+    one = decoded.models["density"]
     assert (one.fields["site"].values, one.versions.values if one.versions else ()) == (("A",), ("2.1",))
 
 
@@ -108,7 +108,7 @@ def test_records_of_several_models_are_distinguished(format_: Format) -> None:
     assert reasons_of(blocks) == {("", "unknown_model"): 1}
     assert vectors_of(blocks).tolist() == [np.array(GOOD, dtype=np.float32).tolist()] * 2
     assert vectors_of(blocks, "chest").tolist() == [[0.5, 0.5]]
-    fields = {name: one.records.fields for name, one in blocks[0].models.items()}
+    fields = {name: one.fields for name, one in blocks[0].models.items()}
     assert {name: list(one) for name, one in fields.items()} == {"density": ["site"], "chest": ["scanner"]}
     assert fields["density"]["site"].texts() == ["A", "B"]
 
@@ -159,10 +159,10 @@ def test_dotted_paths_name_nested_fields() -> None:
     for format_ in (Format.JSONL, Format.PARQUET, Format.ARROW):
         (block,) = decode_file(write([NESTED_RECORD] * 2, format_), format_, stream(fields=NESTED))
         one = block.models["density"]
-        assert one.records.at.tolist() == [9, 9]
-        assert one.records.fields["site"].texts() == ["A", "A"]
-        assert one.records.versions is not None
-        assert one.records.versions.texts() == ["2", "2"]
+        assert one.at.tolist() == [9, 9]
+        assert one.fields["site"].texts() == ["A", "A"]
+        assert one.versions is not None
+        assert one.versions.texts() == ["2", "2"]
         assert one.ids is not None
         assert one.ids.tolist() == hash_ids(["s", "s"], KEY).tolist()
 
@@ -196,7 +196,7 @@ def test_columns_of_csv_and_npz_are_named_by_the_whole_path() -> None:
     for format_ in (Format.CSV, Format.NPZ):
         content = write([{"prediction.scores": GOOD, "meta.time": 5.0}], format_)
         (block,) = decode_file(content, format_, stream(fields=fields))
-        assert block.models["density"].records.at.tolist() == [5]
+        assert block.models["density"].at.tolist() == [5]
 
 
 @pytest.mark.parametrize("columns", [("p_*",), ("p_cat", "p_dog", "p_owl")], ids=["prefix", "names"])
@@ -249,7 +249,7 @@ def test_missing_or_extra_class_columns_are_rejected() -> None:
 def test_times_are_read_as_declared(time: object, fields: RecordFields, expected: float, format_: Format) -> None:
     """A unit applies to numbers, a zone to texts without one."""
     (block,) = decode_file(write([RECORD | {"time": time}] * 2, format_), format_, stream(fields=fields))
-    assert block.models["density"].records.at.tolist() == [expected] * 2
+    assert block.models["density"].at.tolist() == [expected] * 2
 
 
 def test_parquet_timestamps_are_read() -> None:
@@ -260,12 +260,12 @@ def test_parquet_timestamps_are_read() -> None:
         bare = pa.array([moment.replace(tzinfo=None), None], pa.timestamp(unit))
         for fields in (RecordFields(), RecordFields(time_unit=TimeUnit.MILLISECONDS)):
             (block,) = decode_file(table({"probs": [GOOD] * 2, "time": zoned}), Format.PARQUET, stream(fields=fields))
-            assert block.models["density"].records.at[0] == pytest.approx(1767225600.25, abs=1e-6)
-            assert np.isnan(block.models["density"].records.at[1])
+            assert block.models["density"].at[0] == pytest.approx(1767225600.25, abs=1e-6)
+            assert np.isnan(block.models["density"].at[1])
         content = table({"probs": [GOOD] * 2, "time": bare})
         assert reasons_of(decode_file(content, Format.PARQUET)) == {("density", "bad_timestamp"): 2}
         (block,) = decode_file(content, Format.PARQUET, stream(fields=RecordFields(time_zone="UTC")))
-        assert block.models["density"].records.at[0] == pytest.approx(1767225600.25, abs=1e-6)
+        assert block.models["density"].at[0] == pytest.approx(1767225600.25, abs=1e-6)
 
 
 def test_a_scalar_of_an_npz_file_applies_to_all_rows() -> None:
@@ -274,8 +274,8 @@ def test_a_scalar_of_an_npz_file_applies_to_all_rows() -> None:
         probs=np.array([GOOD] * 3), version="2.1", model="density", time=5, site=np.bytes_(b"A"), id=[1, 2, 3]
     )
     one = decode_file(content, Format.NPZ)[0].models["density"]
-    assert one.records.at.tolist() == [5, 5, 5]
-    assert one.records.fields["site"].texts() == ["A"] * 3
+    assert one.at.tolist() == [5, 5, 5]
+    assert one.fields["site"].texts() == ["A"] * 3
     assert one.ids is not None
     assert one.ids.tolist() == hash_ids(["1", "2", "3"], KEY).tolist()
 
@@ -364,7 +364,7 @@ def test_later_blocks_use_the_header_of_the_file() -> None:
     row = b'A,"[0.7, 0.2, 0.1]"\n'
     decoded = decode_text(row * 3, Format.CSV, head=b"\n site ,probs\r\nmore", offset=500, line=90)
     assert (decoded.accepted, decoded.ignored) == (3, 0)
-    assert decoded.models["density"].records.fields["site"].texts() == ["A"] * 3
+    assert decoded.models["density"].fields["site"].texts() == ["A"] * 3
     with pytest.raises(RejectedFile, match="set class_columns"):
         decode_text(b"1,0,0\n", Format.CSV, head=b"prob_cat,prob_dog,prob_owl\n", offset=500)
 
@@ -478,7 +478,7 @@ def test_segments_may_share_a_field_with_others() -> None:
     """A model may be split by its version or id."""
     model = ModelFormat("density", CLASSES, segment_fields=("version", "time"))
     decoded = decode_text(_lines(RECORD, RECORD | {"time": 5, "version": 3}), decoder=stream(model))
-    fields = decoded.models["density"].records.fields
+    fields = decoded.models["density"].fields
     assert fields["version"].texts() == ["2.1", "3"]
     assert fields["time"].texts() == ["1760000000.5", "5"]
 

@@ -54,7 +54,7 @@ def _everything(decoded: RecordBatch) -> str:
     """Return all text of a batch: its repr, and the values of its columns."""
     words = [repr(decoded)]
     for one in decoded.models.values():
-        columns = [*one.records.fields.values(), *([one.records.versions] if one.records.versions else [])]
+        columns = [*one.fields.values(), *([one.versions] if one.versions else [])]
         words += [repr(column.values) for column in columns]
     return "\n".join(words)
 

@@ -122,7 +122,7 @@ def test_a_float32_version_has_its_shortest_text(kind: Any) -> None:
         (table({"probs": lists, "version": versions, "site": versions}, Format.ARROW), Format.ARROW, ("2.1", "3.5")),
     ):
         (block,) = decode_file(content, format_)
-        records = block.models["density"].records
+        records = block.models["density"]
         assert records.versions is not None
         assert records.versions.values == texts
         assert records.fields["site"].values == texts

@@ -85,7 +85,7 @@ def _check_sum(batch: RecordBatch) -> None:
     counted = batch.accepted + batch.rejected.total() + batch.ignored
     assert counted == batch.rows, (batch.accepted, batch.rejected, batch.ignored, batch.rows)
     for one in batch.models.values():
-        assert np.isfinite(one.records.vectors).all()
+        assert np.isfinite(one.vectors).all()
 
 
 def mutated(rng: random.Random, data: bytes) -> bytes:

@@ -210,7 +210,7 @@ def _newest(batch: RecordBatch, now: float) -> float | None:
     """
     newest: float | None = None
     for records in batch.models.values():
-        at = records.records.at
+        at = records.at
         if len(at):
             latest = float(np.where(np.isnan(at), now, np.minimum(at, now + _FUTURE_SECONDS)).max())
             newest = latest if newest is None else max(newest, latest)

@@ -45,7 +45,7 @@ class Disk:
                 self.rows[one.shard] = []
             rows = self.rows.setdefault(one.shard, []) if one.shard else []
             for records in one.batch.models.values():
-                rows.extend(int(at) - EPOCH for at in records.records.at)
+                rows.extend(int(at) - EPOCH for at in records.at)
             for key, value in one.checkpoints.items():
                 assert value is not None
                 self.positions[key] = value
