@@ -77,7 +77,7 @@ def _replica(bootstrap: str, topic: str, group: str, state: str, reference: str,
     opened = State.open(Path(state))
     taking, source = ingestion(opened, options, Reference.load(reference))
     taking.start(time.time())
-    while len(source.partition_lags()) != int(share) or len(source.owned) != int(share):
+    while (shards := source.status().shards) is None or {len(shards.lags), shards.assigned} != {int(share)}:
         taking.tick(time.time(), time.monotonic())
         time.sleep(taking.next_poll_seconds())
     print("has its share", flush=True)

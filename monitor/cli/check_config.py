@@ -15,7 +15,6 @@ from monitor.evaluation.schedule import cron_problem
 from monitor.ingest.model_state import ModelState
 from monitor.reference.reference import Reference
 from monitor.settings.quantities import Duration
-from monitor.sources.kafka.kafka_options import KafkaOptions
 from monitor.state.store import State
 
 _time = Duration(0.0, 0.0).show
@@ -58,8 +57,8 @@ def run(options: argparse.Namespace) -> int:
             print(line)
     remarks = list(config.remarks)
     for source in config.sources:
-        print(_source_line(source))
-        if isinstance(source.options, KafkaOptions):
+        print(f"source {source.name}: {source.options.describe()}")
+        if source.options.sharded:
             print(f"  {_partition_line(source, config, loaded)}")
             remarks.extend(_partition_remarks(source, config, loaded))
     for remark in dict.fromkeys(remarks):
@@ -146,25 +145,6 @@ def _threshold_warning(rule: AlertRule, accuracy: float | None) -> str | None:
     return None
 
 
-def _source_line(source: SourceConfig) -> str:
-    """Describe a source; brokers are not contacted."""
-    if isinstance(source.options, KafkaOptions):
-        return f"source {source.name}: kafka {source.options.address}, {_topics(source.options)}"
-    path = source.options.path
-    try:
-        there = "" if path.is_dir() else ": does not exist; cpcmon will wait for it"
-    except OSError as error:
-        there = f": cannot be read ({error.strerror}); cpcmon will wait for it"
-    return f"source {source.name}: directory {path}{there}"
-
-
-def _topics(options: KafkaOptions) -> str:
-    topics = (
-        f"topics matching {options.pattern}" if options.pattern is not None else f"topics {', '.join(options.topics)}"
-    )
-    return f"{topics}, as group {options.group}"
-
-
 def _partition_line(source: SourceConfig, config: Config, loaded: Loaded) -> str:
     """Describe the memory use of one partition; their number is not known here."""
     windows, ids = partition_cost(source, loaded)
@@ -192,9 +172,8 @@ def _partition_remarks(source: SourceConfig, config: Config, loaded: Loaded) -> 
 
 
 def _once(config: Config) -> str:
-    """Return a note for totals where there are Kafka partitions."""
-    kafka = any(isinstance(source.options, KafkaOptions) for source in config.sources)
-    return " (counting one partition)" if kafka else ""
+    """Return a note for totals where there are partitions."""
+    return " (counting one partition)" if any(source.options.sharded for source in config.sources) else ""
 
 
 def _every(seconds: float) -> str:

@@ -28,8 +28,8 @@ from monitor.records.layout import OutputKind
 from monitor.records.record_schema import RecordFields, TimeUnit
 from monitor.reference.reference import Reference
 from monitor.settings.quantities import seconds
+from monitor.sources.base import SourceStatus
 from monitor.sources.directory.directory_options import DirectoryOptions, OnFinish
-from monitor.sources.directory.scan import would_be_read
 from monitor.state.rejected_file import NAME as REJECTED
 from monitor.state.store import State
 
@@ -130,7 +130,7 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(f"{options.inbox}: expected a directory, found a file; use `cpcmon estimate` for one file")
     references = {reference.model: reference for reference in _references(options)}
     config = _config(options, list(references))
-    if would_be_read(options.state, _directory(options)):
+    if _directory(options).reads_folder(options.state):
         raise UsageError(f"--state {options.state}: expected a directory outside the watched one, found it inside")
     state = State.open(options.state, allow_network=options.state_allow_network)
     try:
@@ -151,7 +151,6 @@ class _Watch:
 
     def __init__(self, ingestion: Ingestion, clock: Clock, options: argparse.Namespace) -> None:
         self._ingestion, self._view, self._clock = ingestion, ingestion.view, clock
-        (self._source,) = ingestion.view.sources
         self._rejected_file = options.state / REJECTED
         self._as_json, self._once = options.json, options.once
         self._minimum: int = options.minimum_records
@@ -171,11 +170,12 @@ class _Watch:
         while not self._stop.is_set():
             at = self._clock()
             tick = self._ingestion.tick(at.now, at.running)
-            if (reason := self._source.ready()) != waiting_for:
-                waiting_for = reason
-                print(f"{self._source.name}: {reason or 'found'}", file=sys.stderr)
+            status = self._status()
+            if status.waits_for != waiting_for:
+                waiting_for = status.waits_for
+                print(f"{status.name}: {waiting_for or 'found'}", file=sys.stderr)
             self._report_left_out(tick)
-            unread = self._view.lags()[self._source.name].bytes
+            unread = status.lag.bytes
             most_unread = max(most_unread, unread) if unread else 0
             if most_unread and (self._once or self._catching_up):
                 progress(1.0 - unread / most_unread)
@@ -185,9 +185,8 @@ class _Watch:
                 continue
             if self._once and self._is_done():
                 break
-            self._stop.wait(
-                min(self._source.next_poll_seconds(), 0.2) if self._once else self._source.next_poll_seconds()
-            )
+            wait = self._ingestion.next_poll_seconds()
+            self._stop.wait(min(wait, 0.2) if self._once else wait)
         if self._once:
             self._print_estimates()
             if waiting_for is not None:
@@ -197,14 +196,18 @@ class _Watch:
         """Return whether the backlog is so large that estimates would be outdated; report when that begins."""
         catching_up = self._view.catching_up(self._clock().now)
         if catching_up and not self._catching_up:
-            lag = self._view.lags()[self._source.name]
+            lag = self._status().lag
             print(f"catching up: {lag.files:,} files, {lag.bytes / 1e6:,.1f} MB unread", file=sys.stderr)
         self._catching_up = catching_up
         return catching_up
 
     def _is_done(self) -> bool:
         """Return whether everything was read."""
-        return self._view.paused is None and not self._view.lags()[self._source.name].files
+        return self._view.paused is None and not self._status().lag.files
+
+    def _status(self) -> SourceStatus:
+        (status,) = self._view.sources()
+        return status
 
     def _report_left_out(self, tick: Tick) -> None:
         """Report rejected and left-out records."""

@@ -16,8 +16,7 @@ from monitor.records.layout import OutputKind
 from monitor.records.record_schema import ModelFormat, RecordFields
 from monitor.reference.reference import Reference
 from monitor.settings.kinds import Setting
-from monitor.sources.directory.directory_options import DirectoryOptions
-from monitor.sources.kafka.kafka_options import KafkaOptions
+from monitor.sources.base import SourceOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +27,6 @@ class IngestOptions:
     catching_up_files: int = 1_000
     catching_up_age_seconds: float = 600.0
     backup_seconds: float = 3600.0
-
-
-SourceOptions = DirectoryOptions | KafkaOptions
-"""One class per source `type`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,8 +211,8 @@ class Config:
     """Every effective setting, with secrets hidden."""
 
     def is_shared(self, model: str) -> bool:
-        """Return whether other members of a consumer group may read records of the model."""
-        return any(isinstance(source.options, KafkaOptions) and source.feeds(model) for source in self.sources)
+        """Return whether other processes may read records of the model."""
+        return any(source.options.sharded and source.feeds(model) for source in self.sources)
 
     def line_of(self, path: str) -> int:
         """Return the line of a setting, or of the nearest enclosing group in the file."""

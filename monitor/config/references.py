@@ -12,7 +12,6 @@ from monitor.reference.reference import Reference
 from monitor.settings.quantities import SizeSetting
 from monitor.settings.setting_files import problem_of
 from monitor.settings.yaml_text import SettingProblem, raise_problems
-from monitor.sources.kafka.kafka_options import KafkaOptions
 
 Loaded = list[tuple[ModelConfig, Reference | None]]
 """Every model with its reference; None where the configuration names none."""
@@ -119,12 +118,12 @@ def partition_cost(source: SourceConfig, loaded: Loaded) -> tuple[int, int]:
 
 
 def room_for(source: SourceConfig, config: Config, loaded: Loaded) -> int | None:
-    """Return how many partitions of a source fit beside the windows of directories; None without windows."""
+    """Return how many shards of a source fit beside the windows of sources without; None without windows."""
     windows, _ = partition_cost(source, loaded)
     shared = [
         (model, reference)
         for model, reference in loaded
-        if any(not isinstance(one.options, KafkaOptions) and one.feeds(model.name) for one in config.sources)
+        if any(not one.options.sharded and one.feeds(model.name) for one in config.sources)
     ]
     left = config.limits.window_bytes - sum(cost for _, cost in window_costs(shared))
     return max(0, left) // windows if windows else None

@@ -1,79 +1,14 @@
-"""The list `sources`: name, type, fields, and the settings of type `directory`."""
+"""The list `sources`: name, type and fields, which all types have."""
 
-from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from monitor.config.config import SourceConfig, SourceOptions
-from monitor.config.kafka_settings import read_kafka
+from monitor.config.config import SourceConfig
 from monitor.config.models import NAME
 from monitor.errors import UsageError, message_parts
-from monitor.records.record_batch import Format
 from monitor.records.record_schema import RecordFields, TimeUnit
-from monitor.settings.kinds import Choice, FilePath, Flag, ListOf, MapOf, OneOf, Text
-from monitor.settings.quantities import Duration, SizeSetting
+from monitor.settings.kinds import Choice, Flag, ListOf, MapOf, OneOf, Text
 from monitor.settings.section import Section
-from monitor.sources.directory.directory_options import BOUNDS, DirectoryOptions, OnFinish, StartAt
-
-_DURATIONS = {
-    "finish_after": "finish_after_seconds",
-    "settle": "settle_seconds",
-    "partial_timeout": "partial_timeout_seconds",
-    "retry_incomplete": "retry_incomplete_seconds",
-    "forget_after": "forget_after_seconds",
-    "poll": "poll_seconds",
-    "restat": "restat_seconds",
-    "time_per_tick": "seconds_per_tick",
-}
-_SIZES = {"max_line": "max_line_bytes", "bytes_per_file": "bytes_per_file", "bytes_per_tick": "bytes_per_tick"}
-
-
-def read_directory(section: Section, folder: Path) -> DirectoryOptions | None:
-    """Return the options of a directory; None after a problem."""
-    path = section.get("path", FilePath(folder, "the path of a directory"))
-    default = DirectoryOptions(path)
-    pattern = section.get("pattern", Text("a file name with * and ?"), default.pattern)
-    format_ = section.get("format", Choice(Format), None)
-    recursive = section.get("recursive", Flag(), default.recursive)
-    on_finish = section.get("on_finish", Choice(OnFinish), default.on_finish)
-    archive = section.get("archive", FilePath(folder, "the path of a directory"), None)
-    follow_symlinks = section.get("follow_symlinks", Flag(), default.follow_symlinks)
-    roots = section.get("symlink_roots", ListOf(FilePath(folder), "a list of paths"), default.symlink_roots)
-    start_at = section.get("start_at", Choice(StartAt), default.start_at)
-    marker = section.get("completion_marker", Flag(), default.completion_marker)
-    durations = {
-        name: section.get(key, Duration(*BOUNDS[name]), getattr(default, name)) for key, name in _DURATIONS.items()
-    }
-    sizes = {
-        name: section.get(key, SizeSetting(*map(int, BOUNDS[name])), getattr(default, name))
-        for key, name in _SIZES.items()
-    }
-    if not section.clean:
-        return None
-    try:
-        return DirectoryOptions(
-            path=path,
-            pattern=pattern,
-            format=format_,
-            recursive=recursive,
-            on_finish=on_finish,
-            archive=archive,
-            follow_symlinks=follow_symlinks,
-            symlink_roots=roots,
-            start_at=start_at,
-            completion_marker=marker,
-            **durations,
-            **sizes,
-        )
-    except UsageError as error:
-        section.report(*message_parts(error))
-        return None
-
-
-SOURCE_TYPES: Mapping[str, Callable[[Section, Path], SourceOptions | None]] = {
-    "directory": read_directory,
-    "kafka": read_kafka,
-}
-"""The reader of each type's settings. To add a type, write its reader and add a line here."""
+from monitor.sources.registry import SOURCE_TYPES
 
 _TYPE = OneOf(tuple(SOURCE_TYPES), {})
 _FIELD = Text("the name of a field, or a dotted path")
@@ -87,7 +22,7 @@ def read_source(section: Section, folder: Path) -> SourceConfig | None:
     if not is_known:
         section.ignore_unknown_keys()
         return None
-    options = SOURCE_TYPES[type_](section, folder)
+    options = SOURCE_TYPES[type_].read(section, folder)
     models = section.get("models", ListOf(NAME, "a list of names of models"), ())
     store_raw = section.get("store_raw", Flag(), False)
     fields = _fields(section.section("fields"))

@@ -1,26 +1,18 @@
 """Builds sources, windows and evaluators from a configuration and a state."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import blake2b
 from types import MappingProxyType
 
-from monitor.config.config import Config, ModelOptions, SourceConfig, model_options
+from monitor.config.config import Config, ModelOptions, model_options
 from monitor.config.references import room_for
 from monitor.evaluation.evaluator import Evaluator, key_of
 from monitor.ingest.ingestion import Ingestion
 from monitor.ingest.model_state import ModelState
-from monitor.records.decoder import StreamDecoder
 from monitor.records.hints import CONFIG_FILE, Wording
-from monitor.records.message_decoder import MessageDecoder
-from monitor.records.record_schema import ModelFormat
 from monitor.reference.reference import Reference
-from monitor.sources.base import Source
-from monitor.sources.directory.crash_guard import CrashGuard
-from monitor.sources.directory.directory_options import DirectoryOptions
-from monitor.sources.directory.directory_source import DirectorySource
-from monitor.sources.directory.scan import identity_of
-from monitor.sources.kafka.kafka_options import KafkaOptions
+from monitor.sources.base import Source, SourceContext
 from monitor.state.evaluation_history import History
 from monitor.state.store import State
 
@@ -56,15 +48,21 @@ def build(
     models = [model_options(model, reference) for model, reference in loaded if reference is not None]
     sources: list[Source] = []
     for source in config.sources:
-        expected = [model.format for model in models if not source.models or model.name in source.models]
-        if not expected:
+        formats = [model.format for model in models if source.feeds(model.name)]
+        if not formats:
             continue
-        match source.options:
-            case KafkaOptions() as kafka:
-                room = room_for(source, config, loaded)
-                sources.append(_kafka_source(source, kafka, expected, state, _fingerprint(models), room))
-            case DirectoryOptions() as directory:
-                sources.append(_directory_source(source, directory, expected, state, wording))
+        context = SourceContext(
+            source.name,
+            formats,
+            state.key,
+            state.path,
+            source.fields,
+            source.store_raw,
+            wording,
+            _fingerprint(models),
+            room_for(source, config, loaded) if source.options.sharded else None,
+        )
+        sources.append(source.options.build(context))
     ingestion = Ingestion(state, [ModelState(model) for model in models], sources, config.ingest, history)
     for name, value in unwritten.items():
         ingestion.values.store(name, value)
@@ -85,33 +83,3 @@ def _fingerprint(models: Sequence[ModelOptions]) -> str:
     """Return a hash of the settings that decide which records the windows hold."""
     settings = [(model.name, model.shape, model.bounds, model.segmentation) for model in models]
     return blake2b(repr(sorted(settings, key=lambda one: one[0])).encode(), digest_size=8).hexdigest()
-
-
-def _kafka_source(
-    config: SourceConfig,
-    options: KafkaOptions,
-    expected: list[ModelFormat],
-    state: State,
-    fingerprint: str,
-    room: int | None,
-) -> Source:
-    from monitor.sources.kafka.kafka_source import KafkaSource  # noqa: PLC0415 - slow to import
-
-    decoder = MessageDecoder(
-        expected,
-        config.fields,
-        hash_key=state.key,
-        keep_raw=config.store_raw,
-        max_message_bytes=options.max_message_bytes,
-    )
-    return KafkaSource(config.name, options, decoder, fingerprint=fingerprint, room=room)
-
-
-def _directory_source(
-    config: SourceConfig, directory: DirectoryOptions, expected: list[ModelFormat], state: State, wording: Wording
-) -> Source:
-    decoder = StreamDecoder(expected, config.fields, hash_key=state.key, keep_raw=config.store_raw, wording=wording)
-    # The state directory is never read as input, not even through a link or a mount.
-    options = replace(directory, never=(identity_of(state.path),))
-    guard = CrashGuard(state.path / f"in_flight.{config.name}")
-    return DirectorySource(config.name, options, decoder, key=state.key, guard=guard)

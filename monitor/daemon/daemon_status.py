@@ -16,11 +16,9 @@ from monitor.records.record_batch import Pointer
 from monitor.sinks.heartbeat import HeartbeatSink
 from monitor.sinks.manager import SinkManager
 from monitor.sinks.webhook import WebhookSink
-from monitor.sources.base import Lag, Source
-from monitor.sources.kafka.kafka_source import KafkaSource
 from monitor.state.evaluation_history import History
 from monitor.state.store import State
-from monitor.telemetry import DaemonFacts, DeliveryFacts, HttpFacts, KafkaFacts, SourceFacts
+from monitor.telemetry import DaemonFacts, DeliveryFacts, HttpFacts
 from monitor.web.api import status_document
 from monitor.web.site import RejectPointer, Rejects, Site, SourceView
 
@@ -53,7 +51,7 @@ class DaemonStatus:
         if self.busy is not None or runner is None:
             return [self.busy or "starting"]
         problems = [f"{name} has not been evaluated yet" for name in runner.unevaluated()]
-        problems += [f"{name} {waits}" for name, waits in runner.ingestion.waiting_for().items() if waits is not None]
+        problems += [f"{one.name} {one.waits_for}" for one in runner.ingestion.sources() if one.waits_for is not None]
         if runner.ingestion.paused is not None:
             problems.append(runner.ingestion.paused)
         return problems
@@ -123,18 +121,18 @@ class DaemonStatus:
         if runner is None:
             return []
         ingestion = runner.ingestion
-        lags, counters = ingestion.lags(), ingestion.counters()
+        counters = ingestion.counters()
         return [
             SourceView(
-                source.name,
-                "kafka" if isinstance(source, KafkaSource) else "directory",
-                source.ready(),
-                lags.get(source.name, Lag()),
-                _counted(counters.records, source.name),
-                _counted(counters.records_rejected, source.name),
-                len(source.owned) if isinstance(source, KafkaSource) else None,
+                status.name,
+                status.type_name,
+                status.waits_for,
+                status.lag,
+                _counted(counters.records, status.name),
+                _counted(counters.records_rejected, status.name),
+                None if status.shards is None else status.shards.assigned,
             )
-            for source in ingestion.sources
+            for status in ingestion.sources()
         ]
 
     def rejects(self) -> Rejects:
@@ -153,13 +151,10 @@ class DaemonStatus:
             return DaemonFacts(models, {}, None, digest=self.config.digest, http=http, config=self.config)
         ingestion, at = runner.ingestion, self.clock()
         now = at.now
-        lags, age = ingestion.lags(), state.backup_age(now)
+        age = state.backup_age(now)
         return DaemonFacts(
             models,
-            {
-                source.name: SourceFacts(source.ready() is None, lags.get(source.name, Lag()), _kafka_facts(source))
-                for source in ingestion.sources
-            },
+            {status.name: status for status in ingestion.sources()},
             ingestion.counters(),
             ready=not self.not_ready(),
             catching_up=ingestion.catching_up(now, at.running),
@@ -207,14 +202,6 @@ def _reject_pointer(at: float, source: str, origin: str, pointer: Pointer) -> Re
         pointer.length,
         pointer.digest,
         pointer.shape,
-    )
-
-
-def _kafka_facts(source: Source) -> KafkaFacts | None:
-    if not isinstance(source, KafkaSource):
-        return None
-    return KafkaFacts(
-        source.partition_lags(), len(source.owned), len(source.gaps()), source.restore_seconds, source.unassigned
     )
 
 

@@ -63,7 +63,7 @@ class Backlog:
 
     def _awaits_assignment(self, source: Source) -> bool:
         """Return whether a source still waits for its assignment: its windows are missing until then."""
-        return source.sharded and not self._shards.get(source.name) and source.ready() is not None
+        return source.sharded and not self._shards.get(source.name) and source.status().waits_for is not None
 
     # For the ingestion thread.
 
@@ -73,7 +73,7 @@ class Backlog:
 
     def polled(self, source: Source) -> None:
         """Update the lag of a source after its poll."""
-        self._lags[source.name] = source.lag()
+        self._lags[source.name] = source.status().lag
 
     def assigned(self, source: str, shards: int) -> None:
         """Update how many shards of a source are in memory."""

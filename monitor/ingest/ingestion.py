@@ -16,7 +16,7 @@ from monitor.ingest.model_state import ModelState, ModelStates
 from monitor.ingest.planning import plan_commit, share_of_commit
 from monitor.ingest.restore import restore, restore_shard
 from monitor.ingest.state_writer import PendingValues, StateWriter
-from monitor.sources.base import Delivery, Lag, Source
+from monitor.sources.base import Delivery, Lag, Source, SourceStatus
 from monitor.state.commit_plan import CommitPlan, RejectionEntry, Shard
 from monitor.state.counters import Counters
 from monitor.state.evaluation_history import History
@@ -50,7 +50,7 @@ class IngestView:
     """Ingestion as the other parts see it: read-only, and thread-safe."""
 
     def __init__(self, sources: Sequence[Source], states: ModelStates, backlog: Backlog, writer: StateWriter) -> None:
-        self.sources = sources
+        self._sources = sources
         self._states, self._backlog, self._writer = states, backlog, writer
 
     @property
@@ -63,9 +63,9 @@ class IngestView:
         """The time of the last commit, in Unix seconds."""
         return self._writer.last_commit_at
 
-    def waiting_for(self) -> dict[str, str | None]:
-        """Return by source what it waits for; None if it is ready."""
-        return {source.name: source.ready() for source in self.sources}
+    def sources(self) -> list[SourceStatus]:
+        """Return the status of each source."""
+        return [source.status() for source in self._sources]
 
     def lags(self) -> Mapping[str, Lag]:
         """Return the lag of each source."""

@@ -21,7 +21,6 @@ from monitor.rules.builtin_rules import (
 from monitor.rules.descriptions import ALL_REPLICAS, ONE_DAEMON, SUMMARIES, SUMMARY_HIGH, description
 from monitor.rules.replicas import merged_expression, recording_rules
 from monitor.rules.rule import BRIDGE, PrometheusRule, RecordingRule, bridged, group_text
-from monitor.sources.kafka.kafka_options import KafkaOptions
 
 DEFAULT_JOB = ".*cpcmon.*"
 
@@ -46,14 +45,14 @@ def rule_file(config: Config, job: str = DEFAULT_JOB) -> str:
     # With a job of its own, a daemon may have a neighbour with models and alerts of the same names.
     only = "" if job == DEFAULT_JOB else f"job=~{quoted(job)},"
     shared = [model.name for model in config.models if config.is_shared(model.name)]
-    with_kafka = any(isinstance(source.options, KafkaOptions) for source in config.sources)
+    sharded = any(source.options.sharded for source in config.sources)
     groups: dict[str, Sequence[PrometheusRule | RecordingRule]] = {
         "cpcmon": [
             down_rule(job),
             outdated_rule(config, job),
             *_without_estimate(shared, only),
             *DAEMON,
-            *(KAFKA if with_kafka else ()),
+            *(KAFKA if sharded else ()),
             WATCHDOG,
         ]
     }

@@ -1,4 +1,4 @@
-"""The contract of a source: it reads and decodes; the ingestion loop commits.
+"""The contracts of a source: `SourceOptions` is its type, `Source` reads and decodes. The ingestion loop commits.
 
 A source delivers records together with the checkpoints that mark them as read. The caller writes both in one
 transaction and then acknowledges. So a crash before the commit reads the same records again, and a crash after it
@@ -7,16 +7,27 @@ continues behind them: nothing is lost or counted twice.
 A source with shards (Kafka partitions) shares them with other processes. The records and the checkpoint of a shard move
 together: `Delivery.owned` decides which shards are in memory here.
 
-All methods are called by the ingestion thread.
+All methods of a source are called by the ingestion thread; `status` by others too.
 """
 
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
 from types import MappingProxyType
-from typing import ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol, Self
 
+from monitor.errors import Problem, UsageError
+from monitor.records.hints import CONFIG_FILE, Wording
 from monitor.records.record_batch import RecordBatch
+from monitor.records.record_schema import ModelFormat, RecordFields
+from monitor.settings.section import Section
+
+if TYPE_CHECKING:  # slow to import
+    from monitor.records.decoder import StreamDecoder
+    from monitor.records.message_decoder import MessageDecoder
 
 NOTHING_HELD: Mapping[str, float] = MappingProxyType({})
 """For sources without shards."""
@@ -62,11 +73,53 @@ class Lag:
     """Whether windows are being rebuilt from records that another process had read."""
 
 
+@dataclass(frozen=True, slots=True)
+class ShardLag:
+    """The lag of one shard."""
+
+    records: int
+    """Offsets up to the end: an upper bound of the records."""
+    seconds: float
+    """The age of the newest record read, while there is more; else 0."""
+    restoring: int = 0
+    """Those of them that only rebuild windows: another process had read them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardStatus:
+    """The shards of a source."""
+
+    lags: Mapping[str, ShardLag] = field(default_factory=dict)
+    """By shard: `predictions/3`."""
+    assigned: int = 0
+    """Shards assigned to this process."""
+    with_gap: int = 0
+    """Shards whose windows hold records from before lost ones."""
+    restore_seconds: float = 0.0
+    """Time spent on rebuilding windows since the start, over all shards."""
+    unassigned: int | None = None
+    """Shards assigned to no process; None when unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceStatus:
+    """A source as pages, metrics and commands show it."""
+
+    name: str
+    type_name: str
+    waits_for: str | None = None
+    """What it waits for; None when it is ready."""
+    lag: Lag = field(default_factory=Lag)
+    """As of the last poll."""
+    shards: ShardStatus | None = None
+    """None for a source without shards."""
+
+
 class Source(Protocol):
     """Where records come from."""
 
     name: str
-    sharded: ClassVar[bool]
+    sharded: ClassVar[bool] = False
     """Whether its records come in shards that may be assigned to other processes."""
 
     def restore(self, checkpoints: Mapping[bytes, bytes]) -> None:
@@ -87,14 +140,99 @@ class Source(Protocol):
     def roll_back(self) -> None:
         """What was delivered since the last acknowledgement was not committed: deliver it again."""
 
-    def lag(self) -> Lag:
-        """Return the lag as of the last poll."""
-
     def next_poll_seconds(self) -> float:
         """Return how long to wait before the next poll; 0 if more is available."""
 
-    def ready(self) -> str | None:
-        """Return None if the source is ready, else what it waits for."""
+    def status(self) -> SourceStatus:
+        """Return the status. Thread-safe, and never waits."""
 
     def close(self) -> None:
         """Release everything."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceContext:
+    """The parts that a source is built from."""
+
+    name: str
+    formats: Sequence[ModelFormat]
+    """Of the models whose records it reads."""
+    key: bytes
+    """Hashes ids and names; of the state."""
+    state_path: Path
+    fields: RecordFields = field(default_factory=RecordFields)
+    store_raw: bool = False
+    wording: Wording = CONFIG_FILE
+    fingerprint: str = ""
+    """A hash of the settings that decide which records the windows hold."""
+    room: int | None = None
+    """For a source with shards: how many fit in memory; None if unknown."""
+
+    def file_decoder(self) -> "StreamDecoder":
+        """Return a decoder of lines and files."""
+        from monitor.records.decoder import StreamDecoder  # noqa: PLC0415 - slow to import
+
+        return StreamDecoder(
+            self.formats, self.fields, hash_key=self.key, keep_raw=self.store_raw, wording=self.wording
+        )
+
+    def message_decoder(self, max_message_bytes: int) -> "MessageDecoder":
+        """Return a decoder of messages."""
+        from monitor.records.message_decoder import MessageDecoder  # noqa: PLC0415 - slow to import
+
+        return MessageDecoder(
+            self.formats,
+            self.fields,
+            hash_key=self.key,
+            keep_raw=self.store_raw,
+            max_message_bytes=max_message_bytes,
+        )
+
+
+class SourceOptions(ABC):
+    """A type of source: the frozen dataclass of its settings. Its module imports no slow library."""
+
+    __slots__ = ()
+
+    type_name: ClassVar[str]
+    """`type` in the configuration."""
+    EVENTS: ClassVar[type[StrEnum]]
+    """The names in `Delivery.counted`. Public: they become label values."""
+    sharded: ClassVar[bool] = False
+    """Whether its records come in shards that may be assigned to other processes."""
+
+    @classmethod
+    @abstractmethod
+    def read(cls, section: Section, folder: Path) -> Self | None:
+        """Read the settings; None after a problem. Paths are relative to the folder."""
+
+    @classmethod  # noqa: B027 - most types need none
+    def check_together(cls, sources: Sequence[tuple[Section, Self]]) -> None:
+        """Report conflicts between the sources of this type, such as two that read the same data."""
+
+    def reads_folder(self, folder: Path) -> bool:  # noqa: ARG002 - most sources read no files
+        """Return whether files in a folder, which need not exist yet, would be read as records."""
+        return False
+
+    @abstractmethod
+    def describe(self) -> str:
+        """Return one line for `cpcmon check-config`. Contacts no server."""
+
+    @abstractmethod
+    def build(self, context: SourceContext) -> Source:
+        """Return a source with these settings."""
+
+
+def report_error(section: Section, error: UsageError, key: str | None = None) -> None:
+    """Report a problem of options as one with the setting of the same name, or with another key."""
+    if error.problem is None:
+        raise error
+    section.report(key or error.problem.where, error.problem.expected, error.problem.found)
+
+
+def check_bounds(options: SourceOptions, bounds: Mapping[str, tuple[float, float]]) -> None:
+    """Raise UsageError unless these numbers of the options are within their bounds."""
+    for name, (least, most) in bounds.items():
+        value = getattr(options, name)
+        if not isinstance(value, int | float) or isinstance(value, bool) or not least <= value <= most:
+            raise UsageError(Problem(name, f"a number from {least:g} to {most:g}", repr(value)))

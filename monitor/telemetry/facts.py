@@ -5,37 +5,10 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from monitor.config.config import Config
-from monitor.sources.base import Lag
-from monitor.sources.kafka.health import PartitionLag
+from monitor.sources.base import SourceStatus
 from monitor.state.counters import Counters
 
 _NOTHING: Mapping[str, int] = MappingProxyType({})
-
-
-@dataclass(frozen=True, slots=True)
-class KafkaFacts:
-    """A member of a consumer group."""
-
-    lags: Mapping[str, PartitionLag] = field(default_factory=dict)
-    """By partition: `predictions/3`."""
-    assigned: int = 0
-    """Partitions assigned to this process."""
-    with_gap: int = 0
-    """Partitions whose windows hold records from before lost ones."""
-    restore_seconds: float = 0.0
-    """Time spent on rebuilding windows from the log since the start, over all partitions."""
-    unassigned: int | None = None
-    """Partitions assigned to no member of the group; None when unknown."""
-
-
-@dataclass(frozen=True, slots=True)
-class SourceFacts:
-    """One source."""
-
-    ready: bool
-    lag: Lag = field(default_factory=Lag)
-    kafka: KafkaFacts | None = None
-    """None for a source of another type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +41,7 @@ class DaemonFacts:
     """Everything that the metrics page reads at a scrape."""
 
     models: tuple[str, ...]
-    sources: Mapping[str, SourceFacts]
+    sources: Mapping[str, SourceStatus]
     counters: Counters | None
     """None before the state was read.
 

@@ -9,11 +9,12 @@ from monitor.config.config import Config
 from monitor.core.alerts import AlertType, kind_label
 from monitor.evaluation.schedule import longest_gap_seconds
 from monitor.records.rejections import Reason
-from monitor.sources.directory.directory_options import DirectoryEvent
+from monitor.sources.base import ShardStatus
 from monitor.sources.kafka.consumer import FailureKind
 from monitor.sources.kafka.kafka_options import KafkaEvent
+from monitor.sources.registry import SOURCE_TYPES
 from monitor.state.counters import Counters
-from monitor.telemetry.facts import DaemonFacts, DeliveryFacts, HttpFacts, KafkaFacts
+from monitor.telemetry.facts import DaemonFacts, DeliveryFacts, HttpFacts
 
 MAX_PARTITIONS = 100
 """A source with more shows those with the largest lag: it limits the size of the page. Sums are over all."""
@@ -56,7 +57,7 @@ class FactsCollector:
         if facts.config is not None:
             yield from _configured(facts.config)
         yield from _sources(facts)
-        members = {name: source.kafka for name, source in facts.sources.items() if source.kafka is not None}
+        members = {name: source.shards for name, source in facts.sources.items() if source.shards is not None}
         if members:
             yield from _kafka_members(members)
             yield from _kafka_partitions(members)
@@ -87,9 +88,7 @@ def _ingestion(facts: DaemonFacts, counters: Counters) -> Iterator[Metric]:
 def _known(labels: tuple[str, ...], facts: DaemonFacts) -> list[tuple[str, ...]]:
     if labels == ("source", "event"):
         return [
-            (name, event)
-            for name, source in facts.sources.items()
-            for event in (DirectoryEvent if source.kafka is None else KafkaEvent)
+            (name, event) for name, source in facts.sources.items() for event in SOURCE_TYPES[source.type_name].EVENTS
         ]
     values: Mapping[str, tuple[str, ...]] = {"source": tuple(facts.sources), "model": facts.models, **_FIXED}
     return [*product(*(values[label] for label in labels))]
@@ -133,7 +132,7 @@ def _sources(facts: DaemonFacts) -> Iterator[Metric]:
     unread_files = _gauge("cpcmon_source_lag_files", "Files or partitions with unread data.", "source")
     oldest = _gauge("cpcmon_source_oldest_unread_timestamp_seconds", since, "source")
     for name, source in facts.sources.items():
-        ready.add_metric([name], source.ready)
+        ready.add_metric([name], source.waits_for is None)
         unread_bytes.add_metric([name], source.lag.bytes)
         unread_files.add_metric([name], source.lag.files)
         if source.lag.oldest_unread is not None:
@@ -141,7 +140,7 @@ def _sources(facts: DaemonFacts) -> Iterator[Metric]:
     yield from (ready, unread_bytes, unread_files, oldest)
 
 
-def _kafka_members(members: Mapping[str, KafkaFacts]) -> Iterator[Metric]:
+def _kafka_members(members: Mapping[str, ShardStatus]) -> Iterator[Metric]:
     unread = "Unread offsets of all assigned partitions, an upper limit of the unread messages."
     none = "Partitions of the topics that are assigned to no process."
     rebuilding = "Time spent on rebuilding windows from the log since the start, over all partitions."
@@ -165,7 +164,7 @@ def _kafka_members(members: Mapping[str, KafkaFacts]) -> Iterator[Metric]:
     yield from (assigned, unassigned, records, seconds, restoring, gaps, restored)
 
 
-def _kafka_partitions(members: Mapping[str, KafkaFacts]) -> Iterator[Metric]:
+def _kafka_partitions(members: Mapping[str, ShardStatus]) -> Iterator[Metric]:
     labels = ("source", "topic", "partition")
     unread = "Unread offsets of a partition, an upper limit of the unread messages."
     age = "Age of the last message read, while there are unread ones."
@@ -180,7 +179,7 @@ def _kafka_partitions(members: Mapping[str, KafkaFacts]) -> Iterator[Metric]:
     yield from (records, seconds)
 
 
-def _kafka_counters(members: Mapping[str, KafkaFacts], counters: Counters) -> Iterator[Metric]:
+def _kafka_counters(members: Mapping[str, ShardStatus], counters: Counters) -> Iterator[Metric]:
     def of(source: str, event: KafkaEvent) -> int:
         return counters.source_events[source, event]
 

@@ -69,12 +69,12 @@ def check_source(
     with closing(source):
         run = _Run(source, disk, private_text, patience_seconds)
         run.take(3, "existing records must be delivered")
-        _require(source.ready() is None, "a source that was read must be ready")
+        _require(source.status().waits_for is None, "a source that was read must be ready")
         source.roll_back()
         again = run.take(3, "records must be delivered again after a rollback")
         run.commit(again)
         run.take(0, "committed records must not be delivered again")
-        lag = source.lag()
+        lag = source.status().lag
         _require(
             lag.bytes == 0 and lag.oldest_unread is None, f"the lag must be zero when everything was read, found {lag}"
         )

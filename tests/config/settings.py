@@ -6,10 +6,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from monitor.config.reading import read_document
-from monitor.config.source_settings import SOURCE_TYPES
 from monitor.settings.section import DeclaredSetting
 from monitor.settings.setting_files import open_document
 from monitor.settings.yaml_text import Node, Scalar, YamlList, YamlMap, compose
+from monitor.sources.registry import SOURCE_TYPES
 from tests.conftest import ROOT
 
 EXAMPLE = ROOT / "config.example.yaml"

@@ -42,7 +42,7 @@ def tree(tmp_path: Path) -> Path:
 def _changes() -> list[tuple[str, list[str]]]:
     """Return each change with the file named before it."""
     found, path = [], ""
-    for named, change in _STEP.findall(PAGE.partition("### 3. Registration")[2].partition("\n### ")[0]):
+    for named, change in _STEP.findall(PAGE.partition("### 2. Registration")[2].partition("\n### ")[0]):
         path = named or path
         if change:
             found.append((path, change.splitlines(keepends=True)))
@@ -69,11 +69,12 @@ def test_the_test_on_the_page_passes(tree: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_daemon_reads_from_the_source(tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And `check-config` rejects a setting that the source does not have."""
+    """Through settings, metrics, events, the API and a restart."""
     probabilities, labels = synthetic(_RECORDS, 3, seed=1)
     Reference.calibrate(probabilities, labels, model="density").save(tmp_path / "density.ref")
-    with (tmp_path / "journal.jsonl").open("w") as file:
-        file.writelines(json.dumps({"probs": [float(p) for p in row]}) + "\n" for row in probabilities)
+    lines = [json.dumps({"probs": [float(p) for p in row]}) + "\n" for row in probabilities]
+    journal = tmp_path / "journal.jsonl"
+    journal.write_text("".join(lines) + "{}\n")
     config = tmp_path / "config.yaml"
     config.write_text(
         "storage: {path: state}\n"
@@ -84,12 +85,32 @@ def test_the_daemon_reads_from_the_source(tree: Path, tmp_path: Path, monkeypatc
     check = [sys.executable, "-m", "monitor", "check-config", str(config)]
     checked = subprocess.run(check, cwd=tree, capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked.stderr
-    assert "source lab: journal " in checked.stdout
+    assert f"source lab: journal {journal}\n" in checked.stdout
+    records = 'cpcmon_records_total{model="density",source="lab"}'
+    read = 'cpcmon_source_events_total{event="bytes_read",source="lab"}'
     with running(config) as process:
-        process.wait_for('cpcmon_records_total{model="density",source="lab"}', float(_RECORDS))
+        process.wait_for(records, float(_RECORDS))
+        process.wait_for(read, float(journal.stat().st_size))
+        process.wait_for('cpcmon_records_rejected_total{reason="missing_field",source="lab"}', 1.0)
+        process.wait_for('cpcmon_source_lag_bytes{source="lab"}', 0.0)
         process.wait_for('cpcmon_estimate_valid{model="density",segment="all"}', 1.0)
+        (source,) = json.loads(process.ask("/api/v1/status")[1])["sources"]
+        assert (source["type"], source["ready"], source["records"], source["rejected"]) == (
+            "journal",
+            True,
+            _RECORDS,
+            1,
+        )
         assert process.stop() == 0
-    config.write_text(config.read_text().replace("path: journal.jsonl", "path: journal.jsonl, pattern: x"))
+    with journal.open("a") as file:
+        file.writelines(lines[:7])
+    with running(config) as process:
+        process.wait_for(records, float(_RECORDS + 7))
+        process.wait_for(read, float(journal.stat().st_size))
+        assert process.stop() == 0
+    config.write_text(config.read_text().replace("path: journal.jsonl", "\n  path: 3.5, pattern: x"))
     rejected = subprocess.run(check, cwd=tree, capture_output=True, text=True, check=False)
     assert rejected.returncode == 2
-    assert "pattern" in rejected.stderr
+    assert "config.yaml:3: sources[0].path: expected the path of a journal, found " in rejected.stderr
+    assert "config.yaml:3: sources[0]: expected " in rejected.stderr
+    assert "'pattern'" in rejected.stderr

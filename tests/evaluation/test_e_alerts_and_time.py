@@ -14,7 +14,7 @@ from monitor.core.estimators.average_confidence import AverageConfidence
 from monitor.core.estimators.difference_of_confidences import DifferenceOfConfidences
 from monitor.daemon.clock import ClockChange, Moment, clock_change
 from monitor.errors import StatePaused
-from monitor.sources.base import Delivery
+from monitor.sources.base import Delivery, Lag
 from monitor.state.commit_plan import ChunkIds
 from tests.evaluation.driver import HEALTHY, LOW, POOR, Monitor, alert, monitor_reference, named, phase, whole
 from tests.strategies import synthetic
@@ -145,8 +145,9 @@ def test_e9_a_start_with_an_empty_state_is_warming_and_fires_nothing(tmp_path: P
 def test_e10_a_backlog_of_old_bad_records_holds_alerts_and_the_newest_decide(tmp_path: Path) -> None:
     monitor = Monitor(tmp_path / "state", LOW, options=IngestOptions(catching_up_bytes=1000))
     monitor.run(2 * HOUR)
-    lag = monitor.source.lag
-    monitor.source.lag = lambda: replace(lag(), bytes=2000)  # type: ignore[method-assign]
+    status = monitor.source.status
+    behind = replace(status(), lag=Lag(bytes=2000))
+    monitor.source.status = lambda: behind  # type: ignore[method-assign]
     for _ in range(120):
         monitor.send(10, POOR)
         report = monitor.step()
@@ -154,7 +155,7 @@ def test_e10_a_backlog_of_old_bad_records_holds_alerts_and_the_newest_decide(tmp
         assert whole(report).estimates() == {}
         assert (phase(report), alert(report).held) == (AlertPhase.OK, True)
     monitor.send(500, HEALTHY)
-    monitor.source.lag = lag  # type: ignore[method-assign]
+    monitor.source.status = status  # type: ignore[method-assign]
     report = monitor.step()
     assert whole(report).valid
     assert phase(report) is AlertPhase.OK

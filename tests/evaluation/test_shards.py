@@ -16,6 +16,7 @@ from monitor.core.totals import Gauge, WindowTotals, totals_of
 from monitor.core.window import Bounds
 from monitor.evaluation.evaluator import Evaluator
 from monitor.reference.reference import Reference
+from monitor.sources.base import SourceStatus
 from tests.evaluation.driver import named, whole
 from tests.ingest.lines import NOW, line, small_reference
 from tests.ingest.shards import Log, Replica
@@ -47,7 +48,7 @@ class Member:
 
     def waits(self, sentence: str | None) -> None:
         """Set what the source waits for."""
-        self.replica.source.ready = lambda: sentence  # type: ignore[method-assign]
+        self.replica.source.status = lambda: SourceStatus("shards", "shards", sentence)  # type: ignore[method-assign]
 
     def evaluate(self, after: float = 60.0, *, poll: bool = True) -> ModelReport:
         """Poll, and evaluate after a while."""

@@ -18,7 +18,7 @@ from monitor.records.layout import OutputKind
 from monitor.records.record_batch import Decoder, Format, TextPiece
 from monitor.records.record_schema import RecordFields
 from monitor.reference.reference import Reference
-from monitor.sources.base import NOTHING_HELD, Delivery, Lag
+from monitor.sources.base import NOTHING_HELD, Delivery, Lag, SourceStatus
 from monitor.state.store import State
 from tests.strategies import Singles, synthetic
 
@@ -73,17 +73,13 @@ class LinesSource:
         """Deliver it again."""
         self._delivered = self._committed
 
-    def lag(self) -> Lag:
-        """Return the lag."""
-        return Lag(bytes=sum(map(len, self.lines[self._delivered :])))
+    def status(self) -> SourceStatus:
+        """Always ready."""
+        return SourceStatus(self.name, "lines", None, Lag(bytes=sum(map(len, self.lines[self._delivered :]))))
 
     def next_poll_seconds(self) -> float:
         """Never wait."""
         return 0.0
-
-    def ready(self) -> str | None:
-        """Always ready."""
-        return None
 
     def close(self) -> None:
         """Do nothing."""

@@ -12,7 +12,7 @@ from monitor.ingest.model_state import ModelState
 from monitor.records.decoder import StreamDecoder
 from monitor.records.record_batch import Decoder, Format, TextPiece
 from monitor.records.record_schema import RecordFields
-from monitor.sources.base import NOTHING_HELD, Delivery, Lag
+from monitor.sources.base import NOTHING_HELD, Delivery, SourceStatus
 from monitor.state.store import State
 from tests.ingest.lines import NOW, small_reference
 
@@ -65,17 +65,13 @@ class PartitionedLines:
         """Deliver it again."""
         self._delivered = dict(self._committed)
 
-    def lag(self) -> Lag:
-        """Report no lag."""
-        return Lag()
+    def status(self) -> SourceStatus:
+        """Ready, without lag."""
+        return SourceStatus(self.name, "shards")
 
     def next_poll_seconds(self) -> float:
         """Never wait."""
         return 0.0
-
-    def ready(self) -> str | None:
-        """Always ready."""
-        return None
 
     def close(self) -> None:
         """Do nothing."""

@@ -21,7 +21,7 @@ from monitor.records.record_batch import Pointer
 from monitor.records.record_schema import RecordFields
 from monitor.records.rejections import Reason
 from monitor.reference.reference import Reference
-from monitor.sources.base import Lag
+from monitor.sources.base import Lag, SourceStatus
 from monitor.state import commit_plan as window_log
 from monitor.state.commit_plan import CommitPlan
 from monitor.state.evaluation_history import History
@@ -341,7 +341,8 @@ def test_it_is_catching_up_during_a_large_backlog(tmp_path: Path) -> None:
         (Lag(bytes=10, files=1, oldest_unread=NOW - 30), False),
         (Lag(bytes=10, files=1, oldest_unread=NOW - 61), True),
     ):
-        process.source.lag = lambda lag=lag: lag  # type: ignore[method-assign, misc]
+        status = SourceStatus("lines", "lines", None, lag)
+        process.source.status = lambda status=status: status  # type: ignore[method-assign, misc]
         process.tick()
         assert process.ingestion.view.catching_up(NOW) is answer
     process.kill()

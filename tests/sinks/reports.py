@@ -9,11 +9,10 @@ from monitor.core.alerts import AlertPhase, AlertRule, AlertStatus, AlertType, S
 from monitor.core.estimate import Estimate, Interval, NoEstimate, PredictionSets, Result, Why, WindowState
 from monitor.core.report import InputFacts, ModelReport, ReferenceFacts, SegmentReport
 from monitor.core.segments import ALL, Segment
-from monitor.sources.base import Lag
-from monitor.sources.kafka.health import PartitionLag
+from monitor.sources.base import Lag, ShardLag, ShardStatus, SourceStatus
 from monitor.sources.kafka.kafka_options import KafkaOptions
 from monitor.state.counters import Counters
-from monitor.telemetry import DaemonFacts, DeliveryFacts, HttpFacts, KafkaFacts, SourceFacts
+from monitor.telemetry import DaemonFacts, DeliveryFacts, HttpFacts
 
 NOW = 1_760_000_000.0
 
@@ -102,9 +101,9 @@ def facts() -> DaemonFacts:
     return DaemonFacts(
         models=("density", "triage"),
         sources={
-            "results": SourceFacts(ready=True, lag=Lag(4096, 2, NOW - 30.0)),
-            "late": SourceFacts(ready=False),
-            "stream": SourceFacts(ready=True, lag=Lag(0, 1, NOW - 4.0), kafka=STREAM),
+            "results": SourceStatus("results", "directory", None, Lag(4096, 2, NOW - 30.0)),
+            "late": SourceStatus("late", "directory", "waiting for its directory"),
+            "stream": SourceStatus("stream", "kafka", None, Lag(0, 1, NOW - 4.0), STREAM),
         },
         counters=Counters.from_stored(
             {
@@ -140,11 +139,11 @@ def shared_config() -> Config:
     return replace(config(), sources=(stream,))
 
 
-STREAM = KafkaFacts(
+STREAM = ShardStatus(
     {
-        "site.predictions/0": PartitionLag(0, 0.0),
-        "site.predictions/1": PartitionLag(120, 4.0, restoring=20),
-        "site.predictions/11": PartitionLag(7, 1.5),
+        "site.predictions/0": ShardLag(0, 0.0),
+        "site.predictions/1": ShardLag(120, 4.0, restoring=20),
+        "site.predictions/11": ShardLag(7, 1.5),
     },
     assigned=3,
     with_gap=1,

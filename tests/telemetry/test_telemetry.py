@@ -11,12 +11,12 @@ import pytest
 from monitor.core.estimators import ESTIMATORS
 from monitor.records.rejections import Reason
 from monitor.sinks.prometheus_page import PrometheusSink
+from monitor.sources.base import ShardLag, ShardStatus, SourceStatus
 from monitor.sources.directory.directory_options import DirectoryEvent
 from monitor.sources.kafka.consumer import FailureKind
-from monitor.sources.kafka.health import PartitionLag
 from monitor.sources.kafka.kafka_options import KafkaEvent as CountedByKafka
 from monitor.state.counters import Counters
-from monitor.telemetry import DaemonFacts, KafkaFacts, SourceFacts, Telemetry
+from monitor.telemetry import DaemonFacts, Telemetry
 from tests.sinks import reports
 from tests.sinks.pages import families, samples
 
@@ -218,14 +218,15 @@ def test_a_source_has_the_events_of_its_type_only(telemetry: Telemetry) -> None:
 
 
 def test_without_kafka_there_are_no_kafka_series() -> None:
-    facts = replace(reports.facts(), sources={"results": SourceFacts(ready=True)})
+    facts = replace(reports.facts(), sources={"results": SourceStatus("results", "directory")})
     assert not [name for name in families(Telemetry(lambda: facts).page()) if "kafka" in name]
 
 
 def test_partitions_with_the_largest_lag_are_exported_and_all_are_summed() -> None:
     """It limits the size of the page."""
-    lags = {f"predictions/{number}": PartitionLag(number, number / 10.0) for number in range(1000)}
-    facts = replace(reports.facts(), sources={"stream": SourceFacts(ready=True, kafka=KafkaFacts(lags, 1000))})
+    lags = {f"predictions/{number}": ShardLag(number, number / 10.0) for number in range(1000)}
+    stream = SourceStatus("stream", "kafka", shards=ShardStatus(lags, 1000))
+    facts = replace(reports.facts(), sources={"stream": stream})
     found = samples(Telemetry(lambda: facts).page())
     shown = {
         series: value for series, value in found.items() if series.startswith("cpcmon_kafka_partition_lag_records")

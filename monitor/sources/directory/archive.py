@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from itertools import islice
 
 from monitor.sources.base import Delivery
-from monitor.sources.directory.directory_options import DirectoryEvent, DirectoryOptions, OnFinish
+from monitor.sources.directory.directory_options import DirectoryEvent, DirectoryOptions, OnFinish, is_ignored
 from monitor.sources.directory.file_checkpoint import FileCheckpoint, FileState, Keys
 from monitor.sources.directory.file_identity import TrackedFile
 from monitor.sources.directory.open_files import (
@@ -25,7 +25,7 @@ from monitor.sources.directory.open_files import (
     is_missing,
 )
 from monitor.sources.directory.poll_context import PollContext
-from monitor.sources.directory.scan import MARKER, is_ignored
+from monitor.sources.directory.scan import MARKER
 from monitor.sources.directory.tailer import Tailer
 
 log = logging.getLogger("cpcmon")

@@ -1,12 +1,18 @@
-"""The settings of a watched directory, and the list of events it counts."""
+"""A source of type `directory`: its settings, and the events it counts."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
+from typing import ClassVar, Self
 
-from monitor.errors import UsageError
+from monitor.errors import Problem, UsageError
 from monitor.records.record_batch import Format
+from monitor.settings.kinds import Choice, FilePath, Flag, ListOf, Text
+from monitor.settings.quantities import Duration, SizeSetting
+from monitor.settings.section import Section
+from monitor.sources.base import Source, SourceContext, SourceOptions, check_bounds, report_error
 
 
 class DirectoryEvent(StrEnum):
@@ -85,10 +91,33 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
 }
 """The least and the greatest value of each number in the options."""
 
+_DURATIONS = {
+    "finish_after": "finish_after_seconds",
+    "settle": "settle_seconds",
+    "partial_timeout": "partial_timeout_seconds",
+    "retry_incomplete": "retry_incomplete_seconds",
+    "forget_after": "forget_after_seconds",
+    "poll": "poll_seconds",
+    "restat": "restat_seconds",
+    "time_per_tick": "seconds_per_tick",
+}
+_SIZES = {"max_line": "max_line_bytes", "bytes_per_file": "bytes_per_file", "bytes_per_tick": "bytes_per_tick"}
+"""Keys of settings, and their options."""
+
+_UNFINISHED_SUFFIXES = (".tmp", ".part", ".partial", ".crdownload", ".filepart", "~")
+
+
+def is_ignored(base: str) -> bool:
+    """Return whether a name marks its file as not meant to be read, or not yet."""
+    return base.startswith((".", "_")) or base.endswith(_UNFINISHED_SUFFIXES)
+
 
 @dataclass(frozen=True, slots=True)
-class DirectoryOptions:
+class DirectoryOptions(SourceOptions):
     """The settings of a watched directory."""
+
+    type_name: ClassVar[str] = "directory"
+    EVENTS: ClassVar[type[StrEnum]] = DirectoryEvent
 
     path: Path
     """The directory. It may appear later."""
@@ -137,25 +166,16 @@ class DirectoryOptions:
 
     def __post_init__(self) -> None:
         """Validate the values."""
-        for name, (least, most) in BOUNDS.items():
-            value = getattr(self, name)
-            if not isinstance(value, int | float) or isinstance(value, bool) or not least <= value <= most:
-                raise UsageError(f"{name}: expected a number from {least:g} to {most:g}, found {value!r}")
-        for name, kind in (("on_finish", OnFinish), ("start_at", StartAt)):
-            value = getattr(self, name)
-            if not isinstance(value, kind):
-                raise UsageError(f"{name}: expected {', '.join(kind)}, found {value!r}")
+        check_bounds(self, BOUNDS)
         if not self.pattern or "/" in self.pattern:
-            raise UsageError(f"pattern: expected a file name with * and ?, without a slash, found {self.pattern!r}")
+            raise UsageError(Problem("pattern", "a file name with * and ?, without a slash", repr(self.pattern)))
         if self.follow_symlinks and not self.symlink_roots:
-            raise UsageError("symlink_roots: expected at least one folder that links may lead to, found none")
+            raise UsageError(Problem("symlink_roots", "at least one folder that links may lead to", "none"))
         if self.archive is not None and self.on_finish is not OnFinish.ARCHIVE:
-            raise UsageError(f"archive: expected on_finish: archive beside it, found on_finish: {self.on_finish}")
+            raise UsageError(Problem("archive", "on_finish: archive beside it", f"on_finish: {self.on_finish}"))
         if self.archive is not None and not self._hides(self.archive):
-            raise UsageError(
-                "archive: expected a folder outside the watched one, or one in it whose name starts with a dot, "
-                f"found {str(self.archive)!r}"
-            )
+            expected = "a folder outside the watched one, or one in it whose name starts with a dot"
+            raise UsageError(Problem("archive", expected, repr(str(self.archive))))
 
     def _hides(self, archive: Path) -> bool:
         """Return whether archived files cannot be mistaken for new ones."""
@@ -164,3 +184,88 @@ class DirectoryOptions:
         except ValueError:
             return True
         return any(part.startswith((".", "_")) for part in parts) or (bool(parts) and not self.recursive)
+
+    @classmethod
+    def read(cls, section: Section, folder: Path) -> Self | None:
+        """Read the settings; None after a problem."""
+        path = section.get("path", FilePath(folder, "the path of a directory"))
+        default = cls(path)
+        values = {
+            "pattern": section.get("pattern", Text("a file name with * and ?"), default.pattern),
+            "format": section.get("format", Choice(Format), None),
+            "recursive": section.get("recursive", Flag(), default.recursive),
+            "on_finish": section.get("on_finish", Choice(OnFinish), default.on_finish),
+            "archive": section.get("archive", FilePath(folder, "the path of a directory"), None),
+            "follow_symlinks": section.get("follow_symlinks", Flag(), default.follow_symlinks),
+            "symlink_roots": section.get("symlink_roots", ListOf(FilePath(folder), "a list of paths"), ()),
+            "start_at": section.get("start_at", Choice(StartAt), default.start_at),
+            "completion_marker": section.get("completion_marker", Flag(), default.completion_marker),
+        }
+        for key, name in _DURATIONS.items():
+            values[name] = section.get(key, Duration(*BOUNDS[name]), getattr(default, name))
+        for key, name in _SIZES.items():
+            values[name] = section.get(key, SizeSetting(*map(int, BOUNDS[name])), getattr(default, name))
+        if not section.clean:
+            return None
+        try:
+            return cls(path, **values)  # type: ignore[arg-type]  # each value has the type of its field
+        except UsageError as error:
+            report_error(section, error)
+            return None
+
+    @classmethod
+    def check_together(cls, sources: Sequence[tuple[Section, Self]]) -> None:
+        """Report sources that read the same files."""
+        lines: dict[tuple[str, str], int] = {}
+        for section, options in sources:
+            place = (os.path.realpath(options.path), options.pattern)
+            if place in lines:
+                expected = "another directory or pattern, or every record would count twice"
+                section.report("path", expected, f"the same as in line {lines[place]}")
+            lines.setdefault(place, section.line("path"))
+
+    def reads_folder(self, folder: Path) -> bool:
+        """Return whether files in a folder, which need not exist yet, would be read as records."""
+        watched = os.path.realpath(self.path)
+        inner = Path(os.path.realpath(folder))
+        names: list[str] = []
+        for place in (inner, *inner.parents):
+            if _is_same(place, watched):
+                # Nothing is read in folders with an ignored name.
+                return not names or (self.recursive and not any(is_ignored(name) for name in names))
+            names.append(place.name)
+        return False
+
+    def describe(self) -> str:
+        """Return the line for `cpcmon check-config`."""
+        try:
+            there = "" if self.path.is_dir() else ": does not exist; cpcmon will wait for it"
+        except OSError as error:
+            there = f": cannot be read ({error.strerror}); cpcmon will wait for it"
+        return f"directory {self.path}{there}"
+
+    def build(self, context: SourceContext) -> Source:
+        """Return the source."""
+        from monitor.sources.directory.crash_guard import CrashGuard  # noqa: PLC0415 - it imports this module
+        from monitor.sources.directory.directory_source import DirectorySource  # noqa: PLC0415
+
+        # The state directory is never read as input, not even through a link or a mount.
+        options = replace(self, never=(identity_of(context.state_path),))
+        guard = CrashGuard(context.state_path / f"in_flight.{context.name}")
+        return DirectorySource(context.name, options, context.file_decoder(), key=context.key, guard=guard)
+
+
+def identity_of(folder: Path) -> tuple[int, int]:
+    """Return the device and inode of a folder, for `DirectoryOptions.never`."""
+    status = folder.stat()
+    return status.st_dev, status.st_ino
+
+
+def _is_same(place: Path, watched: str) -> bool:
+    if os.fspath(place) == watched:
+        return True
+    try:
+        # The same folder may be mounted twice.
+        return place.samefile(watched)
+    except OSError:
+        return False

@@ -14,7 +14,7 @@ import msgspec
 
 from monitor.errors import UsageError
 from monitor.records.record_batch import Decoder, Format
-from monitor.sources.base import NOTHING_HELD, Delivery, Lag
+from monitor.sources.base import NOTHING_HELD, Delivery, Lag, SourceStatus
 from monitor.sources.directory.archive import Archiver
 from monitor.sources.directory.crash_guard import CrashGuard
 from monitor.sources.directory.directory_options import DirectoryEvent, DirectoryOptions, OnFinish, StartAt
@@ -178,13 +178,9 @@ class DirectorySource:
         self._context.counted_once.difference_update(self._context.unacknowledged)
         self._context.unacknowledged.clear()
 
-    def lag(self) -> Lag:
-        """Return the lag as of the last poll. With very many new files, the bytes are an estimate."""
-        return self._lag
-
-    def ready(self) -> str | None:
-        """Return None if the directory can be listed, else what it waits for."""
-        return self._waits_for
+    def status(self) -> SourceStatus:
+        """Return the status. It is ready if the directory can be listed; the lag of very many new files is an estimate."""
+        return SourceStatus(self.name, DirectoryOptions.type_name, self._waits_for, self._lag)
 
     def close(self) -> None:
         """Release everything."""

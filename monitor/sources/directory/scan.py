@@ -5,21 +5,14 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from monitor.records.record_batch import Format, format_of
-from monitor.sources.directory.directory_options import DirectoryOptions
+from monitor.sources.directory.directory_options import DirectoryOptions, is_ignored
 from monitor.sources.directory.file_identity import TrackedFile
 from monitor.sources.directory.open_files import SafeDirectory
 
-_UNFINISHED_SUFFIXES = (".tmp", ".part", ".partial", ".crdownload", ".filepart", "~")
 _DEEPEST = 8
 MARKER = ".ok"
-
-
-def is_ignored(base: str) -> bool:
-    """Return whether a name marks its file as not meant to be read, or not yet."""
-    return base.startswith((".", "_")) or base.endswith(_UNFINISHED_SUFFIXES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,32 +187,3 @@ def _walk(folder: SafeDirectory, take: Callable[["os.DirEntry[str]", str], bool]
                 raise
         waiting.extend(sorted(inner, reverse=True))
     return entries
-
-
-def identity_of(folder: Path) -> tuple[int, int]:
-    """Return the device and inode of a folder, for `DirectoryOptions.never`."""
-    status = folder.stat()
-    return status.st_dev, status.st_ino
-
-
-def would_be_read(folder: Path, options: DirectoryOptions) -> bool:
-    """Return whether files in a folder, which need not exist yet, would be read as files of the watched directory."""
-    watched = os.path.realpath(options.path)
-    inner = Path(os.path.realpath(folder))
-    names: list[str] = []
-    for place in (inner, *inner.parents):
-        if _is_same(place, watched):
-            # Nothing is read in folders with an ignored name.
-            return not names or (options.recursive and not any(is_ignored(name) for name in names))
-        names.append(place.name)
-    return False
-
-
-def _is_same(place: Path, watched: str) -> bool:
-    if os.fspath(place) == watched:
-        return True
-    try:
-        # The same folder may be mounted twice.
-        return place.samefile(watched)
-    except OSError:
-        return False

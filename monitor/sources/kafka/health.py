@@ -9,7 +9,7 @@ partitions.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from monitor.sources.base import Lag
+from monitor.sources.base import Lag, ShardLag
 from monitor.sources.kafka.consumer import (
     ConnectionBroken,
     Consumer,
@@ -33,18 +33,6 @@ _JOIN_SECONDS = 330.0
 """The group waits up to five minutes for a busy member; after that a join will not succeed any more."""
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionLag:
-    """The lag of one partition."""
-
-    records: int
-    """Offsets up to the end: an upper bound of the records."""
-    seconds: float
-    """The age of the newest record read, while there is more; else 0."""
-    restoring: int = 0
-    """Those of them that only rebuild windows: another process had read them."""
-
-
 @dataclass(slots=True)
 class _Seen:
     end: int
@@ -62,7 +50,7 @@ class PartitionLagMeter:
 
     def __init__(self) -> None:
         self._seen: dict[Partition, _Seen] = {}
-        self._lags: dict[str, PartitionLag] = {}
+        self._lags: dict[str, ShardLag] = {}
         self._since: float | None = None
 
     def start(self, partition: Partition, end: int, now: float) -> None:
@@ -94,7 +82,7 @@ class PartitionLagMeter:
         self, progress: Mapping[Partition, PartitionProgress], restored_to: Mapping[Partition, int], now: float
     ) -> None:
         """Compute the lag of each partition."""
-        lags: dict[str, PartitionLag] = {}
+        lags: dict[str, ShardLag] = {}
         since: list[float] = []
         for partition, seen in self._seen.items():
             at = progress.get(partition)
@@ -110,13 +98,13 @@ class PartitionLagMeter:
             start = seen.started_at if start == float("-inf") else start
             seconds = max(0.0, now - start) if records else 0.0
             restoring = min(records, max(0, restored_to.get(partition, 0) - at.position))
-            lags[partition.shard] = PartitionLag(records, seconds, restoring)
+            lags[partition.shard] = ShardLag(records, seconds, restoring)
             if records:
                 since.append(start)
         self._lags, self._since = lags, min(since, default=None)
 
     @property
-    def lags(self) -> Mapping[str, PartitionLag]:
+    def lags(self) -> Mapping[str, ShardLag]:
         """The lag of each shard, as of the last measurement."""
         return self._lags
 

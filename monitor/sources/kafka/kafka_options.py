@@ -1,15 +1,18 @@
-"""The settings of a Kafka source, and the list of events it counts."""
+"""A source of type `kafka`: its settings, and the events it counts."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import ClassVar, Self
 
-from monitor.errors import UsageError
+from monitor.errors import Problem, UsageError
+from monitor.settings.section import Section
+from monitor.sources.base import Source, SourceContext, SourceOptions, check_bounds
 
-_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
-_BROKER = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^\s:/\[\]@]+):([0-9]{1,5})")
+NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
+"""The names of topics and instances."""
 
 
 class KafkaEvent(StrEnum):
@@ -131,9 +134,9 @@ class TlsOptions:
     def __post_init__(self) -> None:
         """Validate the values."""
         if self.key is not None and self.cert is None:
-            raise UsageError("tls.cert: expected a certificate beside the key, found none")
+            raise UsageError(Problem("cert", "a certificate beside the key", "none"))
         if self.password_file is not None and self.cert is None:
-            raise UsageError("tls.cert: expected a certificate whose key has the password, found none")
+            raise UsageError(Problem("cert", "a certificate whose key has the password", "none"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,22 +150,18 @@ class SaslOptions:
 
     def __post_init__(self) -> None:
         """Validate the values."""
-        if not isinstance(self.mechanism, Mechanism):
-            raise UsageError(f"sasl.mechanism: expected {', '.join(Mechanism)}, found {self.mechanism!r}")
         if self.mechanism is Mechanism.OAUTHBEARER:
             if self.token_file is None:
-                raise UsageError("sasl.token_file: expected a file that holds the token of OAUTHBEARER, found none")
+                raise UsageError(Problem("token_file", "a file that holds the token of OAUTHBEARER", "none"))
             if self.user or self.password_file is not None:
-                raise UsageError(
-                    "sasl.user: expected only a token_file with OAUTHBEARER, found a user or password_file"
-                )
+                raise UsageError(Problem("user", "only a token_file with OAUTHBEARER", "a user or password_file"))
             return
         if not self.user:
-            raise UsageError(f"sasl.user: expected the name of a user for {self.mechanism}, found none")
+            raise UsageError(Problem("user", f"the name of a user for {self.mechanism}", "none"))
         if self.password_file is None:
-            raise UsageError("sasl.password_file: expected a file that holds the password, found none")
+            raise UsageError(Problem("password_file", "a file that holds the password", "none"))
         if self.token_file is not None:
-            raise UsageError(f"sasl.token_file: expected OAUTHBEARER beside it, found {self.mechanism}")
+            raise UsageError(Problem("token_file", "OAUTHBEARER beside it", str(self.mechanism)))
 
 
 BOUNDS: Mapping[str, tuple[float, float]] = {
@@ -178,8 +177,12 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class KafkaOptions:
+class KafkaOptions(SourceOptions):
     """The settings of a Kafka source."""
+
+    type_name: ClassVar[str] = "kafka"
+    EVENTS: ClassVar[type[StrEnum]] = KafkaEvent
+    sharded: ClassVar[bool] = True
 
     brokers: tuple[str, ...]
     """Bootstrap brokers, each as `host:port`."""
@@ -221,8 +224,8 @@ class KafkaOptions:
 
     def __post_init__(self) -> None:
         """Validate the values."""
-        self._check_numbers()
-        self._check_choices()
+        check_bounds(self, BOUNDS)
+        self._check_start()
         self._check_topics()
         self._check_membership()
 
@@ -231,67 +234,60 @@ class KafkaOptions:
         """The brokers as named in messages."""
         return ",".join(self.brokers)
 
-    def _check_numbers(self) -> None:
-        for name, (least, most) in BOUNDS.items():
-            value = getattr(self, name)
-            if not isinstance(value, int | float) or isinstance(value, bool) or not least <= value <= most:
-                raise UsageError(f"{name}: expected a number from {least:g} to {most:g}, found {value!r}")
-
-    def _check_choices(self) -> None:
-        kinds: Iterable[tuple[str, type[StrEnum]]] = (
-            ("start", Start),
-            ("isolation", Isolation),
-            ("assignor", Assignor),
-        )
-        for name, kind in kinds:
-            value = getattr(self, name)
-            if not isinstance(value, kind):
-                raise UsageError(f"{name}: expected {', '.join(kind)}, found {value!r}")
+    def _check_start(self) -> None:
         if (self.start is Start.SINCE) != (self.since_seconds is not None):
             found = "start: since without it" if self.since_seconds is None else f"start: {self.start} beside it"
-            raise UsageError(f"since_seconds: expected a duration exactly when start is since, found {found}")
-        if self.since_seconds is not None and not 0.0 < self.since_seconds <= 3660 * 86400.0:
-            raise UsageError(
-                f"since_seconds: expected a duration above 0 and below ten years, found {self.since_seconds!r}"
-            )
+            raise UsageError(Problem("since", "a duration exactly when start is since", found))
 
     def _check_topics(self) -> None:
         if bool(self.topics) == (self.pattern is not None):
             found = "neither" if self.pattern is None else "both"
-            raise UsageError(f"topics: expected a list of topics or a pattern, found {found}")
-        for topic in (*self.topics, *([] if self.dead_letter_topic is None else [self.dead_letter_topic])):
-            if not _TOPIC.fullmatch(topic) or topic in {".", ".."}:
-                raise UsageError(
-                    f"topics: expected names of up to 249 letters, digits, dots, _ and -, found {topic[:260]!r}"
-                )
+            raise UsageError(Problem("topics", "a list of topics or a pattern", found))
         if len(set(self.topics)) < len(self.topics):
-            raise UsageError("topics: expected each topic once, found one twice")
+            raise UsageError(Problem("topics", "each topic once", "one twice"))
         if self.pattern is not None:
             try:
                 expression = re.compile(self.pattern)
             except re.error as error:
-                raise UsageError(f"pattern: expected a regular expression, found {self.pattern!r} ({error})") from error
+                found = f"{self.pattern!r} ({error})"
+                raise UsageError(Problem("pattern", "a regular expression", found)) from error
             if self.dead_letter_topic is not None and expression.match(self.dead_letter_topic):
-                raise UsageError(
-                    "dead_letter_topic: expected a topic that is not read itself, found one that the pattern matches"
-                )
+                found = "one that the pattern matches"
+                raise UsageError(Problem("dead_letters.topic", "a topic that is not read itself", found))
         if self.dead_letter_topic is not None and self.dead_letter_topic in self.topics:
-            raise UsageError("dead_letter_topic: expected a topic that is not read itself, found one of topics")
+            raise UsageError(Problem("dead_letters.topic", "a topic that is not read itself", "one of topics"))
         if self.dead_letter_payload and self.dead_letter_topic is None:
-            raise UsageError("dead_letter_payload: expected a dead_letter_topic beside it, found none")
+            raise UsageError(Problem("dead_letters.payload", "a topic beside it", "none"))
 
     def _check_membership(self) -> None:
-        if not self.brokers:
-            raise UsageError("brokers: expected at least one broker such as kafka:9092, found none")
-        for broker in self.brokers:
-            found = _BROKER.fullmatch(broker)
-            # The part before an @ may be a password, so it is not repeated.
-            if found is None or not 0 < int(found.group(2)) < 1 << 16:
-                shown = "something with an @" if "@" in broker else repr(broker)
-                raise UsageError(f"brokers: expected host:port such as kafka:9092, found {shown}")
         if not self.group or len(self.group) > 249:
-            raise UsageError(f"group: expected a name of 1 to 249 characters, found {self.group[:260]!r}")
-        if self.instance_id is not None and (not _TOPIC.fullmatch(self.instance_id) or self.instance_id in {".", ".."}):
-            raise UsageError(
-                f"instance_id: expected up to 249 letters, digits, dots, _ and -, found {self.instance_id[:260]!r}"
-            )
+            raise UsageError(Problem("group", "a name of 1 to 249 characters", repr(self.group[:260])))
+        if self.instance_id is not None and not NAME.fullmatch(self.instance_id):
+            expected = "up to 249 letters, digits, dots, _ and -"
+            raise UsageError(Problem("instance_id", expected, repr(self.instance_id[:260])))
+
+    @classmethod
+    def read(cls, section: Section, folder: Path) -> Self | None:
+        """Read the settings; None after a problem."""
+        from monitor.sources.kafka.kafka_settings import read_kafka  # noqa: PLC0415 - it imports this module
+
+        return read_kafka(cls, section, folder)
+
+    @classmethod
+    def check_together(cls, sources: Sequence[tuple[Section, Self]]) -> None:
+        """Report sources that read the same topics, or their dead letters."""
+        from monitor.sources.kafka.kafka_settings import check_clusters  # noqa: PLC0415 - it imports this module
+
+        check_clusters(sources)
+
+    def describe(self) -> str:
+        """Return the line for `cpcmon check-config`. Contacts no broker."""
+        topics = f"matching {self.pattern}" if self.pattern is not None else ", ".join(self.topics)
+        return f"kafka {self.address}, topics {topics}, as group {self.group}"
+
+    def build(self, context: SourceContext) -> Source:
+        """Return the source."""
+        from monitor.sources.kafka.kafka_source import KafkaSource  # noqa: PLC0415 - slow to import
+
+        decoder = context.message_decoder(self.max_message_bytes)
+        return KafkaSource(context.name, self, decoder, fingerprint=context.fingerprint, room=context.room)

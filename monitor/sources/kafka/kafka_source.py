@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import ClassVar
 
-from monitor.sources.base import NOTHING_HELD, Delivery, Lag
+from monitor.sources.base import NOTHING_HELD, Delivery, ShardStatus, SourceStatus
 from monitor.sources.kafka.client import connect as connect_client
 from monitor.sources.kafka.connection import Connect, Explain, KafkaConnection, check_brokers
 from monitor.sources.kafka.consumer import (
@@ -22,7 +22,7 @@ from monitor.sources.kafka.consumer import (
     describe_dead_letter_failure,
 )
 from monitor.sources.kafka.dead_letters import DeadLetters
-from monitor.sources.kafka.health import HealthCheck, PartitionLag, PartitionLagMeter, Stalled, UnassignedCheck
+from monitor.sources.kafka.health import HealthCheck, PartitionLagMeter, Stalled, UnassignedCheck
 from monitor.sources.kafka.kafka_options import KafkaEvent, KafkaOptions
 from monitor.sources.kafka.message_reader import DecodesMessages, MessageReader
 from monitor.sources.kafka.partition_checkpoint import Fetched, Partition
@@ -119,19 +119,24 @@ class KafkaSource:
         self._reader.roll_back()
         self._refetch(self._partitions.roll_back())
 
-    def lag(self) -> Lag:
-        """Return the lag as of the last poll."""
-        return self._meter.lag
-
     def next_poll_seconds(self) -> float:
         """Return how long to wait before the next poll; 0 if more may be available."""
         return 0.0 if self._found_records else _IDLE_SECONDS
 
-    def ready(self) -> str | None:
-        """Return None if partitions can be read, else what it waits for."""
+    def status(self) -> SourceStatus:
+        """Return the status. It is ready if partitions can be read."""
         if self._connection.failure is None and not self._health.joined:
-            return f"kafka {self._options.address}: waiting to join group {self._options.group}"
-        return self._connection.waits_for or self._unassigned.waits_for
+            waits_for: str | None = f"kafka {self._options.address}: waiting to join group {self._options.group}"
+        else:
+            waits_for = self._connection.waits_for or self._unassigned.waits_for
+        shards = ShardStatus(
+            self._meter.lags,
+            len(self._ownership.owned),
+            self._partitions.with_gap,
+            self._partitions.restore_seconds,
+            self._unassigned.count,
+        )
+        return SourceStatus(self.name, KafkaOptions.type_name, waits_for, self._meter.lag, shards)
 
     def close(self) -> None:
         """Commit offsets, leave the group, and release everything."""
@@ -141,31 +146,6 @@ class KafkaSource:
         self._connection.close()
         if self._dead_letters is not None:
             self._dead_letters.close()
-
-    # For metrics and status
-
-    def partition_lags(self) -> Mapping[str, PartitionLag]:
-        """Return the lag of each shard, as of the last poll."""
-        return self._meter.lags
-
-    def gaps(self) -> Mapping[str, float]:
-        """Return the shards whose windows contain records from before a loss, with the newest event time before it."""
-        return self._partitions.gaps()
-
-    @property
-    def restore_seconds(self) -> float:
-        """The total time spent rebuilding windows from the log since the start."""
-        return self._partitions.restore_seconds
-
-    @property
-    def unassigned(self) -> int | None:
-        """The number of partitions assigned to no member of the group; None if unknown."""
-        return self._unassigned.count
-
-    @property
-    def owned(self) -> frozenset[str]:
-        """The assigned shards."""
-        return frozenset(one.shard for one in self._ownership.owned)
 
     # One poll
 
@@ -243,7 +223,8 @@ class KafkaSource:
 
     def _ownership_delivery(self) -> Delivery:
         self._report_owned, self._owned_reported = False, True
-        return self._event_log.take(self.name, self.owned) or Delivery(self.name, owned=self.owned)
+        owned = frozenset(one.shard for one in self._ownership.owned)
+        return self._event_log.take(self.name, owned) or Delivery(self.name, owned=owned)
 
     def _deliver(self, consumer: Consumer, partition: Partition, fetched: Fetched, now: float) -> Iterator[Delivery]:
         if not self._partitions.may_deliver(consumer, partition, self._event_log):

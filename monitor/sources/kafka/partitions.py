@@ -272,9 +272,10 @@ class Partitions:
         """Return by partition the offset up to which only windows are rebuilt."""
         return {one: tracked.restored_to for one, tracked in self.tracked.items()}
 
-    def gaps(self) -> Mapping[str, float]:
-        """Return the shards whose windows contain records from before a loss, with the newest event time before it."""
-        return {one.shard: at.gap_at for one, at in list(self.tracked.items()) if at.gap_at is not None}
+    @property
+    def with_gap(self) -> int:
+        """The number of partitions whose windows contain records from before a loss."""
+        return sum(one.gap_at is not None for one in list(self.tracked.values()))
 
     @property
     def restore_seconds(self) -> float:

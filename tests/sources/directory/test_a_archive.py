@@ -289,7 +289,6 @@ def test_markers_are_archived_with_their_files(watch: Watch) -> None:
         pytest.param({"pattern": ""}, "pattern: expected a file name", id="no pattern"),
         pytest.param({"follow_symlinks": True}, "symlink_roots: expected at least one folder", id="no roots"),
         pytest.param({"archive": Path("/x")}, "archive: expected on_finish: archive beside it", id="useless archive"),
-        pytest.param({"on_finish": "eat"}, "on_finish: expected keep, archive, delete, found 'eat'", id="on_finish"),
         pytest.param(
             {"archive": Path("/in/done"), "on_finish": OnFinish.ARCHIVE, "recursive": True},
             "archive: expected a folder outside the watched one",

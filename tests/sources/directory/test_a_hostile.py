@@ -46,7 +46,7 @@ def test_a23_a_missing_directory_is_read_once_it_exists(watch: Watch, tmp_path: 
     """Not ready, one warning, counted; then read."""
     inbox = watch(tmp_path / "later")
     assert inbox.polls(3) == []
-    waits = inbox.source.ready()
+    waits = inbox.source.status().waits_for
     assert waits is not None
     # Callers prepend the name of the source.
     assert waits.startswith("waiting for its directory")
@@ -57,7 +57,7 @@ def test_a23_a_missing_directory_is_read_once_it_exists(watch: Watch, tmp_path: 
     (tmp_path / "later").mkdir()
     inbox.write("f.jsonl", "one")
     assert inbox.poll() == ["one"]
-    assert inbox.source.ready() is None
+    assert inbox.source.status().waits_for is None
 
 
 def _mount(folder: Path, *words: str) -> None:
@@ -102,11 +102,11 @@ def test_a25_a_directory_replaced_by_a_new_one_is_watched(inbox: Inbox) -> None:
     assert inbox.poll() == ["one"]
     shutil.rmtree(inbox.path)
     inbox.poll()
-    assert inbox.source.ready() is not None
+    assert inbox.source.status().waits_for is not None
     inbox.path.mkdir()
     inbox.write("f.jsonl", "two", "three")
     assert inbox.poll() == ["two", "three"]
-    assert inbox.source.ready() is None
+    assert inbox.source.status().waits_for is None
     old = inbox.path.rename(inbox.path.parent / "old")
     inbox.path.mkdir()
     inbox.write("h.jsonl", "four")
@@ -326,7 +326,7 @@ def test_a48_a_directory_that_cannot_be_listed_is_counted(watch: Watch) -> None:
     system.broken = True
     inbox.polls(3)
     assert inbox.counted["poll_errors"] == 3
-    assert "EIO" in str(inbox.source.ready())
+    assert "EIO" in str(inbox.source.status().waits_for)
     system.broken = False
     inbox.write("a.jsonl", "two")
     assert inbox.polls(2) == ["two"]

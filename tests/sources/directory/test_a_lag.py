@@ -18,14 +18,14 @@ def test_lag_of_a_file_starts_when_it_is_first_seen(watch: Watch) -> None:
     os.utime(inbox.write("a.jsonl", *LINES), (1, 1))
     inbox.poll()
     first = inbox.now
-    assert inbox.source.lag().oldest_unread == first
+    assert inbox.source.status().lag.oldest_unread == first
     inbox.poll()
-    assert inbox.source.lag().oldest_unread == first
+    assert inbox.source.status().lag.oldest_unread == first
     inbox.polls(10)
-    assert inbox.source.lag().oldest_unread is None
+    assert inbox.source.status().lag.oldest_unread is None
     os.utime(inbox.write("a.jsonl", *LINES), (1, 1))
     inbox.poll()
-    assert inbox.source.lag().oldest_unread == inbox.now
+    assert inbox.source.status().lag.oldest_unread == inbox.now
 
 
 def test_lag_of_new_files_starts_with_the_first(watch: Watch) -> None:
@@ -35,11 +35,11 @@ def test_lag_of_new_files_starts_with_the_first(watch: Watch) -> None:
         os.utime(inbox.write(f"{number}.jsonl", "one"), (1, 1))
     inbox.poll()
     first = inbox.now
-    assert inbox.source.lag().oldest_unread == first
+    assert inbox.source.status().lag.oldest_unread == first
     inbox.poll()
-    assert inbox.source.lag().oldest_unread == first
+    assert inbox.source.status().lag.oldest_unread == first
     inbox.polls(5)
-    assert inbox.source.lag().oldest_unread is None
+    assert inbox.source.status().lag.oldest_unread is None
 
 
 def test_a_settling_file_adds_no_lag_time(inbox: Inbox) -> None:
@@ -47,7 +47,7 @@ def test_a_settling_file_adds_no_lag_time(inbox: Inbox) -> None:
     for number in range(1, 12):
         os.utime(inbox.put("x.npy", b"x" * number), (1, 1))
         inbox.poll()
-        lag = inbox.source.lag()
+        lag = inbox.source.status().lag
         assert (lag.files, lag.oldest_unread) == (1, None)
         assert lag.bytes == sum(range(number + 1))
 
@@ -65,4 +65,4 @@ def test_an_unreadable_file_adds_no_lag_time(watch: Watch) -> None:
     inbox.put("x.npy", b"one\nEND\n")
     inbox.polls(20)
     assert inbox.counted["files_unreadable"] == 1
-    assert inbox.source.lag().oldest_unread is None
+    assert inbox.source.status().lag.oldest_unread is None

@@ -45,7 +45,7 @@ def test_a31_fifty_thousand_files_at_start(watch: Watch) -> None:
         inbox.decoder.pieces.clear()
         del deliveries
         inbox.source.acknowledge({})
-        lags.append(inbox.source.lag().files)
+        lags.append(inbox.source.status().lag.files)
     used = _resident_bytes() - before
     assert lags == sorted(lags, reverse=True)
     assert len(lags) > 3
@@ -134,7 +134,7 @@ def test_a32_a_million_kept_files_are_listed_and_few_are_checked(watch: Watch) -
     # A listing of one second is more than a fifth of two seconds; each file is checked once a minute.
     assert inbox.source.next_poll_seconds() == 5.0
     assert 0 < system.stats < 3.5 * count / 12
-    assert inbox.source.lag().files == 0
+    assert inbox.source.status().lag.files == 0
 
 
 def test_a32_one_warning_about_many_entries(watch: Watch) -> None:
@@ -152,7 +152,7 @@ def test_a33_a_burst_while_stopped_is_read_completely(watch: Watch) -> None:
     inbox.poll()
     _drop(inbox.path, 5_000)
     assert len(inbox.polls(3)) == 5_000
-    assert inbox.source.lag().files == 0
+    assert inbox.source.status().lag.files == 0
 
 
 def test_files_beyond_the_limit_of_a_poll_are_still_tailed(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:

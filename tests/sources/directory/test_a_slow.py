@@ -72,7 +72,7 @@ def test_a_poll_that_ends_within_a_file_continues_at_once(watch: Watch) -> None:
     inbox.put("a.jsonl", LINE * 2000)
     assert _took(inbox) == pytest.approx(0.4)
     assert inbox.source.next_poll_seconds() == 0
-    assert inbox.source.lag().files == 1
+    assert inbox.source.status().lag.files == 1
 
 
 def test_a_whole_file_yields_when_time_is_up(watch: Watch) -> None:

@@ -34,7 +34,7 @@ def test_a2_a_last_line_without_a_newline_waits_and_is_counted_once(inbox: Inbox
     inbox.crash()
     inbox.polls(3, 700)
     assert inbox.counted["partial_tail"] == 1
-    assert inbox.source.lag().files == 0
+    assert inbox.source.status().lag.files == 0
     inbox.put("f.jsonl", b"\n")
     assert inbox.poll() == ["two"]
 
@@ -229,13 +229,13 @@ def test_lag_counts_unread_bytes_and_files(watch: Watch) -> None:
     os.utime(old, (1000, 1000))
     os.utime(new, (2000, 2000))
     inbox.poll()
-    lag = inbox.source.lag()
+    lag = inbox.source.status().lag
     assert (lag.files, lag.oldest_unread) == (3, inbox.now)
     assert 0 < lag.bytes <= 2510
     inbox.polls(20)
-    assert inbox.source.lag().bytes == 0
-    assert inbox.source.lag().files == 0
-    assert inbox.source.lag().oldest_unread is None
+    assert inbox.source.status().lag.bytes == 0
+    assert inbox.source.status().lag.files == 0
+    assert inbox.source.status().lag.oldest_unread is None
 
 
 def test_start_at_end_skips_existing_lines(watch: Watch) -> None:

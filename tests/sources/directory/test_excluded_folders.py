@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from monitor.sources.directory.directory_options import DirectoryOptions
-from monitor.sources.directory.scan import identity_of, would_be_read
+from monitor.sources.directory.directory_options import DirectoryOptions, identity_of
 from tests.sources.directory.inbox import Inbox
 
 Watch = Callable[..., Inbox]
@@ -28,7 +27,7 @@ def test_an_excluded_folder_is_not_listed(watch: Watch, tmp_path: Path) -> None:
     assert inbox.polls(3) == ["one"]
     state.rename(inbox.path / "other")
     assert inbox.polls(3) == []
-    assert inbox.source.ready() is None
+    assert inbox.source.status().waits_for is None
     assert not inbox.counted["files_unreadable"]
 
 
@@ -50,7 +49,7 @@ def test_an_excluded_directory_is_not_ready(watch: Watch, tmp_path: Path) -> Non
     before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - as short as it gets
     inbox = watch(state, never=(identity_of(state),))
     assert inbox.polls(5) == []
-    assert "EPERM" in str(inbox.source.ready())
+    assert "EPERM" in str(inbox.source.status().waits_for)
     assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208 - as short as it gets
 
 
@@ -77,6 +76,6 @@ def test_whether_a_folder_would_be_read(tmp_path: Path, state: str, *, recursive
     (tmp_path / "inbox").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "inbox")
     options = DirectoryOptions(tmp_path / "inbox", recursive=recursive)
-    assert would_be_read(tmp_path / state, options) is expected
+    assert options.reads_folder(tmp_path / state) is expected
     by_link = DirectoryOptions(tmp_path / "link", recursive=recursive)
-    assert would_be_read(tmp_path / state, by_link) is expected
+    assert by_link.reads_folder(tmp_path / state) is expected

@@ -8,7 +8,7 @@ from typing import Any
 
 from monitor.records.message_decoder import MessageDecoder
 from monitor.records.record_schema import ModelFormat
-from monitor.sources.base import Delivery
+from monitor.sources.base import Delivery, ShardStatus
 from monitor.sources.kafka.kafka_options import KafkaOptions
 from monitor.sources.kafka.kafka_source import KafkaSource
 
@@ -86,6 +86,12 @@ class Member:
         self.deliveries.extend(some)
         self.source.acknowledge({shard: self._oldest(shard) for shard in self.owned})
 
+    def shards(self) -> ShardStatus:
+        """Return the status of its partitions."""
+        shards = self.source.status().shards
+        assert shards is not None
+        return shards
+
     def _oldest(self, shard: str) -> float:
         rows = self.disk.rows.get(shard, [])
         held = rows if self.hold is None else rows[len(rows) - min(self.hold, len(rows)) :]
@@ -97,7 +103,7 @@ class Member:
         while not what():
             assert time.monotonic() < patience, (
                 f"expected {expected}; rows { ({k: len(v) for k, v in self.disk.rows.items()}) }, {self.counted}, "
-                f"{self.warnings}, {self.source.ready()}"
+                f"{self.warnings}, {self.source.status().waits_for}"
             )
             self.tick()
 

@@ -58,7 +58,7 @@ def test_failed_commits_are_counted_and_repeated(mock_kafka: MockCluster, join: 
     member.until_rows(f"{TOPIC}/0", range(10))
     member.until(lambda: member.counted["offset_commits"] > 0, "a commit that works")
     assert member.counted["offset_commit_errors"] == 2
-    assert member.source.ready() is None
+    assert member.source.status().waits_for is None
 
 
 def test_lost_brokers_are_reported_and_reconnected(mock_kafka: MockCluster, join: Join) -> None:
@@ -67,13 +67,13 @@ def test_lost_brokers_are_reported_and_reconnected(mock_kafka: MockCluster, join
     member.until_rows(f"{TOPIC}/0", range(10))
     for broker in (1, 2, 3):
         mock_kafka.set_down(broker)
-    member.until(lambda: "expected a broker to answer" in (member.source.ready() or ""), "to be not ready")
+    member.until(lambda: "expected a broker to answer" in (member.source.status().waits_for or ""), "to be not ready")
     assert member.owned == {f"{TOPIC}/0"}
     for broker in (1, 2, 3):
         mock_kafka.set_up(broker)
     writer.write(payloads(range(10, 20)))
     member.until_rows(f"{TOPIC}/0", range(20))
-    member.until(lambda: member.source.ready() is None, "to be ready")
+    member.until(lambda: member.source.status().waits_for is None, "to be ready")
     assert any("connection restored" in event for event in member.events)
 
 
@@ -81,7 +81,7 @@ def test_a_join_for_new_partitions_completed_between_polls_counts(kafka: Topics,
     """Nothing else would trigger a join, and its result would never be handled."""
     topic = unique("later")
     member = join(kafka.bootstrap, topic)
-    member.until(lambda: "found none" in (member.source.ready() or ""), "the missing topic")
+    member.until(lambda: "found none" in (member.source.status().waits_for or ""), "the missing topic")
     consumer: Any = member.source._connection.consumer  # noqa: SLF001
     coordinator = consumer._consumer._coordinator  # noqa: SLF001
     kafka.create_topic(topic)

@@ -102,7 +102,7 @@ def test_a_member_reports_its_assigned_partitions(kafka: Topics, join: Join) -> 
     owned = [one.owned for one in first.deliveries if one.owned is not None]
     assert owned[-1] == first.owned
     assert len(first.owned) == PARTITIONS // 2
-    assert set(first.source.partition_lags()) == first.owned
+    assert set(first.shards().lags) == first.owned
     assert first.counted["partitions_revoked"] == PARTITIONS // 2
 
 
@@ -163,7 +163,9 @@ def test_two_processes_with_one_instance_id_are_reported(kafka: Topics, join: Jo
     second = join(kafka.bootstrap, topic, group, instance_id="replica-0")
     second.until(lambda: bool(second.owned), "a partition")
     first.until(lambda: first.counted["errors_fenced"] > 0, "to be fenced")
-    assert f"to be the only process with instance_id replica-0 in group {group}" in (first.source.ready() or "")
+    assert f"to be the only process with instance_id replica-0 in group {group}" in (
+        first.source.status().waits_for or ""
+    )
     first.tick()
     assert first.owned == frozenset()
 

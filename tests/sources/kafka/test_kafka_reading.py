@@ -27,8 +27,8 @@ def test_all_records_of_all_partitions_arrive_once_and_in_order(kafka: Topics, j
         member.until_rows(f"{topic}/{partition}", range(partition * 1000, partition * 1000 + 500))
     assert member.owned == {f"{topic}/{partition}" for partition in range(3)}
     assert member.counted["messages_read"] == 1500
-    member.until(lambda: member.source.ready() is None, "to be ready")
-    assert member.source.lag().files == 0
+    member.until(lambda: member.source.status().waits_for is None, "to be ready")
+    assert member.source.status().lag.files == 0
 
 
 def test_topics_are_found_by_a_pattern(kafka: Topics, join: Join) -> None:
@@ -93,7 +93,7 @@ def test_tombstones_are_counted_and_are_no_records(kafka: Topics, join: Join) ->
     member.until(lambda: member.counted["messages_read"] == 6, "all messages")
     assert member.disk.rows[f"{topic}/0"] == [1, 4]
     assert member.counted["tombstones"] == 4
-    assert member.source.partition_lags()[f"{topic}/0"].records == 0
+    assert member.shards().lags[f"{topic}/0"].records == 0
 
 
 def test_aborted_transactions_are_not_read_and_their_markers_are_not_waited_for(kafka: Topics, join: Join) -> None:
@@ -107,19 +107,21 @@ def test_aborted_transactions_are_not_read_and_their_markers_are_not_waited_for(
         writer.enqueue(payloads(range(5, 10)))
     member = join(kafka.bootstrap, topic)
     member.until_rows(f"{topic}/0", range(10))
-    member.until(lambda: member.source.lag().files == 0, "no lag")
+    member.until(lambda: member.source.status().lag.files == 0, "no lag")
     assert member.counted["records_lost"] == 0
 
 
 def test_a_topic_created_later_is_read(kafka: Topics, join: Join) -> None:
     topic = unique("later")
     member = join(kafka.bootstrap, topic, start=Start.EARLIEST)
-    member.until(lambda: f"expected topic {topic}, found none" in (member.source.ready() or ""), "the missing topic")
+    member.until(
+        lambda: f"expected topic {topic}, found none" in (member.source.status().waits_for or ""), "the missing topic"
+    )
     assert member.counted["errors_unknown_topic"] == 1
     kafka.create_topic(topic)
     Writer(kafka.bootstrap, topic).write(payloads(range(3)))
     member.until_rows(f"{topic}/0", range(3))
-    member.until(lambda: member.source.ready() is None, "to be ready")
+    member.until(lambda: member.source.status().waits_for is None, "to be ready")
 
 
 class _Fails:

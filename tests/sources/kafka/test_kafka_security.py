@@ -83,13 +83,13 @@ def test_a_wrong_password_is_reported_without_it_and_the_right_one_is_used(
     assert member.counted["errors_authentication"] == 1
     (warning,) = member.warnings
     assert f"expected to be authenticated as user cpcmon by {mechanism}, found a refusal" in warning
-    assert warning in (member.source.ready() or "")
-    everything = " ".join([*member.warnings, *member.events, caplog.text, member.source.ready() or ""])
+    assert warning in (member.source.status().waits_for or "")
+    everything = " ".join([*member.warnings, *member.events, caplog.text, member.source.status().waits_for or ""])
     assert "kafka.net" in everything
     assert WRONG not in everything
     _file(tmp_path, secured_kafka.security.password)
     member.until_rows(f"{topic}/0", range(5))
-    member.until(lambda: member.source.ready() is None, "to be ready")
+    member.until(lambda: member.source.status().waits_for is None, "to be ready")
 
 
 def test_a_missing_password_file_is_reported(secured_kafka: SecuredBroker, join: Join, tmp_path: Path) -> None:
@@ -122,9 +122,11 @@ def test_a_missing_broker_is_reported_and_leaves_no_threads(join: Join, monkeypa
     monkeypatch.setattr("monitor.sources.kafka.connection.LONGEST_WAIT", 0.1)
     before = threading.active_count()
     member = join(f"127.0.0.1:{_free_port()}", "outputs")
-    assert "not connected yet" in (member.source.ready() or "")
+    assert "not connected yet" in (member.source.status().waits_for or "")
     member.until(lambda: member.counted["errors_unreachable"] >= 4, "some attempts")
-    assert "expected a broker to answer, found connection refused; retrying every" in (member.source.ready() or "")
+    assert "expected a broker to answer, found connection refused; retrying every" in (
+        member.source.status().waits_for or ""
+    )
     assert len(member.warnings) == 1
     # One attempt may be in progress, with a thread of the library.
     assert threading.active_count() <= before + 2
@@ -146,5 +148,5 @@ def test_a_poll_does_not_block_on_the_connection(join: Join) -> None:
         member = join(f"127.0.0.1:{silent.getsockname()[1]}", "outputs")
         for _ in range(100):
             member.tick()
-        assert "not connected yet" in (member.source.ready() or "")
+        assert "not connected yet" in (member.source.status().waits_for or "")
         member.source.close()

@@ -1,10 +1,13 @@
-"""The settings of a source of type `kafka`: topics, group, TLS, SASL, instance id."""
+"""Reads the settings of a source of type `kafka`: topics, group, TLS, SASL, instance id."""
 
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from pathlib import Path
+from typing import TypeVar
 
-from monitor.errors import UsageError, message_parts
+from monitor.errors import UsageError
 from monitor.settings.kinds import (
     Choice,
     FilePath,
@@ -23,9 +26,11 @@ from monitor.settings.quantities import Duration, Integer, SizeSetting
 from monitor.settings.section import Section
 from monitor.settings.setting_files import problem_of, read_line, secret_file
 from monitor.settings.yaml_text import Node, Scalar
+from monitor.sources.base import report_error
 from monitor.sources.kafka.consumer import KafkaFailure
 from monitor.sources.kafka.kafka_options import (
     BOUNDS,
+    NAME,
     Assignor,
     Isolation,
     KafkaOptions,
@@ -35,6 +40,8 @@ from monitor.sources.kafka.kafka_options import (
     TlsOptions,
 )
 from monitor.sources.kafka.security import tls_context
+
+_Options = TypeVar("_Options", bound=KafkaOptions)
 
 _UNPROTECTED = {Mechanism.PLAIN: "the password", Mechanism.OAUTHBEARER: "the token"}
 
@@ -53,7 +60,7 @@ def _read_tls(section: Section, folder: Path) -> TlsOptions | None:
     try:
         tls = TlsOptions(ca, cert, key, password_file, check_hostname)
     except UsageError as error:
-        _report(section, error)
+        report_error(section, error)
         return None
     return tls if _exist(section, tls) and _are_valid(section, tls) else None
 
@@ -70,7 +77,7 @@ def _read_sasl(section: Section, folder: Path) -> SaslOptions | None:
     try:
         sasl = SaslOptions(mechanism, user or "", password_file, token_file)
     except UsageError as error:
-        _report(section, error)
+        report_error(section, error)
         return None
     if password_file is not None:
         secret = read_line(section, "password_file", password_file, "a password")
@@ -117,12 +124,7 @@ def _are_valid(section: Section, tls: TlsOptions) -> bool:
     return True
 
 
-def _report(section: Section, error: UsageError) -> None:
-    where, expected, found = message_parts(error)
-    section.report(where.partition(".")[2], expected, found)
-
-
-def instance_key(section: Section) -> str:
+def _instance_key(section: Section) -> str:
     """Return the key that sets the instance id."""
     return "instance_id_file" if section.has("instance_id_file") else "instance_id"
 
@@ -155,9 +157,7 @@ _SIZES = {
 }
 _SINCE = Duration(1.0, 3660 * 86400.0)
 
-_TOPIC = Text(
-    "the name of a topic, up to 249 letters, digits and . _ -", re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
-)
+_TOPIC = Text("the name of a topic, up to 249 letters, digits and . _ -", NAME)
 _START = OneOf(
     (Start.LATEST, Start.EARLIEST),
     {
@@ -166,8 +166,6 @@ _START = OneOf(
         "end": "write latest",
     },
 )
-_LETTERS = {"dead_letter_topic": "topic", "dead_letter_payload": "payload"}
-"""Names of options, and their keys in `dead_letters`."""
 
 
 @dataclass(frozen=True)
@@ -187,16 +185,19 @@ class _Broker(SettingKind[str]):
             raise invalid(node, self.expected, "write it without a scheme, and use tls and sasl")
         if "," in text:
             raise invalid(node, self.expected, "write one broker per item")
-        return Text(self.expected, re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^\s:/\[\]]+):[0-9]{1,5}")).read(node)
+        address = Text(self.expected, re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^\s:/\[\]]+):[0-9]{1,5}")).read(node)
+        if not 0 < int(address.rpartition(":")[2]) < 1 << 16:
+            raise invalid(node, self.expected)
+        return address
 
     def show(self, value: str) -> str:
         """Return the address, quoted where needed."""
         return Text().show(value)
 
 
-def read_kafka(section: Section, folder: Path) -> KafkaOptions | None:
+def read_kafka(options_class: type[_Options], section: Section, folder: Path) -> _Options | None:
     """Return the options of a Kafka source; None after a problem."""
-    default = KafkaOptions(("kafka:9092",), "cpcmon", ("predictions",))
+    default = options_class(("kafka:9092",), "cpcmon", ("predictions",))
     brokers = section.get("brokers", ListOf(_Broker(), "a list of brokers such as [kafka:9092]", 1))
     group = section.get("group", Text("the name of a consumer group"))
     topics = section.get("topics", ListOf(_TOPIC, "a list of topic names", 1), None)
@@ -226,7 +227,7 @@ def read_kafka(section: Section, folder: Path) -> KafkaOptions | None:
     if not section.clean:
         return None
     try:
-        options = KafkaOptions(
+        options = options_class(
             brokers=brokers,
             group=group,
             topics=topics or (),
@@ -246,11 +247,45 @@ def read_kafka(section: Section, folder: Path) -> KafkaOptions | None:
             **sizes,
         )
     except UsageError as error:
-        where, expected, found = message_parts(error)
-        if where in _LETTERS:
-            letters.report(_LETTERS[where], expected.replace("dead_letter_topic", "topic"), found)
+        where = "" if error.problem is None else error.problem.where
+        if where.startswith("dead_letters."):
+            report_error(letters, error, where.removeprefix("dead_letters."))
         else:
-            section.report(instance_key(section) if where == "instance_id" else where, expected, found)
+            report_error(section, error, _instance_key(section) if where == "instance_id" else where)
         return None
     _warn_about_secrets(section, tls, sasl)
     return options
+
+
+def check_clusters(sources: Sequence[tuple[Section, KafkaOptions]]) -> None:
+    """Report sources of one cluster that read the same topics, or each other's dead letters."""
+    for (earlier, theirs), (later, ours) in combinations(sources, 2):
+        # A common broker means the same cluster.
+        if set(theirs.brokers) & set(ours.brokers):
+            _check_topics(earlier, theirs, later, ours)
+
+
+def _check_topics(earlier: Section, theirs: KafkaOptions, later: Section, ours: KafkaOptions) -> None:
+    for topic in _shared(theirs, ours):
+        found = f"{topic}, which the source of line {earlier.line('name')} reads"
+        key = "topics" if ours.pattern is None else "pattern"
+        later.report(key, "other topics, or every record would count twice", found)
+    for section, options, others in ((earlier, theirs, ours), (later, ours, theirs)):
+        if options.dead_letter_topic is not None and _reads(others, options.dead_letter_topic):
+            expected = "a dead letter topic that no source reads"
+            section.report("dead_letters", expected, f"{options.dead_letter_topic}, which another source reads")
+    if ours.instance_id is not None and (ours.group, ours.instance_id) == (theirs.group, theirs.instance_id):
+        expected = "an instance_id that is unique in the group, or Kafka fences one of the two"
+        later.report(_instance_key(later), expected, f"the same as in line {earlier.line(_instance_key(earlier))}")
+
+
+def _shared(theirs: KafkaOptions, ours: KafkaOptions) -> Iterator[str]:
+    yield from (topic for topic in ours.topics if _reads(theirs, topic))
+    if ours.pattern is not None:
+        yield from (topic for topic in theirs.topics if _reads(ours, topic))
+        if ours.pattern == theirs.pattern:
+            yield repr(ours.pattern)
+
+
+def _reads(options: KafkaOptions, topic: str) -> bool:
+    return topic in options.topics or (options.pattern is not None and re.match(options.pattern, topic) is not None)
