@@ -14,7 +14,7 @@ EVERY_SECONDS = 2.0
 _MOST_BYTES = 2 << 20
 """More than the limit on a configuration file."""
 
-Snapshot = tuple[object, ...]
+Stamp = tuple[object, ...]
 
 
 class ConfigWatch:
@@ -47,7 +47,7 @@ class ConfigWatch:
         self._loaded = self._previous
         return True
 
-    def _read(self) -> Snapshot:
+    def _read(self) -> Stamp:
         return (_content(self._file), *self._reference_identities())
 
     def _reference_identities(self) -> Iterable[object]:

@@ -11,7 +11,7 @@ from monitor.config.config import ModelConfig
 from monitor.core.alerts import AlertFacts, AlertRule, AlertState, AlertStatus, status, step
 from monitor.core.estimate import Estimate, WindowState
 from monitor.core.estimators.consensus import CONSENSUS
-from monitor.core.report import InputFacts, ModelReport, ModelSnapshot, ReferenceFacts, SegmentReport, WindowSnapshot
+from monitor.core.report import InputFacts, ModelReport, ReferenceFacts, SegmentReport, Snapshot, WindowSnapshot
 from monitor.core.segments import ALL, Segment, name_of
 from monitor.evaluation.alert_state import AlertMemory, VersionCounts, WindowAlertState
 from monitor.reference.reference import Reference
@@ -29,7 +29,7 @@ _TIED_REFERENCE = 0.5
 class Snapshots(Protocol):
     """The windows, as `ingest.IngestView` provides them."""
 
-    def snapshot(self, model: str, now: float, running: float) -> ModelSnapshot:
+    def snapshot(self, model: str, now: float, running: float) -> Snapshot:
         """Return a consistent snapshot of all windows of a model."""
         ...
 
@@ -137,7 +137,7 @@ class Evaluator:
             for memory in (*self._missing.values(), *(tracked.memory for tracked in self._windows.values())):
                 memory.set_state(WindowState.ERROR, at)
 
-    def _missing_reports(self, snapshot: ModelSnapshot, now: float) -> list[SegmentReport]:
+    def _missing_reports(self, snapshot: Snapshot, now: float) -> list[SegmentReport]:
         """Return reports of missing windows. While the daemon catches up they may still come, and their alerts are held."""
         for segment in self._windows.keys() - snapshot.windows.keys():
             self._missing[segment] = self._windows.pop(segment).memory
@@ -276,7 +276,7 @@ class Evaluator:
         }
         return tuple(status(rule, memory.alerts[rule.name], facts) for rule in rules)
 
-    def _count_versions(self, snapshot: ModelSnapshot) -> None:
+    def _count_versions(self, snapshot: Snapshot) -> None:
         counted = snapshot.right_version, snapshot.other_version
         if self._counted is not None:
             self._versions.add(counted[0] - self._counted[0], counted[1] - self._counted[1])

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from monitor.config.config import IngestOptions
-from monitor.core.report import ModelSnapshot
+from monitor.core.report import Snapshot
 from monitor.errors import StatePaused
 from monitor.ingest.backlog import Backlog
 from monitor.ingest.model_state import ModelState, ModelStates
@@ -75,7 +75,7 @@ class IngestView:
         """Return whether the backlog, known or possible, makes estimates outdated; `running` is the monotonic clock."""
         return self._backlog.catching_up(now, running)
 
-    def snapshot(self, model: str, now: float, running: float) -> ModelSnapshot:
+    def snapshot(self, model: str, now: float, running: float) -> Snapshot:
         """Return everything that an evaluation needs of a model."""
         return self._states.snapshot(model, now, running)
 

@@ -15,7 +15,7 @@ from operator import add
 from monitor.config.config import ModelOptions
 from monitor.core.input_health import InputHealth
 from monitor.core.recent_ids import RecentIds
-from monitor.core.report import InputFacts, ModelSnapshot, WindowSnapshot
+from monitor.core.report import InputFacts, Snapshot, WindowSnapshot
 from monitor.core.segments import ALL, Chunk, Segment
 from monitor.core.totals import Gauge
 from monitor.core.window import Added
@@ -124,13 +124,13 @@ class ModelStates:
         with self.lock:
             return self._counters.copy()
 
-    def snapshot(self, model: str, now: float, running: float) -> ModelSnapshot:
+    def snapshot(self, model: str, now: float, running: float) -> Snapshot:
         """Return everything that an evaluation needs of a model."""
         with self.lock:
             common, counters = self.common[model], self._counters
             health = common.health
             self._expire(model)
-            return ModelSnapshot(
+            return Snapshot(
                 {segment: _window_snapshot(some, segment) for segment, some in _by_segment(self.of(model)).items()},
                 InputFacts(health.rejected_share, health.degraded, health.one_hot, health.constant, common.hints),
                 right_version=sum(count for (_, name), count in counters.records.items() if name == model),

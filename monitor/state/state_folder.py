@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
-from monitor.errors import StateError, StateInUse, StatePaused, StateRefused
+from monitor.errors import Problem, StateError, StateInUse, StatePaused, StateRefused
 
 _KEY = "hash.key"
 _LOCK = "state.lock"
@@ -95,10 +95,11 @@ def _check_local(path: Path, *, allow_network: bool, filesystem: Callable[[Path]
     """Return whether a path is on a network filesystem; raise StateRefused unless that is allowed."""
     kind = filesystem(path)
     if kind in _NETWORK and not allow_network:
-        raise StateRefused(
-            f"{path}: expected a local filesystem, found {kind}: lost locks would damage the database;"
-            " choose a folder on a local disk, or insist with storage.allow_network: true (cpcmon watch: --state-allow-network)"
+        advice = (
+            "lost locks would damage the database; choose a folder on a local disk,"
+            " or insist with storage.allow_network: true (cpcmon watch: --state-allow-network)"
         )
+        raise StateRefused(Problem(str(path), "a local filesystem", f"{kind}: {advice}"))
     return kind in _NETWORK
 
 
@@ -106,10 +107,10 @@ def _refused(path: Path, error: OSError) -> StateError:
     """Return the error for a folder that cannot be created or written."""
     if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EROFS}:
         found = "it read-only" if error.errno == errno.EROFS else os.strerror(error.errno).lower()
-        return StatePaused(f"{path}: expected a writable disk, found {found}")
+        return StatePaused(Problem(str(path), "a writable disk", found))
     is_there = os.path.isdir(path)  # noqa: PTH112 - unlike Path.is_dir, False without permission
     expected = "a folder owned by this user" if is_there else "a folder, or permission to create one"
-    return StateRefused(f"{path}: expected {expected}, found {folder_problem(path, error)}")
+    return StateRefused(Problem(str(path), expected, folder_problem(path, error)))
 
 
 class StateFolder:
@@ -139,10 +140,8 @@ class StateFolder:
             holder = os.pread(lock, 32, 0).decode(errors="replace").strip()
             os.close(lock)
             who = f"process {holder}" if holder.isdigit() else "another process"
-            raise StateInUse(
-                f"{path}: expected a state folder that no other cpcmon uses, found it locked by {who}:"
-                " stop that process, or use another folder"
-            ) from None
+            found = f"it locked by {who}: stop that process, or use another folder"
+            raise StateInUse(Problem(str(path), "a state folder that no other cpcmon uses", found)) from None
         # Fixed length: a file that shrank may not grow again on a full disk.
         with suppress(OSError):
             os.pwrite(lock, f"{os.getpid():<31}\n".encode(), 0)
@@ -191,7 +190,7 @@ def read_hash_key(folder: Path) -> bytes:
     except FileNotFoundError:
         key = b""
     if len(key) != KEY_BYTES:
-        raise StateRefused(f"{folder / _KEY}: expected {KEY_BYTES} bytes, found {len(key)}")
+        raise StateRefused(Problem(str(folder / _KEY), f"{KEY_BYTES} bytes", str(len(key))))
     return key
 
 

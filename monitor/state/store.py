@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from monitor.errors import StateLost, StatePaused
+from monitor.errors import Problem, StateLost, StatePaused
 from monitor.records.record_batch import Pointer
 from monitor.state.commit_plan import ChunkIds, CommitPlan, IdBatch, RejectionEntry, WindowName
 from monitor.state.counters import StoredCounters
@@ -57,7 +57,7 @@ class Transaction:
             found = None
         if found != self._inode:
             # SQLite would go on writing to an unlinked file.
-            raise StateLost(f"{self._path}: expected the database that was opened, found it moved or deleted")
+            raise StateLost(Problem(str(self._path), "the database that was opened", "it moved or deleted"))
         try:
             self._connection.execute("BEGIN IMMEDIATE")
         except sqlite3.Error as error:

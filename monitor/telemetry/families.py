@@ -1,7 +1,9 @@
-"""The daemon's metric families about itself, collected at each scrape."""
+"""The daemon's metric families about itself, and the facts they are collected from at each scrape."""
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import product
+from types import MappingProxyType
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
@@ -9,12 +11,13 @@ from monitor.config.config import Config
 from monitor.core.alerts import AlertType, kind_label
 from monitor.evaluation.schedule import longest_gap_seconds
 from monitor.records.rejections import Reason
-from monitor.sources.base import ShardStatus
+from monitor.sources.base import ShardStatus, SourceStatus
 from monitor.sources.kafka.consumer import FailureKind
 from monitor.sources.kafka.kafka_options import KafkaEvent
 from monitor.sources.registry import SOURCE_TYPES
 from monitor.state.counters import Counters
-from monitor.telemetry.facts import DaemonFacts, DeliveryFacts, HttpFacts
+
+_NOTHING: Mapping[str, int] = MappingProxyType({})
 
 MAX_PARTITIONS = 100
 """A source with more shows those with the largest lag: it limits the size of the page. Sums are over all."""
@@ -40,6 +43,59 @@ _HELP: Mapping[str, str] = {
     "resumed_total": "Times that writing the state resumed after a pause.",
 }
 """Of the counters of ingestion."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpFacts:
+    """The web server."""
+
+    connections: int = 0
+    """Open connections."""
+    requests: Mapping[str, int] = field(default_factory=lambda: _NOTHING)
+    """Requests by class of status: `2xx`."""
+    closed: Mapping[str, int] = field(default_factory=lambda: _NOTHING)
+    """Connections closed by the server, by reason."""
+    config_ok: bool = True
+    """Whether the last reload of the web configuration succeeded."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryFacts:
+    """Webhook messages or heartbeats by outcome."""
+
+    sent: int = 0
+    failed: int = 0
+    dropped: int = 0
+    redirected: int = 0
+    waiting: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonFacts:
+    """Everything that the metrics page reads at a scrape."""
+
+    models: tuple[str, ...]
+    sources: Mapping[str, SourceStatus]
+    counters: Counters | None
+    """None before the state was read.
+
+    Without it no counter is exported: a jump from 0 to the stored value would look like new events.
+    """
+    ready: bool = False
+    catching_up: bool = False
+    paused: bool = False
+    """Whether the state cannot be written."""
+    state_bytes: int = 0
+    backup_at: float | None = None
+    """Time of the last backup, in Unix seconds."""
+    last_commit_at: float | None = None
+    digest: str = ""
+    """Of the configuration."""
+    http: HttpFacts = field(default_factory=HttpFacts)
+    webhook: DeliveryFacts | None = None
+    """None when none is configured."""
+    heartbeat: DeliveryFacts | None = None
+    config: Config | None = None
 
 
 class FactsCollector:
