@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monitor.core.calibration import Calibration, calibrate
-from monitor.core.estimate import Estimate
-from monitor.core.estimators.consensus import CONSENSUS
+from monitor.core.estimate import CONSENSUS, Estimate
 from monitor.core.scores import label_outputs
 
 REAL_SETS = Path(__file__).resolve().parents[2] / "shared" / "real_sets"

@@ -88,10 +88,3 @@ class StateLost(StateError):
 
 class ConfigError(CpcmonError):
     """A configuration that cannot be used; the message lists every problem. Exit code 2."""
-
-
-def message_parts(error: CpcmonError) -> tuple[str, str, str]:
-    """Return the three parts of a message: where, expected, found."""
-    where, _, rest = str(error).partition(": expected ")
-    expected, _, found = rest.rpartition(", found ")
-    return where, expected, found

@@ -14,7 +14,7 @@ from monitor.errors import CpcmonError
 from monitor.evaluation.schedule import cron_problem
 from monitor.ingest.model_state import ModelState
 from monitor.reference.reference import Reference
-from monitor.settings.quantities import Duration
+from monitor.settings.kinds import Duration
 from monitor.state.store import State
 
 _time = Duration(0.0, 0.0).show

@@ -16,7 +16,7 @@ from monitor.cli.parser import as_path
 from monitor.cli.progress_bar import progress_bar
 from monitor.cli.run import DEFAULT_ADDRESS
 from monitor.demo.example_data import CLASSES, write_example
-from monitor.errors import UsageError
+from monitor.errors import Problem, UsageError
 from monitor.state.state_folder import folder_problem
 
 
@@ -25,9 +25,7 @@ def tour(directory: Path) -> int:
     try:
         write_example(directory)
     except (FileExistsError, NotADirectoryError, PermissionError) as error:
-        raise UsageError(
-            f"--directory {directory}: expected a folder, found {folder_problem(directory, error)}"
-        ) from error
+        raise UsageError(Problem(f"--directory {directory}", "a folder", folder_problem(directory, error))) from error
     place = shlex.quote(str(directory))
     plots = find_spec("matplotlib") is not None
     print(
@@ -143,9 +141,9 @@ def run(options: argparse.Namespace) -> int:
 def _check(options: argparse.Namespace) -> None:
     for flag, value in (("--seconds", options.seconds), ("--speed", options.speed)):
         if value is not None and not 0.0 < value < float("inf"):
-            raise UsageError(f"{flag}: expected more than 0, found {value:g}")
+            raise UsageError(Problem(flag, "more than 0", f"{value:g}"))
     if options.kafka is not None and not _BROKER.fullmatch(options.kafka):
-        raise UsageError(f"--kafka: expected HOST:PORT, found {options.kafka!r}")
+        raise UsageError(Problem("--kafka", "HOST:PORT", repr(options.kafka)))
 
 
 def _say(text: str) -> None:

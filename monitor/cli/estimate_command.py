@@ -12,9 +12,8 @@ from monitor.cli.inputs import add_input_options, add_minimum_option, check_mini
 from monitor.cli.parser import as_path
 from monitor.cli.progress_bar import working
 from monitor.core.calibration import WindowEstimate
-from monitor.core.estimate import Estimate, PredictionSets, Result
+from monitor.core.estimate import CONSENSUS, Estimate, PredictionSets, Result
 from monitor.core.estimators import ESTIMATORS, EmptySets
-from monitor.core.estimators.consensus import CONSENSUS
 from monitor.errors import UsageError
 from monitor.reference.offline import estimate_windows, variants
 from monitor.reference.reference import Reference

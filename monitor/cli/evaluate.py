@@ -15,8 +15,8 @@ from monitor.cli.parser import as_path
 from monitor.cli.plot import check, draw
 from monitor.cli.progress_bar import working
 from monitor.core.calibration import PAPER
+from monitor.core.estimate import CONSENSUS
 from monitor.core.estimators import ESTIMATORS, EmptySets
-from monitor.core.estimators.consensus import CONSENSUS
 from monitor.errors import UsageError
 from monitor.reference.offline import Evaluation, evaluate, variants
 

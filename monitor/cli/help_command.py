@@ -4,7 +4,7 @@ import argparse
 
 from monitor.cli import make_parser
 from monitor.cli.parser import commands_of
-from monitor.errors import UsageError
+from monitor.errors import Problem, UsageError
 
 
 def register(parser: argparse.ArgumentParser) -> None:
@@ -20,6 +20,6 @@ def run(options: argparse.Namespace) -> int:
     parser = make_parser()
     known = commands_of(parser)
     if options.about is not None and options.about not in known:
-        raise UsageError(f"help: expected one of {', '.join(known)}, found {options.about!r}")
+        raise UsageError(Problem("help", f"one of {', '.join(known)}", repr(options.about)))
     print(known.get(options.about, parser).format_help(), end="")
     return 0

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
-from monitor.settings.paths import expanded
+from monitor.settings import expanded
 
 _EXAMPLE = re.compile(r"^\s*(?:example:\s*)?cpcmon\s", re.MULTILINE)
 

@@ -15,7 +15,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from monitor.cli.inputs import write_atomically
-from monitor.errors import UsageError
+from monitor.errors import Problem, UsageError
 from monitor.reference.offline import Evaluation
 
 if TYPE_CHECKING:
@@ -51,9 +51,9 @@ _NEAR = 0.02  # the band around the realised accuracy
 def check(path: Path) -> None:
     """Raise UsageError if the path cannot be plotted to; call it before a long evaluation."""
     if path.suffix.lower() not in _SUFFIXES:
-        raise UsageError(f"plot: expected a file ending in {', '.join(_SUFFIXES)}, found {str(path)!r}")
+        raise UsageError(Problem("plot", f"a file ending in {', '.join(_SUFFIXES)}", repr(str(path))))
     if find_spec("matplotlib") is None:
-        raise UsageError("plot: expected matplotlib, found none; pip install 'cpcmon[plot]'")
+        raise UsageError(Problem("plot", "matplotlib", "none; pip install 'cpcmon[plot]'"))
 
 
 def draw(evaluations: Sequence[Evaluation], names: Sequence[str], path: Path, *, titles: Sequence[str]) -> None:

@@ -7,7 +7,7 @@ import sys
 from monitor.cli.inputs import check_output, write_atomically
 from monitor.cli.parser import as_path
 from monitor.config.reading import read_config
-from monitor.errors import UsageError
+from monitor.errors import Problem, UsageError
 from monitor.evaluation.schedule import cron_problem
 from monitor.rules.rule_file import DEFAULT_JOB, rule_file
 
@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         re.compile(options.job)
     except re.error as error:
-        raise UsageError(f"--job: expected a regular expression, found {options.job!r} ({error})") from error
+        raise UsageError(Problem("--job", "a regular expression", f"{options.job!r} ({error})")) from error
     if options.output is not None:
         check_output("--output", options.output, options.config)
     config = read_config(options.config, cron_problem=cron_problem)

@@ -65,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
     # Imported late: `completion`, `help` and `demo` need the options only, and Kafka's client is slow to import.
     from monitor.daemon.daemon import Daemon, RunOptions, read  # noqa: PLC0415
     from monitor.state.store import State  # noqa: PLC0415
-    from monitor.web.server.web_settings import WebSettings  # noqa: PLC0415
+    from monitor.web.server.web_config import WebSettings  # noqa: PLC0415
 
     if options.check:
         config, _ = read(options.config)

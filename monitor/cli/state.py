@@ -10,7 +10,7 @@ from pathlib import Path
 from monitor.cli.parser import as_path
 from monitor.cli.progress_bar import working
 from monitor.core.segments import name_of
-from monitor.errors import UsageError
+from monitor.errors import Problem, UsageError
 from monitor.records.record_batch import Pointer
 from monitor.sources.directory.file_checkpoint import display_name as file_display_name
 from monitor.sources.directory.file_checkpoint import file_key
@@ -56,8 +56,9 @@ def run(options: argparse.Namespace) -> int:
         return _list_files(options)
     if not any((options.folder / name).exists() for name in (NAME, *BACKUPS)):
         raise UsageError(
-            f"{options.folder}: expected the directory of `cpcmon watch --state` or of storage.path,"
-            f" found one without {NAME}"
+            Problem(
+                str(options.folder), "the directory of `cpcmon watch --state` or of storage.path", f"one without {NAME}"
+            )
         )
     with working(f"opening {options.folder}"):
         state = State.open(options.folder, allow_network=True, repair=False)
@@ -96,7 +97,7 @@ def _about(window: StoredWindow) -> str:
 
 def _list_files(options: argparse.Namespace) -> int:
     if options.inbox is None:
-        raise UsageError("--files: expected the watched directory in --inbox, found none")
+        raise UsageError(Problem("--files", "the watched directory in --inbox", "none"))
     for called_, name in sorted(_names(options.inbox, read_hash_key(options.folder)).items(), key=lambda item: item[1]):
         print(f"{called_}  {name}")
     return 0

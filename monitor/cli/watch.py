@@ -17,17 +17,18 @@ from monitor.config.config import Config, ModelConfig, SourceConfig, Storage
 from monitor.core.estimate import Estimate, NoEstimate, Result, Why
 from monitor.core.intervals import Progress
 from monitor.core.segments import ALL, Segmentation, name_of
+from monitor.core.threshold_curve import MOST_RECORDS
 from monitor.core.totals import WindowTotals
 from monitor.core.window import Bounds
 from monitor.daemon.build import build
 from monitor.daemon.clock import Clock
-from monitor.errors import UsageError
+from monitor.errors import Problem, UsageError
 from monitor.ingest.ingestion import Ingestion, Tick
 from monitor.records.hints import COMMAND_LINE
 from monitor.records.layout import OutputKind
 from monitor.records.record_schema import RecordFields, TimeUnit
 from monitor.reference.reference import Reference
-from monitor.settings.quantities import seconds
+from monitor.settings.kinds import seconds
 from monitor.sources.base import SourceStatus
 from monitor.sources.directory.directory_options import DirectoryOptions, OnFinish
 from monitor.state.rejected_file import NAME as REJECTED
@@ -127,11 +128,11 @@ def run(options: argparse.Namespace) -> int:
     """Watch until stopped."""
     logging.basicConfig(stream=sys.stderr, format="%(levelname)s %(message)s", level=logging.INFO)
     if options.inbox.is_file():
-        raise UsageError(f"{options.inbox}: expected a directory, found a file; use `cpcmon estimate` for one file")
+        raise UsageError(Problem(str(options.inbox), "a directory", "a file; use `cpcmon estimate` for one file"))
     references = {reference.model: reference for reference in _references(options)}
     config = _config(options, list(references))
     if _directory(options).reads_folder(options.state):
-        raise UsageError(f"--state {options.state}: expected a directory outside the watched one, found it inside")
+        raise UsageError(Problem(f"--state {options.state}", "a directory outside the watched one", "it inside"))
     state = State.open(options.state, allow_network=options.state_allow_network)
     try:
         ingestion = build(config, references, state, wording=COMMAND_LINE).ingestion
@@ -267,23 +268,21 @@ def _references(options: argparse.Namespace) -> list[Reference]:
     references = [Reference.load(path) for path in options.reference]
     names = [reference.model for reference in references]
     if twice := next((name for name in names if names.count(name) > 1), None):
-        raise UsageError(f"--reference: expected one per model, found two for {twice!r}")
+        raise UsageError(Problem("--reference", "one per model", f"two for {twice!r}"))
     return references
 
 
 def _config(options: argparse.Namespace, models: list[str]) -> Config:
     """Return the options as a configuration."""
-    age = None if options.age is None else seconds(options.age, "--age")
-    try:
-        bounds = Bounds(options.records, age)
-    except ValueError as error:
-        # Its message names the setting of the daemon, and so does the next one.
-        raise UsageError(f"--records, --age: {str(error).removeprefix('window: ')}") from error
+    if not 1 <= options.records <= MOST_RECORDS:
+        raise UsageError(Problem("--records", f"1 to {MOST_RECORDS:,} records", f"{options.records:,}"))
+    bounds = Bounds(options.records, None if options.age is None else seconds(options.age, "--age"))
     check_minimum(options, "--records", options.records)
     try:
         segmentation = Segmentation(tuple(tuple(one.split(",")) for one in options.segment_by))
     except ValueError as error:
-        raise UsageError(f"--segment-by: {str(error).removeprefix('segments: ')}") from error
+        found = " and ".join(options.segment_by)
+        raise UsageError(Problem("--segment-by", "sets of different fields, each set once", found)) from error
     fields = _fields(options, {name for names in segmentation.split_by for name in names})
     kind = OutputKind(options.kind)
     return Config(
@@ -300,7 +299,7 @@ def _fields(options: argparse.Namespace, segment_fields: set[str]) -> RecordFiel
         name, separator, place = text.partition("=")
         if not separator or not place or name not in {*_FIELDS, *segment_fields}:
             known = ", ".join([*_FIELDS, *sorted(segment_fields)])
-            raise UsageError(f"--field: expected NAME=PATH with a name among {known}, found {text!r}")
+            raise UsageError(Problem("--field", f"NAME=PATH with a name among {known}", repr(text)))
         (places if name in _FIELDS else segments)[name] = place
     columns = tuple(options.class_columns.split(",")) if options.class_columns else None
     fields = RecordFields(

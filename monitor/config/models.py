@@ -7,27 +7,27 @@ from pathlib import Path
 
 from monitor.config.config import Cron, Every, ModelConfig
 from monitor.core.alerts import AlertRule, AlertType, On, Severity
+from monitor.core.estimate import CONSENSUS
 from monitor.core.estimators import ESTIMATORS
-from monitor.core.estimators.consensus import CONSENSUS
 from monitor.core.segments import ALL, Segmentation, name_of
 from monitor.core.threshold_curve import MOST_RECORDS
 from monitor.core.window import Bounds
 from monitor.records.layout import OutputKind
 from monitor.settings.kinds import (
     Choice,
+    Duration,
     FilePath,
     Flag,
-    InvalidValue,
+    Integer,
     ListOf,
+    Number,
     OneOf,
     SettingKind,
     Text,
-    ValueProblem,
     invalid,
 )
-from monitor.settings.quantities import Duration, Integer, Number
 from monitor.settings.section import Section
-from monitor.settings.yaml_text import Node, YamlList
+from monitor.settings.yaml_text import InvalidValue, Node, SettingProblem, YamlList
 
 _NAME = Text("a name of letters, digits and _, at most 64, no digit first", re.compile(r"[a-zA-Z_][a-zA-Z0-9_]{0,63}"))
 _LONGEST_HOLD = 366 * 86400.0
@@ -147,7 +147,7 @@ class _FieldSets(SettingKind[tuple[tuple[str, ...], ...]]):
         """Return the sets."""
         if not isinstance(node, YamlList):
             raise invalid(node, self.expected)
-        sets, problems = [], list[ValueProblem]()
+        sets, problems = [], list[SettingProblem]()
         for index, item in enumerate(node.nodes):
             parts = item.nodes if isinstance(item, YamlList) else (item,)
             names = []

@@ -1,6 +1,8 @@
-"""`read_config`: reads a configuration file, or raises one ConfigError that lists every problem."""
+"""`read_config` reads a configuration file, or raises one ConfigError that lists every problem; `ConfigWatch` sees changes."""
 
+import hashlib
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from types import MappingProxyType
 from urllib.parse import urlsplit
@@ -17,10 +19,16 @@ from monitor.config.cross_checks import (
 )
 from monitor.config.models import CronProblem, read_model
 from monitor.config.source_settings import read_source
-from monitor.settings.kinds import FilePath, Flag, ListOf, Secret, Text
-from monitor.settings.quantities import Duration, Integer, SizeSetting
+from monitor.settings.kinds import Duration, FilePath, Flag, Integer, ListOf, Secret, SizeSetting, Text
 from monitor.settings.section import Section
-from monitor.settings.setting_files import SettingsDocument, open_document, read_line, secret_file
+from monitor.settings.setting_files import (
+    SettingsDocument,
+    file_stamp,
+    open_document,
+    open_file,
+    read_line,
+    secret_file,
+)
 
 MOST_MODELS = 50
 MOST_SOURCES = 50
@@ -183,3 +191,54 @@ def _check_url(section: Section, key: str, url: str, *, allow_http: bool) -> Non
 def _check_runbooks(section: Section, url: str) -> None:
     if "@" in url.partition("://")[2].partition("/")[0]:
         section.report("runbooks", "a URL without user and password, since alerts show it", "one with them")
+
+
+EVERY_SECONDS = 2.0
+"""The interval between checks."""
+_MOST_WATCHED_BYTES = 2 << 20
+"""More than the limit on a configuration file."""
+
+
+class ConfigWatch:
+    """Watches a configuration file and its references, for `--config.watch`. For one thread; `now` is a monotonic time.
+
+    Kubernetes replaces a ConfigMap by switching the symbolic link `..data`. So links are followed and contents compared.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._references: tuple[Path, ...] = ()
+        self._loaded = self._previous = self._read()
+        self._checked = 0.0
+
+    def mark_read(self) -> None:
+        """Call right before the configuration is read."""
+        self._loaded = self._previous = self._read()
+
+    def watch_references(self, references: Iterable[Path | None]) -> None:
+        """Call right before the references are opened; watches them too. They are too large to hash."""
+        self._references = tuple(path for path in references if path is not None)
+        self._loaded = self._previous = (self._loaded[0], *map(file_stamp, self._references))
+
+    def changed(self, now: float) -> bool:
+        """Return True once per change, after two equal checks in a row."""
+        if now - self._checked < EVERY_SECONDS:
+            return False
+        self._checked = now
+        before, self._previous = self._previous, self._read()
+        # Twice the same: a file half-written by an editor is not read.
+        if self._previous == self._loaded or self._previous != before:
+            return False
+        self._loaded = self._previous
+        return True
+
+    def _read(self) -> tuple[object, ...]:
+        return (_content(self._file), *map(file_stamp, self._references))
+
+
+def _content(path: Path) -> object:
+    try:
+        with open_file(path) as file:
+            return hashlib.sha256(file.read(_MOST_WATCHED_BYTES)).digest()
+    except OSError as error:
+        return error.errno

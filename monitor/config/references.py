@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from monitor.config.config import Config, ModelConfig, SourceConfig, model_options
 from monitor.core.recent_ids import bytes_at_most
 from monitor.core.totals import Gauge
-from monitor.errors import InvalidReference, UsageError, message_parts
+from monitor.errors import CpcmonError, InvalidReference, UsageError
 from monitor.records.record_schema import ModelFormat, check_formats
 from monitor.reference.reference import Reference
-from monitor.settings.quantities import SizeSetting
+from monitor.settings.kinds import SizeSetting
 from monitor.settings.setting_files import problem_of
 from monitor.settings.yaml_text import SettingProblem, raise_problems
 
@@ -46,8 +46,7 @@ class _Loading:
         try:
             reference = Reference.load(model.reference)
         except InvalidReference as error:
-            _, expected, found = message_parts(error)
-            self._report(f"{path}.reference", expected, f"{found} in {str(model.reference)!r}")
+            self._report_error(f"{path}.reference", error, f" in {str(model.reference)!r}")
             return None
         if reference.model != model.name:
             expected = f"a reference made for model {model.name!r}"
@@ -58,7 +57,7 @@ class _Loading:
         try:
             ModelFormat(model.name, reference.classes, model.kind)
         except UsageError as error:
-            self._report(f"{path}.kind", *message_parts(error)[1:])
+            self._report_error(f"{path}.kind", error)
         for number, rule in enumerate(model.alerts):
             if rule.drop is not None and rule.drop >= reference.calibration.accuracy:
                 expected = f"less than the reference's accuracy, {reference.calibration.accuracy:.3f}"
@@ -78,8 +77,7 @@ class _Loading:
             try:
                 check_formats(formats, source.fields)
             except UsageError as error:
-                where, expected, found = message_parts(error)
-                self._report(f"sources[{index}].{where}", expected, found)
+                self._report_error(f"sources[{index}].", error)
 
     def check_memory(self, loaded: Loaded) -> None:
         """Report windows that together may exceed the memory limit."""
@@ -92,8 +90,15 @@ class _Loading:
         advice = "raise it, or lower window.records, window.most_records or segments.limit of a model"
         self._report("limits.window_bytes", expected, f"{SizeSetting(1, limit).show(limit)}: {advice}")
 
+    def _report_error(self, path: str, error: CpcmonError, where: str = "") -> None:
+        """Report an error; a path that ends in a dot is continued by the place that the error names."""
+        if error.problem is None:
+            raise error
+        problem = error.problem
+        self._report(path + problem.where * path.endswith("."), problem.expected, problem.found + where)
+
     def _report(self, path: str, expected: str, found: str) -> None:
-        self.problems.append(SettingProblem(self.config.line_of(path), path, expected, found))
+        self.problems.append(SettingProblem(path, expected, found, self.config.line_of(path)))
 
 
 def window_costs(loaded: Sequence[tuple[ModelConfig, Reference | None]]) -> Iterator[tuple[str, int]]:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from monitor.config.config import SourceConfig
 from monitor.config.models import NAME
-from monitor.errors import UsageError, message_parts
+from monitor.errors import UsageError
 from monitor.records.record_schema import RecordFields, TimeUnit
 from monitor.settings.kinds import Choice, Flag, ListOf, MapOf, OneOf, Text
 from monitor.settings.section import Section
@@ -51,7 +51,8 @@ def _fields(section: Section) -> RecordFields | None:
     try:
         return RecordFields(**values)  # type: ignore[arg-type]  # each value has the type of its field
     except UsageError as error:
-        where, expected, found = message_parts(error)
-        key = "class_columns" if where == "class columns" else where.removeprefix("fields.").partition(".")[0]
-        section.report(key, expected, found)
+        problem = error.problem
+        assert problem is not None  # noqa: S101  RecordFields raises values
+        key = "class_columns" if problem.where == "class columns" else problem.where.split(".")[1]
+        section.report(key, problem.expected, problem.found)
         return None

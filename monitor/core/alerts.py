@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from monitor.core.estimate import Estimate, Result, WindowState
-from monitor.core.estimators.consensus import CONSENSUS
+from monitor.core.estimate import CONSENSUS, Estimate, Result, WindowState
 
 _WHOLE = "all"
 _DAYS = 86_400.0

@@ -4,9 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from monitor.core.ensemble import CalibratedEstimator, Failed, Measured, Variants, calibrate_all, estimate_all, measure
-from monitor.core.estimate import Estimate, NoEstimate, Result, Why
-from monitor.core.estimators.consensus import CONSENSUS
-from monitor.core.estimators.difference_of_confidences import DifferenceOfConfidences
+from monitor.core.estimate import CONSENSUS, Estimate, NoEstimate, Result, Why
+from monitor.core.estimators.confidence import DifferenceOfConfidences
 from monitor.core.intervals import DEFAULT_LEVEL, IntervalTables, Progress, replay
 from monitor.core.scores import LabelledOutputs, Outputs, Singles, in_blocks
 

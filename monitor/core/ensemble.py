@@ -1,6 +1,7 @@
 """All estimators together: calibration on a reference, estimation for a window."""
 
 import math
+import statistics
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, cast
@@ -10,7 +11,6 @@ import numpy as np
 from monitor.core.estimate import Estimate, NoEstimate, Result, Why
 from monitor.core.estimators import ESTIMATORS, Estimator, Form
 from monitor.core.estimators.base import Means
-from monitor.core.estimators.consensus import MEMBERS, consensus, disagreement
 from monitor.core.scores import Floats, LabelledOutputs, Outputs
 
 Failed = Callable[[str, Exception], None]
@@ -145,6 +145,31 @@ def results_of(ready: Iterable[CalibratedEstimator], blocks: Callable[[], Iterab
     return results_of_measured(ready, measure(ready, blocks))
 
 
+MEMBERS = (
+    "atc_mc_ts",
+    "atc_ne_ts",
+    "doc_ts",
+    "cpc_acc_anchored_ts",
+    "cpc_ac_anchored_ts",
+    "calibrated_confidence",
+)
+"""The members. Each returns the reference accuracy on the reference itself."""
+
+
+def consensus(accuracies: Mapping[str, float]) -> float:
+    """Return the lower quartile of the members: under shift they all tend to be too high.
+
+    Like its members, it does not detect confident errors.
+    """
+    return statistics.quantiles([accuracies[member] for member in MEMBERS], n=4, method="inclusive")[0]
+
+
+def disagreement(accuracies: Mapping[str, float]) -> float:
+    """Return the highest minus the lowest member. If it is large, no estimate is reliable."""
+    values = [accuracies[member] for member in MEMBERS]
+    return max(values) - min(values)
+
+
 def combine(results: Mapping[str, Result]) -> tuple[Result, float | None]:
     """Return the consensus of the members, and their disagreement; a reason if a member has no estimate."""
     values: dict[str, float] = {}
@@ -176,7 +201,6 @@ def estimate_all(
     chosen = {one.form.name: choose(one, variants.get(one.form.member.name)) for one in default}
     others = [one for one in chosen.values() if one.form.variant is not None]
     results = results_of_measured([*default, *others], window, failed)
-    consensus, disagreement = combine(results)
     return EnsembleResult(
-        chosen, {name: results[one.form.full_name] for name, one in chosen.items()}, consensus, disagreement
+        chosen, {name: results[one.form.full_name] for name, one in chosen.items()}, *combine(results)
     )

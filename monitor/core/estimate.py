@@ -8,6 +8,9 @@ from functools import lru_cache
 from math import exp, lgamma, log, log1p
 from typing import NamedTuple
 
+CONSENSUS = "consensus"
+"""The name of the consensus among the estimators."""
+
 MINIMUM_RECORDS = 200
 """The default minimum of records for an estimate."""
 

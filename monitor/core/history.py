@@ -15,8 +15,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from monitor.core.estimate import Estimate, WindowState
-from monitor.core.estimators.consensus import CONSENSUS
+from monitor.core.estimate import CONSENSUS, Estimate, WindowState
 from monitor.core.report import ModelReport, SegmentReport
 from monitor.core.scores import Floats, Integers, Singles
 from monitor.core.segments import ALL, name_of

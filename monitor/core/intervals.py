@@ -18,8 +18,7 @@ from typing import Literal
 import numpy as np
 
 from monitor.core.ensemble import CalibratedEstimator, calibrate_all, combine, results_of, with_variants
-from monitor.core.estimate import Estimate, Interval, Result, clipped
-from monitor.core.estimators.consensus import CONSENSUS
+from monitor.core.estimate import CONSENSUS, Estimate, Interval, Result, clipped
 from monitor.core.scores import Floats, Integers, LabelledOutputs, Outputs
 
 Progress = Callable[[float], None]

@@ -12,8 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from monitor.config.config import Config
-from monitor.config.config_watch import ConfigWatch
-from monitor.config.reading import read_config
+from monitor.config.reading import ConfigWatch, read_config
 from monitor.config.references import load_models
 from monitor.core.report import ModelReport
 from monitor.daemon.build import Parts, References, build

@@ -12,15 +12,13 @@ from monitor.daemon.clock import CONFIRMED_SECONDS, Clock
 from monitor.daemon.realised_file import RealisedContent, RealisedFiles
 from monitor.daemon.runner import Runner
 from monitor.daemon.watchdog import Watchdog
-from monitor.records.record_batch import Pointer
-from monitor.sinks.heartbeat import HeartbeatSink
 from monitor.sinks.manager import SinkManager
-from monitor.sinks.webhook import WebhookSink
+from monitor.sinks.notifications import HeartbeatSink, WebhookSink
 from monitor.state.evaluation_history import History
 from monitor.state.store import State
 from monitor.telemetry import DaemonFacts, DeliveryFacts, HttpFacts
 from monitor.web.api import status_document
-from monitor.web.site import RejectPointer, Rejects, Site, SourceView
+from monitor.web.site import Rejects, Site, SourceView
 
 
 @dataclass(slots=True)
@@ -142,7 +140,7 @@ class DaemonStatus:
             return Rejects()
         rejected = runner.ingestion.counters().records_rejected
         counts = {key: count for key, count in rejected.items() if count}
-        return Rejects(counts, [_reject_pointer(*one) for one in runner.ingestion.rejected_records()])
+        return Rejects(counts, runner.ingestion.rejected_records())
 
     def facts(self, http: HttpFacts) -> DaemonFacts:
         """Return the values of the daemon's own metrics."""
@@ -189,20 +187,6 @@ def source_document(source: SourceView) -> dict[str, Any]:
 
 def _counted(counter: Mapping[tuple[str, str], int], source: str) -> int:
     return sum(count for (name, _), count in counter.items() if name == source)
-
-
-def _reject_pointer(at: float, source: str, origin: str, pointer: Pointer) -> RejectPointer:
-    return RejectPointer(
-        at,
-        source,
-        origin,
-        str(pointer.reason),
-        pointer.number,
-        pointer.offset,
-        pointer.length,
-        pointer.digest,
-        pointer.shape,
-    )
 
 
 def _delivery_facts(sink: WebhookSink | HeartbeatSink | None) -> DeliveryFacts | None:

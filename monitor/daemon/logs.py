@@ -17,7 +17,7 @@ from enum import StrEnum
 from types import TracebackType
 from typing import Any, TextIO
 
-from monitor.errors import UsageError
+from monitor.errors import Problem, UsageError
 
 
 class LogFormat(StrEnum):
@@ -52,9 +52,9 @@ def set_up(
 ) -> None:
     """Log to a stream, standard error by default; replaces an earlier call."""
     if level not in LEVELS:
-        raise UsageError(f"log.level: expected {', '.join(LEVELS)}, found {level!r}")
+        raise UsageError(Problem("log.level", ", ".join(LEVELS), repr(level)))
     if format not in set(LogFormat):
-        raise UsageError(f"log.format: expected {', '.join(LogFormat)}, found {format!r}")
+        raise UsageError(Problem("log.format", ", ".join(LogFormat), repr(format)))
     handler = _Handler(sys.stderr if stream is None else stream)
     handler.setFormatter(LineFormatter(LogFormat(format), tracebacks=LEVELS[level] == logging.DEBUG))
     root = logging.getLogger()

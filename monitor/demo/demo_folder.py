@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from monitor.core.intervals import Progress
 from monitor.demo.example_data import CLASSES, write_example
 from monitor.demo.story import MODEL, VERSION
-from monitor.errors import CpcmonError, StateInUse, UsageError
+from monitor.errors import CpcmonError, Problem, StateInUse, UsageError
 from monitor.records.layout import Layout
 from monitor.records.offline.offline_batch import accept_array
 from monitor.reference.reference import Reference
@@ -109,14 +109,17 @@ class Folder:
             lock = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except (FileExistsError, NotADirectoryError, PermissionError) as error:
             found = folder_problem(self.path, error)
-            raise UsageError(f"--directory {self.path}: expected a folder, found {found}") from error
+            raise UsageError(Problem(f"--directory {self.path}", "a folder", found)) from error
         try:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise StateInUse(
-                    f"--directory {self.path}: expected a folder that no other demo uses, found one running there:"
-                    " stop it with Ctrl-C, or choose another --directory"
+                    Problem(
+                        f"--directory {self.path}",
+                        "a folder that no other demo uses",
+                        "one running there: stop it with Ctrl-C, or choose another --directory",
+                    )
                 ) from None
             yield
         finally:
@@ -134,8 +137,11 @@ class Folder:
             taken += [path for pattern in _EXAMPLE for path in sorted(self.path.glob(pattern))]
         if taken:
             raise UsageError(
-                f"--directory {self.path}: expected an empty folder or one of a demo,"
-                f" found {taken[0].name}, which no demo wrote: choose another"
+                Problem(
+                    f"--directory {self.path}",
+                    "an empty folder or one of a demo",
+                    f"{taken[0].name}, which no demo wrote: choose another",
+                )
             )
 
     def empty(self) -> None:

@@ -16,7 +16,7 @@ from urllib.request import ProxyHandler, build_opener
 from monitor.core.report import Realised
 from monitor.demo.demo_folder import MINIMUM, WINDOW, DirectoryFeed, Feed, Folder, KafkaFeed
 from monitor.demo.story import LENGTH, MODEL, REPLACED, SHIFTED, Exams, Truth, events, records
-from monitor.errors import ServerError
+from monitor.errors import Problem, ServerError
 
 _TIMEOUT_SECONDS = 5.0
 _BOLD, _RED, _GREEN = "1", "31", "32"
@@ -146,7 +146,7 @@ class DaemonProcess:
     def _ended(self, found: str) -> ServerError:
         lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LAST_LINES:]
         tail = "".join(f"\n  {line}" for line in lines) or " nothing"
-        return ServerError(f"the daemon: expected it running, found {found}; end of {self._log}:{tail}")
+        return ServerError(Problem("the daemon", "it running", f"{found}; end of {self._log}:{tail}"))
 
 
 _TICK_SECONDS = 0.5

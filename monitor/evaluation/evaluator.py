@@ -9,8 +9,7 @@ from typing import Protocol
 
 from monitor.config.config import ModelConfig
 from monitor.core.alerts import AlertFacts, AlertRule, AlertState, AlertStatus, status, step
-from monitor.core.estimate import Estimate, WindowState
-from monitor.core.estimators.consensus import CONSENSUS
+from monitor.core.estimate import CONSENSUS, Estimate, WindowState
 from monitor.core.report import InputFacts, ModelReport, ReferenceFacts, SegmentReport, Snapshot, WindowSnapshot
 from monitor.core.segments import ALL, Segment, name_of
 from monitor.evaluation.alert_state import AlertMemory, VersionCounts, WindowAlertState

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from monitor.errors import UsageError
+from monitor.errors import Problem, UsageError
 from monitor.records.rejections import Reason, RejectionProblem, listed
 
 MAX_CLASSES = 20_000
@@ -46,30 +46,30 @@ class Layout:
         if self.classes is not None:
             self._check_classes(self.classes)
         if self.label_field is not None and self.label_field in {self.field, *(self.class_columns or ())}:
-            raise UsageError(f"label: expected a field other than that of the outputs, found {self.label_field!r}")
+            raise UsageError(Problem("label", "a field other than that of the outputs", repr(self.label_field)))
 
     def _check_class_columns(self, columns: tuple[str, ...]) -> None:
         where = "class columns"
         if self.vector_field is not None:
-            raise UsageError(f"{where}: expected either class columns or a vector field, found both")
+            raise UsageError(Problem(where, "either class columns or a vector field", "both"))
         if self.kind is OutputKind.SCORE:
-            raise UsageError(f"{where}: expected none, since a score is a single field, found {listed(columns)}")
+            raise UsageError(Problem(where, "none, since a score is a single field", listed(columns)))
         if self.prefix is None and (len(columns) < 2 or any(name.endswith("*") for name in columns)):
-            raise UsageError(f"{where}: expected two names or more, or a single prefix*, found {listed(columns)}")
+            raise UsageError(Problem(where, "two names or more, or a single prefix*", listed(columns)))
         if len(set(columns)) < len(columns):
-            raise UsageError(f"{where}: expected each name once, found {listed(columns)}")
+            raise UsageError(Problem(where, "each name once", listed(columns)))
         if self.prefix is None and self.classes is not None and len(self.classes) != len(columns):
-            raise UsageError(f"{where}: expected {len(self.classes)}, one per class, found {len(columns)}")
+            raise UsageError(Problem(where, f"{len(self.classes)}, one per class", f"{len(columns)}"))
 
     def _check_classes(self, classes: tuple[str, ...]) -> None:
         if not 2 <= len(classes) <= MAX_CLASSES:
-            raise UsageError(f"classes: expected 2 to {MAX_CLASSES:,} names, found {len(classes)}")
+            raise UsageError(Problem("classes", f"2 to {MAX_CLASSES:,} names", f"{len(classes)}"))
         if not all(classes):
-            raise UsageError("classes: expected a name for each class, found an empty name")
+            raise UsageError(Problem("classes", "a name for each class", "an empty name"))
         if len(set(classes)) < len(classes):
-            raise UsageError(f"classes: expected each name once, found {listed(classes)}")
+            raise UsageError(Problem("classes", "each name once", listed(classes)))
         if self.kind is OutputKind.SCORE and len(classes) != 2:
-            raise UsageError(f"classes: expected 2 names for kind score, found {len(classes)}")
+            raise UsageError(Problem("classes", "2 names for kind score", f"{len(classes)}"))
 
     @property
     def field(self) -> str | None:

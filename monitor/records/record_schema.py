@@ -7,7 +7,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from zoneinfo import ZoneInfo
 
-from monitor.errors import UsageError
+from monitor.errors import Problem, UsageError
 from monitor.records.layout import MAX_CLASSES, Layout, OutputKind
 from monitor.records.rejections import Reason, RejectionProblem, listed
 
@@ -21,7 +21,7 @@ def split_path(text: str, where: str) -> FieldPath:
     r"""Return the names on a dotted path; a dot that belongs to a name is written `\.`, a backslash `\\`."""
     parts = _PART.findall(text)
     if not parts or ".".join(parts) != text:
-        raise UsageError(f"{where}: expected the name of a field, or a dotted path, found {text!r}")
+        raise UsageError(Problem(where, "the name of a field, or a dotted path", repr(text)))
     return tuple(re.sub(r"\\(.)", r"\1", part, flags=re.DOTALL) for part in parts)
 
 
@@ -34,12 +34,12 @@ def check_paths(outputs: Iterable[FieldPath], others: Iterable[FieldPath], where
     """Raise UsageError if a path leads through another, or a field is used for outputs and for something else."""
     wanted, rest = set(outputs), set(others)
     if both := wanted & rest:
-        raise UsageError(f"{where}: expected a field other than that of the outputs, found {join_path(min(both))}")
+        raise UsageError(Problem(where, "a field other than that of the outputs", join_path(min(both))))
     for path in wanted | rest:
         for length in range(1, len(path)):
             if path[:length] in wanted | rest:
                 found = f"{join_path(path[:length])} and {join_path(path)}"
-                raise UsageError(f"{where}: expected fields that do not contain each other, found {found}")
+                raise UsageError(Problem(where, "fields that do not contain each other", found))
 
 
 class TimeUnit(StrEnum):
@@ -70,11 +70,11 @@ class ModelFormat:
     def __post_init__(self) -> None:
         """Raise UsageError for an invalid format."""
         if not self.name:
-            raise UsageError("model: expected a name, found none")
+            raise UsageError(Problem("model", "a name", "none"))
         Layout(self.kind, classes=self.classes)
         if not all(self.segment_fields) or len(set(self.segment_fields)) < len(self.segment_fields):
             found = listed(self.segment_fields)
-            raise UsageError(f"model {self.name}: expected names of different segment fields, found {found}")
+            raise UsageError(Problem(f"model {self.name}", "names of different segment fields", found))
 
     @property
     def width(self) -> int:
@@ -121,7 +121,7 @@ class RecordFields:
         for name, text in self.segments.items():
             split_path(text, f"fields.segments.{name}")
         if self.time_unit not in set(TimeUnit):
-            raise UsageError(f"fields.time_unit: expected one of {', '.join(TimeUnit)}, found {self.time_unit!r}")
+            raise UsageError(Problem("fields.time_unit", f"one of {', '.join(TimeUnit)}", repr(self.time_unit)))
         self.zone()
 
     def zone(self) -> ZoneInfo | None:
@@ -132,7 +132,7 @@ class RecordFields:
             return ZoneInfo(self.time_zone)
         except (ValueError, OSError, KeyError) as error:
             found = f"{self.time_zone!r}"
-            raise UsageError(f"fields.time_zone: expected the name of a time zone, found {found}") from error
+            raise UsageError(Problem("fields.time_zone", "the name of a time zone", found)) from error
 
     @property
     def prefix(self) -> str | None:
@@ -185,24 +185,22 @@ def check_formats(models: Sequence[ModelFormat], fields: RecordFields) -> None:
     """Raise UsageError if models and fields do not fit together."""
     names = tuple(model.name for model in models)
     if not names or len(set(names)) < len(names):
-        raise UsageError(f"models: expected one or more, each name once, found {listed(names) or 'none'}")
+        raise UsageError(Problem("models", "one or more, each name once", listed(names) or "none"))
     for model in models:
         if fields.class_columns is None:
             continue
         columns = fields.outputs(model)
         if model.kind is OutputKind.SCORE or len(columns) != len(model.classes):
             expected = "none, since a score is one field" if model.kind is OutputKind.SCORE else f"{len(model.classes)}"
-            raise UsageError(
-                f"fields.class_columns: expected {expected} for model {model.name}, found {listed(columns)}"
-            )
+            raise UsageError(Problem("fields.class_columns", f"{expected} for model {model.name}", listed(columns)))
     known = {name for model in models for name in model.segment_fields}
     if stray := tuple(name for name in fields.segments if name not in known):
-        raise UsageError(f"fields.segments: expected segment fields of a model, found {listed(stray)}")
+        raise UsageError(Problem("fields.segments", "segment fields of a model", listed(stray)))
     for name in sorted(known):
         # In flat files the string is the column name.
         if fields.segment_path(name) == fields.path("id") or fields.segment(name) == fields.id:
             found = f"the id for {name}: only keyed hashes of ids are kept"
-            raise UsageError(f"fields.segments: expected fields other than the id, found {found}")
+            raise UsageError(Problem("fields.segments", "fields other than the id", found))
     single = [fields.path(name) for name in ("model", "version", "id", "time")]
     if fields.predicted is not None:
         single.append(fields.path("predicted"))

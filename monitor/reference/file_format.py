@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from monitor.errors import InvalidReference
+from monitor.errors import InvalidReference, Problem
 from monitor.reference.summary import BINS, ReferenceSummary
 
 FORMAT = 1
@@ -75,23 +75,29 @@ def from_bytes(where: str, raw: bytes) -> tuple[ReferenceDocument, str]:
     words = header.split(b" ") if len(header) < 200 else []
     if len(raw) > MAX_BYTES or len(words) != 3 or words[0] != _MAGIC.encode() or not words[1].isdigit():
         raise InvalidReference(
-            f"{where}: expected a file made by `cpcmon calibrate`, which starts with {_MAGIC!r}, found another file"
+            Problem(where, f"a file made by `cpcmon calibrate`, which starts with {_MAGIC!r}", "another file")
         )
     if int(words[1]) != FORMAT:
         raise InvalidReference(
-            f"{where}: expected a reference of format {FORMAT}, found format {int(words[1])}:"
-            " it was written by another release of cpcmon; upgrade cpcmon or calibrate again"
+            Problem(
+                where,
+                f"a reference of format {FORMAT}",
+                f"format {int(words[1])}: it was written by another release of cpcmon; upgrade cpcmon or calibrate again",
+            )
         )
     fingerprint = hashlib.sha256(content).hexdigest()
     if fingerprint.encode() != words[2]:
         raise InvalidReference(
-            f"{where}: expected content with fingerprint {words[2][:12].decode('ascii', 'replace')}…, found"
-            f" {fingerprint[:12]}…: the file is damaged or truncated; copy it again or calibrate again"
+            Problem(
+                where,
+                f"content with fingerprint {words[2][:12].decode('ascii', 'replace')}…",
+                f"{fingerprint[:12]}…: the file is damaged or truncated; copy it again or calibrate again",
+            )
         )
     try:
         return msgspec.json.decode(content, type=ReferenceDocument), fingerprint
     except (msgspec.DecodeError, RecursionError) as error:
-        raise InvalidReference(f"{where}: expected a reference of format {FORMAT}, found {error}") from error
+        raise InvalidReference(Problem(where, f"a reference of format {FORMAT}", str(error))) from error
 
 
 def check_reliability(document: ReferenceDocument) -> None:

@@ -8,9 +8,8 @@ from numpy.typing import ArrayLike
 
 from monitor.core.calibration import WindowEstimate
 from monitor.core.ensemble import Variants, calibrate_all, estimate_all, measure
-from monitor.core.estimate import MINIMUM_RECORDS, Estimate, Result
+from monitor.core.estimate import CONSENSUS, MINIMUM_RECORDS, Estimate, Result
 from monitor.core.estimators import EmptySets
-from monitor.core.estimators.consensus import CONSENSUS
 from monitor.core.scores import Singles, in_blocks, label_outputs
 from monitor.errors import InvalidInput, UsageError
 from monitor.records.layout import Layout, OutputKind

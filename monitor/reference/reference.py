@@ -14,11 +14,11 @@ from numpy.typing import ArrayLike
 
 from monitor.core.calibration import Calibration, calibrate
 from monitor.core.ensemble import CalibratedEstimator
+from monitor.core.estimate import CONSENSUS
 from monitor.core.estimators import ESTIMATORS
-from monitor.core.estimators.consensus import CONSENSUS
 from monitor.core.intervals import DEFAULT_LEVEL, LEVELS, ErrorQuantiles, IntervalTables, Progress
 from monitor.core.scores import Integers, Singles, label_outputs
-from monitor.errors import InvalidReference
+from monitor.errors import InvalidReference, Problem
 from monitor.records.layout import Layout, OutputKind
 from monitor.records.offline.offline_batch import accept_array, as_kind
 from monitor.records.rejections import listed
@@ -105,11 +105,11 @@ class Reference:
     ) -> Self:
         """Return a reference from validated columns."""
         if len(probabilities) == 0:
-            raise InvalidReference("reference: expected at least one labelled record, found none")
+            raise InvalidReference(Problem("reference", "at least one labelled record", "none"))
         if not str(model or "").strip():
-            raise InvalidReference(f"model: expected a name, found {model!r}")
+            raise InvalidReference(Problem("model", "a name", repr(model)))
         if not LEVELS[0] <= level <= LEVELS[1]:
-            raise InvalidReference(f"level: expected a number from {LEVELS[0]} to {LEVELS[1]}, found {level!r}")
+            raise InvalidReference(Problem("level", f"a number from {LEVELS[0]} to {LEVELS[1]}", repr(level)))
         labelled = label_outputs(probabilities, labels)
         reference = cls(
             model=str(model),
@@ -147,12 +147,12 @@ class Reference:
                 # read(n) allocates n bytes first, so n is limited to the file size.
                 raw = file.read(min(os.fstat(file.fileno()).st_size, MAX_BYTES) + 1)
         except OSError as error:
-            raise InvalidReference(f"{where}: expected a reference file, found {error.strerror or error}") from error
+            raise InvalidReference(Problem(where, "a reference file", error.strerror or str(error))) from error
         document, fingerprint = from_bytes(where, raw)
         try:
             return _reference(cls, document, fingerprint)
         except (TypeError, ValueError, IndexError, AttributeError) as error:
-            raise InvalidReference(f"{where}: expected a reference of format {FORMAT}, found {error}") from error
+            raise InvalidReference(Problem(where, f"a reference of format {FORMAT}", str(error))) from error
 
 
 _R = TypeVar("_R", bound=Reference)

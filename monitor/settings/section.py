@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, overload
 
-from monitor.settings.kinds import InvalidValue, Setting, SettingKind, is_null
-from monitor.settings.yaml_text import SettingProblem, YamlList, YamlMap, describe_type
+from monitor.settings.kinds import Setting, SettingKind, is_null
+from monitor.settings.yaml_text import InvalidValue, SettingProblem, YamlList, YamlMap, describe_type
 
 T = TypeVar("T")
 
@@ -115,7 +115,7 @@ class Section:
             value = kind.read(entry.node)
         except InvalidValue as error:
             for problem in error.problems:
-                self._add(SettingProblem(problem.line, path + problem.below, problem.expected, problem.found))
+                self._add(problem.under(path))
             return fallback
         self._effective[key] = [Setting(path, kind.show(value), entry.line)]
         return value
@@ -171,11 +171,11 @@ class Section:
 
     def report(self, key: str, expected: str, found: str) -> None:
         """Report a problem with a key."""
-        self._add(SettingProblem(self.line(key), self.at(key), expected, found))
+        self._add(SettingProblem(self.at(key), expected, found, self.line(key)))
 
     def report_group(self, expected: str, found: str) -> None:
         """Report a problem with the whole group."""
-        self._add(SettingProblem(self.findings.lines[self.path], self.path, expected, found))
+        self._add(SettingProblem(self.path, expected, found, self.findings.lines[self.path]))
 
     def forbid(self, key: str, why: str) -> None:
         """Report a problem if a key is present that is not allowed here."""
@@ -198,7 +198,7 @@ class Section:
             near = difflib.get_close_matches(key, known, 1) if place < _MOST_COMPARED else []
             expected = "a known setting" if near else f"one of {', '.join(known)}"
             found = repr(key if len(key) <= 40 else f"{key[:40]}…") + (f": did you mean {near[0]}?" if near else "")
-            yield SettingProblem(entry.line, self.path, expected, found)
+            yield SettingProblem(self.path, expected, found, entry.line)
 
     def _groups(self, key: str, items: YamlList) -> "Iterator[Section]":
         for place, node in enumerate(items.nodes):
@@ -206,7 +206,7 @@ class Section:
             if isinstance(node, YamlMap):
                 yield Section(self.findings, path, node, node.line, self)
             else:
-                self._add(SettingProblem(node.line, path, "a mapping", describe_type(node)))
+                self._add(SettingProblem(path, "a mapping", describe_type(node), node.line))
 
     def _add(self, problem: SettingProblem) -> None:
         self.findings.problems.append(problem)

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from monitor.errors import ConfigError
+from monitor.errors import ConfigError, Problem
 from monitor.settings.kinds import SecretPath
 from monitor.settings.section import Section, SettingsFindings
 from monitor.settings.yaml_text import (
     MOST_BYTES,
-    InvalidYaml,
+    InvalidValue,
     SettingProblem,
     YamlMap,
     compose,
@@ -44,6 +44,15 @@ def problem_of(path: Path) -> str | None:
     except OSError as error:
         return error.strerror or type(error).__name__
     return None
+
+
+def file_stamp(path: Path) -> object:
+    """Return a value that changes when a file is replaced, written, created or deleted."""
+    try:
+        found = path.stat()
+    except OSError as error:
+        return error.errno
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 def _check(found: os.stat_result) -> None:
@@ -79,12 +88,12 @@ def open_document(file: Path) -> SettingsDocument:
     findings = SettingsFindings()
     try:
         tree = compose(raw, findings.problems)
-    except InvalidYaml as error:
-        raise_problems(file, [*findings.problems, error.problem])
+    except InvalidValue as error:
+        raise_problems(file, [*findings.problems, *error.problems])
     if not isinstance(tree, YamlMap):
         found = "an empty file" if tree is None else describe(tree)
         line = 1 if tree is None else tree.line
-        raise_problems(file, [SettingProblem(line, "", "settings", found)])
+        raise_problems(file, [SettingProblem("", "settings", found, line)])
     return SettingsDocument(file, Section(findings, "", tree, tree.line), hashlib.sha256(raw).hexdigest())
 
 
@@ -94,8 +103,8 @@ def _content(file: Path) -> bytes:
             # One byte more than allowed shows that the file is too large.
             return opened.read(MOST_BYTES + 1)
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise ConfigError(f"{file}: expected a file of settings, found {reason}") from error
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ConfigError(Problem(str(file), "a file of settings", reason)) from error
 
 
 _MOST_BYTES = 64 << 10

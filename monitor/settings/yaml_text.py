@@ -5,39 +5,45 @@ the setting parses it. Anchors, aliases and tags are rejected: a few hundred byt
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from pathlib import Path
 from typing import NoReturn, TypeAlias
 
 import yaml
 
-from monitor.errors import ConfigError
+from monitor.errors import ConfigError, Problem
 
 _MOST_LISTED = 100
 """Problems listed in one error."""
 
 
 @dataclass(frozen=True, slots=True)
-class SettingProblem:
-    """A problem in a file of settings."""
+class SettingProblem(Problem):
+    """A problem in a file of settings; `where` is a path such as `models[0].window.records`, or empty."""
 
     line: int
-    path: str
-    """The setting, such as `models[0].window.records`; empty for the whole file."""
-    expected: str
-    found: str
 
-    def message(self, file: Path) -> str:
-        """Return the error message."""
-        where = f"{file}:{self.line}: {self.path}" if self.path else f"{file}:{self.line}"
-        return f"{where}: expected {self.expected}, found {self.found}"
+    def under(self, place: str) -> "SettingProblem":
+        """Return the problem with a prefix to its path."""
+        return replace(self, where=place + self.where)
+
+
+class InvalidValue(Exception):
+    """A value of the wrong kind, or YAML that cannot be parsed further."""
+
+    def __init__(self, *problems: SettingProblem) -> None:
+        super().__init__(*problems)
+        self.problems = problems
 
 
 def raise_problems(file: Path, problems: Iterable[SettingProblem]) -> NoReturn:
     """Raise one error that lists all problems by line."""
-    ranked = sorted(set(problems), key=attrgetter("line", "path", "expected", "found"))
-    sentences = [problem.message(file) for problem in ranked[:_MOST_LISTED]]
+    ranked = sorted(set(problems), key=attrgetter("line", "where", "expected", "found"))
+    sentences = [
+        str(problem.under(f"{file}:{problem.line}" + (": " if problem.where else "")))
+        for problem in ranked[:_MOST_LISTED]
+    ]
     if len(ranked) > _MOST_LISTED:
         sentences.append(f"{file}: and {len(ranked) - _MOST_LISTED:,} more")
     sentences.append(f"{file}: {len(ranked):,} {'problem' if len(ranked) == 1 else 'problems'}")
@@ -89,37 +95,29 @@ class YamlMap:
 Node: TypeAlias = Scalar | YamlList | YamlMap
 
 
-class InvalidYaml(Exception):
-    """YAML that cannot be parsed further."""
-
-    def __init__(self, problem: SettingProblem) -> None:
-        super().__init__(problem.expected)
-        self.problem = problem
-
-
 def compose(raw: bytes, problems: list[SettingProblem]) -> Node | None:
     """Return the tree of a text; None if it is empty.
 
-    Raises InvalidYaml where parsing cannot go on; other problems are added to `problems`.
+    Raises InvalidValue where parsing cannot go on; other problems are added to `problems`.
     """
     if len(raw) > MOST_BYTES:
         line = raw[:MOST_BYTES].count(b"\n") + 1
-        raise InvalidYaml(SettingProblem(line, "", f"a file of at most {MOST_BYTES >> 20} MiB", "more"))
+        raise InvalidValue(SettingProblem("", f"a file of at most {MOST_BYTES >> 20} MiB", "more", line))
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
-        raise InvalidYaml(SettingProblem(line, "", "UTF-8", f"the byte {raw[error.start]:#04x}")) from error
+        raise InvalidValue(SettingProblem("", "UTF-8", f"the byte {raw[error.start]:#04x}", line)) from error
     try:
         return _Composer(yaml.parse(text, Loader=_LOADER), problems).document()
     except yaml.reader.ReaderError as error:
         line = text.encode()[: error.position].count(b"\n") + 1
-        raise InvalidYaml(SettingProblem(line, "", "text", "a control character")) from error
+        raise InvalidValue(SettingProblem("", "text", "a control character", line)) from error
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = 1 if mark is None else mark.line + 1
-        raise InvalidYaml(
-            SettingProblem(line, "", "YAML", f"a syntax error: {error.problem or error.context}")
+        raise InvalidValue(
+            SettingProblem("", "YAML", f"a syntax error: {error.problem or error.context}", line)
         ) from error
 
 
@@ -139,7 +137,7 @@ class _Composer:
             if isinstance(event, yaml.DocumentStartEvent):
                 documents += 1
                 if documents > 1:
-                    raise InvalidYaml(SettingProblem(_line(event), "", "one document", "a second one after ---"))
+                    raise InvalidValue(SettingProblem("", "one document", "a second one after ---", _line(event)))
             elif isinstance(event, yaml.NodeEvent):
                 root = self._node(event, "", 1)
         return None if isinstance(root, Scalar) and root.plain and not root.text else root
@@ -148,17 +146,17 @@ class _Composer:
         line = _line(event)
         self._nodes += 1
         if self._nodes > _MOST_NODES:
-            raise InvalidYaml(SettingProblem(line, "", f"at most {_MOST_NODES:,} values", "more"))
+            raise InvalidValue(SettingProblem("", f"at most {_MOST_NODES:,} values", "more", line))
         if depth > MOST_DEPTH:
-            raise InvalidYaml(SettingProblem(line, "", f"at most {MOST_DEPTH} levels", "more"))
+            raise InvalidValue(SettingProblem("", f"at most {MOST_DEPTH} levels", "more", line))
         if isinstance(event, yaml.AliasEvent):
-            raise InvalidYaml(SettingProblem(line, path, "no alias (*name): write the value out", "one"))
+            raise InvalidValue(SettingProblem(path, "no alias (*name): write the value out", "one", line))
         if getattr(event, "anchor", None) is not None:
-            raise InvalidYaml(
-                SettingProblem(line, path, "no anchor (&name): write the value out where it is needed", "one")
+            raise InvalidValue(
+                SettingProblem(path, "no anchor (&name): write the value out where it is needed", "one", line)
             )
         if getattr(event, "tag", None) is not None:
-            self._problems.append(SettingProblem(line, path, "no tag (!name)", "one"))
+            self._problems.append(SettingProblem(path, "no tag (!name)", "one", line))
         if isinstance(event, yaml.MappingStartEvent):
             return YamlMap(self._entries(path, depth), line)
         if isinstance(event, yaml.SequenceStartEvent):
@@ -183,10 +181,10 @@ class _Composer:
             below = f"{path}.{name}".removeprefix(".") if name.isprintable() else path
             node = self._node(next(self._events), below, depth + 1)
             if not isinstance(key, Scalar) or not _is_name(key):
-                self._problems.append(SettingProblem(line, path, "a string as key", describe(key)))
+                self._problems.append(SettingProblem(path, "a string as key", describe(key), line))
             elif name in entries:
                 found = f"{describe(key)} again, after line {entries[name].line}"
-                self._problems.append(SettingProblem(line, path, "each key once", found))
+                self._problems.append(SettingProblem(path, "each key once", found, line))
             else:
                 entries[name] = Entry(line, node)
         return entries

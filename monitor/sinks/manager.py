@@ -7,11 +7,9 @@ from typing import Protocol
 
 from monitor.config.config import Config, Heartbeat, Webhook
 from monitor.core.report import ModelReport
-from monitor.sinks.heartbeat import HeartbeatSink
 from monitor.sinks.http_sender import HttpSender
-from monitor.sinks.message_queue import NO_RETRY, Key, MessageQueue
+from monitor.sinks.notifications import HeartbeatSink, Key, MessageQueue, WebhookSink
 from monitor.sinks.prometheus_page import PrometheusSink
-from monitor.sinks.webhook import WebhookSink
 
 
 class Sink(Protocol):
@@ -106,7 +104,7 @@ class SinkManager:
         self.heartbeat = None
         if settings is not None:
             # A late heartbeat would report a past evaluation, so it is never retried.
-            queue = MessageQueue("heartbeat", HttpSender(settings), NO_RETRY)
+            queue = MessageQueue("heartbeat", HttpSender(settings), retry_seconds=0.0)
             self.heartbeat = HeartbeatSink(queue, settings.every_seconds)
 
     def _sinks(self) -> list[Sink]:

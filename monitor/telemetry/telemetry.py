@@ -9,8 +9,8 @@ from typing import Protocol
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 
+from monitor.core.estimate import CONSENSUS
 from monitor.core.estimators import ESTIMATORS
-from monitor.core.estimators.consensus import CONSENSUS
 from monitor.telemetry.families import DaemonFacts, FactsCollector
 
 log = logging.getLogger("cpcmon")

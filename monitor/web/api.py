@@ -16,7 +16,7 @@ from monitor.core.segments import ALL, name_of
 from monitor.reference.reference import Reference
 from monitor.reference.summary import ReliabilityBin
 from monitor.settings.kinds import HIDDEN, Setting
-from monitor.web.site import RejectPointer, Site
+from monitor.web.site import Site
 
 VERSION = 1
 """Increases when a key changes its meaning or is removed."""
@@ -127,7 +127,6 @@ def history_document(site: Site, query: Mapping[str, str]) -> bytes | None:
         series = site.history(model, segment, span)
     if series is None:
         return None
-    realised = [one for one in site.realised(model) if one.segment == segment]
     return msgspec.json.encode(
         {
             "version": VERSION,
@@ -137,7 +136,9 @@ def history_document(site: Site, query: Mapping[str, str]) -> bytes | None:
             "step_seconds": series.step_seconds,
             **_columns(series),
             "realised": [
-                {"at": one.at, "records": one.records, "right": one.right, "accuracy": one.accuracy} for one in realised
+                {key: value for key, value in _realised(one).items() if key != "segment"}
+                for one in site.realised(model)
+                if one.segment == segment
             ],
         }
     )
@@ -238,19 +239,18 @@ def rejects_document(site: Site, _query: Mapping[str, str]) -> bytes | None:
         {"source": source, "reason": reason, "records": count}
         for (source, reason), count in sorted(rejects.counts.items())
     ]
-    latest = [_rejected(one) for one in rejects.latest]
+    latest = [
+        {
+            "at": at,
+            "source": source,
+            "origin": origin,
+            "reason": pointer.reason,
+            "number": pointer.number,
+            "offset": pointer.offset,
+            "length": pointer.length,
+            "digest": pointer.digest,
+            "shape": pointer.shape,
+        }
+        for at, source, origin, pointer in rejects.latest
+    ]
     return msgspec.json.encode({"version": VERSION, "counts": counts, "latest": latest})
-
-
-def _rejected(record: RejectPointer) -> dict[str, Any]:
-    return {
-        "at": record.at,
-        "source": record.source,
-        "origin": record.origin,
-        "reason": record.reason,
-        "number": record.number,
-        "offset": record.offset,
-        "length": record.length,
-        "digest": record.digest,
-        "shape": record.shape,
-    }

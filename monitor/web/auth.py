@@ -11,12 +11,10 @@ import hashlib
 import hmac
 import secrets
 from collections import OrderedDict, deque
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum, auto
 
 import bcrypt
-
-from monitor.web.server.workers import Workers
 
 Ticket = asyncio.Future[bool]
 
@@ -102,8 +100,9 @@ class LoginResult(Enum):
 class Passwords:
     """Checks credentials on the server's event loop; hashing runs on another thread."""
 
-    def __init__(self, workers: Workers, most_waiting: int) -> None:
-        self._workers = workers
+    def __init__(self, run: Callable[[Callable[[], bool]], Awaitable[bool]], most_waiting: int) -> None:
+        """`run` runs work on another thread."""
+        self._run = run
         self._lock = FairLock(most_waiting)
         self._key = secrets.token_bytes(32)
         # Correct passwords only, or wrong ones would evict them. Keyed, so that memory holds no password.
@@ -125,7 +124,7 @@ class Passwords:
         if not await self._lock.acquire(client, name):
             return LoginResult.BUSY
         try:
-            matches = await self._workers.run(lambda: _matches(password, against))
+            matches = await self._run(lambda: _matches(password, against))
         finally:
             self._lock.release()
         if not matches or hashed is None:

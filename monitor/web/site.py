@@ -8,6 +8,7 @@ from monitor.core.report import ModelReport, Realised
 from monitor.reference.reference import Reference
 from monitor.settings.kinds import Setting
 from monitor.sources.base import Lag
+from monitor.state.commit_plan import RejectionEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,31 +30,13 @@ class SourceView:
 
 
 @dataclass(frozen=True, slots=True)
-class RejectPointer:
-    """Where to find a rejected record. Never its content."""
-
-    at: float
-    """When it was rejected, in Unix seconds."""
-    source: str
-    origin: str
-    """`file#3fa2c81b`, or a partition: `predictions/3`. Never a file's name."""
-    reason: str
-    number: int
-    """The line, the row, or the record within its message, from 1."""
-    offset: int | None = None
-    length: int | None = None
-    digest: str | None = None
-    shape: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Rejects:
     """Rejected records."""
 
     counts: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """By source and reason, since the state was created."""
-    latest: Sequence[RejectPointer] = ()
-    """Newest first; the last few hundred."""
+    latest: Sequence[RejectionEntry] = ()
+    """Time, source, origin (`file#3fa2c81b`, or a partition) and pointer; newest first, the last few hundred."""
 
 
 @dataclass(frozen=True, slots=True)

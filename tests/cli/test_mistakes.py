@@ -63,7 +63,7 @@ def test_home_and_variables_in_paths_are_expanded(
             2,
             "expected a folder, or permission to create one, found a file",
         ),
-        ("watch folder --reference {reference} --state s --records 0", 2, "--records, --age: expected 1 to"),
+        ("watch folder --reference {reference} --state s --records 0", 2, "--records: expected 1 to"),
         (
             "watch folder --reference {reference} --state s --age 0s",
             2,

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from monitor.cli.plot import check, draw
+from monitor.core.estimate import CONSENSUS
 from monitor.core.estimators import ESTIMATORS
-from monitor.core.estimators.consensus import CONSENSUS
 from monitor.errors import UsageError
 from monitor.reference.offline import Evaluation
 

@@ -119,7 +119,7 @@ def test_a_state_inside_the_inbox_is_rejected(
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        pytest.param(["--records", "0"], "--records, --age: expected 1 to", id="window"),
+        pytest.param(["--records", "0"], "--records: expected 1 to", id="window"),
         pytest.param(
             ["--records", "100", "--minimum-records", "101"], "--records: expected at least 101 records", id="minimum"
         ),

@@ -10,8 +10,18 @@ from hypothesis import strategies as st
 
 from monitor.config.config import Config
 from monitor.config.reading import read_config
-from monitor.settings.kinds import HIDDEN, ListOf, MapOf, Secret, SecretPath, Setting, SettingKind, Text
-from monitor.settings.quantities import Duration, Number
+from monitor.settings.kinds import (
+    HIDDEN,
+    Duration,
+    ListOf,
+    MapOf,
+    Number,
+    Secret,
+    SecretPath,
+    Setting,
+    SettingKind,
+    Text,
+)
 from monitor.settings.section import DeclaredSetting
 from monitor.settings.yaml_text import Scalar, YamlMap, compose
 from tests.config.conftest import BASE, Write

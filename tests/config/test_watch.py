@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from monitor.config.config_watch import EVERY_SECONDS, ConfigWatch
+from monitor.config.reading import EVERY_SECONDS, ConfigWatch
 
 
 class Checks:

@@ -21,13 +21,15 @@ from numpy.typing import NDArray
 from monitor.config.reading import read_config
 from monitor.core.alerts import AlertFacts, AlertPhase, AlertRule, AlertState, AlertType, On, step
 from monitor.core.calibration import Calibration, calibrate
-from monitor.core.ensemble import CalibratedEstimator
-from monitor.core.estimate import Estimate, WindowState
-from monitor.core.estimators.average_thresholded_confidence import ThresholdedConfidence, ThresholdedEntropy
-from monitor.core.estimators.calibrated_confidence import CalibratedConfidence
+from monitor.core.ensemble import MEMBERS, CalibratedEstimator
+from monitor.core.estimate import CONSENSUS, Estimate, WindowState
+from monitor.core.estimators.confidence import (
+    CalibratedConfidence,
+    DifferenceOfConfidences,
+    ThresholdedConfidence,
+    ThresholdedEntropy,
+)
 from monitor.core.estimators.conformal import AnchoredAtAccuracy, AnchoredAtConfidence
-from monitor.core.estimators.consensus import CONSENSUS, MEMBERS
-from monitor.core.estimators.difference_of_confidences import DifferenceOfConfidences
 from monitor.core.scores import Floats, Integers, Outputs, Singles, label_outputs, outputs
 from monitor.core.totals import Gauge, totals_of
 from monitor.demo.example_data import PREVALENCE, Discriminant, Patients

@@ -23,8 +23,7 @@ from monitor.core.alerts import (
     status,
     step,
 )
-from monitor.core.estimate import Estimate, Interval, NoEstimate, Result, Why, WindowState
-from monitor.core.estimators.consensus import CONSENSUS
+from monitor.core.estimate import CONSENSUS, Estimate, Interval, NoEstimate, Result, Why, WindowState
 
 HALF_AN_HOUR = 1800.0
 LOW = AlertRule("accuracy_low", below=0.80, for_seconds=HALF_AN_HOUR)

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from monitor.core.estimate import Estimate, Interval, WindowState
-from monitor.core.estimators.consensus import CONSENSUS
+from monitor.core.estimate import CONSENSUS, Estimate, Interval, WindowState
 from monitor.core.history import (
     CAPACITY,
     MOST_SEGMENTS,

@@ -10,8 +10,7 @@ import pytest
 from monitor.config.config import IngestOptions
 from monitor.core.alerts import AlertPhase, AlertRule, AlertType
 from monitor.core.estimate import Estimate, NoEstimate, WindowState
-from monitor.core.estimators.average_confidence import AverageConfidence
-from monitor.core.estimators.difference_of_confidences import DifferenceOfConfidences
+from monitor.core.estimators.confidence import AverageConfidence, DifferenceOfConfidences
 from monitor.daemon.clock import ClockChange, Moment, clock_change
 from monitor.errors import StatePaused
 from monitor.sources.base import Delivery, Lag

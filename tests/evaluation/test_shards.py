@@ -8,8 +8,7 @@ import pytest
 
 from monitor.config.config import ModelConfig
 from monitor.core.alerts import AlertPhase, AlertRule
-from monitor.core.estimate import Estimate, WindowState
-from monitor.core.estimators.consensus import CONSENSUS
+from monitor.core.estimate import CONSENSUS, Estimate, WindowState
 from monitor.core.report import ModelReport
 from monitor.core.segments import Segmentation
 from monitor.core.totals import Gauge, WindowTotals, totals_of

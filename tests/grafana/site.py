@@ -8,8 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from monitor.core.estimate import Estimate
-from monitor.core.estimators.consensus import CONSENSUS
+from monitor.core.estimate import CONSENSUS, Estimate
 from monitor.reference.reference import Reference
 from tests.daemon.process import CLASSES, Process, running, write_records
 from tests.strategies import Singles, synthetic

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from monitor.core.estimate import Estimate
-from monitor.core.estimators.consensus import CONSENSUS, MEMBERS, consensus
+from monitor.core.ensemble import MEMBERS, consensus
+from monitor.core.estimate import CONSENSUS, Estimate
 from monitor.reference.reference import Reference
 from tests.daemon.process import CLASSES, Process
 from tests.daemon.process import running as replica_running

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from monitor.core.alerts import AlertRule, AlertType, On
-from monitor.core.estimators.consensus import MEMBERS, consensus
+from monitor.core.ensemble import MEMBERS, consensus
 from tests.rules.rule_tests import Rules
 from tests.sinks import reports
 

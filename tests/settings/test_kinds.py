@@ -6,9 +6,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from monitor.settings.kinds import InvalidValue, Text
-from monitor.settings.quantities import Duration, Integer, Number, SizeSetting
-from monitor.settings.yaml_text import InvalidYaml, Scalar, YamlMap, compose
+from monitor.settings.kinds import Duration, Integer, Number, SizeSetting, Text
+from monitor.settings.yaml_text import InvalidValue, Scalar, YamlMap, compose
 
 _TIME = Duration(0.0, 1e9)
 _BYTES = SizeSetting(1, 1 << 50)
@@ -69,7 +68,7 @@ def test_what_python_takes_for_a_number_is_no_text_without_quotes(text: str) -> 
 @given(st.binary(max_size=60))
 def test_no_bytes_break_the_reader(raw: bytes) -> None:
     """They make a tree, or a problem with a line."""
-    with suppress(InvalidYaml):
+    with suppress(InvalidValue):
         compose(raw, [])
 
 

@@ -8,9 +8,8 @@ import pytest
 
 from monitor.config.config import Heartbeat
 from monitor.core.estimate import WindowState
-from monitor.sinks.heartbeat import HeartbeatSink
 from monitor.sinks.http_sender import HttpSender
-from monitor.sinks.message_queue import NO_RETRY, MessageQueue
+from monitor.sinks.notifications import HeartbeatSink, MessageQueue
 from tests.sinks.receiver import Receiver, eventually, report, segment, status
 
 Open = Callable[..., HeartbeatSink]
@@ -23,7 +22,7 @@ def to() -> Iterator[Open]:
 
         def opened(url: str, every_seconds: float = 0.01) -> HeartbeatSink:
             sender = HttpSender(Heartbeat(url, allow_http=True))
-            sink = HeartbeatSink(MessageQueue("heartbeat", sender, NO_RETRY), every_seconds)
+            sink = HeartbeatSink(MessageQueue("heartbeat", sender, retry_seconds=0.0), every_seconds)
             stack.callback(sink.close)
             return sink
 

@@ -4,17 +4,17 @@ import queue
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
 
 from monitor.config.config import Webhook
 from monitor.sinks.http_sender import Answer, HttpSender, Outcome
-from monitor.sinks.message_queue import Key, MessageCounters, MessageQueue, RetryPolicy
+from monitor.sinks.notifications import Key, MessageCounters, MessageQueue
 from tests.sinks.receiver import LONG_SECONDS, eventually
 
 LOW: Key = ("density", "all", "accuracy_low")
 SILENT: Key = ("density", "all", "silent")
-QUICK = RetryPolicy(attempts=3, first_wait_seconds=0.01)
 
 
 class FakeSender(HttpSender):
@@ -44,9 +44,9 @@ Open = Callable[..., tuple[MessageQueue, FakeSender]]
 def opened() -> Iterator[Open]:
     with ExitStack() as stack:
 
-        def open_(retry: RetryPolicy = QUICK, capacity: int = 8) -> tuple[MessageQueue, FakeSender]:
+        def open_(**options: Any) -> tuple[MessageQueue, FakeSender]:
             sender = FakeSender()
-            one = MessageQueue("webhook", sender, retry, capacity)
+            one = MessageQueue("webhook", sender, **{"first_wait_seconds": 0.01, "capacity": 8, **options})
             stack.callback(one.close, flush=False)
             return one, sender
 
@@ -76,16 +76,9 @@ def test_d15_a_full_queue_drops_its_oldest_message(opened: Open) -> None:
     eventually(lambda: one.counters() == MessageCounters(sent=2, dropped=1))
 
 
-def test_d15_waits_double_up_to_the_longest() -> None:
-    policy = RetryPolicy(first_wait_seconds=1.0, max_wait_seconds=60.0)
-    assert [policy.wait_seconds(n) for n in (1, 2, 3, 4, 7, 8, 5000)] == [1.0, 2.0, 4.0, 8.0, 60.0, 60.0, 60.0]
-
-
-@pytest.mark.parametrize(
-    "policy", [QUICK, RetryPolicy(age_seconds=0.035, first_wait_seconds=0.01)], ids=["attempts", "age"]
-)
-def test_d15_a_message_fails_after_too_many_attempts_or_too_long(opened: Open, policy: RetryPolicy) -> None:
-    one, sender = opened(policy)
+def test_d15_a_message_fails_after_too_long(opened: Open) -> None:
+    """Waits double: 10, 20 and 40 ms are more than 35."""
+    one, sender = opened(retry_seconds=0.035)
     one.put(LOW, b"1")
     attempts = 0
     while one.counters().failed == 0:
@@ -99,7 +92,7 @@ def test_d15_a_message_fails_after_too_many_attempts_or_too_long(opened: Open, p
 
 def test_d15_a_retried_message_delays_only_its_own_alert(opened: Open) -> None:
     """A `resolved` never overtakes its `firing`."""
-    one, sender = opened(RetryPolicy(first_wait_seconds=0.3))
+    one, sender = opened(first_wait_seconds=0.3)
     one.put(LOW, b"firing")
     one.put(SILENT, b"other")
     one.put(LOW, b"resolved")

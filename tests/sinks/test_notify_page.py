@@ -5,8 +5,7 @@ import re
 
 from monitor.config.config import Webhook
 from monitor.sinks.http_sender import HttpSender
-from monitor.sinks.message_queue import MessageQueue
-from monitor.sinks.webhook import WebhookSink
+from monitor.sinks.notifications import MessageQueue, WebhookSink
 from tests.conftest import ROOT
 from tests.sinks.receiver import Receiver, alert, report, segment
 

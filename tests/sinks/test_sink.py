@@ -16,8 +16,7 @@ from monitor.core.alerts import AlertPhase
 from monitor.core.estimate import Estimate, WindowState
 from monitor.core.report import ModelReport, SegmentReport
 from monitor.core.segments import ALL
-from monitor.sinks.prometheus_page import MAX_CLASSES, PrometheusSink
-from monitor.sinks.report_families import FAMILIES
+from monitor.sinks.prometheus_page import FAMILIES, MAX_CLASSES, PrometheusSink
 from tests.sinks import reports
 from tests.sinks.pages import families, samples
 

@@ -10,9 +10,11 @@ import numpy as np
 from monitor.core.estimate import WindowState
 from monitor.core.history import Series, Span
 from monitor.core.report import Realised
+from monitor.records.record_batch import Pointer
+from monitor.records.rejections import Reason
 from monitor.web import api
 from monitor.web.pages.routes import standard_pages
-from monitor.web.site import RejectPointer, Rejects, Site
+from monitor.web.site import Rejects, Site
 from tests.web.conftest import Serve
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "api.md").read_text()
@@ -45,7 +47,7 @@ def site() -> Site:
         realised=lambda model: [Realised(2.0, "all", 4, 3), Realised(3.0, "site=A", 8, 4)] if model == NAME else [],
         rejects=lambda: Rejects(
             {("inbox", "bad_sum"): 3, ("archive", "empty"): 2},
-            [RejectPointer(2.0, "inbox", "file#3fa2c81b", "bad_sum", 7, 100, 20, "ab", "probs: list[3]")],
+            [(2.0, "inbox", "file#3fa2c81b", Pointer(Reason.BAD_SUM, 7, 100, 20, "ab", "probs: list[3]"))],
         ),
     )
 

@@ -17,7 +17,6 @@ from monitor.core.estimate import Estimate, Interval, WindowState
 from monitor.core.history import Series, Span
 from monitor.core.report import Realised
 from monitor.reference.summary import ReliabilityBin
-from monitor.web.charts.bars import MOST_CLASSES, EstimatorScale, class_shares, moved_most, pair_of_bars
 from monitor.web.charts.over_time import (
     BRIEFLY,
     NARROW,
@@ -32,7 +31,15 @@ from monitor.web.charts.over_time import (
     unbroken_runs,
     without_estimate,
 )
-from monitor.web.charts.reliability import BOX, reliability
+from monitor.web.charts.small_charts import (
+    MOST_CLASSES,
+    RELIABILITY_BOX,
+    EstimatorScale,
+    class_shares,
+    moved_most,
+    pair_of_bars,
+    reliability,
+)
 from monitor.web.charts.svg import Linear, number, share_range, share_ticks, time_ticks
 from tests.web.sample_reports import NOW
 from tests.web.sample_site import sample_realised, sample_reference, sample_series
@@ -389,9 +396,9 @@ def test_reliability_points_are_at_their_confidence_and_accuracy() -> None:
     assert len(shown) == 5
     for index, one in enumerate(shown):
         share = (50 * (index + 1) + index) / (100 * (index + 1))
-        wide, high = BOX.right - BOX.left, BOX.bottom - BOX.top
-        assert float(one.get("cx") or 0) == pytest.approx(BOX.left + wide * (0.68 + index / 15), abs=0.06)
-        assert float(one.get("cy") or 0) == pytest.approx(BOX.bottom - high * share, abs=0.06)
+        wide, high = RELIABILITY_BOX.right - RELIABILITY_BOX.left, RELIABILITY_BOX.bottom - RELIABILITY_BOX.top
+        assert float(one.get("cx") or 0) == pytest.approx(RELIABILITY_BOX.left + wide * (0.68 + index / 15), abs=0.06)
+        assert float(one.get("cy") or 0) == pytest.approx(RELIABILITY_BOX.bottom - high * share, abs=0.06)
     counts = [float(one.get("height") or 0) for one in of_kind(root, "count")]
     assert counts[10:] == pytest.approx([counts[-1] * (one + 1) / 5 for one in range(5)], abs=0.06)
     assert counts[:10] == [0.0] * 10

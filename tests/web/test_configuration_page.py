@@ -3,7 +3,7 @@
 import re
 
 from monitor.settings.kinds import HIDDEN, Setting
-from monitor.web.pages.configuration import MOST_SETTINGS, configuration_page
+from monitor.web.pages.other_pages import MOST_SETTINGS, configuration_page
 from tests.web.reading import Reader, site_of, text_of
 
 SETTINGS = [

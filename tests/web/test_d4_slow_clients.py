@@ -13,7 +13,7 @@ import pytest
 from monitor.web.server.http_connection import HttpConnection
 from monitor.web.server.limits import Closed, UnsentResponses, WebCounters, WebLimits
 from monitor.web.server.request import Page, Response
-from monitor.web.server.web_settings import WebSettings
+from monitor.web.server.web_config import WebSettings
 from tests.web.clients import everything, still_open
 from tests.web.conftest import TLS, Serve
 

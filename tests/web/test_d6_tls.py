@@ -222,5 +222,5 @@ def test_a_pipe_instead_of_a_file_is_a_config_error(web_config: Write, tmp_path:
     path = web_config(TLS)
     (tmp_path / "server.key").unlink()
     os.mkfifo(tmp_path / "server.key")
-    with pytest.raises(ConfigError, match=r"server\.key: expected a file, found another kind of file"):
+    with pytest.raises(ConfigError, match=r"server\.key: expected a file, found a pipe or a device"):
         WebServer("127.0.0.1:0", PAGES, path)

@@ -7,11 +7,13 @@ import pytest
 from monitor.core.alerts import AlertPhase
 from monitor.core.estimate import WindowState
 from monitor.core.report import InputFacts, Realised
+from monitor.records.record_batch import Pointer
+from monitor.records.rejections import Reason
 from monitor.settings.kinds import Setting
 from monitor.web.pages.rendering import MARK
 from monitor.web.pages.routes import standard_pages
 from monitor.web.server.request import HTML, Request
-from monitor.web.site import RejectPointer, Rejects, Site, SourceView
+from monitor.web.site import Rejects, Site, SourceView
 from tests.web.reading import Reader, site_of
 from tests.web.sample_reports import NOW, estimated, low, segment, three_models
 
@@ -46,7 +48,9 @@ def _site(evil: str) -> Site:
         problems=[evil],
         waits=[f"{evil}3 has not been evaluated yet", evil],
         sources=lambda: [SourceView(evil, evil, evil, rejected=3), SourceView(evil, evil, None, rejected=3)],
-        rejects=lambda: Rejects({(evil, evil): 3}, [RejectPointer(NOW, evil, evil, evil, 1, digest=evil, shape=evil)]),
+        rejects=lambda: Rejects(
+            {(evil, evil): 3}, [(NOW, evil, evil, Pointer(Reason.BAD_SUM, 1, digest=evil, shape=evil))]
+        ),
         settings=lambda: [Setting("models[0].name", evil, 1), Setting(evil, evil, None), Setting(f"m.{evil}", evil, 2)],
         realised=lambda _: [Realised(NOW, f"site={evil}", 10, 7)],
     )

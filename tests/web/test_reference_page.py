@@ -12,7 +12,7 @@ from markupsafe import escape
 
 from monitor.core.estimate import share_interval
 from monitor.reference.reference import Reference
-from monitor.web.pages.reference_page import MOST_CLASSES, reference_page, temperature_words
+from monitor.web.pages.other_pages import MOST_CLASSES, reference_page, temperature_words
 from tests.web.reading import Reader, text_of
 from tests.web.sample_site import CLASSES, sample_reference, sample_site
 
@@ -150,7 +150,7 @@ def test_the_page_does_not_import_scipy(tmp_path: Path) -> None:
     program = """
 import sys
 from monitor.reference.reference import Reference
-from monitor.web.pages.reference_page import reference_page
+from monitor.web.pages.other_pages import reference_page
 from monitor.web.site import Site
 found = Reference.load(sys.argv[1])
 site = Site(dict, list, list, lambda: 0.0, "1", reference=lambda _: found)

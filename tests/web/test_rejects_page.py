@@ -1,14 +1,15 @@
 """The rejects page: counts, reasons, pointers, never the content of a record."""
 
+from monitor.records.record_batch import Pointer
 from monitor.records.rejections import Reason
-from monitor.web.pages.rejects import MOST_POINTERS, rejects_page
+from monitor.web.pages.other_pages import MOST_POINTERS, rejects_page
 from monitor.web.pages.rendering import ENVIRONMENT
-from monitor.web.site import RejectPointer, Rejects
+from monitor.web.site import Rejects
 from tests.web.reading import Reader, site_of, text_of
 from tests.web.sample_reports import NOW
 
-LINE = RejectPointer(NOW - 90.0, "inbox", "file#3fa2c81b", "bad_sum", 1017, 123_456, 210, "9f86d081", "probs: list[4]")
-MESSAGE = RejectPointer(NOW - 5.0, "topic", "predictions/3", "bad_json", 1, 77, 12)
+LINE = (NOW - 90.0, "inbox", "file#3fa2c81b", Pointer(Reason.BAD_SUM, 1017, 123_456, 210, "9f86d081", "probs: list[4]"))
+MESSAGE = (NOW - 5.0, "topic", "predictions/3", Pointer(Reason.BAD_JSON, 1, 77, 12))
 
 
 def test_every_reason_is_explained() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from monitor.errors import ConfigError
-from monitor.web.web_config import ClientAuth, TlsVersion, read_web_config
+from monitor.web.server.web_config import ClientAuth, TlsVersion, read_web_config
 from tests.servers import real_server
 from tests.web.certificates import Authority
 from tests.web.conftest import TLS, Serve

@@ -3,10 +3,14 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from monitor.core.estimators.average_confidence import AverageConfidence
-from monitor.core.estimators.average_thresholded_confidence import ThresholdedConfidence, ThresholdedEntropy
 from monitor.core.estimators.base import Estimator
-from monitor.core.estimators.calibrated_confidence import CalibratedConfidence
+from monitor.core.estimators.confidence import (
+    AverageConfidence,
+    CalibratedConfidence,
+    DifferenceOfConfidences,
+    ThresholdedConfidence,
+    ThresholdedEntropy,
+)
 from monitor.core.estimators.conformal import (
     AnchoredAtAccuracy,
     AnchoredAtConfidence,
@@ -14,7 +18,6 @@ from monitor.core.estimators.conformal import (
     ConformalAtConfidence,
     EmptySets,
 )
-from monitor.core.estimators.difference_of_confidences import DifferenceOfConfidences
 
 _OTHER_EMPTY_SETS = {"skip": {"empty_sets": EmptySets.SKIP}, "zero": {"empty_sets": EmptySets.ZERO}}
 

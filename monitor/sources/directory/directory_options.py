@@ -9,8 +9,7 @@ from typing import ClassVar, Self
 
 from monitor.errors import Problem, UsageError
 from monitor.records.record_batch import Format
-from monitor.settings.kinds import Choice, FilePath, Flag, ListOf, Text
-from monitor.settings.quantities import Duration, SizeSetting
+from monitor.settings.kinds import Choice, Duration, FilePath, Flag, ListOf, SizeSetting, Text
 from monitor.settings.section import Section
 from monitor.sources.base import Source, SourceContext, SourceOptions, check_bounds, report_error
 

@@ -10,19 +10,19 @@ from typing import TypeVar
 from monitor.errors import UsageError
 from monitor.settings.kinds import (
     Choice,
+    Duration,
     FilePath,
     Flag,
-    InvalidValue,
+    Integer,
     ListOf,
     OneOf,
     Secret,
     SecretPath,
     SettingKind,
+    SizeSetting,
     Text,
-    ValueProblem,
     invalid,
 )
-from monitor.settings.quantities import Duration, Integer, SizeSetting
 from monitor.settings.section import Section
 from monitor.settings.setting_files import problem_of, read_line, secret_file
 from monitor.settings.yaml_text import Node, Scalar
@@ -180,7 +180,7 @@ class _Broker(SettingKind[str]):
         """Return the address. The part before an @ may be a password and is not shown."""
         text = node.text if isinstance(node, Scalar) else ""
         if "@" in text:
-            raise InvalidValue(ValueProblem(self.expected, "a value with an @, not shown", node.line))
+            raise invalid(node, self.expected, found="a value with an @, not shown")
         if "://" in text:
             raise invalid(node, self.expected, "write it without a scheme, and use tls and sasl")
         if "," in text:

@@ -1,17 +1,13 @@
 """The page of one window of a model: status, history, alerts, estimators, prediction sets, classes, records."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from markupsafe import Markup
-
-from monitor.core.alerts import AlertPhase, AlertStatus, AlertType
-from monitor.core.estimate import Estimate, Why
-from monitor.core.estimators.consensus import CONSENSUS, MEMBERS
+from monitor.core.alerts import AlertPhase, AlertType
+from monitor.core.ensemble import MEMBERS
+from monitor.core.estimate import CONSENSUS, Estimate, Why
 from monitor.core.history import Series, Span
 from monitor.core.report import ModelReport, Realised, SegmentReport
-from monitor.web.charts.bars import ClassShare, EstimatorScale, class_shares, moved_most, pair_of_bars
 from monitor.web.charts.over_time import (
     NARROW,
     OTHER_REFERENCE,
@@ -25,20 +21,19 @@ from monitor.web.charts.over_time import (
     step_of,
     without_estimate,
 )
-from monitor.web.pages.explanations import EstimatorFamily, families_of, form_words
-from monitor.web.pages.rendering import Runbook, render, runbook_of
+from monitor.web.charts.small_charts import EstimatorScale, class_shares, moved_most, pair_of_bars
+from monitor.web.pages.rendering import render
 from monitor.web.pages.status import (
     Urgency,
     Within,
     active_alerts,
-    alert_urgency,
     consensus_of,
     severity_suffix,
     urgency_key,
     urgency_of,
     within,
 )
-from monitor.web.pages.wording import PHASES, STATES, ago, alert_words, clock, oddities, per_cent, place, points
+from monitor.web.pages.wording import STATES, ago, clock, oddities, per_cent, place, points
 from monitor.web.server.request import Response
 from monitor.web.site import Site
 
@@ -55,57 +50,6 @@ REASONS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class AlertRow:
-    """An alert of the window."""
-
-    status: AlertStatus
-    urgency: Urgency
-    phase: str
-    words: str
-    """Empty for a quiet one."""
-    runbook: Runbook
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentChoice:
-    """A window of the model, to choose from."""
-
-    name: str
-    urgency: Urgency
-    heading: str
-    estimate: Estimate | None
-
-
-@dataclass(frozen=True, slots=True)
-class EvaluationRow:
-    """A point of the history."""
-
-    point: Point
-    state: str
-
-
-@dataclass(frozen=True, slots=True)
-class EstimatorRow:
-    """The answer of one estimator."""
-
-    name: str
-    words: str
-    filled: bool
-    """Whether it is the consensus or one of its members."""
-    estimate: Estimate | None
-    no_estimate: str
-    chart: Markup
-
-
-@dataclass(frozen=True, slots=True)
-class ClassShareRow:
-    """How often a class is predicted."""
-
-    share: ClassShare
-    chart: Markup
-
-
 def model_page(site: Site, query: Mapping[str, str]) -> Response | None:
     """Return the page that the query names; None for an unknown model, segment or span."""
     report = site.reports().get(query.get("name", ""))
@@ -120,7 +64,6 @@ def model_page(site: Site, query: Mapping[str, str]) -> Response | None:
     own, parts = urgency_of(segment), inside.get(segment.name, Within())
     estimate = consensus_of(segment)
     realised = [one for one in site.realised(report.model) if one.segment == segment.name]
-    runbooks = site.runbooks()
     return render(
         site,
         "model.html",
@@ -134,7 +77,7 @@ def model_page(site: Site, query: Mapping[str, str]) -> Response | None:
         urgency=parts.urgency(own),
         heading=parts.words(own).lower() + severity_suffix(segment),
         sentence=_sentence(report, segment, now),
-        active=[_alert(one, estimate, runbooks, now) for one in active_alerts(segment)],
+        active=active_alerts(segment),
         parts=parts.by_urgency(),
         quiet=parts.urgency(own) in {Urgency.FINE, Urgency.INFO, Urgency.UNWATCHED},
         drop=None if report.reference is None or estimate is None else report.reference.accuracy - estimate.accuracy,
@@ -145,7 +88,6 @@ def model_page(site: Site, query: Mapping[str, str]) -> Response | None:
         most_visible=MOST_VISIBLE,
         span=Span(span),
         spans=SPANS,
-        alerts=[_alert(one, estimate, runbooks, now) for one in segment.alerts],
         state=STATES[segment.state],
         sets={
             name: result.prediction_sets
@@ -178,13 +120,7 @@ def _sentence(report: ModelReport, segment: SegmentReport, now: float) -> str:
     return f"{text}, which is {'no more' if by_chance else 'more'} than chance explains."
 
 
-def _alert(alert: AlertStatus, estimate: Estimate | None, runbooks: str, now: float) -> AlertRow:
-    phase = f"{PHASES[alert.phase]}; cannot be evaluated now and stays" if alert.held else PHASES[alert.phase]
-    words = "" if alert.phase is AlertPhase.OK else alert_words(alert, estimate, now)
-    return AlertRow(alert, alert_urgency(alert), phase, words, runbook_of(alert, runbooks))
-
-
-def _choices(report: ModelReport, inside: Mapping[str, Within]) -> list[SegmentChoice]:
+def _choices(report: ModelReport, inside: Mapping[str, Within]) -> list[tuple[str, Urgency, str, Estimate | None]]:
     """Return all windows of the model: the whole first, then the worst."""
 
     def worst_first(segment: SegmentReport) -> tuple[object, ...]:
@@ -196,7 +132,7 @@ def _choices(report: ModelReport, inside: Mapping[str, Within]) -> list[SegmentC
     choices = []
     for one in (*whole, *parts):
         own, within_it = urgency_of(one), inside.get(one.name, Within())
-        choices.append(SegmentChoice(one.name, within_it.urgency(own), within_it.heading(own), consensus_of(one)))
+        choices.append((one.name, within_it.urgency(own), within_it.heading(own), consensus_of(one)))
     return choices
 
 
@@ -242,10 +178,11 @@ def _history(
     }
 
 
-def _point(point: Point, changes: Sequence[Point]) -> EvaluationRow:
+def _point(point: Point, changes: Sequence[Point]) -> tuple[Point, str]:
+    """Return a point of the history with its state in words."""
     state = "evaluated" if point.accuracy is not None else STATES[point.state]
     changed = any(one is point for one in changes)
-    return EvaluationRow(point, f"{state}; {OTHER_REFERENCE} from here on" if changed else state)
+    return point, f"{state}; {OTHER_REFERENCE} from here on" if changed else state
 
 
 def thresholds(segment: SegmentReport) -> list[Mark]:
@@ -258,30 +195,36 @@ def thresholds(segment: SegmentReport) -> list[Mark]:
 
 
 def _estimators(report: ModelReport, segment: SegmentReport) -> dict[str, Any]:
-    """Return the estimators by family, drawn on one scale; empty when the window has no results."""
+    """Return the estimators, drawn on one scale; empty when the window has no results."""
     if not segment.results or not segment.valid:
-        return {"families": [], "axis": None}
+        return {"estimators": {}, "axis": None}
     estimates = segment.estimates()
     scale = EstimatorScale.around(
         list(estimates.values()),
         None if report.reference is None else report.reference.accuracy,
         [estimates[member].accuracy for member in MEMBERS if member in estimates],
     )
-    families: list[tuple[EstimatorFamily, list[EstimatorRow]]] = []
-    for family in families_of(segment.results):
-        rows = [_estimator(name, segment, scale) for name in family.members if name in segment.results]
-        if rows:
-            families.append((family, rows))
-    return {"families": families, "axis": scale.axis()}
+    return {
+        "axis": scale.axis(),
+        "estimators": {
+            name: {
+                "filled": name in MEMBERS or name == CONSENSUS,
+                "words": _form_words(name),
+                "estimate": estimates.get(name),
+                "no_estimate": "" if isinstance(result, Estimate) else REASONS[result.why],
+                "chart": isinstance(result, Estimate)
+                and scale.row(name, result, member=name in MEMBERS or name == CONSENSUS),
+            }
+            for name, result in segment.results.items()
+        },
+    }
 
 
-def _estimator(name: str, segment: SegmentReport, scale: EstimatorScale) -> EstimatorRow:
-    result = segment.results[name]
-    filled = name in MEMBERS or name == CONSENSUS
-    words = form_words(name) + (", member" if name in MEMBERS else "")
-    if isinstance(result, Estimate):
-        return EstimatorRow(name, words, filled, result, "", scale.row(name, result, member=filled))
-    return EstimatorRow(name, words, filled, None, REASONS[result.why], Markup())
+def _form_words(name: str) -> str:
+    """Return what distinguishes an estimator from the others of its family."""
+    words = ["anchored"] if "_anchored" in name else []
+    words.append("temperature-scaled" if name.endswith("_ts") else "raw")
+    return "" if name == CONSENSUS else ", ".join([*words, *(["member"] if name in MEMBERS else [])])
 
 
 def _classes(report: ModelReport, segment: SegmentReport, before: Sequence[int]) -> dict[str, Any]:
@@ -290,7 +233,7 @@ def _classes(report: ModelReport, segment: SegmentReport, before: Sequence[int])
     shares = class_shares(names, segment.predicted, before)
     shown = moved_most(shares)
     most = max((max(one.now, one.before or 0.0) for one in shown), default=0.0)
-    return {"classes": [ClassShareRow(one, pair_of_bars(one, most)) for one in shown], "class_count": len(shares)}
+    return {"classes": [(one, pair_of_bars(one, most)) for one in shown], "class_count": len(shares)}
 
 
 def _predicted_before(site: Site, report: ModelReport) -> Sequence[int]:

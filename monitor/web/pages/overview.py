@@ -1,17 +1,14 @@
 """The page at `/`: overall status, alerts, the windows of every model, sources."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import Any
 
-from markupsafe import Markup
-
-from monitor.core.estimate import Estimate
-from monitor.core.report import ModelReport, Realised, ReferenceFacts, SegmentReport
-from monitor.web.charts.bars import Scale, bar
-from monitor.web.pages.rendering import Runbook, render, runbook_of
+from monitor.core.alerts import AlertStatus
+from monitor.core.report import ModelReport, Realised, SegmentReport
+from monitor.web.charts.small_charts import Scale, bar
+from monitor.web.pages.rendering import render
 from monitor.web.pages.status import (
     SEVERITIES,
-    NotableParts,
     OverallStatus,
     Urgency,
     Within,
@@ -27,7 +24,7 @@ from monitor.web.pages.status import (
     verdict,
     within,
 )
-from monitor.web.pages.wording import STATES, ago, alert_words, moment, oddities, per_cent, phase_words, plural
+from monitor.web.pages.wording import STATES, ago, moment, oddities, per_cent, plural
 from monitor.web.server.request import Response
 from monitor.web.site import Site
 
@@ -40,65 +37,14 @@ LEAST_ROWS = 10
 """Segments shown of each model, however many models there are."""
 
 
-@dataclass(frozen=True, slots=True)
-class AlertItem:
-    """An alert that is not quiet."""
-
-    model: str
-    segment: str
-    name: str
-    urgency: Urgency
-    words: str
-    runbook: Runbook
-
-
-@dataclass(frozen=True, slots=True)
-class WindowRow:
-    """A window of a model."""
-
-    segment: str
-    whole: bool
-    urgency: Urgency
-    heading: str
-    no_estimate: str
-    """Why there is no estimate; empty when there is one."""
-    since: float | None
-    """Since when the window has been in its state."""
-    alerts: Sequence[str]
-    parts: Sequence[NotableParts]
-    estimate: Estimate | None
-    bar: Markup
-    disagreement: str
-    """Empty unless the estimators disagree by more than chance explains."""
-    compared: Sequence[str]
-    realised: Realised | None
-    records: int
-    last_record_at: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class ModelSection:
-    """A model with its windows."""
-
-    name: str
-    urgency: Urgency
-    reference: ReferenceFacts | None
-    evaluated_at: float
-    notes: Sequence[str]
-    rows: Sequence[WindowRow]
-    more: int
-    """Segments that are not shown."""
-
-
 def overview_page(site: Site, _: Mapping[str, str]) -> Response:
     """Return the page, from the last report of each model."""
-    now, runbooks = site.now(), site.runbooks()
-    reports = site.reports()
+    now, reports = site.now(), site.reports()
     unevaluated = [name for name in site.unevaluated() if name not in reports]
     status = OverallStatus(reports, site.healthy(), site.ready(), unevaluated)
     models = ranked_models(list(reports.values()))
     urgencies = status.urgencies()
-    alerts = _alerts(models, now, runbooks)
+    alerts = _alerts(models)
     return render(
         site,
         "overview.html",
@@ -120,7 +66,7 @@ def overview_page(site: Site, _: Mapping[str, str]) -> Response:
     )
 
 
-def _alerts(reports: Sequence[ModelReport], now: float, runbooks: str) -> list[AlertItem]:
+def _alerts(reports: Sequence[ModelReport]) -> list[tuple[ModelReport, SegmentReport, AlertStatus]]:
     """Return the alerts that are not quiet: firing before pending, critical before warning, info last."""
     active = [
         (report, segment, alert)
@@ -128,18 +74,9 @@ def _alerts(reports: Sequence[ModelReport], now: float, runbooks: str) -> list[A
         for segment in report.segments
         for alert in active_alerts(segment)
     ]  # fmt: skip
-    active.sort(key=lambda one: (alert_urgency(one[2]), SEVERITIES.index(one[2].severity), rank(one[1], one[0])))
-    return [
-        AlertItem(
-            report.model,
-            segment.name,
-            alert.alert,
-            alert_urgency(alert),
-            alert_words(alert, consensus_of(segment), now),
-            runbook_of(alert, runbooks),
-        )
-        for report, segment, alert in active
-    ]
+    return sorted(
+        active, key=lambda one: (alert_urgency(one[2]), SEVERITIES.index(one[2].severity), rank(one[1], one[0]))
+    )
 
 
 def _no_alerts(reports: Sequence[ModelReport]) -> str:
@@ -153,7 +90,7 @@ def _no_alerts(reports: Sequence[ModelReport]) -> str:
     return "No alert fires, and none is pending."
 
 
-def _models(site: Site, reports: Sequence[ModelReport], now: float) -> list[ModelSection]:
+def _models(site: Site, reports: Sequence[ModelReport], now: float) -> list[dict[str, Any]]:
     left, sections = MOST_ROWS_IN_ALL, []
     for report in reports:
         most = max(LEAST_ROWS, min(MOST_ROWS, left))
@@ -162,7 +99,7 @@ def _models(site: Site, reports: Sequence[ModelReport], now: float) -> list[Mode
     return sections
 
 
-def _model(site: Site, report: ModelReport, now: float, most: int) -> ModelSection:
+def _model(site: Site, report: ModelReport, now: float, most: int) -> dict[str, Any]:
     """Return a model with its whole window and at most so many segments."""
     whole = [segment for segment in report.segments if not segment.segment]
     parts = [segment for segment in ranked(report) if segment.segment]
@@ -170,18 +107,16 @@ def _model(site: Site, report: ModelReport, now: float, most: int) -> ModelSecti
     realised = {one.segment: one for one in site.realised(report.model)}
     scale = _scale(shown, report, realised)
     inside = within(report)
-    return ModelSection(
-        report.model,
-        min((urgency_of(segment) for segment in report.segments), default=Urgency.UNKNOWN),
-        report.reference,
-        report.at,
-        _notes(report, site.realised_remark(report.model)),
-        [
+    return {
+        "report": report,
+        "urgency": min((urgency_of(segment) for segment in report.segments), default=Urgency.UNKNOWN),
+        "notes": _notes(report, site.realised_remark(report.model)),
+        "rows": [
             _row(segment, report, inside.get(segment.name, Within()), realised.get(segment.name), scale, now)
             for segment in shown
         ],
-        len(parts) - most,
-    )
+        "more": len(parts) - most,
+    }
 
 
 def _notes(report: ModelReport, remark: str | None) -> list[str]:
@@ -206,32 +141,25 @@ def _scale(segments: Sequence[SegmentReport], report: ModelReport, realised: Map
 
 def _row(
     segment: SegmentReport, report: ModelReport, inside: Within, realised: Realised | None, scale: Scale, now: float
-) -> WindowRow:
+) -> dict[str, Any]:
     own, estimate, thresholds = urgency_of(segment), consensus_of(segment), thresholds_of(segment)
     reference = None if report.reference is None else report.reference.accuracy
-    drawn = Markup()
-    if estimate is not None:
-        drawn = bar(estimate, reference, thresholds, scale, None if realised is None else realised.accuracy)
-    return WindowRow(
-        segment.name,
-        whole=not segment.segment,
-        urgency=inside.urgency(own),
-        heading=inside.heading(own) + severity_suffix(segment),
-        no_estimate=_no_estimate(segment, now) if estimate is None else "",
-        since=segment.state_since,
-        alerts=[f"{alert.alert} {phase_words(alert, now)}" for alert in active_alerts(segment)],
-        parts=inside.by_urgency(),
-        estimate=estimate,
-        bar=drawn,
-        disagreement=_disagreement(segment),
-        compared=[
+    drawn = estimate and bar(estimate, reference, thresholds, scale, None if realised is None else realised.accuracy)
+    return {
+        "segment": segment,
+        "urgency": inside.urgency(own),
+        "heading": inside.heading(own) + severity_suffix(segment),
+        "no_estimate": _no_estimate(segment, now) if estimate is None else "",
+        "parts": inside.by_urgency(),
+        "estimate": estimate,
+        "bar": drawn,
+        "disagreement": _disagreement(segment),
+        "compared": [
             *([] if reference is None else [f"reference {per_cent(reference)}"]),
             *(f"threshold {per_cent(one)}" for one in thresholds),
         ],
-        realised=realised,
-        records=segment.records,
-        last_record_at=segment.last_record_at,
-    )
+        "realised": realised,
+    }
 
 
 def _no_estimate(segment: SegmentReport, now: float) -> str:

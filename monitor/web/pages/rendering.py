@@ -5,7 +5,6 @@ The style sheet is every `static/*.css`, in the order of the file names.
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from http import HTTPStatus
 from importlib.resources import files
 from urllib.parse import quote, urlencode
@@ -13,11 +12,11 @@ from urllib.parse import quote, urlencode
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from monitor.core.alerts import AlertStatus, runbook
+from monitor.core.alerts import runbook
 from monitor.core.history import Span
 from monitor.core.report import ModelReport
 from monitor.web.pages import wording
-from monitor.web.pages.status import Urgency, alert_urgency
+from monitor.web.pages.status import Urgency, active_alerts, alert_urgency, consensus_of
 from monitor.web.server.request import HTML, Page, Pages, Request, Response
 from monitor.web.site import Site
 
@@ -92,22 +91,6 @@ def link(path: str, **query: str) -> str:
     return f"{path}?{urlencode(query, quote_via=quote, safe='')}"
 
 
-@dataclass(frozen=True, slots=True)
-class Runbook:
-    """Where the runbook of an alert is."""
-
-    name: str
-    address: str
-    is_url: bool
-    """Whether a browser can follow it; else it is a path."""
-
-
-def runbook_of(alert: AlertStatus, runbooks: str) -> Runbook:
-    """Return the runbook of an alert; `runbooks` is the configured address or path."""
-    name = runbook(alert.kind, upward=alert.upward)
-    return Runbook(name, runbooks + name, runbooks.lower().startswith(("https://", "http://")))
-
-
 def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("monitor.web.pages"),
@@ -120,13 +103,21 @@ def _environment() -> Environment:
     formats = (
         *(wording.per_cent, wording.between, wording.points, wording.thousands, wording.plural, wording.byte_size),
         *(wording.clock, wording.moment, wording.ago, wording.lasting, wording.unbroken, wording.place),
+        *(wording.alert_words, wording.phase_words, wording.phase),
     )
     environment.filters.update({one.__name__: one for one in formats})
-    environment.globals.update(link=link, model_link=model_link, runbook_of=runbook_of, none_shown=_NONE_SHOWN)
+    environment.globals.update(
+        link=link,
+        model_link=model_link,
+        runbook_name=lambda alert: runbook(alert.kind, upward=alert.upward),
+        alert_urgency=alert_urgency,
+        active_alerts=active_alerts,
+        consensus_of=consensus_of,
+        none_shown=Markup('<span class="none">none</span>'),
+    )
     return environment
 
 
-_NONE_SHOWN = Markup('<span class="none">none</span>')
 ENVIRONMENT = _environment()
 
 
@@ -135,7 +126,6 @@ def render(
 ) -> Response:
     """Return a page; `here` is its path in the navigation."""
     firing = _firing(site.reports())
-    now = site.now()
     text = ENVIRONMENT.get_template(template).render(
         context,
         title=title,
@@ -148,7 +138,8 @@ def render(
         firing=firing,
         firing_listed=firing[:_MOST_FIRING],
         version=site.version,
-        now=now,
+        runbooks=site.runbooks(),
+        now=site.now(),
     )
     # A name may hold half a surrogate pair, since JSON can.
     return Response(text.encode(errors="replace"), HTML, status, _HEADERS)

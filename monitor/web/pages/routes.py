@@ -8,11 +8,9 @@ from http import HTTPStatus
 
 from monitor.core.report import ModelReport
 from monitor.web import api
-from monitor.web.pages.configuration import configuration_page
 from monitor.web.pages.model import model_page
+from monitor.web.pages.other_pages import configuration_page, reference_page, rejects_page
 from monitor.web.pages.overview import overview_page
-from monitor.web.pages.reference_page import reference_page
-from monitor.web.pages.rejects import rejects_page
 from monitor.web.pages.rendering import asset_pages, not_found
 from monitor.web.server.request import JSON, Page, Pages, Request, Response
 from monitor.web.site import Site

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from monitor.core.alerts import AlertPhase, AlertStatus, AlertType, Severity
-from monitor.core.estimate import Estimate
-from monitor.core.estimators.consensus import CONSENSUS
+from monitor.core.estimate import CONSENSUS, Estimate
 from monitor.core.report import ModelReport, SegmentReport
 from monitor.web.pages.wording import place, plural
 

@@ -40,6 +40,11 @@ def alert_words(alert: AlertStatus, estimate: Estimate | None, now: float) -> st
     return f"{alert.alert} ({alert.severity}): {_condition(alert, estimate)}; {phase_words(alert, now)}"
 
 
+def phase(alert: AlertStatus) -> str:
+    """Return the phase of an alert."""
+    return f"{PHASES[alert.phase]}; cannot be evaluated now and stays" if alert.held else PHASES[alert.phase]
+
+
 def phase_words(alert: AlertStatus, now: float) -> str:
     """Describe the phase of an alert that is not quiet, and since when it holds."""
     text = f"{'pending' if alert.phase is AlertPhase.PENDING else 'firing'} since {moment(alert.since, now)}"

@@ -11,7 +11,7 @@ import socket
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from monitor.errors import ServerError, UsageError
+from monitor.errors import Problem, ServerError, UsageError
 
 _FORM = re.compile(r"(?:\[([0-9A-Fa-f:.]+(?:%[A-Za-z0-9_.-]+)?)\]|([A-Za-z0-9_.-]*)):([0-9]{1,5})")
 _BACKLOG = 128
@@ -33,7 +33,7 @@ def parse_address(text: str) -> Address:
     """Parse a listen address; raises UsageError."""
     form = _FORM.fullmatch(text)
     if form is None or int(form.group(3)) > 65535:
-        raise UsageError(f"web.listen-address: expected HOST:PORT, :PORT or [IPv6]:PORT, found {text!r}")
+        raise UsageError(Problem("web.listen-address", "HOST:PORT, :PORT or [IPv6]:PORT", repr(text)))
     return Address(form.group(1) or form.group(2) or "", int(form.group(3)))
 
 
@@ -50,7 +50,7 @@ def listen(address: Address) -> socket.socket:
     try:
         listener = _bound(address)
     except (OSError, UnicodeError) as error:
-        raise ServerError(_sentence(address, error)) from error
+        raise ServerError(_problem(address, error)) from error
     listener.setblocking(False)
     return listener
 
@@ -69,16 +69,18 @@ def _bound(address: Address) -> socket.socket:
         return socket.create_server(("", address.port), family=socket.AF_INET, backlog=_BACKLOG)
 
 
-def _sentence(address: Address, error: OSError | UnicodeError) -> str:
+def _problem(address: Address, error: OSError | UnicodeError) -> Problem:
+    local = f"{address} to be an address of this machine"
     if isinstance(error, UnicodeError):
-        return f"web: expected {address} to be an address of this machine, found an invalid host name"
+        return Problem("web", local, "an invalid host name")
     if error.errno == errno.EADDRINUSE:
-        return f"web: expected {address} to be free, found it in use: stop the other program, or choose another with --web.listen-address"
+        advice = "stop the other program, or choose another with --web.listen-address"
+        return Problem("web", f"{address} to be free", f"it in use: {advice}")
     if error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
-        return f"web: expected {address} to be an address of this machine, found another host's"
+        return Problem("web", local, "another host's")
     if error.errno in {errno.EACCES, errno.EPERM}:
-        return f"web: expected permission to listen on {address}, found none"
-    return f"web: expected to listen on {address}, found {error.strerror or type(error).__name__}"
+        return Problem("web", f"permission to listen on {address}", "none")
+    return Problem("web", f"to listen on {address}", error.strerror or type(error).__name__)
 
 
 ANY = "*"

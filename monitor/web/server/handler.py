@@ -3,28 +3,92 @@
 import asyncio
 import gzip
 import logging
+import queue
 import re
 import threading
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from http import HTTPStatus
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl, unquote
 
 from monitor.web.auth import LoginResult, Passwords
 from monitor.web.server.addresses import Hosts, host_in
 from monitor.web.server.limits import WebLimits
 from monitor.web.server.request import Page, Pages, Request, Response
-from monitor.web.server.web_settings import WebSettings
-from monitor.web.server.workers import Workers
-from monitor.web.web_config import WebConfig
+from monitor.web.server.web_config import WebConfig, WebSettings
 
 log = logging.getLogger("cpcmon")
+
+T = TypeVar("T")
 
 _METHODS = {"GET", "HEAD", "POST", "PUT"}
 _GZIP_FROM = 1 << 10
 _MOST_PARAMETERS = 16
 HOST_NOT_ALLOWED = "host name not allowed: add it to web.hosts in cpcmon's configuration"
 _ALWAYS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """Work, and the future that waits for its result."""
+
+    work: Callable[[], Any]
+    future: "asyncio.Future[Any]"
+    loop: asyncio.AbstractEventLoop
+
+
+class Workers:
+    """Daemon threads with one queue.
+
+    Not `ThreadPoolExecutor`, which joins its threads at exit: a page that hangs would keep cpcmon from stopping.
+    """
+
+    def __init__(self, name: str, count: int) -> None:
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._threads = [
+            threading.Thread(target=self._work, name=f"{name}-{number}", daemon=True) for number in range(count)
+        ]
+
+    def start(self) -> None:
+        """Start the threads."""
+        for thread in self._threads:
+            thread.start()
+
+    def close(self) -> None:
+        """Stop the threads after the queued work, without waiting."""
+        for _ in self._threads:
+            self._jobs.put(None)
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Run work on a thread; returns its result or raises its exception. Cancelling drops queued work."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        self._jobs.put(_Job(work, future, loop))
+        return await future
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            if job.future.cancelled():
+                continue
+            try:
+                result, error = job.work(), None
+            except BaseException as raised:  # noqa: BLE001  passed to the caller
+                result, error = None, raised
+            try:
+                job.loop.call_soon_threadsafe(_settle, job.future, result, error)
+            except RuntimeError:
+                # The event loop has stopped.
+                return
+
+
+def _settle(future: "asyncio.Future[Any]", result: object, error: BaseException | None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(result)
+    else:
+        future.set_exception(error if isinstance(error, Exception) else RuntimeError(type(error).__name__))
 
 
 class RequestHandler:
@@ -37,7 +101,7 @@ class RequestHandler:
         self._host_refused = False
         self._page_workers = Workers("web-page", limits.page_threads)
         self._password_workers = Workers("web-password", 1)
-        self._passwords = Passwords(self._password_workers, limits.waiting_passwords)
+        self._passwords = Passwords(self._password_workers.run, limits.waiting_passwords)
         self._busy = {path: threading.Lock() for path, page in pages.items() if page.one_at_a_time}
         self._failing: dict[str, str] = {}
 

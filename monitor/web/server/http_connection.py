@@ -14,7 +14,7 @@ from monitor.web.server.addresses import client_of
 from monitor.web.server.handler import RequestHandler, plain, with_headers
 from monitor.web.server.limits import Closed, UnsentResponses, WebCounters, WebLimits
 from monitor.web.server.request import Response
-from monitor.web.server.web_settings import ActiveWebConfig, is_allowed
+from monitor.web.server.web_config import ActiveWebConfig, is_allowed
 
 _READ = 16 << 10
 _WRITE = 64 << 10

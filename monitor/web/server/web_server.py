@@ -7,13 +7,13 @@ import threading
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from monitor.errors import ServerError
+from monitor.errors import Problem, ServerError
 from monitor.web.server.addresses import Address, Hosts, listen, parse_address
 from monitor.web.server.handler import RequestHandler
 from monitor.web.server.http_connection import ConnectionPhase, HttpConnection
 from monitor.web.server.limits import Closed, UnsentResponses, WebCounters, WebCounts, WebLimits
 from monitor.web.server.request import Pages
-from monitor.web.server.web_settings import WebSettings
+from monitor.web.server.web_config import WebSettings
 
 log = logging.getLogger("cpcmon")
 
@@ -70,7 +70,7 @@ class WebServer:
     def port(self) -> int:
         """The port it listens on."""
         if self._listener is None:
-            raise ServerError("web: expected a started server, found one that was not started")
+            raise ServerError(Problem("web", "a started server", "one that was not started"))
         return self._address.port or int(self._listener.getsockname()[1])
 
     @property

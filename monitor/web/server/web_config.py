@@ -1,31 +1,37 @@
 """The file of `--web.config.file`: TLS, client certificates, passwords and headers, in the format of exporter-toolkit.
 
 Unsupported settings are errors, never ignored: a setting that seems to protect but does not would be worse than none.
-Every accepted file also passes `promtool check web-config`.
+Every accepted file also passes `promtool check web-config`. `WebSettings` reloads the file and its certificates when they change.
 """
 
+import ipaddress
+import logging
 import re
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
+from monitor.errors import ConfigError, Problem
 from monitor.settings.kinds import (
     HIDDEN,
     FilePath,
     Flag,
-    InvalidValue,
     ListOf,
     MapOf,
     OneOf,
     SettingKind,
     Text,
-    ValueProblem,
+    invalid,
 )
 from monitor.settings.section import Section
-from monitor.settings.setting_files import open_document
+from monitor.settings.setting_files import file_stamp, open_document, problem_of
 from monitor.settings.yaml_text import Node, Scalar
+
+log = logging.getLogger("cpcmon")
 
 
 class ClientAuth(StrEnum):
@@ -107,9 +113,9 @@ class _Hash(SettingKind[str]):
         form = re.compile(r"\$2[aby]\$([0-9]{2})\$[./A-Za-z0-9]{21}[.Oeu][./A-Za-z0-9]{31}")
         found = form.fullmatch(node.text) if isinstance(node, Scalar) else None
         if found is None:
-            raise InvalidValue(ValueProblem(self.expected, "something else, which is not shown", node.line))
+            raise invalid(node, self.expected, found="something else, which is not shown")
         if not self.least <= int(found.group(1)) <= self.most:
-            raise InvalidValue(ValueProblem(self.expected, f"a cost of {int(found.group(1))}", node.line))
+            raise invalid(node, self.expected, found=f"a cost of {int(found.group(1))}")
         return found.group()
 
     def show(self, value: str) -> str:  # noqa: ARG002
@@ -168,3 +174,147 @@ def _check_clients(section: Section, auth: ClientAuth, authority: Path | None, n
         section.report("client_auth_type", expected, found)
     if names and auth is not ClientAuth.REQUIRED:
         section.report("client_auth_type", f"{ClientAuth.REQUIRED}, since there are client_allowed_sans", found)
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveWebConfig:
+    """The web configuration for new connections."""
+
+    config: WebConfig = field(default_factory=WebConfig)
+    context: ssl.SSLContext | None = None
+    """None for plain HTTP."""
+
+
+class WebSettings:
+    """Reloads the files when they changed. Used on one thread at a time."""
+
+    def __init__(self, path: Path | None) -> None:
+        """Read the file; raises ConfigError."""
+        self._path = path
+        self.ok = True
+        """Whether the current files are in force."""
+        self._files: tuple[Path, ...] = ()
+        self._stamps: tuple[object, ...] = ()
+        self._in_force = ActiveWebConfig() if path is None else self._read(path)
+
+    @property
+    def tls(self) -> bool:
+        """Whether connections are encrypted."""
+        return self._in_force.context is not None
+
+    def current(self) -> ActiveWebConfig:
+        """Return the configuration in force, reloaded if the files changed."""
+        if self._path is not None and tuple(map(file_stamp, self._files)) != self._stamps:
+            self._read_again(self._path)
+        return self._in_force
+
+    def _read_again(self, path: Path) -> None:
+        try:
+            new = self._read(path)
+            _check_no_weaker(path, self._in_force.config, new.config)
+        except ConfigError as error:
+            self.ok = False
+            log.error(  # noqa: TRY400  a traceback does not help the operator
+                "web configuration reload failed, keeping the previous one: %s", error
+            )
+            return
+        self.ok = True
+        self._in_force = new
+        log.info("web configuration reloaded")
+
+    def _read(self, path: Path) -> ActiveWebConfig:
+        """Read the file and its certificates; raises ConfigError.
+
+        Stamps are taken before reading, so that a change meanwhile triggers another reload.
+        """
+        self._files, self._stamps = (path,), (file_stamp(path),)
+        _check_is_a_file(path)
+        config = read_web_config(path)
+        if config.tls is None:
+            return ActiveWebConfig(config)
+        named = (config.tls.cert_file, config.tls.key_file, config.tls.client_ca_file)
+        certificates = tuple(file for file in named if file is not None)
+        self._files, self._stamps = (path, *certificates), self._stamps + tuple(map(file_stamp, certificates))
+        for file in certificates:
+            _check_is_a_file(file)
+        return ActiveWebConfig(config, context_of(config.tls))
+
+
+def _check_is_a_file(path: Path) -> None:
+    # Reading a pipe would block all clients.
+    if (found := problem_of(path)) is not None:
+        raise ConfigError(Problem(str(path), "a file", found.lower()))
+
+
+def _check_no_weaker(path: Path, old: WebConfig, new: WebConfig) -> None:
+    """Reject a reload that removes a protection: a half-written file looks the same."""
+    lost = None
+    if old.tls is not None and new.tls is None:
+        lost = "tls_server_config"
+    elif old.users and not new.users:
+        lost = "basic_auth_users"
+    elif old.tls is not None and new.tls is not None:
+        if old.tls.client_auth is ClientAuth.REQUIRED and new.tls.client_auth is not ClientAuth.REQUIRED:
+            lost = f"client_auth_type {ClientAuth.REQUIRED}"
+        elif old.tls.client_allowed_sans and not new.tls.client_allowed_sans:
+            lost = "client_allowed_sans"
+    if lost is not None:
+        raise ConfigError(Problem(str(path), f"{lost} as before", "none: to remove it, restart cpcmon"))
+
+
+_VERSIONS = {TlsVersion.TLS12: ssl.TLSVersion.TLSv1_2, TlsVersion.TLS13: ssl.TLSVersion.TLSv1_3}
+_VERIFYING = {
+    ClientAuth.NONE: ssl.CERT_NONE,
+    ClientAuth.IF_GIVEN: ssl.CERT_OPTIONAL,
+    ClientAuth.REQUIRED: ssl.CERT_REQUIRED,
+}
+
+
+def context_of(tls: TlsConfig) -> ssl.SSLContext:
+    """Return the TLS context for new connections; raises ConfigError."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = _VERSIONS[tls.min_version]
+    context.maximum_version = _VERSIONS[tls.max_version]
+    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
+    context.set_alpn_protocols(["http/1.1"])
+    try:
+        # Never prompt for a passphrase on the terminal.
+        context.load_cert_chain(tls.cert_file, tls.key_file, password=lambda: b"")
+    except (OSError, ValueError) as error:
+        pair = f"{tls.cert_file} and {tls.key_file}"
+        raise ConfigError(Problem(pair, "a certificate and its key in PEM", _reason(error))) from error
+    if tls.client_ca_file is not None:
+        try:
+            context.load_verify_locations(cafile=tls.client_ca_file)
+        except (OSError, ValueError) as error:
+            expected = "certificates of authorities in PEM"
+            raise ConfigError(Problem(str(tls.client_ca_file), expected, _reason(error))) from error
+        # As in Go, any certificate in the file is trusted, also an intermediate one.
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.verify_mode = _VERIFYING[tls.client_auth]
+    return context
+
+
+def is_allowed(tls: TlsConfig, connection: ssl.SSLObject) -> bool:
+    """Return whether a client with a verified certificate may connect."""
+    if not tls.client_allowed_sans:
+        return True
+    # Pairs such as ("DNS", "prometheus.example").
+    names: Any = (connection.getpeercert() or {}).get("subjectAltName", ())
+    shown = {_address(value) if kind == "IP Address" else value for kind, value in names}
+    return not shown.isdisjoint(tls.client_allowed_sans)
+
+
+def _address(text: str) -> str:
+    try:
+        return str(ipaddress.ip_address(text.strip()))
+    except ValueError:
+        return text
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ssl.SSLError):
+        return (error.reason or "neither").lower().replace("_", " ")
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror.lower()
+    return type(error).__name__
