@@ -31,7 +31,7 @@ from monitor.reference.reference import Reference
 from monitor.settings.kinds import seconds
 from monitor.sources.base import SourceStatus
 from monitor.sources.directory.directory_options import DirectoryOptions, OnFinish
-from monitor.state.rejected_file import NAME as REJECTED
+from monitor.state.state_folder import REJECTED
 from monitor.state.store import State
 
 _FIELDS = ("probs", "model", "version", "id", "time", "predicted")

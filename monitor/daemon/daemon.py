@@ -20,7 +20,7 @@ from monitor.daemon.daemon_status import DaemonStatus
 from monitor.daemon.runner import Runner
 from monitor.daemon.watchdog import Notifier
 from monitor.errors import CpcmonError, StateError
-from monitor.evaluation.alert_state import NOTIFIED_KEY, AlertKey, notified_as_bytes, notified_from_bytes
+from monitor.evaluation.evaluator import NOTIFIED_KEY, AlertKey, notified_as_bytes, notified_from_bytes
 from monitor.evaluation.schedule import cron_problem
 from monitor.ingest.state_writer import PendingValues
 from monitor.state.store import State

@@ -85,7 +85,7 @@ class Backlog:
 
     def is_waiting(self, running: float) -> bool:
         """Return whether it is too early for another attempt to write the state."""
-        return self._backoff.left(running) > 0.0
+        return self.paused is not None and self._backoff.left(running) > 0.0
 
     def pause(self, cause: StatePaused, running: float) -> None:
         """Start or extend the pause."""

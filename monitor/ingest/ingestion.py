@@ -17,8 +17,7 @@ from monitor.ingest.planning import plan_commit, share_of_commit
 from monitor.ingest.restore import restore, restore_shard
 from monitor.ingest.state_writer import PendingValues, StateWriter
 from monitor.sources.base import Delivery, Lag, Source, SourceStatus
-from monitor.state.commit_plan import CommitPlan, RejectionEntry, Shard
-from monitor.state.counters import Counters
+from monitor.state.commit_plan import CommitPlan, Counters, RejectionEntry, Shard
 from monitor.state.evaluation_history import History
 from monitor.state.store import State
 

@@ -20,8 +20,7 @@ from monitor.core.segments import ALL, Chunk, Segment
 from monitor.core.totals import Gauge
 from monitor.core.window import Added
 from monitor.ingest.backlog import Backlog
-from monitor.state.commit_plan import COMMON, ChunkIds, CommitPlan, Shard, WindowLog, WindowName, stored_name
-from monitor.state.counters import Counters
+from monitor.state.commit_plan import COMMON, ChunkIds, CommitPlan, Counters, Shard, WindowLog, WindowName, stored_name
 
 _MERGED_BATCHES = 1_000
 """Batches of id hashes to merge: slow streams would otherwise leave one row per record."""

@@ -7,10 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from monitor.errors import StatePaused
-from monitor.state.commit_plan import ChunkIds, CommitPlan, RejectionEntry
-from monitor.state.counters import Counters, StoredCounters
+from monitor.state.commit_plan import ChunkIds, CommitPlan, Counters, RejectionEntry, StoredCounters
 from monitor.state.evaluation_history import History
-from monitor.state.rejected_file import RejectionLog
+from monitor.state.state_folder import RejectionLog
 from monitor.state.store import State
 
 log = logging.getLogger("cpcmon")

@@ -1,4 +1,4 @@
-"""The state folder: private, local, locked by one process, with the hash key next to the database."""
+"""The state folder: private, local, locked by one process; the hash key and `rejected.jsonl` next to the database."""
 
 import errno
 import fcntl
@@ -7,16 +7,21 @@ import re
 import secrets
 import stat
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
+
+import msgspec
 
 from monitor.errors import Problem, StateError, StateInUse, StatePaused, StateRefused
+from monitor.records.record_batch import Pointer
 
 _KEY = "hash.key"
 _LOCK = "state.lock"
 KEY_BYTES = 16
+REJECTED = "rejected.jsonl"
+MOST_REJECTED_BYTES = 64 << 20
 BALLAST_BYTES = 8 << 20
 _LAST_COMMIT = 32
 """Offset in `state.lock`, after the process id."""
@@ -217,3 +222,34 @@ def sync_folder(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+class RejectionLog:
+    """`rejected.jsonl`: one JSON line per rejected record, with location and reason, without content. Rotated when large."""
+
+    def __init__(self, folder: Path, most_bytes: int = MOST_REJECTED_BYTES) -> None:
+        self._path = folder / REJECTED
+        self._most_bytes = most_bytes
+
+    def append(self, rejected: Iterable[tuple[str, str, Pointer]], now: float) -> None:
+        """Append rejected records. On a full disk they are still counted, and the latest are in the database."""
+        lines = [msgspec.json.encode(_rejected_line(*one, now)) for one in rejected]
+        if not lines:
+            return
+        handle = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(handle, b"\n".join(lines) + b"\n")
+            size = os.fstat(handle).st_size
+        finally:
+            os.close(handle)
+        if size > self._most_bytes:
+            self._path.replace(self._path.with_name(f"{REJECTED}.1"))
+
+
+def _rejected_line(source: str, origin: str, pointer: Pointer, now: float) -> dict[str, Any]:
+    """Return the known fields of a pointer."""
+    fields = msgspec.to_builtins(pointer)
+    raw = fields.pop("raw")
+    line = {"at": round(now, 3), "source": source, "file": origin}
+    line |= {name: value for name, value in fields.items() if value is not None}
+    return line if raw is None else line | {"raw": raw}

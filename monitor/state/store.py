@@ -11,8 +11,7 @@ import msgspec
 
 from monitor.errors import Problem, StateLost, StatePaused
 from monitor.records.record_batch import Pointer
-from monitor.state.commit_plan import ChunkIds, CommitPlan, IdBatch, RejectionEntry, WindowName
-from monitor.state.counters import StoredCounters
+from monitor.state.commit_plan import ChunkIds, CommitPlan, IdBatch, RejectionEntry, StoredCounters, WindowName
 from monitor.state.database import (
     BACKUPS,
     NAME,

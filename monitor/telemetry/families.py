@@ -15,7 +15,7 @@ from monitor.sources.base import ShardStatus, SourceStatus
 from monitor.sources.kafka.consumer import FailureKind
 from monitor.sources.kafka.kafka_options import KafkaEvent
 from monitor.sources.registry import SOURCE_TYPES
-from monitor.state.counters import Counters
+from monitor.state.commit_plan import Counters
 
 _NOTHING: Mapping[str, int] = MappingProxyType({})
 

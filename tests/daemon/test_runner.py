@@ -19,8 +19,7 @@ from monitor.daemon.clock import Moment
 from monitor.daemon.runner import Runner
 from monitor.daemon.watchdog import Watchdog
 from monitor.errors import StatePaused
-from monitor.evaluation.alert_state import AlertMemory, VersionCounts, WindowAlertState
-from monitor.evaluation.evaluator import key_of
+from monitor.evaluation.evaluator import AlertMemory, VersionCounts, WindowAlertState, key_of
 from monitor.sources.base import Lag
 from monitor.state.evaluation_history import History
 from monitor.telemetry import DaemonFacts, Telemetry

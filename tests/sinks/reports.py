@@ -11,7 +11,7 @@ from monitor.core.report import InputFacts, ModelReport, ReferenceFacts, Segment
 from monitor.core.segments import ALL, Segment
 from monitor.sources.base import Lag, ShardLag, ShardStatus, SourceStatus
 from monitor.sources.kafka.kafka_options import KafkaOptions
-from monitor.state.counters import Counters
+from monitor.state.commit_plan import Counters
 from monitor.telemetry import DaemonFacts, DeliveryFacts, HttpFacts
 
 NOW = 1_760_000_000.0

@@ -15,7 +15,7 @@ from monitor.sources.base import ShardLag, ShardStatus, SourceStatus
 from monitor.sources.directory.directory_options import DirectoryEvent
 from monitor.sources.kafka.consumer import FailureKind
 from monitor.sources.kafka.kafka_options import KafkaEvent as CountedByKafka
-from monitor.state.counters import Counters
+from monitor.state.commit_plan import Counters
 from monitor.telemetry import DaemonFacts, Telemetry
 from tests.sinks import reports
 from tests.sinks.pages import families, samples
