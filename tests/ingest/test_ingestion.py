@@ -23,7 +23,7 @@ from monitor.records.rejections import Reason
 from monitor.reference.reference import Reference
 from monitor.sources.base import Lag, SourceStatus
 from monitor.state import commit_plan as window_log
-from monitor.state.commit_plan import CommitPlan
+from monitor.state.commit_plan import CommitPlan, Counters, StoredCounters
 from monitor.state.evaluation_history import History
 from monitor.state.store import State
 from tests.core.test_history import report
@@ -55,6 +55,26 @@ def test_after_a_restart_the_windows_are_the_same(tmp_path: Path, *, orderly: bo
     process.tick()
     assert process.counted("records_total", "lines", "density") == 61
     process.kill()
+
+
+def test_counters_have_their_stored_names_and_unknown_ones_stay_in_the_state(tmp_path: Path) -> None:
+    """The names are public, and another version of cpcmon may have more counters."""
+    stored: StoredCounters = {
+        ("records_total", "lines", "density"): 1,
+        ("records_rejected_total", "lines", "bad_sum"): 2,
+        ("records_normalised_total", "density"): 3,
+        ("source_events_total", "lines", "bytes_read"): 4,
+        ("state_recovered_total", "backup"): 5,
+        ("resumed_total",): 6,
+    }
+    unknown: StoredCounters = {("records_of_tomorrow_total", "density"): 7, ("resumed_total", "why"): 8}
+    assert Counters.from_stored(stored | unknown).stored() == stored
+    process = Process(tmp_path, [line(n) for n in range(5)])
+    process.state.commit(CommitPlan(counters=unknown), NOW)
+    process.tick()
+    counters = process.state.counters()
+    process.kill()
+    assert counters == {**counters, **unknown, ("records_total", "lines", "density"): 5}
 
 
 def test_counters_are_known_before_the_windows_are_rebuilt(tmp_path: Path) -> None:
