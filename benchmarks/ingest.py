@@ -17,7 +17,7 @@ import numpy as np
 
 from benchmarks.windows import outputs
 from monitor.config.config import ModelOptions
-from monitor.core.segments import ALL, Segmentation
+from monitor.core.segments import ALL, Chunk, Segmentation
 from monitor.core.window import Bounds
 from monitor.ingest.ingestion import Ingestion
 from monitor.ingest.model_state import ModelState
@@ -25,7 +25,7 @@ from monitor.records.decoder import RecordDecoder
 from monitor.reference.reference import Reference
 from monitor.sources.directory.directory_options import DirectoryOptions
 from monitor.sources.directory.directory_source import DirectorySource
-from monitor.state.change import Chunk, StateChange
+from monitor.state.commit_plan import CommitPlan
 from monitor.state.store import State
 
 CLASSES = 10
@@ -144,10 +144,10 @@ def _ours(state: Path, inbox: Path, reference: Reference, case: Case) -> float:
     while ingestion.tick(NOW + 10_000, time.monotonic()).commits:
         pass
     # One evaluation, so that totals are computed.
-    for totals in ingestion.totals("density").values():
-        totals.estimate()
+    for window in ingestion.view.snapshot("density", NOW, 0.0).windows.values():
+        window.totals.estimate()
     passed = time.perf_counter() - started
-    taken = ingestion.counters["records_total", "inbox", "density"]
+    taken = ingestion.view.counters().records["inbox", "density"]
     if taken != RECORDS:
         raise SystemExit(f"expected {RECORDS} records, found {taken}")
     opened.close()
@@ -163,7 +163,7 @@ def _restart(folder: Path, reference: Reference) -> None:
     for first in range(0, LARGE, 10_000):
         at = NOW + np.arange(first, first + 10_000) / 100
         some = vectors[first % 100_000 : first % 100_000 + 10_000]
-        state.commit(StateChange(chunks=[Chunk(("density", ALL), NOW + first / 100, at, some)]), NOW)
+        state.commit(CommitPlan(chunks=[("density", Chunk(ALL, NOW + first / 100, at, some))]), NOW)
     state.close()
     print(f"restart: a window of {LARGE:,} records of {CLASSES} classes, against reading the bytes of its database")
     # Without stored totals: everything is measured again.
@@ -189,7 +189,7 @@ def _start(path: Path, options: ModelOptions) -> None:
     state = State.open(path)
     ingestion = Ingestion(state, [ModelState(options)], [])
     ingestion.start(NOW)
-    if ingestion.totals("density")[ALL].records != LARGE:
+    if ingestion.view.snapshot("density", NOW, 0.0).windows[ALL].totals.records != LARGE:
         raise SystemExit("the window did not come back")
     state.close()
 

@@ -154,12 +154,12 @@ def _ours(topic: Topic, state: Path, reference: Reference) -> Cost:
         taking.tick(time.time(), time.monotonic())
         if taken() == topic.predictions:
             # One evaluation, so that totals are computed.
-            taking.totals(MODEL)
+            taking.view.snapshot(MODEL, time.time(), time.monotonic())
         elif (pause := taking.next_poll_seconds()) > 0.0:
             time.sleep(pause)
 
     def taken() -> int:
-        return taking.counters["records_total", source.name, MODEL]
+        return taking.view.counters().records[source.name, MODEL]
 
     cost = _from_first(tick, taken, topic.predictions)
     taking.stop(time.time())

@@ -81,7 +81,7 @@ def _replica(bootstrap: str, topic: str, group: str, state: str, reference: str,
         taking.tick(time.time(), time.monotonic())
         time.sleep(taking.next_poll_seconds())
     print("has its share", flush=True)
-    while taking.counters["records_total", source.name, MODEL] < int(records):
+    while taking.view.counters().records[source.name, MODEL] < int(records):
         taking.tick(time.time(), time.monotonic())
         time.sleep(taking.next_poll_seconds())
     print("has read everything", flush=True)

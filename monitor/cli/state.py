@@ -14,11 +14,11 @@ from monitor.errors import Problem, UsageError
 from monitor.records.record_batch import Pointer
 from monitor.sources.directory.file_checkpoint import display_name as file_display_name
 from monitor.sources.directory.file_checkpoint import file_key
-from monitor.state.change import display_name
+from monitor.state.commit_plan import display_name
 from monitor.state.database import BACKUPS, NAME
+from monitor.state.record_tables import StoredWindow
 from monitor.state.state_folder import read_hash_key
 from monitor.state.store import State
-from monitor.state.window_table import StoredWindow
 
 _FILE = re.compile(r"file#[0-9a-f]{8}")
 

@@ -28,8 +28,9 @@ from monitor.records.hints import COMMAND_LINE
 from monitor.records.record_schema import OutputKind, RecordFields, TimeUnit
 from monitor.reference.reference import Reference
 from monitor.settings.kinds import seconds
+from monitor.sources.base import SourceStatus
 from monitor.sources.directory.directory_options import DirectoryOptions, OnFinish
-from monitor.state.rejected_file import NAME as REJECTED
+from monitor.state.state_folder import REJECTED
 from monitor.state.store import State
 
 _FIELDS = ("probs", "model", "version", "id", "time", "predicted")
@@ -134,7 +135,7 @@ def run(options: argparse.Namespace) -> int:
     state = State.open(options.state, allow_network=options.state_allow_network)
     try:
         ingestion = build(config, references, state, wording=COMMAND_LINE).ingestion
-        for model in ingestion.models.values():
+        for model in ingestion.states.common.values():
             print(f"{model.name}: {model.windows.memory()}", file=sys.stderr)
         clock = Clock()
         ingestion.start(clock().now)
@@ -149,8 +150,7 @@ class _Watch:
     """The loop: ingest, print estimates when records arrived, wait."""
 
     def __init__(self, ingestion: Ingestion, clock: Clock, options: argparse.Namespace) -> None:
-        self._ingestion, self._clock = ingestion, clock
-        (self._source,) = ingestion.sources
+        self._ingestion, self._view, self._clock = ingestion, ingestion.view, clock
         self._rejected_file = options.state / REJECTED
         self._as_json, self._once = options.json, options.once
         self._minimum: int = options.minimum_records
@@ -170,11 +170,12 @@ class _Watch:
         while not self._stop.is_set():
             at = self._clock()
             tick = self._ingestion.tick(at.now, at.running)
-            if (reason := self._source.status().waits_for) != waiting_for:
-                waiting_for = reason
-                print(f"{self._source.name}: {reason or 'found'}", file=sys.stderr)
+            status = self._status()
+            if status.waits_for != waiting_for:
+                waiting_for = status.waits_for
+                print(f"{status.name}: {waiting_for or 'found'}", file=sys.stderr)
             self._report_left_out(tick)
-            unread = self._ingestion.lags()[self._source.name].bytes
+            unread = status.lag.bytes
             most_unread = max(most_unread, unread) if unread else 0
             if most_unread and (self._once or self._catching_up):
                 progress(1.0 - unread / most_unread)
@@ -184,9 +185,8 @@ class _Watch:
                 continue
             if self._once and self._is_done():
                 break
-            self._stop.wait(
-                min(self._source.next_poll_seconds(), 0.2) if self._once else self._source.next_poll_seconds()
-            )
+            wait = self._ingestion.next_poll_seconds()
+            self._stop.wait(min(wait, 0.2) if self._once else wait)
         if self._once:
             self._print_estimates()
             if waiting_for is not None:
@@ -194,33 +194,40 @@ class _Watch:
 
     def _is_catching_up(self) -> bool:
         """Return whether the backlog is so large that estimates would be outdated; report when that begins."""
-        catching_up = self._ingestion.catching_up(self._clock().now)
+        catching_up = self._view.catching_up(self._clock().now)
         if catching_up and not self._catching_up:
-            lag = self._ingestion.lags()[self._source.name]
+            lag = self._status().lag
             print(f"catching up: {lag.files:,} files, {lag.bytes / 1e6:,.1f} MB unread", file=sys.stderr)
         self._catching_up = catching_up
         return catching_up
 
     def _is_done(self) -> bool:
         """Return whether everything was read."""
-        return self._ingestion.paused is None and not self._ingestion.lags()[self._source.name].files
+        return self._view.paused is None and not self._status().lag.files
+
+    def _status(self) -> SourceStatus:
+        (status,) = self._view.sources()
+        return status
 
     def _report_left_out(self, tick: Tick) -> None:
         """Report rejected and left-out records."""
-        reasons = [f"{n:,} {name[-1]}" for name, n in tick.increases.items() if name[0] == "records_rejected_total"]
+        reasons = [f"{n:,} {reason}" for (_, reason), n in tick.counted.records_rejected.items()]
         if reasons:
             print(
                 f"rejected {tick.rejected:,} records: {', '.join(reasons)}; see {self._rejected_file}", file=sys.stderr
             )
-        if other := tick.of("records_other_version_total"):
+        if other := tick.counted.records_other_version.total():
             print(f"left out {other:,} records of another version than the reference", file=sys.stderr)
-        if unstored := tick.of("records_unstored_segment_total"):
+        if unstored := tick.counted.records_unstored_segment.total():
             print(f"{unstored:,} records count in `all` only: too many segments", file=sys.stderr)
 
     def _print_estimates(self) -> None:
-        now = self._clock().now
-        for name, model in self._ingestion.models.items():
-            for segment, totals in self._ingestion.totals(name).items():
+        at = self._clock()
+        now = at.now
+        for name in self._ingestion.states.common:
+            snapshot = self._view.snapshot(name, now, at.running)
+            for segment, window in snapshot.windows.items():
+                totals = window.totals
                 result = self._estimate(totals)
                 answer: dict[str, Any] = {"time": round(now, 3), "model": name, "segment": name_of(segment)}
                 answer |= {"records": totals.records, "accuracy": None, "lower": None, "upper": None}
@@ -232,7 +239,7 @@ class _Watch:
                     answer["reason"] = result.why.value if totals.records else "no records"
                     answer["minimum_records"] = self._minimum
                 if segment == ALL:
-                    answer |= {"rejected": self._rejected(), "degraded_input": model.health.degraded}
+                    answer |= {"rejected": self._rejected(), "degraded_input": snapshot.input.degraded}
                 print(json.dumps(answer) if self._as_json else _line(answer), flush=True)
 
     def _estimate(self, totals: WindowTotals) -> Result:
@@ -241,7 +248,7 @@ class _Watch:
         return totals.estimate()["consensus"]
 
     def _rejected(self) -> int:
-        return sum(count for name, count in self._ingestion.counters.items() if name[0] == "records_rejected_total")
+        return self._view.counters().records_rejected.total()
 
 
 def _line(answer: dict[str, Any]) -> str:

@@ -5,6 +5,7 @@ estimator based on confidence returns 100%. A stuck model returns the same vecto
 """
 
 import struct
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Self
 from zlib import crc32
@@ -41,19 +42,20 @@ _SIZE = _HEAD.size + _RECORD_BYTES + _ACCEPTED_BYTES + _CHECKSUM.size
 _NONE: Booleans = np.zeros(0, dtype=np.bool_)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class InputHealth:
-    """The last 1,000 records and the last 500 accepted ones of a model, as flags.
+    """The last 1,000 records and the last 500 accepted ones of a model, as flags. Immutable.
 
-    No I/O. Not thread-safe. The positions of rejected records in a batch are unknown, so they are spread evenly. A batch
-    within the last 1,000 records counts exactly; of one that reaches beyond, the share counts, rounded up.
+    The positions of rejected records in a batch are unknown, so they are spread evenly. A batch within the last 1,000
+    records counts exactly; of one that reaches beyond, the share counts, rounded up.
     """
 
-    def __init__(self) -> None:
-        self._rejected = _NONE
-        self._one_hot = _NONE
-        # The number of equal accepted vectors at the end, and the digest of the last one.
-        self._equal = 0
-        self._digest = bytes(_DIGEST_BYTES)
+    _rejected: Booleans = field(default_factory=lambda: _NONE)
+    _one_hot: Booleans = field(default_factory=lambda: _NONE)
+    _equal: int = 0
+    """The number of equal accepted vectors at the end."""
+    _digest: bytes = bytes(_DIGEST_BYTES)
+    """Of the last of them."""
 
     @property
     def records(self) -> int:
@@ -83,17 +85,20 @@ class InputHealth:
         """Whether the last 500 accepted records all have the same vector."""
         return self._equal >= max(FEWEST, len(self._one_hot))
 
-    def add(self, vectors: Singles, rejected: int) -> None:
-        """Add a batch: its accepted vectors, and its number of rejected records."""
+    def added(self, vectors: Singles, rejected: int) -> "InputHealth":
+        """Return the health after a batch: its accepted vectors, and its number of rejected records."""
         if vectors.ndim != 2 or rejected < 0:
             found = f"shape {vectors.shape} and {rejected!r}"
             raise ValueError(f"batch: expected rows of vectors and a number of rejected records, found {found}")
-        self._rejected = np.concatenate([self._rejected, _spread(rejected, len(vectors) + rejected)])[-LAST_RECORDS:]
-        if len(vectors):
-            latest = vectors[-LAST_ACCEPTED:]
-            one_hot = np.count_nonzero(latest, axis=1) == 1
-            self._one_hot = np.concatenate([self._one_hot, one_hot])[-LAST_ACCEPTED:]
-            self._count_equal(latest)
+        flags = np.concatenate([self._rejected, _spread(rejected, len(vectors) + rejected)])[-LAST_RECORDS:]
+        if not len(vectors):
+            return replace(self, _rejected=flags)
+        latest = vectors[-LAST_ACCEPTED:]
+        one_hot = np.count_nonzero(latest, axis=1) == 1
+        equal, digest = _equal_at_end(latest)
+        if equal == len(latest) and digest == self._digest:
+            equal = min(self._equal + equal, LAST_ACCEPTED)
+        return InputHealth(flags, np.concatenate([self._one_hot, one_hot])[-LAST_ACCEPTED:], equal, digest)
 
     def to_bytes(self) -> bytes:
         """Serialise to a fixed number of bytes."""
@@ -105,28 +110,24 @@ class InputHealth:
     @classmethod
     def from_bytes(cls, content: bytes) -> Self:
         """Deserialise; damaged bytes, or another version, give an empty object."""
-        health = cls()
         if len(content) != _SIZE or content[-_CHECKSUM.size :] != _CHECKSUM.pack(crc32(content[: -_CHECKSUM.size])):
-            return health
+            return cls()
         mark, records, accepted, equal, digest = _HEAD.unpack_from(content)
         # Checked even with a valid checksum: the state must not be able to stop the daemon.
         if mark != _MARK or records > LAST_RECORDS or not equal <= accepted <= LAST_ACCEPTED:
-            return health
+            return cls()
         bits = content[_HEAD.size :]
-        health._rejected = _unpacked(bits[:_RECORD_BYTES], records)
-        health._one_hot = _unpacked(bits[_RECORD_BYTES:][:_ACCEPTED_BYTES], accepted)
-        health._equal, health._digest = equal, digest
-        return health
+        rejected, one_hot = bits[:_RECORD_BYTES], bits[_RECORD_BYTES:][:_ACCEPTED_BYTES]
+        return cls(_unpacked(rejected, records), _unpacked(one_hot, accepted), equal, digest)
 
-    def _count_equal(self, latest: Singles) -> None:
-        """Update the run of equal vectors."""
-        last = latest[-1]
-        others = np.flatnonzero((latest != last).any(axis=1))
-        equal = len(latest) - 1 - int(others[-1]) if len(others) else len(latest)
-        # Turns -0.0 into 0.0.
-        digest = blake2b((last + np.float32(0.0)).tobytes(), digest_size=_DIGEST_BYTES).digest()
-        before = self._equal if equal == len(latest) and digest == self._digest else 0
-        self._equal, self._digest = min(before + equal, LAST_ACCEPTED), digest
+
+def _equal_at_end(latest: Singles) -> tuple[int, bytes]:
+    """Return the length of the run of equal vectors at the end, and the digest of its vector."""
+    last = latest[-1]
+    others = np.flatnonzero((latest != last).any(axis=1))
+    equal = len(latest) - 1 - int(others[-1]) if len(others) else len(latest)
+    # Turns -0.0 into 0.0.
+    return equal, blake2b((last + np.float32(0.0)).tobytes(), digest_size=_DIGEST_BYTES).digest()
 
 
 def _spread(rejected: int, records: int) -> Booleans:

@@ -144,7 +144,7 @@ class WindowSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class ModelSnapshot:
+class Snapshot:
     """A snapshot of all windows of a model, and of its input health."""
 
     windows: Mapping[Segment, WindowSnapshot]

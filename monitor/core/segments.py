@@ -5,14 +5,14 @@ No I/O, no clock.
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from monitor.core.record_columns import Records, Texts
 from monitor.core.scores import Floats, Integers, Singles
-from monitor.core.totals import Gauge, WindowTotals
+from monitor.core.totals import Gauge
 from monitor.core.window import Added, Bounds, SlidingWindow, bytes_per_record, bytes_per_window
 
 Segment = tuple[tuple[str, str], ...]
@@ -50,38 +50,25 @@ class Segmentation:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
-    """The result of adding a batch, in records."""
-
-    added: Added = field(default_factory=Added)
-    """To the window of all records."""
-    other_version: int = 0
-    """Of another model version than the reference's; not added."""
-    in_segments: Added = field(default_factory=Added)
-    """To the windows of all segments together."""
-    unstored_segments: int = 0
-    """Records of segments over the limit; they are only in the window of all records."""
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """The records of a batch for one window."""
+class Chunk:
+    """Records that enter one window together."""
 
     segment: Segment
-    vectors: Singles
+    arrived: float
+    """Arrival time."""
     at: Floats
-    """Event times; NaN where unknown."""
+    """Event times as the window uses them: no NaN, none in the future."""
+    vectors: Singles
 
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
     """A batch assigned to the windows of a model."""
 
-    now: float
-    parts: list[Part]
-    """First for the segment of all records, then for others, each at most once."""
-    other_version: int = 0
-    unstored_segments: int = 0
+    chunks: list[Chunk]
+    """First for the segment of all records, then for others, each at most once and none empty."""
+    unstored: int = 0
+    """Records of segments over the limit; they are only in the window of all records."""
     forgotten: list[Segment] = field(default_factory=list)
     """Idle segments to be removed for new ones."""
 
@@ -118,56 +105,41 @@ class ModelWindows:
         """Return a segment's window."""
         return self._windows[segment]
 
-    def add(self, records: Records, now: float) -> Taken:
-        """Add a batch that arrived at `now`."""
-        return self.enter(self.admit(records, now))
-
-    def admit(self, records: Records, now: float) -> "Admitted":
-        """Assign a batch to windows without changing them, so that it can be committed first."""
-        kept = self.of_the_right_version(records)
-        vectors, at = records.vectors[kept], records.at[kept]
-        forgotten, unstored = self._idle(now), 0
+    def admit(self, records: Records, now: float) -> Admitted:
+        """Assign a batch that arrived at `now` to windows without changing them, so that it can be committed first."""
+        at, vectors = records.at, records.vectors
+        if not len(at):
+            return Admitted([])  # even an empty batch could restamp records
+        idle, unstored = self._idle(now), 0
         known = set(self._last_seen)
-        parts = [Part(ALL, vectors, at)]
+        chunks = [Chunk(ALL, now, at, vectors)]
         for names in self._segmentation.split_by:
-            for segment, rows in _split(names, records.fields, kept):
+            for segment, rows in _split(names, records.fields):
                 if segment not in known and len(known) >= self._segmentation.most_segments:
                     # Idle segments are removed only when room is needed.
-                    known -= set(forgotten) - {part.segment for part in parts}
+                    known -= set(idle) - {chunk.segment for chunk in chunks}
                     if len(known) >= self._segmentation.most_segments:
                         unstored += len(rows)
                         continue
                 known.add(segment)
-                parts.append(Part(segment, vectors[rows], at[rows]))
-        return Admitted(
-            now,
-            parts,
-            other_version=len(records.at) - len(kept),
-            unstored_segments=unstored,
-            forgotten=[segment for segment in forgotten if segment not in known],
-        )
+                chunks.append(Chunk(segment, now, at[rows], vectors[rows]))
+        return Admitted(chunks, unstored, [segment for segment in idle if segment not in known])
 
-    def enter(self, admitted: "Admitted") -> Taken:
-        """Add an admitted batch; no other batch may have been added in between."""
-        for segment in admitted.forgotten:
-            self._forget(segment)
-        added, in_segments = Added(), Added()
-        for part in admitted.parts:
-            if not len(part.at):
-                continue  # even an empty batch could restamp records
-            window = self._windows[ALL] if part.segment == ALL else self._window(part.segment, admitted.now)
-            became = window.add(part.vectors, part.at, admitted.now)
-            # Without late records, which are not in the window.
-            self._entered[part.segment] += became.entered
-            if part.segment == ALL:
-                added = became
-            else:
-                in_segments += became
-        return Taken(added, admitted.other_version, in_segments, admitted.unstored_segments)
+    def enter(self, chunk: Chunk) -> Added:
+        """Add an admitted chunk; the forgotten segments were removed before, and no other batch was added since."""
+        window = self.place(chunk.segment, chunk.arrived)
+        added = window.add(chunk.vectors, chunk.at, chunk.arrived)
+        # Without late records, which are not in the window.
+        self._entered[chunk.segment] += added.entered
+        return added
 
     def place(self, segment: Segment, seen: float) -> SlidingWindow:
-        """Return the window of a segment, created if needed; for restoring windows."""
-        return self._windows[ALL] if segment == ALL else self._window(segment, seen)
+        """Return the window of a segment with records at `seen`, created if needed."""
+        if segment not in self._windows:
+            self._windows[segment] = SlidingWindow(self._gauge, self._bounds)
+        if segment != ALL:
+            self._last_seen[segment] = seen
+        return self._windows[segment]
 
     def entered(self, segment: Segment) -> int:
         """Return how many records were added to a window since it was created or restored."""
@@ -179,18 +151,14 @@ class ModelWindows:
         self._last_seen = {segment: min(seen, now) for segment, seen in self._last_seen.items()}
         return self._idle(now)
 
-    def forget(self, segments: Iterable[Segment]) -> None:
-        """Remove segments."""
-        for segment in segments:
-            self._forget(segment)
+    def forget(self, segment: Segment) -> None:
+        """Remove a segment."""
+        del self._windows[segment], self._last_seen[segment]
+        self._entered.pop(segment, None)
 
     def clock_jumped(self, seconds: float) -> None:
         """Adjust idle times after the clock was set forward or back."""
         self._last_seen = {segment: seen + seconds for segment, seen in self._last_seen.items()}
-
-    def totals(self) -> dict[Segment, WindowTotals]:
-        """Return a snapshot of every window's totals."""
-        return {segment: window.totals() for segment, window in self._windows.items()}
 
     @property
     def most_windows(self) -> int:
@@ -221,22 +189,12 @@ class ModelWindows:
             return []
         return [segment for segment, seen in self._last_seen.items() if now - seen > limit]
 
-    def _forget(self, segment: Segment) -> None:
-        del self._windows[segment], self._last_seen[segment]
-        self._entered.pop(segment, None)
 
-    def _window(self, segment: Segment, now: float) -> SlidingWindow:
-        if segment not in self._windows:
-            self._windows[segment] = SlidingWindow(self._gauge, self._bounds)
-        self._last_seen[segment] = now
-        return self._windows[segment]
-
-
-def _split(names: Sequence[str], fields: Mapping[str, Texts], kept: Integers) -> Iterator[tuple[Segment, Integers]]:
-    """Yield each combination of values with its rows among `kept`; records with a missing value are skipped."""
+def _split(names: Sequence[str], fields: Mapping[str, Texts]) -> Iterator[tuple[Segment, Integers]]:
+    """Yield each combination of values with its rows; records with a missing value are skipped."""
     if not all(name in fields for name in names):
         return
-    columns = [fields[name].taken(kept) for name in names]
+    columns = [fields[name] for name in names]
     present = np.flatnonzero(~np.any([column.are("") for column in columns], axis=0))
     code = np.zeros(len(present), dtype=np.int64)
     for column in columns:

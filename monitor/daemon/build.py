@@ -65,17 +65,17 @@ def build(
         sources.append(source.options.build(context))
     ingestion = Ingestion(state, [ModelState(model) for model in models], sources, config.ingest, history)
     for name, value in unwritten.items():
-        ingestion.store_value(name, value)
+        ingestion.values.store(name, value)
     kept = {**state.values(), **unwritten}
     evaluators = {}
     for model in config.models:
         shared = config.is_shared(model.name)
-        evaluators[model.name] = Evaluator(model, references[model.name], ingestion, shared=shared)
+        evaluators[model.name] = Evaluator(model, references[model.name], ingestion.view, shared=shared)
         evaluators[model.name].restore(kept.get(key_of(model.name)))
     for name in kept:
         kind, _, model_name = name.partition(":")
         if kind in {"alerts", "health"} and model_name not in references:
-            ingestion.store_value(name, None)
+            ingestion.values.store(name, None)
     return Parts(config, ingestion, evaluators)
 
 

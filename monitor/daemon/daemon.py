@@ -20,9 +20,9 @@ from monitor.daemon.daemon_status import DaemonStatus
 from monitor.daemon.runner import Runner
 from monitor.daemon.watchdog import Notifier
 from monitor.errors import CpcmonError, StateError
-from monitor.evaluation.alert_state import NOTIFIED_KEY, AlertKey, notified_as_bytes, notified_from_bytes
+from monitor.evaluation.evaluator import NOTIFIED_KEY, AlertKey, notified_as_bytes, notified_from_bytes
 from monitor.evaluation.schedule import cron_problem
-from monitor.ingest.ingestion import Ingestion
+from monitor.ingest.state_writer import PendingValues
 from monitor.state.store import State
 from monitor.telemetry import DaemonFacts, HttpFacts, Telemetry
 from monitor.web.pages.routes import standard_pages
@@ -204,13 +204,13 @@ class Daemon:
             log.warning("%s", remark)
         self._telemetry.configured(list(references))
         status.sinks.configured(config, _notified(state, parts))
-        for name, model in parts.ingestion.models.items():
+        for name, model in parts.ingestion.states.common.items():
             log.info("%s: %s", name, model.windows.memory())
         runner = Runner(
             parts,
             self._telemetry,
             status.watchdog,
-            publish=lambda report: self._publish(report, parts.ingestion),
+            publish=lambda report: self._publish(report, parts.ingestion.values),
             retract=self._retract,
             failed=lambda error: self._commands.put(_Failed(error)),
             shown=status.sinks.reports(),
@@ -223,28 +223,28 @@ class Daemon:
         # After starting, so that a configuration that is rolled back does not cost a model its history.
         status.history.configured(references)
 
-    def _publish(self, report: ModelReport, ingestion: Ingestion) -> None:
+    def _publish(self, report: ModelReport, values: PendingValues) -> None:
         self._status.sinks.publish(report)
         self._status.history.note(report, report.at)
-        self._keep_notified(ingestion)
+        self._keep_notified(values)
 
     def _retract(self, report: ModelReport) -> None:
         self._status.sinks.retract(report)
         # A point in the history ends the line of the chart here.
         self._status.history.note(report, self._status.clock().now)
 
-    def _keep_notified(self, ingestion: Ingestion) -> None:
+    def _keep_notified(self, values: PendingValues) -> None:
         """Store which alerts the webhook has delivered, so that the others are sent after a crash."""
         notified = self._status.sinks.notified()
-        ingestion.store_value(NOTIFIED_KEY, None if notified is None else notified_as_bytes(notified))
+        values.store(NOTIFIED_KEY, None if notified is None else notified_as_bytes(notified))
 
     def _end(self) -> None:
         """Stop the runner and store its state."""
         runner = self._status.runner
         if runner is not None:
-            self._keep_notified(runner.ingestion)
+            self._keep_notified(runner.parts.ingestion.values)
             runner.stop()
-            self._unwritten = runner.ingestion.pending_values()
+            self._unwritten = runner.parts.ingestion.values.unwritten()
             self._status.runner = None
 
     def _reload(self, state: State) -> str | None:

@@ -52,9 +52,9 @@ class DaemonStatus:
             notices = [f"{message}; correct it, or cpcmon follows it after {minutes:.0f} minutes"]
         if self.busy is not None or runner is None:
             return Health(unhealthy, [self.busy or "starting"], notices)
-        unevaluated, waiting = runner.unevaluated(), runner.ingestion.waiting_for()
+        unevaluated = runner.unevaluated()
         not_ready = [f"{name} has not been evaluated yet" for name in unevaluated]
-        not_ready += [f"{name} {waits}" for name, waits in waiting.items() if waits is not None]
+        not_ready += [f"{one.name} {one.waits_for}" for one in runner.ingestion.sources() if one.waits_for is not None]
         if runner.ingestion.paused is not None:
             not_ready.append(runner.ingestion.paused)
         return Health(unhealthy, not_ready, notices, unevaluated)
@@ -108,14 +108,14 @@ class DaemonStatus:
         if runner is None:
             return []
         ingestion = runner.ingestion
-        counters = ingestion.counters
+        counters = ingestion.counters()
         return [
             SourceView(
                 status,
-                _counted(counters, "records_total", status.name),
-                _counted(counters, "records_rejected_total", status.name),
+                _counted(counters.records, status.name),
+                _counted(counters.records_rejected, status.name),
             )
-            for status in (source.status() for source in ingestion.sources)
+            for status in ingestion.sources()
         ]
 
     def rejects(self) -> Rejects:
@@ -123,8 +123,8 @@ class DaemonStatus:
         runner = self.runner
         if runner is None:
             return Rejects()
-        counters = runner.ingestion.counters.items()
-        counts = {(key[1], key[2]): count for key, count in counters if key[0] == "records_rejected_total" and count}
+        rejected = runner.ingestion.counters().records_rejected
+        counts = {key: count for key, count in rejected.items() if count}
         return Rejects(counts, runner.ingestion.rejected_records())
 
     def facts(self, http: HttpFacts) -> DaemonFacts:
@@ -137,8 +137,8 @@ class DaemonStatus:
         age = state.backup_age(now)
         return DaemonFacts(
             models,
-            {source.name: source.status() for source in ingestion.sources},
-            ingestion.counters,
+            {status.name: status for status in ingestion.sources()},
+            ingestion.counters(),
             ready=not self.health().not_ready,
             catching_up=ingestion.catching_up(now, at.running),
             paused=ingestion.paused is not None,
@@ -153,8 +153,8 @@ class DaemonStatus:
         )
 
 
-def _counted(counters: Mapping[tuple[str, ...], int], name: str, source: str) -> int:
-    return sum(count for key, count in counters.items() if key[:2] == (name, source))
+def _counted(counter: Mapping[tuple[str, str], int], source: str) -> int:
+    return sum(count for (name, _), count in counter.items() if name == source)
 
 
 def _delivery_facts(sink: WebhookSink | HeartbeatSink | None) -> DeliveryFacts | None:

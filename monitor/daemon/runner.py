@@ -43,7 +43,8 @@ class Runner:
     ) -> None:
         """`shown` holds the reports of the previous runner, which are shown until there are new ones."""
         self.parts = parts
-        self.ingestion = parts.ingestion
+        self.ingestion = parts.ingestion.view
+        self._loop = parts.ingestion
         self._telemetry, self._watchdog = telemetry, watchdog
         self._publish, self._retract, self._failed = publish, retract, failed
         self._clock = clock or Clock()
@@ -67,7 +68,7 @@ class Runner:
     def start(self) -> None:
         """Restore the windows, poll once, then start the schedule."""
         self._last_tick = self._clock()
-        self.ingestion.start(self._last_tick.now)
+        self._loop.start(self._last_tick.now)
         self._restored = True
         self._thread.start()
         # Evaluate after the first poll, but do not wait long for a slow disk.
@@ -87,7 +88,7 @@ class Runner:
         if self._restored:
             self._thread.join()
             self._watchdog.end("ingestion")
-            self.ingestion.stop(self._clock().now)
+            self._loop.stop(self._clock().now)
 
     def check_clocks(self) -> None:
         """React to clock changes and suspensions, and mark late models; called about once a second."""
@@ -100,8 +101,8 @@ class Runner:
         elif change.suspended:
             log.warning("the machine was suspended: no evaluation before the sources were polled")
         if change.any:
-            self.ingestion.invalidate_backlog()
-        # After `doubt`: evaluations compare with the last check, too.
+            self._loop.backlog.invalidate()
+        # After that: evaluations compare with the last check, too.
         self._last_check = now
         if change.any:
             self._schedule.run_all_now()
@@ -122,8 +123,8 @@ class Runner:
                 self._last_tick = began
                 self._watchdog.moved("ingestion", began.running)
                 # Before the tick, which would otherwise find every segment silent.
-                self.ingestion.clock_jumped(clock_change(before, began).jumped_seconds)
-                tick = self.ingestion.tick(began.now, began.running)
+                self._loop.states.clock_jumped(clock_change(before, began).jumped_seconds)
+                tick = self._loop.tick(began.now, began.running)
                 self._backlog.report(
                     began.running,
                     behind=self.ingestion.catching_up(began.now, began.running),
@@ -132,7 +133,7 @@ class Runner:
                 )
                 self._telemetry.ticked(self._clock().running - began.running)
                 self._ticked.set()
-                self._stop.wait(self.ingestion.next_poll_seconds())
+                self._stop.wait(self._loop.next_poll_seconds())
         except BaseException as error:  # noqa: BLE001 - ingestion is dead: stop the daemon
             self._failed(error)
 
@@ -141,10 +142,10 @@ class Runner:
             began = self._clock()
             if clock_change(self._last_check, began).any:
                 # The evaluation may run before the next check of the clocks.
-                self.ingestion.invalidate_backlog()
+                self._loop.backlog.invalidate()
             try:
                 report = evaluator.evaluate(began.now, began.running, began.awake)
-                self.ingestion.store_value(key_of(evaluator.name), evaluator.alert_state_bytes())
+                self._loop.values.store(key_of(evaluator.name), evaluator.alert_state_bytes())
             except Exception:
                 self._mark_error(evaluator.name)
                 raise

@@ -6,18 +6,24 @@ are the sum over its shards. Totals add up exactly, so the sum over all processe
 """
 
 import math
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import reduce
 from operator import add
 
 from monitor.config.config import ModelOptions
 from monitor.core.input_health import InputHealth
 from monitor.core.recent_ids import RecentIds
-from monitor.core.segments import ALL, Segment
-from monitor.core.totals import Gauge, WindowTotals
-from monitor.core.window import SlidingWindow
-from monitor.state.change import COMMON, Shard, stored_name
-from monitor.state.window_table import WindowLog
+from monitor.core.report import InputFacts, Snapshot, WindowSnapshot
+from monitor.core.segments import ALL, Chunk, Segment
+from monitor.core.totals import Gauge
+from monitor.core.window import Added
+from monitor.ingest.backlog import Backlog
+from monitor.state.commit_plan import COMMON, ChunkIds, CommitPlan, Counters, Shard, WindowLog, WindowName, stored_name
+
+_MERGED_BATCHES = 1_000
+"""Batches of id hashes to merge: slow streams would otherwise leave one row per record."""
 
 
 class ModelState:
@@ -32,6 +38,10 @@ class ModelState:
         self.ids = RecentIds(options.most_ids)
         self.health = InputHealth()
         self.hints: tuple[str, ...] = ()
+        self.last_arrival: dict[Segment, float] = {}
+        """When records last entered each window since the start, on the monotonic clock."""
+        self.earlier_arrival: dict[Segment, float] = {}
+        """When records last arrived at each window before the start, in Unix seconds."""
         self._logs: dict[Segment, WindowLog] = {}
 
     @property
@@ -54,20 +64,85 @@ class ModelState:
             self._logs[segment] = WindowLog((self.stored_name, segment))
         return self._logs[segment]
 
-    def forget_log(self, segment: Segment) -> None:
-        """Remove the chunk log of a window."""
-        self._logs.pop(segment, None)
+    def maintain(self, plan: CommitPlan, without: AbstractSet[WindowName], *, stopping: bool) -> None:
+        """Plan the maintenance of the stored chunks and ids: windows and disk agree now."""
+        for segment in self.windows:
+            if (self.stored_name, segment) not in without:
+                self.log(segment).maintain(self.windows[segment], plan, stopping=stopping)
+        batches = self.ids.next_batch
+        if batches and batches % _MERGED_BATCHES == 0:
+            plan.ids_merged[self.stored_name] = (batches - _MERGED_BATCHES, batches - 1)
+        if self.ids.first_needed:
+            plan.ids_needed[self.stored_name] = self.ids.first_needed
+
+    def maintained(self, plan: CommitPlan, ids: ChunkIds, dropped: frozenset[int]) -> None:
+        """Apply the maintenance of a committed plan; `dropped` are its dropped chunks."""
+        for segment in self.windows:
+            self.log(segment).maintained(plan, ids, dropped)
+
+    def enter(self, chunk: Chunk, number: int, running: float) -> Added:
+        """Add a committed chunk, stored under a number, to its window; `running` is the monotonic clock."""
+        segment, log = chunk.segment, self.log(chunk.segment)
+        log.restamped |= segment in self.windows and self.windows[segment].would_restamp(chunk.arrived)
+        log.added(number, float(chunk.at.max()), len(chunk.at), chunk.arrived)
+        added = self.windows.enter(chunk)
+        # Replaying an archive does not make a window look alive: its records are too old to enter.
+        if added.entered:
+            self.last_arrival[segment] = running
+        return added
+
+    def forget(self, segment: Segment) -> None:
+        """Remove a segment, if it is there. The window of all records stays."""
+        if segment == ALL or segment not in self.windows:
+            return
+        self.windows.forget(segment)
+        for known in (self._logs, self.last_arrival, self.earlier_arrival):
+            known.pop(segment, None)
 
 
 Models = Mapping[str, ModelState]
 """By model name."""
 
 
-class Shards:
-    """The models of each shard in memory. Not thread-safe: the owner holds a lock."""
+class ModelStates:
+    """The models of each shard in memory, and the counters.
 
-    def __init__(self, common: Models) -> None:
-        self._shards: dict[Shard, Models] = {COMMON: common}
+    Changed by the ingestion thread only, under one lock; `snapshot` and `counters` are for any thread.
+    """
+
+    def __init__(self, models: Iterable[ModelState], counters: Counters, backlog: Backlog) -> None:
+        self._shards: dict[Shard, Models] = {COMMON: {model.name: model for model in models}}
+        self._counters = counters
+        self._backlog = backlog
+        self.lock = threading.Lock()
+
+    # For any thread.
+
+    def counters(self) -> Counters:
+        """Return all counts since the state was created."""
+        with self.lock:
+            return self._counters.copy()
+
+    def snapshot(self, model: str, now: float, running: float) -> Snapshot:
+        """Return everything that an evaluation needs of a model."""
+        with self.lock:
+            common, counters = self.common[model], self._counters
+            health = common.health
+            self._expire(model)
+            return Snapshot(
+                {segment: _window_snapshot(some, segment) for segment, some in _by_segment(self.of(model)).items()},
+                InputFacts(health.rejected_share, health.degraded, health.one_hot, health.constant, common.hints),
+                right_version=sum(count for (_, name), count in counters.records.items() if name == model),
+                other_version=counters.records_other_version[model],
+                catching_up=self._backlog.catching_up(now, running),
+            )
+
+    # For the ingestion thread.
+
+    @property
+    def common(self) -> Models:
+        """The models of the common shard, with the input health over all shards."""
+        return self._shards[COMMON]
 
     def __getitem__(self, shard: Shard) -> Models:
         """Return the models of a shard."""
@@ -82,31 +157,80 @@ class Shards:
         """Return a model in all its shards, the common one first."""
         return [models[model] for models in self._shards.values()]
 
-    def shards_of(self, source: str) -> set[str]:
+    def shards_of(self, source: str) -> frozenset[str]:
         """Return the shards of a source in memory."""
-        return {name for owner, name in self._shards if owner == source and name}
+        return frozenset(name for owner, name in self._shards if owner == source and name)
 
     def empty(self, shard: Shard) -> Models:
         """Return empty models for a shard, without adding it."""
-        return {name: model.in_shard(shard) for name, model in self._shards[COMMON].items()}
+        return {name: model.in_shard(shard) for name, model in self.common.items()}
 
     def put(self, shard: Shard, models: Models) -> None:
         """Add or replace a shard."""
-        self._shards[shard] = models
+        with self.lock:
+            self._shards[shard] = models
 
     def remove(self, shard: Shard) -> None:
-        """Remove a shard."""
-        del self._shards[shard]
+        """Remove a shard, without writing it."""
+        with self.lock:
+            del self._shards[shard]
+
+    def clock_jumped(self, seconds: float) -> None:
+        """Adjust the windows to a jump of the system clock."""
+        with self.lock:
+            for model in self:
+                model.windows.clock_jumped(seconds)
+
+    def idle(self, now: float) -> list[WindowName]:
+        """Return the windows of idle segments, which may be removed."""
+        with self.lock:
+            return [(model.stored_name, segment) for model in self for segment in model.windows.idle(now)]
 
     def oldest(self, source: str) -> dict[str, float]:
         """Return by shard of a source the time of the oldest record in any window; infinity without one."""
-        return {
-            name: min((_oldest(window) for model in models.values() for window in _windows(model)), default=math.inf)
-            for (owner, name), models in self._shards.items()
-            if owner == source and name
-        }
+        with self.lock:
+            return {name: _oldest(models.values()) for (owner, name), models in self._shards.items() if owner == source}
 
-    def expire(self, model: str) -> None:
+    def maintain(self, plan: CommitPlan, *, stopping: bool = False) -> None:
+        """Plan the maintenance of the stored records."""
+        deleted = set(plan.deleted_windows)
+        with self.lock:  # totals are computed on demand, possibly by several threads
+            for model in self:
+                model.maintain(plan, deleted, stopping=stopping)
+
+    def count(self, counted: Counters) -> None:
+        """Add counts that are written with the next commit."""
+        with self.lock:
+            self._counters.add(counted)
+
+    def apply(self, plan: CommitPlan, ids: ChunkIds, running: float) -> None:
+        """Change memory as a committed plan says; `running` is the monotonic clock."""
+        models, dropped = {model.stored_name: model for model in self}, frozenset(plan.dropped)
+        with self.lock:
+            self._counters.add(plan.counted)
+            for name, segment in plan.deleted_windows:
+                if name in models:
+                    models[name].forget(segment)
+            if plan.rewritten or plan.dropped or plan.totals:
+                for model in models.values():
+                    model.maintained(plan, ids, dropped)
+            for (name, chunk), number in zip(plan.chunks, ids.chunks, strict=True):
+                added = models[name].enter(chunk, number, running)
+                if chunk.segment == ALL:
+                    self._count_added(models[name].name, added)
+            for batch in plan.ids:
+                models[batch.model].ids.remember(batch.hashes)
+            for name, health in plan.health.items():
+                self.common[name].health = health
+
+    def _count_added(self, model: str, added: Added) -> None:
+        """Count what is known only now: it is written with the next commit, and after a kill may lag by one batch."""
+        if added.late:
+            self._counters.records_late[model] += added.late
+        if added.evicted:
+            self._counters.records_evicted[model] += added.evicted
+
+    def _expire(self, model: str) -> None:
         """Evict expired records by the latest clock of all shards: a silent shard's own clock stands still."""
         held = self.of(model)
         if len(held) == 1 or held[0].options.bounds.age_seconds is None:
@@ -118,7 +242,7 @@ class Shards:
                 window.expire(clock)
 
 
-def by_segment(held: Sequence[ModelState]) -> dict[Segment, list[ModelState]]:
+def _by_segment(held: Sequence[ModelState]) -> dict[Segment, list[ModelState]]:
     """Return by segment the shards with a window of it, the whole model first.
 
     Each shard respects the limit on segments. If together they exceed it, the segments with the latest records remain.
@@ -136,14 +260,22 @@ def by_segment(held: Sequence[ModelState]) -> dict[Segment, list[ModelState]]:
     return {segment: found[segment] for segment in kept}
 
 
-def combined_totals(windows: Iterable[SlidingWindow]) -> WindowTotals:
-    """Return the combined totals of several windows of one reference."""
-    return reduce(add, (window.totals() for window in windows))
+def _window_snapshot(shards: Sequence[ModelState], segment: Segment) -> WindowSnapshot:
+    windows = [one.windows[segment] for one in shards]
+    totals = reduce(add, (window.totals() for window in windows))
+    times = [window.times for window in windows if len(window)]
+    newest = max((float(some[-1]) for some in times), default=None)
+    span = 0.0 if newest is None else newest - min(float(some[0]) for some in times)
+    return WindowSnapshot(
+        totals,
+        newest,
+        span / max(1, totals.records - 1),
+        sum(one.windows.entered(segment) for one in shards),
+        max((one.last_arrival[segment] for one in shards if segment in one.last_arrival), default=None),
+        max((one.earlier_arrival[segment] for one in shards if segment in one.earlier_arrival), default=None),
+    )
 
 
-def _windows(model: ModelState) -> Iterator[SlidingWindow]:
-    return (model.windows[segment] for segment in model.windows)
-
-
-def _oldest(window: SlidingWindow) -> float:
-    return float(window.times[0]) if len(window) else math.inf
+def _oldest(models: Iterable[ModelState]) -> float:
+    windows = (model.windows[segment] for model in models for segment in model.windows)
+    return min((float(window.times[0]) for window in windows if len(window)), default=math.inf)

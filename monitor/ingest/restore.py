@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
+from time import monotonic
 
 import msgspec
 import numpy as np
@@ -12,11 +13,11 @@ from monitor.core.input_health import InputHealth
 from monitor.core.segments import ALL, Segment, name_of
 from monitor.core.totals import WindowTotals
 from monitor.core.window import SlidingWindow
-from monitor.ingest.backlog import RestoreProgress
+from monitor.ingest.backlog import ProgressLog
 from monitor.ingest.model_state import ModelState
-from monitor.state.change import COMMON, WindowName, display_name, split_stored_name
+from monitor.state.commit_plan import COMMON, WindowName, display_name, split_stored_name
+from monitor.state.record_tables import StoredChunk, StoredWindow
 from monitor.state.store import State
-from monitor.state.window_table import StoredChunk, StoredWindow
 
 # Records added in one call: enough to make the cost per call negligible.
 _AT_ONCE = 1 << 16
@@ -30,17 +31,6 @@ class Restored:
     """Messages for the log: damage and dropped windows."""
     write: Callable[[], None]
     """Writes them to the state. May raise StatePaused; until it has succeeded nothing else may be committed."""
-    last_arrivals: Mapping[WindowName, float]
-    """The last arrival at each restored window, in Unix seconds."""
-
-
-@dataclass(frozen=True, slots=True)
-class RestoredShard:
-    """The result of restoring a shard."""
-
-    dropped: list[WindowName]
-    """Windows that do not match the configuration, to be deleted."""
-    last_arrivals: Mapping[WindowName, float]
 
 
 def restore(
@@ -51,7 +41,7 @@ def restore(
     Windows of other shards, of the sources named in `sharded`, are only checked: ownership is not known yet.
     """
     dropped = _unusable_windows(state, models, sharded)
-    last_arrivals = _restore_models(state, models.values(), dropped)
+    _restore_models(state, models.values(), dropped)
     for name, value in state.values().items():
         kind, _, model = name.partition(":")
         if kind == "health" and model in models:
@@ -64,34 +54,35 @@ def restore(
             for (stored, segment), why in dropped.items()
         ),
     ]
-    return Restored(events, lambda: state.store_models(shapes, list(dropped), events, now), last_arrivals)
+    return Restored(events, lambda: state.store_models(shapes, list(dropped), events, now))
 
 
-def restore_shard(state: State, models: Mapping[str, ModelState]) -> RestoredShard:
-    """Restore the models of a shard. Windows that do not match the configuration were dropped at the start."""
+def restore_shard(state: State, models: Mapping[str, ModelState]) -> list[WindowName]:
+    """Restore the models of a shard; return windows that do not match the configuration, to be deleted.
+
+    Most of those were dropped at the start.
+    """
     dropped: dict[WindowName, str] = {}
-    last_arrivals = _restore_models(state, models.values(), dropped)
-    return RestoredShard(list(dropped), last_arrivals)
+    _restore_models(state, models.values(), dropped)
+    return list(dropped)
 
 
-def _restore_models(
-    state: State, models: Iterable[ModelState], dropped: dict[WindowName, str]
-) -> dict[WindowName, float]:
-    """Restore windows and ids; return the last arrivals. Adds to `dropped`."""
-    last_arrivals: dict[WindowName, float] = {}
+def _restore_models(state: State, models: Iterable[ModelState], dropped: dict[WindowName, str]) -> None:
+    """Restore windows and ids. Adds to `dropped`."""
     named = {model.stored_name: model for model in models}
-    progress = RestoreProgress(sum(name in named for name, _ in state.window_names()))
-    for stored in state.windows(named):
-        progress.window_restored(sum(len(one.chunk.at) for one in stored.chunks))
-        name, segment = stored.name
-        model = named[name]
+    progress, windows, records = ProgressLog(monotonic()), sum(name in named for name, _ in state.window_names()), 0
+    for done, stored in enumerate(state.windows(named), 1):
+        records += sum(len(one.chunk.at) for one in stored.chunks)
+        counts = f"{done:,} of {windows:,} windows done, with {records:,} records"
+        progress.report(monotonic(), f"rebuilding windows: {counts}; no estimates until this ends")
+        model, segment = named[stored.name[0]], stored.name[1]
         if stored.name not in dropped and _has_other_classes(stored, model):
             dropped[stored.name] = "its records are of another number of classes"
         if stored.name in dropped:
             continue
         _rebuild(model.windows.place(segment, _last_arrival(stored)), stored)
         if stored.chunks:
-            last_arrivals[stored.name] = _last_arrival(stored)
+            model.earlier_arrival[segment] = _last_arrival(stored)
         log = model.log(segment)
         for one in stored.chunks:
             log.added(one.number, one.newest, len(one.chunk.at), one.chunk.arrived)
@@ -100,7 +91,6 @@ def _restore_models(
         log.restamped = not _in_order(stored.chunks)
     for batch in state.ids(named):
         named[batch.model].ids.remember(batch.hashes, batch.number)
-    return last_arrivals
 
 
 def _unusable_windows(state: State, models: Mapping[str, ModelState], sharded: Container[str]) -> dict[WindowName, str]:

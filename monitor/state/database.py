@@ -14,7 +14,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from monitor.errors import StateError, StateInUse, StateLost, StatePaused, StateRefused
+from monitor.errors import Problem, StateError, StateInUse, StateLost, StatePaused, StateRefused
 from monitor.state.schema import APPLICATION, STEPS, checksum, migrate, schema_of, schemas, version_of
 from monitor.state.state_folder import sync_folder
 
@@ -76,7 +76,7 @@ def open_database(
         try:
             return OpenedDatabase(_open(path, networked=networked, verify=verify, steps=steps))
         except (_Damaged, FileNotFoundError) as damage:
-            raise StateLost(f"{path}: expected a database of cpcmon, found damage: {damage}") from damage
+            raise StateLost(Problem(str(path), "a database of cpcmon", f"damage: {damage}")) from damage
     if path.exists():
         try:
             return OpenedDatabase(_open(path, networked=networked, verify=verify, steps=steps))
@@ -120,9 +120,8 @@ def back_up(
             target.execute("PRAGMA journal_mode = DELETE").fetchone()
             verify(target)
         except (ValueError, TypeError, OverflowError) as damage:
-            raise StateLost(
-                f"{folder / NAME}: expected a database to back up, found damage: {damage}: the next start verifies it"
-            ) from damage
+            found = f"damage: {damage}: the next start verifies it"
+            raise StateLost(Problem(str(folder / NAME), "a database to back up", found)) from damage
         finally:
             target.close()
         with temporary.open("rb+") as file:
@@ -136,7 +135,7 @@ def back_up(
             temporary.unlink(missing_ok=True)
         if isinstance(error, sqlite3.Error):
             raise translated(error, folder) from error
-        raise StatePaused(f"{folder}: expected to write a backup, found {error.strerror}") from error
+        raise StatePaused(Problem(str(folder), "to write a backup", str(error.strerror))) from error
     except BaseException:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
@@ -147,16 +146,16 @@ def translated(error: sqlite3.Error, folder: Path) -> StateError:
     """Translate a SQLite error into a StateError."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
-        return StateInUse(f"{folder}: expected exclusive access to the database, found it locked by another program")
+        return StateInUse(Problem(str(folder), "exclusive access to the database", "it locked by another program"))
     if code == sqlite3.SQLITE_FULL:
-        return StatePaused(f"{folder}: expected free disk space, found none: free some (`ballast` may be deleted)")
+        return StatePaused(Problem(str(folder), "free disk space", "none: free some (`ballast` may be deleted)"))
     # SQLite reports many conditions as I/O errors; a test write shows whether the disk is the cause.
     found = _write_error(folder)
     if found in {errno.ENOSPC, errno.EDQUOT}:
-        return StatePaused(f"{folder}: expected free disk space, found {os.strerror(found).lower()}")
+        return StatePaused(Problem(str(folder), "free disk space", os.strerror(found).lower()))
     if found == errno.EROFS or code == sqlite3.SQLITE_READONLY:
-        return StatePaused(f"{folder}: expected a writable disk, found it read-only")
-    return StateLost(f"{folder}: expected to write to the database, found {error}: the next start verifies it")
+        return StatePaused(Problem(str(folder), "a writable disk", "it read-only"))
+    return StateLost(Problem(str(folder), "to write to the database", f"{error}: the next start verifies it"))
 
 
 def _write_error(folder: Path) -> int:
@@ -251,10 +250,8 @@ def _has_our_schema(path: Path, steps: Sequence[str]) -> bool:
 
 
 def _too_new(path: Path, version: int, ours: int) -> StateRefused:
-    return StateRefused(
-        f"{path}: expected state of version {ours} or older, found version {version}, made by a newer cpcmon:"
-        " install that version again, or use another folder"
-    )
+    found = f"version {version}, made by a newer cpcmon: install that version again, or use another folder"
+    return StateRefused(Problem(str(path), f"state of version {ours} or older", found))
 
 
 def _connect(path: Path) -> sqlite3.Connection:
@@ -272,7 +269,7 @@ def _configure(connection: sqlite3.Connection, path: Path, *, networked: bool) -
     # Compare the answer: SQLite silently falls back to another mode.
     found = connection.execute(f"PRAGMA journal_mode = {wanted}").fetchone()[0]
     if found != wanted:
-        raise StateLost(f"{path}: expected journal mode {wanted}, found {found}: the disk does not support it")
+        raise StateLost(Problem(str(path), f"journal mode {wanted}", f"{found}: the disk does not support it"))
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA temp_store = MEMORY")
     connection.execute("PRAGMA cell_size_check = ON")

@@ -1,4 +1,4 @@
-"""The state folder: private, local, locked by one process, with the hash key next to the database."""
+"""The state folder: private, local, locked by one process; the hash key and `rejected.jsonl` next to the database."""
 
 import errno
 import fcntl
@@ -7,16 +7,21 @@ import re
 import secrets
 import stat
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
-from monitor.errors import StateError, StateInUse, StatePaused, StateRefused
+import msgspec
+
+from monitor.errors import Problem, StateError, StateInUse, StatePaused, StateRefused
+from monitor.records.record_batch import Pointer
 
 _KEY = "hash.key"
 _LOCK = "state.lock"
 KEY_BYTES = 16
+REJECTED = "rejected.jsonl"
+MOST_REJECTED_BYTES = 64 << 20
 BALLAST_BYTES = 8 << 20
 _LAST_COMMIT = 32
 """Offset in `state.lock`, after the process id."""
@@ -95,10 +100,11 @@ def _check_local(path: Path, *, allow_network: bool, filesystem: Callable[[Path]
     """Return whether a path is on a network filesystem; raise StateRefused unless that is allowed."""
     kind = filesystem(path)
     if kind in _NETWORK and not allow_network:
-        raise StateRefused(
-            f"{path}: expected a local filesystem, found {kind}: lost locks would damage the database;"
-            " choose a folder on a local disk, or insist with storage.allow_network: true (cpcmon watch: --state-allow-network)"
+        advice = (
+            "lost locks would damage the database; choose a folder on a local disk,"
+            " or insist with storage.allow_network: true (cpcmon watch: --state-allow-network)"
         )
+        raise StateRefused(Problem(str(path), "a local filesystem", f"{kind}: {advice}"))
     return kind in _NETWORK
 
 
@@ -106,10 +112,10 @@ def _refused(path: Path, error: OSError) -> StateError:
     """Return the error for a folder that cannot be created or written."""
     if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EROFS}:
         found = "it read-only" if error.errno == errno.EROFS else os.strerror(error.errno).lower()
-        return StatePaused(f"{path}: expected a writable disk, found {found}")
+        return StatePaused(Problem(str(path), "a writable disk", found))
     is_there = os.path.isdir(path)  # noqa: PTH112 - unlike Path.is_dir, False without permission
     expected = "a folder owned by this user" if is_there else "a folder, or permission to create one"
-    return StateRefused(f"{path}: expected {expected}, found {folder_problem(path, error)}")
+    return StateRefused(Problem(str(path), expected, folder_problem(path, error)))
 
 
 class StateFolder:
@@ -139,10 +145,8 @@ class StateFolder:
             holder = os.pread(lock, 32, 0).decode(errors="replace").strip()
             os.close(lock)
             who = f"process {holder}" if holder.isdigit() else "another process"
-            raise StateInUse(
-                f"{path}: expected a state folder that no other cpcmon uses, found it locked by {who}:"
-                " stop that process, or use another folder"
-            ) from None
+            found = f"it locked by {who}: stop that process, or use another folder"
+            raise StateInUse(Problem(str(path), "a state folder that no other cpcmon uses", found)) from None
         # Fixed length: a file that shrank may not grow again on a full disk.
         with suppress(OSError):
             os.pwrite(lock, f"{os.getpid():<31}\n".encode(), 0)
@@ -191,7 +195,7 @@ def read_hash_key(folder: Path) -> bytes:
     except FileNotFoundError:
         key = b""
     if len(key) != KEY_BYTES:
-        raise StateRefused(f"{folder / _KEY}: expected {KEY_BYTES} bytes, found {len(key)}")
+        raise StateRefused(Problem(str(folder / _KEY), f"{KEY_BYTES} bytes", str(len(key))))
     return key
 
 
@@ -218,3 +222,34 @@ def sync_folder(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+class RejectionLog:
+    """`rejected.jsonl`: one JSON line per rejected record, with location and reason, without content. Rotated when large."""
+
+    def __init__(self, folder: Path, most_bytes: int = MOST_REJECTED_BYTES) -> None:
+        self._path = folder / REJECTED
+        self._most_bytes = most_bytes
+
+    def append(self, rejected: Iterable[tuple[str, str, Pointer]], now: float) -> None:
+        """Append rejected records. On a full disk they are still counted, and the latest are in the database."""
+        lines = [msgspec.json.encode(_rejected_line(*one, now)) for one in rejected]
+        if not lines:
+            return
+        handle = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(handle, b"\n".join(lines) + b"\n")
+            size = os.fstat(handle).st_size
+        finally:
+            os.close(handle)
+        if size > self._most_bytes:
+            self._path.replace(self._path.with_name(f"{REJECTED}.1"))
+
+
+def _rejected_line(source: str, origin: str, pointer: Pointer, now: float) -> dict[str, Any]:
+    """Return the known fields of a pointer."""
+    fields = msgspec.to_builtins(pointer)
+    raw = fields.pop("raw")
+    line = {"at": round(now, 3), "source": source, "file": origin}
+    line |= {name: value for name, value in fields.items() if value is not None}
+    return line if raw is None else line | {"raw": raw}

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import msgspec
 
-from monitor.errors import StateLost, StatePaused
+from monitor.errors import Problem, StateLost, StatePaused
 from monitor.records.record_batch import Pointer
-from monitor.state.change import IdBatch, RejectionEntry, StateChange, WindowName
+from monitor.state.commit_plan import ChunkIds, CommitPlan, IdBatch, RejectionEntry, StoredCounters, WindowName
 from monitor.state.database import (
     BACKUPS,
     NAME,
@@ -24,10 +24,9 @@ from monitor.state.database import (
     translated,
 )
 from monitor.state.evaluation_history import HistoryRow, read_history, write_history
-from monitor.state.id_table import read_ids, write_ids
+from monitor.state.record_tables import StoredWindow, WindowTable, check_windows, read_ids, write_ids
 from monitor.state.schema import check_sums, checksum
 from monitor.state.state_folder import StateFolder, check_folder, filesystem_of
-from monitor.state.window_table import CommittedWindow, StoredWindow, WindowTable, check_windows
 
 MOST_REJECTED = 10_000
 MOST_EVENTS = 1_000
@@ -57,7 +56,7 @@ class Transaction:
             found = None
         if found != self._inode:
             # SQLite would go on writing to an unlinked file.
-            raise StateLost(f"{self._path}: expected the database that was opened, found it moved or deleted")
+            raise StateLost(Problem(str(self._path), "the database that was opened", "it moved or deleted"))
         try:
             self._connection.execute("BEGIN IMMEDIATE")
         except sqlite3.Error as error:
@@ -219,7 +218,7 @@ class State:
         """Return the checkpoints of a source."""
         return dict(self._connection.execute("SELECT key, value FROM positions WHERE source = ?", (source,)))
 
-    def counters(self) -> dict[tuple[str, ...], int]:
+    def counters(self) -> StoredCounters:
         """Return all counters."""
         rows = self._connection.execute("SELECT name, value FROM counters")
         return {tuple(msgspec.json.decode(name, type=list[str])): value for name, value in rows}
@@ -279,24 +278,24 @@ class State:
             self._write_values({_RECOVERED: None, _KEY: _crc_of_key(self.key)})
             self._note_events(events, now)
 
-    def commit(self, change: StateChange, now: float) -> CommittedWindow:
-        """Write a change, all or nothing.
+    def commit(self, plan: CommitPlan, now: float) -> ChunkIds:
+        """Write a plan, all or nothing.
 
         StatePaused: nothing was written, and a retry may succeed. StateLost: the process must stop.
         """
         with self._transaction:
-            committed = self._windows.write(change)
-            write_ids(self._connection, change)
-            for source, checkpoints in change.checkpoints.items():
+            ids = self._windows.write(plan)
+            write_ids(self._connection, plan)
+            for source, checkpoints in plan.checkpoints.items():
                 self._write_checkpoints(source, checkpoints)
-            self._write_counters(change.counters)
-            self._write_values(change.values)
-            self._write_rejected(change, now)
-            write_history(self._connection, change.history)
-            self._note_events(change.events, now)
-        return committed
+            self._write_counters(plan.counters)
+            self._write_values(plan.values)
+            self._write_rejected(plan.rejected, now)
+            write_history(self._connection, plan.history)
+            self._note_events(plan.events, now)
+        return ids
 
-    def _write_counters(self, counters: Mapping[tuple[str, ...], int]) -> None:
+    def _write_counters(self, counters: StoredCounters) -> None:
         named = ((msgspec.json.encode(name).decode(), value) for name, value in counters.items())
         self._connection.executemany(
             "INSERT OR REPLACE INTO counters VALUES (?, ?, ?)",
@@ -325,10 +324,10 @@ class State:
                 crc = checksum(value, name)
                 self._connection.execute("INSERT OR REPLACE INTO kept VALUES (?, ?, ?)", (name, crc, value))
 
-    def _write_rejected(self, change: StateChange, now: float) -> None:
-        if not change.rejected:
+    def _write_rejected(self, rejected: list[tuple[str, str, Pointer]], now: float) -> None:
+        if not rejected:
             return
-        latest, at = change.rejected[-MOST_REJECTED:], float(now)
+        latest, at = rejected[-MOST_REJECTED:], float(now)
         self._connection.executemany(
             "INSERT INTO rejected(at, source, crc, pointer) VALUES (?, ?, ?, ?)",
             (

@@ -1,6 +1,6 @@
 """The daemon's metrics about itself."""
 
-from monitor.telemetry.facts import DaemonFacts, DeliveryFacts, HttpFacts
+from monitor.telemetry.families import DaemonFacts, DeliveryFacts, HttpFacts
 from monitor.telemetry.telemetry import Telemetry
 
 __all__ = ["DaemonFacts", "DeliveryFacts", "HttpFacts", "Telemetry"]

@@ -1,7 +1,9 @@
-"""The daemon's metric families about itself, collected at each scrape."""
+"""The daemon's metric families about itself, and the facts they are collected from at each scrape."""
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import product
+from types import MappingProxyType
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
@@ -9,11 +11,13 @@ from monitor.config.config import Config
 from monitor.core.alerts import AlertType, kind_label
 from monitor.evaluation.schedule import longest_gap_seconds
 from monitor.records.rejections import Reason
-from monitor.sources.base import ShardStatus
+from monitor.sources.base import ShardStatus, SourceStatus
 from monitor.sources.kafka.consumer import FailureKind
 from monitor.sources.kafka.kafka_options import KafkaEvent
 from monitor.sources.registry import SOURCE_TYPES
-from monitor.telemetry.facts import DaemonFacts, DeliveryFacts, HttpFacts
+from monitor.state.commit_plan import Counters
+
+_NOTHING: Mapping[str, int] = MappingProxyType({})
 
 MAX_PARTITIONS = 100
 """A source with more shows those with the largest lag: it limits the size of the page. Sums are over all."""
@@ -23,22 +27,75 @@ _LOST = {"retention": KafkaEvent.RECORDS_LOST, "unreadable": KafkaEvent.OFFSETS_
 _FIXED: Mapping[str, tuple[str, ...]] = {"reason": tuple(Reason), "from": ("backup", "empty")}
 """Labels with a fixed set of values: each is exported as 0 before its first event."""
 
-_COUNTERS: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    "records_total": ("Records ingested into windows.", ("source", "model")),
-    "records_rejected_total": ("Records rejected.", ("source", "reason")),
-    "records_normalised_total": ("Records whose probabilities were normalised after rounding.", ("model",)),
-    "records_argmax_mismatch_total": ("Records that name another class than the most likely one.", ("model",)),
-    "records_future_total": ("Records with a time in the future, ingested with the current time.", ("model",)),
-    "records_other_version_total": ("Records of another version of the model, not ingested.", ("model",)),
-    "records_unstored_segment_total": ("Records of segments beyond the limit, counted in `all` only.", ("model",)),
-    "records_late_total": ("Records older than the window, not ingested.", ("model",)),
-    "records_evicted_total": ("Records that left the window of the segment `all`.", ("model",)),
-    "source_events_total": ("Events of a source: docs/directory.md and docs/kafka.md.", ("source", "event")),
-    "state_recovered_total": ("Starts with a damaged state, which was replaced.", ("from",)),
-    "state_damaged_chunks_total": ("Damaged batches of records dropped from the state.", ()),
-    "resumed_total": ("Times that writing the state resumed after a pause.", ()),
+_HELP: Mapping[str, str] = {
+    "records_total": "Records ingested into windows.",
+    "records_rejected_total": "Records rejected.",
+    "records_normalised_total": "Records whose probabilities were normalised after rounding.",
+    "records_argmax_mismatch_total": "Records that name another class than the most likely one.",
+    "records_future_total": "Records with a time in the future, ingested with the current time.",
+    "records_other_version_total": "Records of another version of the model, not ingested.",
+    "records_unstored_segment_total": "Records of segments beyond the limit, counted in `all` only.",
+    "records_late_total": "Records older than the window, not ingested.",
+    "records_evicted_total": "Records that left the window of the segment `all`.",
+    "source_events_total": "Events of a source: docs/directory.md and docs/kafka.md.",
+    "state_recovered_total": "Starts with a damaged state, which was replaced.",
+    "state_damaged_chunks_total": "Damaged batches of records dropped from the state.",
+    "resumed_total": "Times that writing the state resumed after a pause.",
 }
-"""Help and labels of the counters of ingestion."""
+"""Of the counters of ingestion."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpFacts:
+    """The web server."""
+
+    connections: int = 0
+    """Open connections."""
+    requests: Mapping[str, int] = field(default_factory=lambda: _NOTHING)
+    """Requests by class of status: `2xx`."""
+    closed: Mapping[str, int] = field(default_factory=lambda: _NOTHING)
+    """Connections closed by the server, by reason."""
+    config_ok: bool = True
+    """Whether the last reload of the web configuration succeeded."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryFacts:
+    """Webhook messages or heartbeats by outcome."""
+
+    sent: int = 0
+    failed: int = 0
+    dropped: int = 0
+    redirected: int = 0
+    waiting: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonFacts:
+    """Everything that the metrics page reads at a scrape."""
+
+    models: tuple[str, ...]
+    sources: Mapping[str, SourceStatus]
+    counters: Counters | None
+    """None before the state was read.
+
+    Without it no counter is exported: a jump from 0 to the stored value would look like new events.
+    """
+    ready: bool = False
+    catching_up: bool = False
+    paused: bool = False
+    """Whether the state cannot be written."""
+    state_bytes: int = 0
+    backup_at: float | None = None
+    """Time of the last backup, in Unix seconds."""
+    last_commit_at: float | None = None
+    digest: str = ""
+    """Of the configuration."""
+    http: HttpFacts = field(default_factory=HttpFacts)
+    webhook: DeliveryFacts | None = None
+    """None when none is configured."""
+    heartbeat: DeliveryFacts | None = None
+    config: Config | None = None
 
 
 class FactsCollector:
@@ -71,14 +128,13 @@ class FactsCollector:
             yield _count("cpcmon_heartbeat_failures", "Heartbeats that failed.", failed)
 
 
-def _ingestion(facts: DaemonFacts, counters: Mapping[tuple[str, ...], int]) -> Iterator[Metric]:
+def _ingestion(facts: DaemonFacts, counters: Counters) -> Iterator[Metric]:
     """Yield the counters of configured models and sources, 0 before the first event."""
     # The state keeps counters of removed models and sources too.
     models, sources = {None, *facts.models}, {None, *facts.sources}
-    for name, (help_, labels) in _COUNTERS.items():
-        family = _counter(f"cpcmon_{name}", help_, *labels)
-        counted = {key[1:]: count for key, count in counters.items() if key[0] == name}
-        for values, count in (dict.fromkeys(_known(labels, facts), 0) | counted).items():
+    for name, labels, counts in counters.families():
+        family = _counter(f"cpcmon_{name}", _HELP[name], *labels)
+        for values, count in (dict.fromkeys(_known(labels, facts), 0) | counts).items():
             found = dict(zip(labels, values, strict=True))
             if found.get("model") in models and found.get("source") in sources:
                 family.add_metric(values, count)
@@ -179,9 +235,9 @@ def _kafka_partitions(members: Mapping[str, ShardStatus]) -> Iterator[Metric]:
     yield from (records, seconds)
 
 
-def _kafka_counters(members: Mapping[str, ShardStatus], counters: Mapping[tuple[str, ...], int]) -> Iterator[Metric]:
+def _kafka_counters(members: Mapping[str, ShardStatus], counters: Counters) -> Iterator[Metric]:
     def of(source: str, event: KafkaEvent) -> int:
-        return counters.get(("source_events_total", source, event), 0)
+        return counters.source_events[source, event]
 
     stalled = "Times that a partition with unread messages made no progress."
     unreadable = "Offsets that could not be read, an upper limit of the lost messages."

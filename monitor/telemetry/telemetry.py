@@ -11,8 +11,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 
 from monitor.core.estimate import CONSENSUS
 from monitor.core.estimators import ESTIMATORS
-from monitor.telemetry.facts import DaemonFacts
-from monitor.telemetry.families import FactsCollector
+from monitor.telemetry.families import DaemonFacts, FactsCollector
 
 log = logging.getLogger("cpcmon")
 

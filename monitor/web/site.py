@@ -8,7 +8,7 @@ from monitor.core.report import ModelReport, Realised
 from monitor.reference.reference import Reference
 from monitor.settings.kinds import Setting
 from monitor.sources.base import SourceStatus
-from monitor.state.change import RejectionEntry
+from monitor.state.commit_plan import RejectionEntry
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monitor.core.record_columns import Records, Texts
-from monitor.core.segments import ALL, ModelWindows, Segmentation, name_of
+from monitor.core.segments import ALL, Admitted, ModelWindows, Segmentation, name_of
 from monitor.core.totals import totals_of
-from monitor.core.window import Bounds, bytes_per_window
+from monitor.core.window import Added, Bounds, bytes_per_window
 from tests.strategies import Singles, small_gauge, synthetic
 
 POOL: Singles = synthetic(500, 3, seed=2, sharpness=1.2)[0]
@@ -28,6 +28,14 @@ def records(*rows: tuple[str, str], start: int = 0, version: list[str] | None = 
     )
 
 
+def add(windows: ModelWindows, batch: Records, now: float) -> tuple[Admitted, dict[str, Added]]:
+    """Add a batch as ingestion does; return what was admitted, and the result by segment."""
+    admitted = windows.admit(batch, now)
+    for segment in admitted.forgotten:
+        windows.forget(segment)
+    return admitted, {name_of(chunk.segment): windows.enter(chunk) for chunk in admitted.chunks}
+
+
 def sizes(windows: ModelWindows) -> dict[str, int]:
     """Return the number of records by segment."""
     return {name_of(segment): len(windows[segment]) for segment in windows}
@@ -36,7 +44,7 @@ def sizes(windows: ModelWindows) -> dict[str, int]:
 def test_each_value_has_its_own_window() -> None:
     """Sites, and scanners within a site: scanner 1 of A is not scanner 1 of B."""
     windows = ModelWindows(small_gauge(), Bounds(records=100), Segmentation(SPLIT))
-    windows.add(records(("A", "1"), ("B", "1"), ("A", "2"), ("A", "1")), now=10.0)
+    add(windows, records(("A", "1"), ("B", "1"), ("A", "2"), ("A", "1")), now=10.0)
     assert sizes(windows) == {
         "all": 4,
         "site=A": 3,
@@ -51,8 +59,8 @@ def test_each_value_has_its_own_window() -> None:
 def test_a_record_without_the_field_counts_in_the_whole_only() -> None:
     """A model without the field in any record has no segments."""
     windows = ModelWindows(small_gauge(), Bounds(records=100), Segmentation(SPLIT))
-    windows.add(records(("", "1"), ("A", "")), now=10.0)
-    windows.add(Records(POOL[:2], np.array([3.0, 4.0])), now=10.0)
+    add(windows, records(("", "1"), ("A", "")), now=10.0)
+    add(windows, Records(POOL[:2], np.array([3.0, 4.0])), now=10.0)
     assert sizes(windows) == {"all": 4, "site=A": 1}
 
 
@@ -65,7 +73,7 @@ def test_segments_equal_a_plain_selection(rows: list[tuple[str, str]], cut: int)
     """In any batching, with equal totals."""
     windows = ModelWindows(small_gauge(), Bounds(records=1000), Segmentation(SPLIT))
     for start in range(0, len(rows), cut):
-        windows.add(records(*rows[start : start + cut], start=start), now=1000.0)
+        add(windows, records(*rows[start : start + cut], start=start), now=1000.0)
     wanted: dict[str, list[int]] = {"all": list(range(len(rows)))}
     for row, (site, scanner) in enumerate(rows):
         if site:
@@ -73,18 +81,20 @@ def test_segments_equal_a_plain_selection(rows: list[tuple[str, str]], cut: int)
         if site and scanner:
             wanted.setdefault(f"site={site},scanner={scanner}", []).append(row)
     assert set(sizes(windows)) == set(wanted)
-    for segment, totals in windows.totals().items():
-        assert np.array_equal(totals.vector, totals_of(small_gauge(), POOL[wanted[name_of(segment)]]).vector)
+    for segment in windows:
+        assert np.array_equal(
+            windows[segment].totals().vector, totals_of(small_gauge(), POOL[wanted[name_of(segment)]]).vector
+        )
 
 
 def test_over_the_limit_new_values_are_counted_and_not_stored() -> None:
     """They still count in the whole; existing segments continue."""
     windows = ModelWindows(small_gauge(), Bounds(records=100), Segmentation((("site",),), most_segments=2))
-    taken = windows.add(records(("A", ""), ("B", ""), ("C", ""), ("C", ""), ("A", "")), now=10.0)
-    assert taken.unstored_segments == 2
-    assert taken.added.entered == 5
+    admitted, added = add(windows, records(("A", ""), ("B", ""), ("C", ""), ("C", ""), ("A", "")), now=10.0)
+    assert admitted.unstored == 2
+    assert added["all"].entered == 5
     assert list(sizes(windows)) == ["all", "site=A", "site=B"]
-    assert windows.add(records(("A", ""), ("D", ""), start=10), now=11.0).unstored_segments == 1
+    assert add(windows, records(("A", ""), ("D", ""), start=10), now=11.0)[0].unstored == 1
     assert sizes(windows)["site=A"] == 3
 
 
@@ -92,19 +102,19 @@ def test_an_idle_segment_is_removed_to_make_room() -> None:
     """After the configured time without a record. The whole is never removed."""
     segmentation = Segmentation((("site",),), most_segments=1, forget_seconds=60.0)
     windows = ModelWindows(small_gauge(), Bounds(records=100), segmentation)
-    windows.add(records(("A", "")), now=10.0)
+    add(windows, records(("A", "")), now=10.0)
     assert windows.idle(now=70.0) == []
-    assert windows.add(records(("B", ""), start=1), now=70.5).unstored_segments == 0
+    assert add(windows, records(("B", ""), start=1), now=70.5)[0].unstored == 0
     assert list(sizes(windows)) == ["all", "site=B"]
     assert windows.idle(now=200.0) == [(("site", "B"),)]
-    windows.forget(windows.idle(now=200.0))
+    windows.forget((("site", "B"),))
     assert list(windows) == [ALL]
 
 
 def test_a_clock_that_is_set_forward_removes_no_segment() -> None:
     """The idle time continues."""
     windows = ModelWindows(small_gauge(), Bounds(records=100), Segmentation((("site",),), forget_seconds=60.0))
-    windows.add(records(("A", "")), now=10.0)
+    add(windows, records(("A", "")), now=10.0)
     windows.clock_jumped(86_400.0)
     assert windows.idle(now=86_460.0) == []
     assert windows.idle(now=86_471.0) == [(("site", "A"),)]
@@ -113,21 +123,19 @@ def test_a_clock_that_is_set_forward_removes_no_segment() -> None:
 def test_versions_never_mix_unless_any_version_is_allowed() -> None:
     """Records of another version are counted and left out; records without a version are accepted."""
     batch = records(("A", "1"), ("A", "1"), ("A", "1"), version=["2.1", "2.2", ""])
-    strict = ModelWindows(small_gauge(), Bounds(records=100), Segmentation(SPLIT), version="2.1")
-    taken = strict.add(batch, now=10.0)
-    assert (taken.other_version, taken.added.entered, len(strict[(("site", "A"),)])) == (1, 2, 2)
-    assert np.array_equal(strict[ALL].vectors(), POOL[[0, 2]])
-    alike = ModelWindows(small_gauge(), Bounds(records=100), Segmentation(SPLIT), version="2.1", versions_alike=True)
-    assert alike.add(batch, now=10.0).other_version == 0
-    unversioned = ModelWindows(small_gauge(), Bounds(records=100), Segmentation(SPLIT))
-    assert unversioned.add(batch, now=10.0).other_version == 0
+    strict = ModelWindows(small_gauge(), Bounds(records=100), version="2.1")
+    assert strict.of_the_right_version(batch).tolist() == [0, 2]
+    alike = ModelWindows(small_gauge(), Bounds(records=100), version="2.1", versions_alike=True)
+    assert alike.of_the_right_version(batch).tolist() == [0, 1, 2]
+    unversioned = ModelWindows(small_gauge(), Bounds(records=100))
+    assert unversioned.of_the_right_version(batch).tolist() == [0, 1, 2]
 
 
 def test_merged_totals_of_two_processes_equal_those_of_one() -> None:
     both = [ModelWindows(small_gauge(), Bounds(records=1000)) for _ in range(2)]
     for replica, part in zip(both, (POOL[:200], POOL[200:]), strict=True):
-        replica.add(Records(part, np.arange(len(part), dtype=np.float64)), now=1000.0)
-    merged = both[0].totals()[ALL] + both[1].totals()[ALL]
+        add(replica, Records(part, np.arange(len(part), dtype=np.float64)), now=1000.0)
+    merged = both[0][ALL].totals() + both[1][ALL].totals()
     assert merged.estimate() == totals_of(small_gauge(), POOL).estimate()
 
 
@@ -145,32 +153,23 @@ def test_memory_is_computed_from_the_configuration(split: tuple[tuple[str, ...],
 def test_no_value_can_imitate_another_segment() -> None:
     """The site `A,scanner=2` is not scanner 2 of site A."""
     windows = ModelWindows(small_gauge(), Bounds(records=100), Segmentation(SPLIT))
-    windows.add(records(("A,scanner=2", ""), ("A", "2")), now=10.0)
+    add(windows, records(("A,scanner=2", ""), ("A", "2")), now=10.0)
     assert len(windows[(("site", "A,scanner=2"),)]) == 1
     assert len(windows[(("site", "A"), ("scanner", "2"))]) == 1
-
-
-def test_a_batch_that_cannot_be_split_is_not_counted_in_the_whole() -> None:
-    """So a retry counts nothing twice."""
-    windows = ModelWindows(small_gauge(), Bounds(records=100), Segmentation(SPLIT))
-    incomplete = Records(POOL[:2], np.array([1.0, 2.0]), {"site": Texts.of(["A"]), "scanner": Texts.of(["1"])})
-    with pytest.raises(IndexError):
-        windows.add(incomplete, now=10.0)
-    assert sizes(windows) == {"all": 0}
 
 
 def test_late_and_future_records_of_segments_are_counted() -> None:
     """A record may be late for the whole and in time for its segment."""
     windows = ModelWindows(small_gauge(), Bounds(records=2), Segmentation((("site",),)))
-    windows.add(records(("A", ""), ("A", ""), start=10), now=100.0)
-    taken = windows.add(records(("B", ""), start=1), now=100.0)
-    assert (taken.added.late, taken.in_segments.entered) == (1, 1)
+    add(windows, records(("A", ""), ("A", ""), start=10), now=100.0)
+    _, added = add(windows, records(("B", ""), start=1), now=100.0)
+    assert (added["all"].late, added["site=B"].entered) == (1, 1)
 
 
 def test_a_clock_set_back_does_not_keep_an_idle_segment() -> None:
     """Last seen in the future: the idle time starts again, and ends."""
     windows = ModelWindows(small_gauge(), Bounds(records=100), Segmentation((("site",),), forget_seconds=60.0))
-    windows.add(records(("A", "")), now=1e10)
+    add(windows, records(("A", "")), now=1e10)
     assert windows.idle(now=1000.0) == []
     assert windows.idle(now=1061.0) == [(("site", "A"),)]
 

@@ -18,8 +18,7 @@ from monitor.daemon.clock import Moment
 from monitor.daemon.runner import Runner
 from monitor.daemon.watchdog import Watchdog
 from monitor.errors import StatePaused
-from monitor.evaluation.alert_state import AlertMemory, VersionCounts, WindowAlertState
-from monitor.evaluation.evaluator import key_of
+from monitor.evaluation.evaluator import AlertMemory, VersionCounts, WindowAlertState, key_of
 from monitor.sources.base import Lag
 from monitor.state.evaluation_history import History
 from monitor.telemetry import DaemonFacts, Telemetry
@@ -111,8 +110,8 @@ def test_the_progress_of_a_backlog_is_logged(
     site: Site, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level("INFO", "cpcmon")
-    monkeypatch.setattr(site.monitor.ingestion, "catching_up", lambda *_: True)
-    monkeypatch.setattr(site.monitor.ingestion, "lags", lambda: {"results": Lag(2_000_000, 2)})
+    monkeypatch.setattr(site.monitor.ingestion.view, "catching_up", lambda *_: True)
+    monkeypatch.setattr(site.monitor.ingestion.view, "lags", lambda: {"results": Lag(2_000_000, 2)})
     site.runner.start()
     wait_until(lambda: "records read, unread at results: 2 files, 2.0 MB" in caplog.text)
 
@@ -234,7 +233,7 @@ def test_e11_ingestion_that_sees_the_new_time_first_forgets_no_segment(site: Sit
     site.runner.check_clocks()
     ticks = site.counted("cpcmon_tick_duration_seconds_count")
     wait_until(lambda: site.counted("cpcmon_tick_duration_seconds_count") > ticks + 1)
-    assert set(site.monitor.ingestion.totals("density")) == {(), (("site", "A"),)}
+    assert set(site.monitor.ingestion.view.snapshot("density", 0.0, 0.0).windows) == {(), (("site", "A"),)}
 
 
 def test_e12_an_evaluation_right_after_a_suspension_is_catching_up(site: Site) -> None:
@@ -282,12 +281,12 @@ def test_alert_state_that_could_not_be_written_survives_a_reload(site: Site, mon
     before = build(config, {"density": monitor_reference()}, state)
     with monkeypatch.context() as patch:
         patch.setattr(state, "commit", full)
-        before.ingestion.store_value(key_of("density"), stored)
+        before.ingestion.values.store(key_of("density"), stored)
         before.ingestion.stop(site.clock().now)
-    assert before.ingestion.pending_values() == {key_of("density"): stored}
-    after = build(config, {"density": monitor_reference()}, state, before.ingestion.pending_values())
+    assert before.ingestion.values.unwritten() == {key_of("density"): stored}
+    after = build(config, {"density": monitor_reference()}, state, before.ingestion.values.unwritten())
     assert after.evaluators["density"].notified == (("density", "all", "accuracy_low"),)
-    assert after.ingestion.pending_values() == {key_of("density"): stored}
+    assert after.ingestion.values.unwritten() == {key_of("density"): stored}
 
 
 def test_history_that_could_not_be_written_survives_a_reload(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

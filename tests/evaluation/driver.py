@@ -76,7 +76,7 @@ class Monitor:
         decoder = RecordDecoder([model.options.format], hash_key=self.state.key)
         self.source = LinesSource(self.lines, decoder, at_once=50)
         self.ingestion = Ingestion(self.state, [model], [self.source], self._options)
-        self.evaluator = Evaluator(self.config, self._reference, self.ingestion)
+        self.evaluator = Evaluator(self.config, self._reference, self.ingestion.view)
         self.evaluator.restore(self.state.values().get(key_of("density")))
         self.ingestion.start(self.now)
 
@@ -111,7 +111,7 @@ class Monitor:
     def evaluate(self) -> ModelReport:
         """Evaluate and commit."""
         report = self.evaluator.evaluate(self.now, self.running, self.running - self.slept)
-        self.ingestion.store_value(key_of("density"), self.evaluator.alert_state_bytes())
+        self.ingestion.values.store(key_of("density"), self.evaluator.alert_state_bytes())
         return report
 
     def step(self, seconds: float = PERIOD) -> ModelReport:

@@ -14,7 +14,7 @@ from monitor.core.estimators.confidence import AverageConfidence, DifferenceOfCo
 from monitor.daemon.clock import ClockChange, Moment, clock_change
 from monitor.errors import StatePaused
 from monitor.sources.base import Delivery, Lag
-from monitor.state.window_table import CommittedWindow
+from monitor.state.commit_plan import ChunkIds
 from tests.evaluation.driver import HEALTHY, LOW, POOR, Monitor, alert, monitor_reference, named, phase, whole
 from tests.strategies import synthetic
 
@@ -176,8 +176,8 @@ def test_e11_a_clock_that_is_set_by_a_day_evicts_and_fires_nothing(tmp_path: Pat
     monitor.now += 86_400.0 * days
     found = clock_change(before, Moment(monitor.now, monitor.running, monitor.running))
     assert found.jumped_seconds == pytest.approx(86_400.0 * days)
-    monitor.ingestion.clock_jumped(found.jumped_seconds)
-    monitor.ingestion.invalidate_backlog()
+    monitor.ingestion.states.clock_jumped(found.jumped_seconds)
+    monitor.ingestion.backlog.invalidate()
     for _ in range(10):
         report = monitor.step()
         assert [one.records for one in report.segments] == [500, 500]
@@ -191,7 +191,7 @@ def test_e12_after_a_suspension_nothing_is_evaluated_before_the_backlog_is_read(
     before = Moment(monitor.now, monitor.running, monitor.running)
     monitor.sleep(3 * HOUR)
     assert clock_change(before, Moment(monitor.now, monitor.running, before.awake)) == ClockChange(0.0, suspended=True)
-    monitor.ingestion.invalidate_backlog()
+    monitor.ingestion.backlog.invalidate()
     held = whole(monitor.evaluate())
     assert held.state is WindowState.CATCHING_UP
     assert not any(one.firing for one in held.alerts)
@@ -224,7 +224,7 @@ def test_e12_a_poll_that_began_before_a_suspension_does_not_count(tmp_path: Path
 
     def asleep(now: float) -> Iterator[Delivery]:
         yield from poll(now)
-        monitor.ingestion.invalidate_backlog()
+        monitor.ingestion.backlog.invalidate()
 
     monitor.source.poll = asleep  # type: ignore[method-assign]
     monitor.tick()
@@ -240,7 +240,7 @@ def test_a_pause_of_ingestion_is_not_silence_of_the_source(tmp_path: Path, monke
     monitor.run(HOUR)
     commit = monitor.state.commit
 
-    def full(*_: object) -> CommittedWindow:
+    def full(*_: object) -> ChunkIds:
         raise StatePaused("as if")
 
     monkeypatch.setattr(monitor.state, "commit", full)
@@ -268,7 +268,7 @@ def test_e13_unusual_times_have_no_effect_or_are_rejected(monitor: Monitor, time
     monitor.send(1)
     monitor.lines[-1] = monitor.lines[-1].replace(f"{monitor.now}".encode(), f'"{time}"'.encode())
     report = monitor.step()
-    counters = monitor.ingestion.counters
+    counters = monitor.ingestion.view.counters().stored()
     rejected = sum(count for name, count in counters.items() if name[0] == "records_rejected_total")
     assert rejected == (0 if accepted else 1)
     assert whole(report).valid

@@ -41,7 +41,7 @@ class Member:
             minimum_records=minimum,
             alerts=(ALWAYS,),
         )
-        self.evaluator = Evaluator(config, small_reference(), self.replica.ingestion, shared=True)
+        self.evaluator = Evaluator(config, small_reference(), self.replica.ingestion.view, shared=True)
         self.evaluator.restore(stored)
         self._seconds = 0.0
 
@@ -187,7 +187,7 @@ def test_there_are_no_parts_while_catching_up_or_without_records(tmp_path: Path,
     assert whole(member.evaluate()).parts == {}
     member.replica.own(P, Q)
     assert whole(member.evaluate()).parts != {}
-    member.replica.ingestion.invalidate_backlog()
+    member.replica.ingestion.backlog.invalidate()
     assert whole(member.evaluate(poll=False)).parts == {}
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from monitor.core.estimate import WindowState
 from monitor.core.segments import ALL
-from monitor.evaluation.alert_state import AlertMemory, VersionCounts, WindowAlertState
+from monitor.evaluation.evaluator import AlertMemory, VersionCounts, WindowAlertState
 from tests.evaluation.driver import START, Monitor, whole
 
 

@@ -138,7 +138,7 @@ class Process:
 
     def counted(self, *name: str) -> int:
         """Return a counter."""
-        return self.ingestion.counters.get(name, 0)
+        return self.ingestion.view.counters().stored().get(name, 0)
 
 
 def expected(

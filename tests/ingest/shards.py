@@ -115,7 +115,7 @@ class Replica:
     def window(self, segment: Segment = ALL) -> list[tuple[float, tuple[float, ...]]]:
         """Return times and vectors of a segment's windows over all shards, sorted."""
         rows: list[tuple[float, tuple[float, ...]]] = []
-        for one in self.ingestion.shards.of("density"):
+        for one in self.ingestion.states.of("density"):
             if segment in one.windows:
                 window = one.windows[segment]
                 rows += zip(window.times.tolist(), map(tuple, window.vectors().tolist()), strict=True)

@@ -12,8 +12,8 @@ from monitor.core.totals import totals_of
 from monitor.core.window import Bounds
 from monitor.errors import StatePaused
 from monitor.state import database
+from monitor.state.commit_plan import WindowLog
 from monitor.state.store import State
-from monitor.state.window_table import WindowLog
 from tests.ingest.lines import NOW, Process, expected, line
 from tests.ingest.test_ingestion import other_reference
 from tests.state.states import fill, small_disk
@@ -165,7 +165,7 @@ def test_totals_are_measured_under_the_lock(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(
         WindowLog,
         "maintain",
-        lambda *_, **__: locked.append(process.ingestion._lock.locked()),  # noqa: SLF001
+        lambda *_, **__: locked.append(process.ingestion.states.lock.locked()),
     )
     process.tick()
     assert locked
@@ -188,10 +188,10 @@ def test_b7_a_start_on_a_full_disk_serves_stored_windows_and_writes_later(tmp_pa
         process = Process(disk / "state", lines, reference=other_reference(version="3.0"))
         assert process.window() == []
         process.tick()
-        assert "full" in str(process.ingestion.paused)
+        assert "full" in str(process.ingestion.view.paused)
         hog.unlink()
         process.tick(monotonic=100.0)
-        assert (process.ingestion.paused, len(process.window())) == (None, 1)
+        assert (process.ingestion.view.paused, len(process.window())) == (None, 1)
         process.kill()
 
 

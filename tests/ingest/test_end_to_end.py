@@ -38,7 +38,7 @@ class Product:
 
     def counted(self, *name: str) -> int:
         """Return a counter."""
-        return self.ingestion.counters.get(name, 0)
+        return self.ingestion.view.counters().stored().get(name, 0)
 
 
 def test_a19_a_file_dropped_twice_under_another_name_counts_once(tmp_path: Path) -> None:
@@ -62,14 +62,14 @@ def test_a31_a_backlog_is_taken_in_bit_by_bit_and_said(tmp_path: Path) -> None:
     catching_up = []
     for tick in range(200):
         product.ingestion.tick(NOW, float(tick))
-        catching_up.append(product.ingestion.catching_up(NOW))
+        catching_up.append(product.ingestion.view.catching_up(NOW))
         if product.counted("records_total", "inbox", "density") == 5000:
             break
     assert product.counted("records_total", "inbox", "density") == 5000
     assert catching_up[0]
     assert len(catching_up) > 2
     product.ingestion.tick(NOW, 1000.0)
-    assert product.ingestion.catching_up(NOW) is False
+    assert product.ingestion.view.catching_up(NOW) is False
     product.state.close()
 
 

@@ -14,14 +14,15 @@ from monitor.core.segments import ALL
 from monitor.core.totals import totals_of
 from monitor.core.window import Bounds
 from monitor.errors import StatePaused
-from monitor.ingest.ingestion import MOST_SHOWN, Ingestion
+from monitor.ingest.ingestion import Ingestion
+from monitor.ingest.state_writer import MOST_SHOWN
 from monitor.records.record_batch import Pointer
 from monitor.records.record_schema import OutputKind, RecordFields
 from monitor.records.rejections import Reason
 from monitor.reference.reference import Reference
 from monitor.sources.base import Lag, SourceStatus
-from monitor.state import window_table as window_log
-from monitor.state.change import StateChange
+from monitor.state import commit_plan as window_log
+from monitor.state.commit_plan import CommitPlan, Counters, StoredCounters
 from monitor.state.evaluation_history import History
 from monitor.state.store import State
 from tests.core.test_history import report
@@ -56,13 +57,33 @@ def test_after_a_restart_the_windows_are_the_same(tmp_path: Path, *, orderly: bo
     process.kill()
 
 
+def test_counters_have_their_stored_names_and_unknown_ones_stay_in_the_state(tmp_path: Path) -> None:
+    """The names are public, and another version of cpcmon may have more counters."""
+    stored: StoredCounters = {
+        ("records_total", "lines", "density"): 1,
+        ("records_rejected_total", "lines", "bad_sum"): 2,
+        ("records_normalised_total", "density"): 3,
+        ("source_events_total", "lines", "bytes_read"): 4,
+        ("state_recovered_total", "backup"): 5,
+        ("resumed_total",): 6,
+    }
+    unknown: StoredCounters = {("records_of_tomorrow_total", "density"): 7, ("resumed_total", "why"): 8}
+    assert Counters.from_stored(stored | unknown).stored() == stored
+    process = Process(tmp_path, [line(n) for n in range(5)])
+    process.state.commit(CommitPlan(counters=unknown), NOW)
+    process.tick()
+    counters = process.state.counters()
+    process.kill()
+    assert counters == {**counters, **unknown, ("records_total", "lines", "density"): 5}
+
+
 def test_counters_are_known_before_the_windows_are_rebuilt(tmp_path: Path) -> None:
     """A page requested meanwhile would show 0, and Prometheus would count every record twice."""
     process = Process(tmp_path, [line(n) for n in range(20)])
     process.tick()
     process.stop()
     with closing(State.open(tmp_path)) as state:
-        assert Ingestion(state, [], []).counters["records_total", "lines", "density"] == 20
+        assert Ingestion(state, [], []).view.counters().stored()["records_total", "lines", "density"] == 20
 
 
 def test_a_commit_that_fails_changes_nothing_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,14 +101,14 @@ def test_a_commit_that_fails_changes_nothing_in_memory(tmp_path: Path, monkeypat
     for second in range(3):
         process.tick(monotonic=float(second))
     assert process.window() == expected(list(range(20)))
-    assert "free disk space" in str(process.ingestion.paused)
+    assert "free disk space" in str(process.ingestion.view.paused)
     assert process.counted("records_total", "lines", "density") == 20
-    assert process.ingestion.totals("density")[ALL].records == 20
+    assert process.ingestion.view.snapshot("density", NOW, 0.0).windows[ALL].totals.records == 20
     monkeypatch.setattr(State, "commit", real)
     process.tick(monotonic=2.5)
-    assert "free disk space" in str(process.ingestion.paused), "it waits a little before it tries again"
+    assert "free disk space" in str(process.ingestion.view.paused), "it waits a little before it tries again"
     process.tick(monotonic=60.0)
-    assert process.ingestion.paused is None
+    assert process.ingestion.view.paused is None
     assert process.window() == expected(list(range(30)))
     process.kill()
 
@@ -105,10 +126,10 @@ def test_a_pause_ends_even_without_new_records(tmp_path: Path, monkeypatch: pyte
     process.tick()
     lines.clear()
     process.tick(monotonic=10.0)
-    assert "free disk space" in str(process.ingestion.paused)
+    assert "free disk space" in str(process.ingestion.view.paused)
     monkeypatch.setattr(State, "commit", real)
     process.tick(monotonic=100.0)
-    assert process.ingestion.paused is None
+    assert process.ingestion.view.paused is None
     process.kill()
 
 
@@ -119,7 +140,7 @@ def test_c13_one_record_in_ten_is_bad_and_the_estimate_is_that_of_the_others(tmp
     process.tick()
     good = [n for n in range(400) if n % 10]
     assert process.window() == expected(good, most=1000)
-    estimate = process.ingestion.totals("density")[ALL].estimate()
+    estimate = process.ingestion.view.snapshot("density", NOW, 0.0).windows[ALL].totals.estimate()
     vectors = process.model.windows[ALL].vectors()
     assert estimate == totals_of(process.model.gauge, vectors).estimate()
     assert process.model.health.degraded
@@ -156,7 +177,7 @@ def test_c14_a_flood_of_segments_is_capped(tmp_path: Path) -> None:
     process = Process(tmp_path, lines, split_by=(("site",),), bounds=Bounds(records=100_000), at_once=5000)
     process.tick()
     assert len(list(process.model.windows)) == 201
-    assert process.ingestion.totals("density")[ALL].records == 100_000
+    assert process.ingestion.view.snapshot("density", NOW, 0.0).windows[ALL].totals.records == 100_000
     assert process.counted("records_unstored_segment_total", "density") == 100_000 - 200
     process.kill()
 
@@ -344,7 +365,7 @@ def test_it_is_catching_up_during_a_large_backlog(tmp_path: Path) -> None:
         status = SourceStatus("lines", "lines", None, lag)
         process.source.status = lambda status=status: status  # type: ignore[method-assign, misc]
         process.tick()
-        assert process.ingestion.catching_up(NOW) is answer
+        assert process.ingestion.view.catching_up(NOW) is answer
     process.kill()
 
 
@@ -379,7 +400,7 @@ def test_after_a_recovery_later_records_are_read_again(tmp_path: Path) -> None:
 
 def test_small_id_batches_are_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Merged ids are still known after a restart."""
-    monkeypatch.setattr("monitor.ingest.ingestion._MERGED_BATCHES", 10)
+    monkeypatch.setattr("monitor.ingest.model_state._MERGED_BATCHES", 10)
     lines: list[bytes] = []
     process = Process(tmp_path, lines)
     for n in range(45):
@@ -405,40 +426,40 @@ def test_text_columns_are_joined() -> None:
 def test_locations_of_rejected_records_survive_a_kill_without_content(tmp_path: Path) -> None:
     process = Process(tmp_path, [b"no json\n", line(1), b'{"probs": "ZZPATIENT"}\n'])
     process.tick()
-    before = process.ingestion.rejected_records()
+    before = process.ingestion.view.rejected_records()
     assert [one[3].number for one in before] == [3, 1]
     assert {one[1] for one in before} == {"lines"}
     process.kill()
     with closing(State.open(tmp_path)) as state:
-        assert Ingestion(state, [], []).rejected_records() == before
+        assert Ingestion(state, [], []).view.rejected_records() == before
 
 
 def test_raw_records_are_not_held_for_the_page(tmp_path: Path) -> None:
     """Even if the operator stores them in rejected.jsonl."""
     pointer = Pointer(Reason.EMPTY, 1, raw=b"ZZPATIENT")
     with closing(State.open(tmp_path)) as state:
-        state.commit(StateChange(rejected=[("lines", "file#1", pointer)]), NOW)
+        state.commit(CommitPlan(rejected=[("lines", "file#1", pointer)]), NOW)
         assert state.rejected()[0][3].raw == b"ZZPATIENT"
-        ((_, _, _, found),) = Ingestion(state, [], []).rejected_records()
+        ((_, _, _, found),) = Ingestion(state, [], []).view.rejected_records()
     assert found == Pointer(Reason.EMPTY, 1)
 
 
 def test_a_damaged_pointer_is_skipped(tmp_path: Path) -> None:
     with closing(State.open(tmp_path)) as state:
         refused = [("lines", "file#1", Pointer(Reason.EMPTY, number)) for number in (1, 2, 3, 4)]
-        state.commit(StateChange(rejected=refused), NOW)
+        state.commit(CommitPlan(rejected=refused), NOW)
     with closing(sqlite3.connect(tmp_path / "state.db")) as connection, connection:
         connection.execute("UPDATE rejected SET pointer = x'00ff' WHERE id = 1")
         connection.execute("UPDATE rejected SET source = CAST(x'ff80' AS TEXT) WHERE id = 2")
         connection.execute("UPDATE rejected SET pointer = 7 WHERE id = 3")
     with closing(State.open(tmp_path)) as state:
-        assert [one[3].number for one in Ingestion(state, [], []).rejected_records()] == [4]
+        assert [one[3].number for one in Ingestion(state, [], []).view.rejected_records()] == [4]
 
 
 def test_only_the_latest_locations_are_in_memory(tmp_path: Path) -> None:
     process = Process(tmp_path, [b"no json\n"] * (MOST_SHOWN + 50))
     process.tick()
-    assert [one[3].number for one in process.ingestion.rejected_records()] == list(range(MOST_SHOWN + 50, 50, -1))
+    assert [one[3].number for one in process.ingestion.view.rejected_records()] == list(range(MOST_SHOWN + 50, 50, -1))
     process.kill()
 
 

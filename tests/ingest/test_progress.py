@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from monitor.ingest import restore
-from monitor.ingest.backlog import BacklogProgress, RestoreProgress
+from monitor.ingest.backlog import BacklogProgress
 from monitor.sources.base import Lag
 from tests.evaluation.driver import LOW, Monitor
 
@@ -24,17 +24,6 @@ def said(caplog: pytest.LogCaptureFixture) -> Iterator[list[str]]:
     logging.getLogger("cpcmon").addHandler(handler)
     yield sentences
     logging.getLogger("cpcmon").removeHandler(handler)
-
-
-def test_a_long_restore_is_logged_every_ten_seconds(said: list[str]) -> None:
-    times = iter([0.0, 4.0, 9.9, 10.0, 19.0, 20.5])
-    rebuilding = RestoreProgress(1_500, lambda: next(times))
-    for _ in range(5):
-        rebuilding.window_restored(1_000)
-    assert said == [
-        "rebuilding windows: 3 of 1,500 windows done, with 3,000 records; no estimates until this ends",
-        "rebuilding windows: 5 of 1,500 windows done, with 5,000 records; no estimates until this ends",
-    ]
 
 
 def test_a_backlog_is_logged_at_once_then_every_ten_seconds_and_at_its_end(said: list[str]) -> None:
@@ -58,17 +47,17 @@ def test_without_a_backlog_nothing_is_logged(said: list[str]) -> None:
 
 
 def test_a_real_restore_logs_its_progress(said: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Here after every window, with the state of a real daemon."""
+    """Every ten seconds, with the state of a real daemon."""
     monitor = Monitor(tmp_path / "state", LOW, split=True)
     monitor.send(40, site="A")
     monitor.send(30, site="B")
     monitor.tick()
     monitor.tick()
-    monkeypatch.setattr(
-        restore, "RestoreProgress", lambda windows: RestoreProgress(windows, iter(range(0, 1000, 20)).__next__)
-    )
+    monkeypatch.setattr(restore, "monotonic", iter([0.0, 9.9, 10.0, 21.0]).__next__)
     monitor.restart()
     monitor.state.close()
     told = [sentence for sentence in said if "rebuilding" in sentence]
-    assert [sentence.split()[2:5] for sentence in told] == [[count, "of", "3"] for count in "123"]
-    assert "3 windows done, with 140 records" in told[-1]
+    assert told == [
+        f"rebuilding windows: {done} of 3 windows done, with {records} records; no estimates until this ends"
+        for done, records in ((2, 110), (3, 140))
+    ]

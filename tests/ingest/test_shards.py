@@ -29,7 +29,7 @@ def test_each_partition_has_a_window_of_its_own_and_the_model_has_all(tmp_path: 
     replica = Replica(tmp_path, {P: [line(n) for n in range(30)], Q: [line(n) for n in range(100, 105)]})
     replica.own(P, Q)
     assert replica.window() == rows(list(range(30)), list(range(100, 105)))
-    totals = replica.ingestion.snapshot("density", NOW, 0.0).windows[ALL].totals
+    totals = replica.ingestion.view.snapshot("density", NOW, 0.0).windows[ALL].totals
     vectors = np.array([vector for _, vector in replica.window()], dtype=np.float32)
     assert totals.records == MOST + 5
     assert (totals.vector == totals_of(totals.gauge, vectors).vector).all()
@@ -46,7 +46,7 @@ def test_a_partition_that_left_is_in_no_window_and_comes_back_as_it_was(tmp_path
     assert replica.window() == rows(list(range(100, 105)))
     replica.own(P, Q)
     assert replica.window() == rows(list(range(15)), list(range(100, 105)))
-    assert replica.ingestion.counters["records_total", "stream", "density"] == 20
+    assert replica.ingestion.view.counters().stored()["records_total", "stream", "density"] == 20
 
 
 def test_ids_are_remembered_by_partition(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_a_silent_partition_does_not_keep_what_is_too_old_for_the_others(tmp_pat
     replica = Replica(tmp_path, log, bounds=Bounds(age_seconds=3600.0))
     replica.own(P, Q)
     assert len(replica.window()) == 2
-    assert replica.ingestion.snapshot("density", NOW, 0.0).windows[ALL].totals.records == 1
+    assert replica.ingestion.view.snapshot("density", NOW, 0.0).windows[ALL].totals.records == 1
     assert [at for at, _ in replica.window()] == [NOW - 300]
 
 
@@ -90,7 +90,7 @@ def test_segments_of_all_partitions_together_keep_to_the_cap(tmp_path: Path) -> 
     log: Log = {P: [line(n, site=f"p{n}", time=NOW - n) for n in range(3)], Q: [line(5, site="q", time=NOW - 10)]}
     replica = Replica(tmp_path, log, split_by=(("site",),), most_segments=3)
     replica.own(P, Q)
-    segments = list(replica.ingestion.snapshot("density", NOW, 0.0).windows)
+    segments = list(replica.ingestion.view.snapshot("density", NOW, 0.0).windows)
     assert segments == [ALL, (("site", "p0"),), (("site", "p1"),), (("site", "p2"),)]
 
 
@@ -124,7 +124,7 @@ def test_a_full_disk_while_partitions_move_loses_nothing(tmp_path: Path, monkeyp
     with monkeypatch.context() as patch:
         patch.setattr(replica.state, "commit", full)
         replica.own(P, Q)
-        assert replica.ingestion.paused == "full"
+        assert replica.ingestion.view.paused == "full"
     replica.ingestion.tick(NOW, 1000.0)
     assert replica.window() == rows(list(range(11)), list(range(100, 105)))
 
@@ -181,7 +181,7 @@ def test_whatever_happens_each_partition_holds_the_latest_of_its_records(
 def test_a_delivery_that_owns_nothing_new_changes_nothing(tmp_path: Path) -> None:
     replica = Replica(tmp_path, {P: [line(1)]})
     replica.own(P)
-    before = replica.ingestion.shards.of("density")[-1]
+    before = replica.ingestion.states.of("density")[-1]
     replica.tick()
-    assert replica.ingestion.shards.of("density")[-1] is before
+    assert replica.ingestion.states.of("density")[-1] is before
     assert Delivery().owned is None

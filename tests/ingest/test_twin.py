@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from monitor.core import totals as measuring
 from monitor.core.window import Bounds
 from monitor.errors import StatePaused
-from monitor.state import window_table as window_log
+from monitor.state import commit_plan as window_log
 from monitor.state.store import State
 from tests.ingest.lines import NOW, Process, line
 
@@ -45,7 +45,7 @@ def test_kills_stops_and_full_disks_leave_no_trace(
         patch.setattr(window_log, "_FEWEST_CHUNKS", 4)
         patch.setattr(window_log, "_CHUNK_RECORDS", 5)
         patch.setattr(measuring, "_MOST_WAITING", 4)
-        patch.setattr("monitor.ingest.ingestion._MERGED_BATCHES", 3)
+        patch.setattr("monitor.ingest.model_state._MERGED_BATCHES", 3)
         lines: list[bytes] = []
 
         def start(name: str, now: float) -> Process:
@@ -88,6 +88,6 @@ def _same(one: Process, other: Process) -> None:
             one.model.windows[segment].totals().vector, other.model.windows[segment].totals().vector
         )
     for name in ("records_total", "records_rejected_total"):
-        assert {k: v for k, v in one.ingestion.counters.items() if k[0] == name} == {
-            k: v for k, v in other.ingestion.counters.items() if k[0] == name
+        assert {k: v for k, v in one.ingestion.view.counters().stored().items() if k[0] == name} == {
+            k: v for k, v in other.ingestion.view.counters().stored().items() if k[0] == name
         }

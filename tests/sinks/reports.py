@@ -11,6 +11,7 @@ from monitor.core.report import InputFacts, ModelReport, ReferenceFacts, Segment
 from monitor.core.segments import ALL, Segment
 from monitor.sources.base import Lag, ShardLag, ShardStatus, SourceStatus
 from monitor.sources.kafka.kafka_options import KafkaOptions
+from monitor.state.commit_plan import Counters
 from monitor.telemetry import DaemonFacts, DeliveryFacts, HttpFacts
 
 NOW = 1_760_000_000.0
@@ -104,20 +105,22 @@ def facts() -> DaemonFacts:
             "late": SourceStatus("late", "directory", "waiting for its directory"),
             "stream": SourceStatus("stream", "kafka", None, Lag(0, 1, NOW - 4.0), STREAM),
         },
-        counters={
-            ("records_total", "results", "density"): 12_345,
-            ("records_total", "elsewhere", "density"): 7,
-            ("records_rejected_total", "results", "bad_sum"): 3,
-            ("source_events_total", "results", "bytes_read"): 99_000_000,
-            ("source_events_total", "stream", "messages_read"): 70_000,
-            ("source_events_total", "stream", "rebalances"): 3,
-            ("source_events_total", "stream", "records_lost"): 40,
-            ("source_events_total", "stream", "offsets_unreadable"): 5,
-            ("source_events_total", "stream", "errors_unreachable"): 2,
-            ("records_late_total", "density"): 2,
-            ("records_evicted_total", "elsewhere"): 5,
-            ("state_recovered_total", "backup"): 1,
-        },
+        counters=Counters.from_stored(
+            {
+                ("records_total", "results", "density"): 12_345,
+                ("records_total", "elsewhere", "density"): 7,
+                ("records_rejected_total", "results", "bad_sum"): 3,
+                ("source_events_total", "results", "bytes_read"): 99_000_000,
+                ("source_events_total", "stream", "messages_read"): 70_000,
+                ("source_events_total", "stream", "rebalances"): 3,
+                ("source_events_total", "stream", "records_lost"): 40,
+                ("source_events_total", "stream", "offsets_unreadable"): 5,
+                ("source_events_total", "stream", "errors_unreachable"): 2,
+                ("records_late_total", "density"): 2,
+                ("records_evicted_total", "elsewhere"): 5,
+                ("state_recovered_total", "backup"): 1,
+            }
+        ),
         ready=True,
         state_bytes=1 << 20,
         backup_at=NOW - 1800.0,

@@ -28,8 +28,8 @@ from monitor.errors import StateLost
 from monitor.ingest.ingestion import Ingestion
 from monitor.ingest.model_state import ModelState
 from monitor.records.decoder import RecordDecoder
-from monitor.state import window_table as window_log
-from monitor.state.change import StateChange
+from monitor.state import commit_plan as window_log
+from monitor.state.commit_plan import CommitPlan
 from monitor.state.evaluation_history import History
 from monitor.state.store import State
 from tests.core.test_history import START, report
@@ -133,13 +133,13 @@ class Life:
 
     def found(self) -> Found:
         """Return everything that was read, and what follows from it."""
-        totals = self.ingestion.totals("density")
         windows = {
-            str(segment): (window.times.tobytes(), window.vectors().tobytes(), totals[segment].vector.tobytes())
+            str(segment): (window.times.tobytes(), window.vectors().tobytes(), window.totals().vector.tobytes())
             for segment in self.model.windows
             for window in (self.model.windows[segment],)
         }
-        counters = {key: n for key, n in self.ingestion.counters.items() if n and not key[0].startswith("state_")}
+        stored = self.ingestion.view.counters().stored()
+        counters = {key: n for key, n in stored.items() if n and not key[0].startswith("state_")}
         names = [msgspec.json.encode(row.model) for row in self.state.history() if row is not None]
         series = {
             (segment, span): _values(self.history.series("density", segment, span))
@@ -180,12 +180,12 @@ def make(folder: Path) -> Good:
             life = Life(state, LINES[:end], at_once)
             for turn in range(12):
                 life.history.note(report((turn + number) / 32, 0.5, reference=f"{number:012x}"), START + 3600.0 * turn)
-            life.ingestion.store_value(f"alert:{number}", bytes(range(number, number + 40)))
-            life.state.commit(StateChange(events=[f"event {turn} of life {number}" for turn in range(20)]), NOW)
+            life.ingestion.values.store(f"alert:{number}", bytes(range(number, number + 40)))
+            life.state.commit(CommitPlan(events=[f"event {turn} of life {number}" for turn in range(20)]), NOW)
             life.tick()
             if number == 1:
                 # With another commit before it: counters of evicted records are on disk one commit later.
-                life.ingestion.store_value("alert:of the backup", b"ok")
+                life.ingestion.values.store("alert:of the backup", b"ok")
                 life.tick()
                 life.state.back_up()
             life.ingestion.stop(NOW)
@@ -195,7 +195,7 @@ def make(folder: Path) -> Good:
         shutil.copytree(state, closed)
         life = Life(state, LINES[:1450])
         life.tick()
-        life.ingestion.store_value("alert:9", b"firing")
+        life.ingestion.values.store("alert:9", b"firing")
         life.tick()
         killed = folder / "killed"
         shutil.copytree(state, killed)
@@ -250,8 +250,8 @@ def _story(folder: Path) -> Story:
             lines.extend(MORE)
             life.tick()
             life.ingestion.stop(NOW)
-            if life.ingestion.paused:
-                story.problem = f"paused: {life.ingestion.paused}"
+            if life.ingestion.view.paused:
+                story.problem = f"paused: {life.ingestion.view.paused}"
         except StateLost as lost:
             # The process ends, and is started again.
             if life is None:

@@ -8,24 +8,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from monitor.core.segments import ALL, Segment
-from monitor.state.change import Chunk, StateChange
+from monitor.core.segments import ALL, Chunk, Segment
+from monitor.state.commit_plan import CommitPlan
 from monitor.state.store import State
 from tests.servers import needs_root, real_server
 
 SITE: Segment = (("site", "A"),)
 
 
-def chunk(first: int, records: int = 10, *, model: str = "density", segment: Segment = ALL, classes: int = 3) -> Chunk:
-    """Return records identified by their numbers."""
+def chunk(first: int, records: int = 10, *, segment: Segment = ALL) -> tuple[str, Chunk]:
+    """Return records identified by their numbers, and their model."""
     at = np.arange(first, first + records, dtype=np.float64)
-    vectors = np.repeat(at[:, np.newaxis], classes, axis=1).astype(np.float32)
-    return Chunk((model, segment), float(first), at, vectors)
+    vectors = np.repeat(at[:, np.newaxis], 3, axis=1).astype(np.float32)
+    return "density", Chunk(segment, float(first), at, vectors)
 
 
-def change(first: int, records: int = 10) -> StateChange:
+def change(first: int, records: int = 10) -> CommitPlan:
     """Return a change with these records and the checkpoint behind them."""
-    return StateChange(chunks=[chunk(first, records)], checkpoints={"inbox": {b"file": str(first + records).encode()}})
+    return CommitPlan(chunks=[chunk(first, records)], checkpoints={"inbox": {b"file": str(first + records).encode()}})
 
 
 def held(state: State) -> list[float]:

@@ -16,7 +16,7 @@ import pytest
 from monitor.core.segments import ALL
 from monitor.errors import StateInUse, StateLost, StatePaused, StateRefused
 from monitor.state import database, schema
-from monitor.state.change import IdBatch, StateChange
+from monitor.state.commit_plan import CommitPlan, IdBatch
 from monitor.state.state_folder import StateFolder, filesystem_of
 from monitor.state.store import State
 from tests.conftest import Ran
@@ -100,7 +100,7 @@ def test_b6_flipped_bytes_elsewhere_are_damage_of_the_database(folder: Path, tab
     """A wrong checkpoint would lose records or count them twice: only an intact backup is consistent."""
     state = State.open(folder)
     hashes = IdBatch("density", 0, np.array([1, 2, 3], dtype=np.uint64))
-    state.commit(StateChange(ids=[hashes], values={"alert": b"firing"}), 4.0)
+    state.commit(CommitPlan(ids=[hashes], values={"alert": b"firing"}), 4.0)
     state.close()
     connection = sqlite3.connect(folder / "state.db")
     column = "content" if table == "ids" else "value"
@@ -415,8 +415,8 @@ def test_a_change_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
 def test_named_values_are_stored_and_deleted(tmp_path: Path) -> None:
     """In the same transaction as the records."""
     state = State.open(tmp_path / "state")
-    state.commit(StateChange(values={"alert:a": b"firing", "alert:b": b"ok"}), 1.0)
-    state.commit(StateChange(values={"alert:b": None}, deleted_windows=[("density", ALL)]), 2.0)
+    state.commit(CommitPlan(values={"alert:a": b"firing", "alert:b": b"ok"}), 1.0)
+    state.commit(CommitPlan(values={"alert:b": None}, deleted_windows=[("density", ALL)]), 2.0)
     state.close()
     state = State.open(tmp_path / "state")
     assert state.values() == {"alert:a": b"firing"}
@@ -475,11 +475,11 @@ def test_a_dropped_vector_is_overwritten_and_gone_after_the_second_backup(
     path = tmp_path / "state"
     state = State.open(path)
     few, many = chunk(1_000_001), chunk(2_000_001, 2000)
-    committed = state.commit(StateChange(chunks=[few, many]), 1.0)
+    committed = state.commit(CommitPlan(chunks=[few, many]), 1.0)
     state.back_up()
-    vectors = [one.vectors[-1].tobytes() for one in (few, many)]
+    vectors = [one.vectors[-1].tobytes() for _, one in (few, many)]
     assert all(vector in (path / "state.db.bak").read_bytes() for vector in vectors)
-    state.commit(StateChange(chunks=[chunk(0)], dropped=committed.chunks), 2.0)
+    state.commit(CommitPlan(chunks=[chunk(0)], dropped=committed.chunks), 2.0)
     state.back_up()
     state.back_up()
     state.close()

@@ -12,7 +12,7 @@ from monitor.core.segments import ALL
 from monitor.core.totals import totals_of
 from monitor.core.window import Bounds
 from monitor.errors import StateLost
-from monitor.state import window_table as window_log
+from monitor.state import commit_plan as window_log
 from monitor.state.database import BACKUPS, NAME
 from monitor.state.store import State
 from tests.ingest.lines import Process, expected, line

@@ -15,7 +15,7 @@ from monitor.core.history import CAPACITY, Series, Span
 from monitor.errors import StatePaused
 from monitor.records.record_batch import Pointer
 from monitor.records.rejections import Reason
-from monitor.state.change import StateChange
+from monitor.state.commit_plan import CommitPlan
 from monitor.state.database import BACKUPS, NAME, open_database
 from monitor.state.evaluation_history import History
 from monitor.state.schema import STEPS, checksum
@@ -30,7 +30,7 @@ def write(state: State, history: History, most: int = 1_000) -> int:
         unwritten = history.unwritten()
         if not unwritten:
             return turn
-        state.commit(StateChange(history=unwritten), START)
+        state.commit(CommitPlan(history=unwritten), START)
         history.written(unwritten)
     raise AssertionError("there is always something left")
 
@@ -178,7 +178,7 @@ def test_a_commit_in_progress_while_a_model_returns_loses_nothing(tmp_path: Path
     history.note(report(0.25), START + 1.0)
     under_way = history.unwritten()
     history.configured(["density", "other"])
-    state.commit(StateChange(history=under_way), START)
+    state.commit(CommitPlan(history=under_way), START)
     history.written(under_way)
     write(state, history)
     state.close()
@@ -193,7 +193,7 @@ def test_many_models_are_written_as_fast_as_they_are_evaluated(tmp_path: Path) -
         for model in models:
             history.note(replace(report(0.5), model=model), START + turn)
         change_now = history.unwritten()
-        state.commit(StateChange(history=change_now), START)
+        state.commit(CommitPlan(history=change_now), START)
         history.written(change_now)
     state.close()
     again = restored(tmp_path)
@@ -416,7 +416,7 @@ def test_a_frame_extended_during_a_write_is_written_again(tmp_path: Path) -> Non
         history.note(report(0.5), START + number)
     change_ = history.unwritten()
     history.note(report(0.25), START + 200.0)
-    state.commit(StateChange(history=change_), START)
+    state.commit(CommitPlan(history=change_), START)
     history.written(change_)
     write(state, history)
     state.close()

@@ -15,6 +15,7 @@ from monitor.sources.base import ShardLag, ShardStatus, SourceStatus
 from monitor.sources.directory.directory_options import DirectoryEvent
 from monitor.sources.kafka.consumer import FailureKind
 from monitor.sources.kafka.kafka_options import KafkaEvent as CountedByKafka
+from monitor.state.commit_plan import Counters
 from monitor.telemetry import DaemonFacts, Telemetry
 from tests.sinks import reports
 from tests.sinks.pages import families, samples
@@ -46,7 +47,7 @@ def test_reports_and_telemetry_share_no_family(telemetry: Telemetry) -> None:
 
 def test_counters_are_0_before_the_first_event() -> None:
     """Otherwise `increase` would miss the first event."""
-    nothing = replace(reports.facts(), counters={})
+    nothing = replace(reports.facts(), counters=Counters())
     telemetry = Telemetry(lambda: nothing)
     telemetry.configured(("density", "triage"))
     found = samples(telemetry.page())
@@ -80,7 +81,9 @@ def test_ingestion_counters_are_exported(telemetry: Telemetry) -> None:
 
 def test_unknown_events_are_exported() -> None:
     """A custom source has its own events."""
-    facts = replace(reports.facts(), counters={("source_events_total", "results", "rebalanced"): 2})
+    facts = replace(
+        reports.facts(), counters=Counters.from_stored({("source_events_total", "results", "rebalanced"): 2})
+    )
     found = samples(Telemetry(lambda: facts).page())
     assert found["cpcmon_source_events_total{event=rebalanced,source=results}"] == 2
 

@@ -128,7 +128,7 @@ class ProcessRun:
 
     def content(self) -> StateContent:
         """Return windows and counters."""
-        return state_content(self.model, self.ingestion.counters)
+        return state_content(self.model, self.ingestion.view.counters().stored())
 
 
 class WatchedDirectory(RuleBasedStateMachine):
@@ -280,7 +280,7 @@ class WatchedDirectory(RuleBasedStateMachine):
         """Ingest everything available."""
         before = set(self.unread), set(self.unknown)
         self._tick(seconds)
-        if self.process.ingestion.paused is None and not self.full:
+        if self.process.ingestion.view.paused is None and not self.full:
             self.unread -= before[0]
             self.unknown -= {name for name in before[1] if b"\n" in self._content(name)}
 
@@ -375,7 +375,7 @@ class WatchedDirectory(RuleBasedStateMachine):
                 self._append(name, b"", 0)
         for _ in range(12):
             self._tick(2.0)
-            if self.process.ingestion.paused is not None:
+            if self.process.ingestion.view.paused is not None:
                 self._tick(40.0)
         self.unread.clear()
         self.unknown = {name for name in self.unknown if b"\n" not in self._content(name)}

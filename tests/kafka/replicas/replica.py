@@ -165,8 +165,7 @@ class Replica:
                 assert partition is not None
                 assert position is not None
                 model = common.in_shard((SOURCE, partition.shard))
-                dropped = restore_shard(state, {MODEL: model}).dropped
-                assert not dropped
+                assert not restore_shard(state, {MODEL: model})
                 windows = {
                     name_of(segment): list(
                         zip(window.times.tolist(), window.vectors().tolist(), strict=True),

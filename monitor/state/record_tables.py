@@ -1,31 +1,21 @@
-"""The window tables: chunks with checksums, totals, and which chunks a window still needs.
-
-A chunk whose newest record is older than the window's oldest is not needed: a window is its latest records by time, so
-dropping the chunk does not change the result of a restart.
-"""
+"""The tables of records: windows as chunks with checksums, their totals, and the id hashes."""
 
 import sqlite3
 import struct
 import zlib
-from collections import deque
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import takewhile
 
 import msgspec
 import numpy as np
 
-from monitor.core.segments import Segment
-from monitor.core.window import SlidingWindow
-from monitor.state.change import Chunk, StateChange, TotalsUpdate, WindowName
+from monitor.core.recent_ids import Hashes
+from monitor.core.segments import Chunk, Segment
+from monitor.state.commit_plan import ChunkIds, CommitPlan, IdBatch, WindowName
 from monitor.state.schema import checksum
 
 _NO_TIME = -1e308
-WORTH_TOTALS = 20_000
-"""Records from which on totals are stored: smaller windows are recomputed in milliseconds."""
-_FEWEST_CHUNKS = 64
-_RECORDS_A_CHUNK = 64
-_CHUNK_RECORDS = 10_000
+_ID_BYTES_AT_ONCE = 1 << 19
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +39,6 @@ class StoredWindow:
     totals: bytes | None = None
     through: int = 0
     """The last chunk included in the totals."""
-
-
-@dataclass(frozen=True, slots=True)
-class CommittedWindow:
-    """The ids given to the chunks of a change."""
-
-    chunks: list[int]
-    rewritten: dict[WindowName, list[int]]
 
 
 class WindowTable:
@@ -95,7 +77,7 @@ class WindowTable:
                     continue
                 at = np.frombuffer(content, dtype="<f8", count=records)
                 vectors = np.frombuffer(content, dtype="<f4", offset=8 * records).reshape(records, -1)
-                window.chunks.append(StoredChunk(chunk, Chunk(name, arrived, at, vectors), newest))
+                window.chunks.append(StoredChunk(chunk, Chunk(name[1], arrived, at, vectors), newest))
             totals = self._connection.execute(
                 "SELECT through, crc, content FROM totals WHERE window = ?", (number,)
             ).fetchone()
@@ -106,17 +88,17 @@ class WindowTable:
                     window.through, window.totals = through, content
             yield window
 
-    def write(self, change: StateChange) -> CommittedWindow:
-        """Write the window changes of a transaction."""
-        self.delete(change.deleted_windows)
-        self._connection.executemany("DELETE FROM chunks WHERE id = ?", ((number,) for number in change.dropped))
-        for update in change.totals:
-            self._write_totals(self._number(update.window), update.content)
+    def write(self, plan: CommitPlan) -> ChunkIds:
+        """Write the windows of a plan."""
+        self.delete(plan.deleted_windows)
+        self._connection.executemany("DELETE FROM chunks WHERE id = ?", ((number,) for number in plan.dropped))
+        for name, content in plan.totals.items():
+            self._write_totals(self._number(name), content)
         rewritten = {}
-        for name, chunks in change.rewritten.items():
+        for name, chunks in plan.rewritten.items():
             self._empty(self._number(name))
-            rewritten[name] = [self._write_chunk(chunk) for chunk in chunks]
-        return CommittedWindow([self._write_chunk(chunk) for chunk in change.chunks], rewritten)
+            rewritten[name] = [self._write_chunk(name[0], chunk) for chunk in chunks]
+        return ChunkIds([self._write_chunk(model, chunk) for model, chunk in plan.chunks], rewritten)
 
     def delete(self, windows: list[WindowName]) -> None:
         """Delete windows with their chunks and totals."""
@@ -154,8 +136,8 @@ class WindowTable:
         row = (window, through, checksum(content, window, through), content)
         self._connection.execute("INSERT OR REPLACE INTO totals VALUES (?, ?, ?, ?)", row)
 
-    def _write_chunk(self, chunk: Chunk) -> int:
-        window, records = self._number(chunk.window), len(chunk.at)
+    def _write_chunk(self, model: str, chunk: Chunk) -> int:
+        window, records = self._number((model, chunk.segment)), len(chunk.at)
         newest = float(chunk.at.max()) if records else _NO_TIME
         content = chunk.at.astype("<f8").tobytes() + np.ascontiguousarray(chunk.vectors, dtype="<f4").tobytes()
         crc = _crc(window, chunk.arrived, newest, records, content)
@@ -192,74 +174,45 @@ def _segment(text: str) -> Segment:
     return msgspec.json.decode(text, type=Segment)
 
 
-@dataclass(slots=True)
-class WindowLog:
-    """The stored chunks of one window, oldest first."""
-
-    name: WindowName
-    chunks: deque[tuple[int, float, int]] = field(default_factory=deque)
-    """Id, newest event time and record count of each."""
-    stored: int = 0
-    """Records in all chunks."""
-    since_totals: int = 0
-    """Records since totals were stored."""
-    arrived: float = 0.0
-    """Time of the last arrival."""
-    has_totals: bool = False
-    """Whether totals are stored."""
-    restamped: bool = False
-    """Whether the window changed the times of stored records: a compaction must write them before any chunk is dropped."""
-
-    def added(self, number: int, newest: float, records: int, arrived: float) -> None:
-        """Add a committed chunk."""
-        self.chunks.append((number, newest, records))
-        self.stored += records
-        self.since_totals += records
-        self.arrived = arrived
-
-    def maintain(self, window: SlidingWindow, change: StateChange, *, stopping: bool = False) -> None:
-        """Add the maintenance of the chunks to a change. Called between batches, when window and disk agree."""
-        too_many = len(self.chunks) > max(_FEWEST_CHUNKS, len(window) // _RECORDS_A_CHUNK)
-        if self.restamped or too_many or self.stored > 2 * len(window) + _CHUNK_RECORDS:
-            change.rewritten[self.name] = _rechunked(self.name, window, self.arrived)
-            return
-        with_totals = len(window) >= WORTH_TOTALS
-        # Stored totals include all records of that time, so no chunk is dropped before new totals are written.
-        if with_totals and not stopping and self.since_totals < len(window) // 4:
-            return
-        oldest = float(window.times[0]) if len(window) else float("inf")
-        unneeded = [number for number, _, _ in takewhile(lambda chunk: chunk[1] < oldest, self.chunks)]
-        change.dropped.extend(unneeded)
-        if self.has_totals and not with_totals:
-            # They include records that may be dropped now.
-            change.totals.append(TotalsUpdate(self.name, None))
-        elif with_totals and self.since_totals:
-            # A window refilled since then is not worth measuring before an estimate is needed.
-            is_new = self.since_totals >= len(window) and not stopping
-            change.totals.append(TotalsUpdate(self.name, None if is_new else window.totals().to_bytes()))
-
-    def maintained(self, change: StateChange, committed: CommittedWindow) -> None:
-        """Apply a committed change."""
-        if self.name in change.rewritten:
-            chunks = change.rewritten[self.name]
-            numbers = committed.rewritten[self.name]
-            self.chunks = deque((n, float(c.at.max()), len(c.at)) for n, c in zip(numbers, chunks, strict=True))
-            self.restamped = self.has_totals = False
-            # The totals were deleted with the old chunks; write new ones at the next opportunity.
-            self.stored = self.since_totals = sum(records for _, _, records in self.chunks)
-            return
-        gone = set(change.dropped)
-        while self.chunks and self.chunks[0][0] in gone:
-            self.stored -= self.chunks.popleft()[2]
-        for update in change.totals:
-            if update.window == self.name:
-                self.since_totals, self.has_totals = 0, update.content is not None
+def read_ids(connection: sqlite3.Connection, models: Iterable[str]) -> Iterator[IdBatch]:
+    """Yield the id hashes of some models in order, with small batches merged."""
+    for model in sorted(models):
+        rows = connection.execute("SELECT batch, content FROM ids WHERE model = ? ORDER BY batch", (model,))
+        number, gathered = 0, bytearray()
+        for number, content in rows:
+            gathered += content
+            if len(gathered) >= _ID_BYTES_AT_ONCE:
+                yield IdBatch(model, number, _as_hashes(gathered))
+                gathered = bytearray()
+        if gathered:
+            yield IdBatch(model, number, _as_hashes(gathered))
 
 
-def _rechunked(name: WindowName, window: SlidingWindow, arrived: float) -> list[Chunk]:
-    """Split a whole window into chunks, oldest first."""
-    vectors, times = window.vectors(), window.times.copy()
-    return [
-        Chunk(name, arrived, times[start : start + _CHUNK_RECORDS], vectors[start : start + _CHUNK_RECORDS])
-        for start in range(0, len(times), _CHUNK_RECORDS)
-    ]
+def write_ids(connection: sqlite3.Connection, plan: CommitPlan) -> None:
+    """Write the id hashes of a plan."""
+    for batch in plan.ids:
+        _insert_ids(connection, batch.model, batch.number, batch.hashes.astype("<u8").tobytes())
+    for model, (first, last) in plan.ids_merged.items():
+        _merge_ids(connection, model, first, last)
+    for model, needed in plan.ids_needed.items():
+        connection.execute("DELETE FROM ids WHERE model = ? AND batch < ?", (model, needed))
+
+
+def _merge_ids(connection: sqlite3.Connection, model: str, first: int, last: int) -> None:
+    where = "FROM ids WHERE model = ? AND batch BETWEEN ? AND ?"
+    rows = connection.execute(f"SELECT content {where} ORDER BY batch", (model, first, last)).fetchall()
+    if len(rows) > 1:
+        connection.execute(f"DELETE {where}", (model, first, last))
+        # Stored under the last number: the merged batch is needed as long as its newest id is.
+        _insert_ids(connection, model, last, b"".join(row[0] for row in rows))
+
+
+def _insert_ids(connection: sqlite3.Connection, model: str, number: int, content: bytes) -> None:
+    connection.execute(
+        "INSERT INTO ids(model, batch, crc, content) VALUES (?, ?, ?, ?)",
+        (model, number, checksum(content, model, number), content),
+    )
+
+
+def _as_hashes(content: bytearray) -> Hashes:
+    return np.frombuffer(bytes(content), dtype="<u8").astype(np.uint64)

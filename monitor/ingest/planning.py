@@ -1,0 +1,101 @@
+"""From deliveries to a commit plan: records joined by model, deduplicated and assigned to windows. Changes nothing yet."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from monitor.core.recent_ids import NO_ID
+from monitor.core.record_columns import Records
+from monitor.core.scores import Singles
+from monitor.ingest.model_state import ModelState, ModelStates
+from monitor.records.rejections import Reason
+from monitor.sources.base import Delivery, Source
+from monitor.state.commit_plan import COMMON, CommitPlan, IdBatch, Shard
+
+# A commit of 4 MiB of float32: more would make the write-ahead log grow, less would sync more often.
+_MOST_NUMBERS, _MOST_DELIVERIES, _MOST_POINTERS = 1 << 20, 5_000, 10_000
+
+
+def share_of_commit(delivery: Delivery) -> float:
+    """Return the share of a delivery in a commit of the largest size."""
+    numbers = sum(one.vectors.size for one in delivery.batch.models.values())
+    return numbers / _MOST_NUMBERS + 1 / _MOST_DELIVERIES + len(delivery.batch.pointers) / _MOST_POINTERS
+
+
+def plan_commit(states: ModelStates, source: Source, deliveries: list[Delivery], now: float) -> CommitPlan:
+    """Plan the commit of some deliveries of a source."""
+    plan = CommitPlan(checkpoints={source.name: {k: v for one in deliveries for k, v in one.checkpoints.items()}})
+    by_shard: dict[Shard, list[Delivery]] = {}
+    for delivery in deliveries:
+        if delivery.batch.models:
+            shard = (source.name, delivery.shard) if source.sharded else COMMON
+            by_shard.setdefault(shard, []).append(delivery)
+    accepted: dict[str, list[Singles]] = {}
+    for shard, some in by_shard.items():
+        for name, model in states[shard].items():
+            blocks = [one.batch.models[name] for one in some if name in one.batch.models]
+            if blocks:
+                accepted.setdefault(name, []).append(_plan_records(plan, model, source.name, blocks, now))
+    states.maintain(plan)
+    rejected: Counter[str] = Counter()
+    for delivery in deliveries:
+        _plan_events(plan, source.name, delivery)
+        for (whose, _), count in delivery.batch.rejected.items():
+            # A record that could not be parsed may belong to any model.
+            rejected.update(dict.fromkeys([whose] if whose else states.common, count))
+    plan.health = {
+        name: states.common[name].health.added(_joined(accepted.get(name, ()), states.common[name]), rejected[name])
+        for name in accepted.keys() | rejected.keys()
+    }
+    plan.values = {f"health:{name}": health.to_bytes() for name, health in plan.health.items()}
+    return plan
+
+
+def _plan_records(plan: CommitPlan, model: ModelState, source: str, blocks: list[Records], now: float) -> Singles:
+    """Plan the records of a model in a shard; return their vectors."""
+    records, counted, name = Records.joined(blocks), plan.counted, model.name
+    # Versions first: an id used by another version must not reject a record of this one.
+    right = model.windows.of_the_right_version(records)
+    counted.records_other_version[name] += len(records) - len(right)
+    if len(right) < len(records):
+        records = records.taken(right)
+    if records.ids is not None:
+        fresh = model.ids.fresh(records.ids)
+        new = records.ids[fresh & (records.ids != NO_ID)]
+        if len(new):
+            plan.ids.append(IdBatch(model.stored_name, model.ids.next_batch, new))
+        if not fresh.all():
+            rows = np.flatnonzero(fresh)
+            counted.records_rejected[source, Reason.DUPLICATE_ID] += len(records) - len(rows)
+            records = records.taken(rows)
+    at, future = model.options.bounds.believed(records.at, now)
+    admitted = model.windows.admit(replace(records, at=at), now)
+    counted.records[source, name] += len(records)
+    counted.records_future[name] += future
+    counted.records_unstored_segment[name] += admitted.unstored
+    plan.chunks.extend((model.stored_name, chunk) for chunk in admitted.chunks)
+    plan.deleted_windows.extend((model.stored_name, segment) for segment in admitted.forgotten)
+    return records.vectors
+
+
+def _plan_events(plan: CommitPlan, source: str, delivery: Delivery) -> None:
+    """Plan the rejections and events of a delivery."""
+    counted, batch = plan.counted, delivery.batch
+    for (_, reason), count in batch.rejected.items():
+        counted.records_rejected[source, reason] += count
+    for name, records in batch.models.items():
+        counted.records_normalised[name] += records.normalised
+        counted.records_argmax_mismatch[name] += records.argmax_mismatches
+    for event, count in delivery.counted.items():
+        counted.source_events[source, event] += count
+    plan.rejected.extend((source, delivery.origin, pointer) for pointer in batch.pointers)
+    plan.events.extend([*delivery.warnings, *delivery.events])
+
+
+def _joined(accepted: Sequence[Singles], model: ModelState) -> Singles:
+    if len(accepted) == 1:
+        return accepted[0]
+    nothing = np.empty((0, len(model.options.reference.classes)), dtype=np.float32)
+    return np.concatenate([nothing, *accepted])
