@@ -23,6 +23,7 @@ from monitor.sources.directory.directory_access import (
     SafeDirectory,
     System,
     error_name,
+    is_missing,
 )
 from monitor.sources.directory.directory_options import DirectoryEvent, DirectoryOptions, OnFinish, StartAt
 from monitor.sources.directory.file_checkpoint import (
@@ -291,10 +292,19 @@ class DirectorySource:
     def _read(self, folder: SafeDirectory, tracked: TrackedFile) -> Iterator[Delivery]:
         if tracked.check is not None and tracked.grows:
             yield from self._tracker.resolver.verify(folder, tracked, tracked.check)
-        elif tracked.grows:
-            yield from self._tailer.read(folder, tracked)
-        else:
-            yield from self._whole_files.read(folder, tracked)
+            return
+        try:
+            yield from (self._tailer if tracked.grows else self._whole_files).read(folder, tracked)
+        except OpenRefused as refused:
+            tracked.unread, tracked.refused = False, True
+            self._context.refuse(tracked.key, tracked.entry, refused.refusal)
+        except OSError as error:
+            self._whole_files.drop(tracked.key)
+            # If it disappeared since the listing, the next poll notices.
+            if is_missing(error):
+                tracked.unread = False
+            else:
+                self._context.unreadable(tracked, error)
 
     def _keep_tracking(self, tracked: TrackedFile) -> None:
         """Keep watching a file that was just read, as often as necessary."""

@@ -11,10 +11,8 @@ from monitor.records.record_batch import Format, RecordBatch, TextPiece
 from monitor.sources.base import Delivery
 from monitor.sources.directory.directory_access import (
     FileStat,
-    OpenRefused,
     SafeDirectory,
     System,
-    is_missing,
     read_fully,
 )
 from monitor.sources.directory.directory_options import DirectoryEvent
@@ -118,22 +116,11 @@ class Tailer:
         self._context = context
 
     def read(self, folder: SafeDirectory, tracked: TrackedFile) -> Iterator[Delivery]:
-        """Deliver what is unread, at most the budget of one file."""
-        context = self._context
-        context.bytes_left -= FILE_COST_BYTES
-        try:
-            with folder.opened(tracked.name) as (file, stat):
-                yield from self.lines(file, stat, tracked)
-            tracked.backoff = None
-        except OpenRefused as refused:
-            tracked.unread, tracked.refused = False, True
-            context.refuse(tracked.key, tracked.entry, refused.refusal)
-        except OSError as error:
-            # If it disappeared since the listing, the next poll notices.
-            if is_missing(error):
-                tracked.unread = False
-            else:
-                context.unreadable(tracked, error)
+        """Deliver what is unread, at most the budget of one file. Raises OSError or OpenRefused."""
+        self._context.bytes_left -= FILE_COST_BYTES
+        with folder.opened(tracked.name) as (file, stat):
+            yield from self.lines(file, stat, tracked)
+        tracked.backoff = None
 
     def lines(self, file: int, stat: FileStat, tracked: TrackedFile) -> Iterator[Delivery]:
         """Deliver what is unread in an open file."""

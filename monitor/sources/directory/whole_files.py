@@ -9,7 +9,7 @@ import msgspec
 
 from monitor.records.record_batch import RecordBatch
 from monitor.sources.base import Delivery
-from monitor.sources.directory.directory_access import FileStat, OpenRefused, SafeDirectory, is_missing
+from monitor.sources.directory.directory_access import FileStat, SafeDirectory
 from monitor.sources.directory.directory_options import DirectoryEvent
 from monitor.sources.directory.file_checkpoint import (
     CRASH,
@@ -92,30 +92,20 @@ class WholeFileReader:
         tracked.settling = stat.size > 0 and not tracked.unread and not context.options.completion_marker
 
     def read(self, folder: SafeDirectory, tracked: TrackedFile) -> Iterator[Delivery]:
-        """Deliver what the budget of one file allows."""
+        """Deliver what the budget of one file allows. Raises OSError or OpenRefused."""
         context = self._context
         context.bytes_left -= FILE_COST_BYTES
-        try:
-            if tracked.failed_at is not None and tracked.checkpoint is not None and tracked.stat is not None:
-                tracked.failed_at = None
-                yield context.fail(tracked, tracked.checkpoint, tracked.stat, tracked.failure or DECODER_ERROR)
-                return
-            opened = tracked.key not in self._open
-            if opened and (delivery := self._begin(folder, tracked)) is not None:
-                yield delivery
-            decoding = self._open.get(tracked.key)
-            # Its first block was decoded, which may have used up the time.
-            if decoding is not None and not (opened and context.time_is_up):
-                yield from self._deliver_blocks(tracked, decoding)
-        except OpenRefused as refused:
-            tracked.unread, tracked.refused = False, True
-            context.refuse(tracked.key, tracked.entry, refused.refusal)
-        except OSError as error:
-            self.drop(tracked.key)
-            if is_missing(error):
-                tracked.unread = False
-            else:
-                context.unreadable(tracked, error)
+        if tracked.failed_at is not None and tracked.checkpoint is not None and tracked.stat is not None:
+            tracked.failed_at = None
+            yield context.fail(tracked, tracked.checkpoint, tracked.stat, tracked.failure or DECODER_ERROR)
+            return
+        opened = tracked.key not in self._open
+        if opened and (delivery := self._begin(folder, tracked)) is not None:
+            yield delivery
+        decoding = self._open.get(tracked.key)
+        # Its first block was decoded, which may have used up the time.
+        if decoding is not None and not (opened and context.time_is_up):
+            yield from self._deliver_blocks(tracked, decoding)
 
     def _begin(self, folder: SafeDirectory, tracked: TrackedFile) -> Delivery | None:
         """Compute the checksum of a file, which may take several polls, then open it for decoding."""
