@@ -1,6 +1,7 @@
 """The source checks, applied to the directory source, and to faulty sources that they must detect."""
 
 import json
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -15,7 +16,9 @@ from monitor.records.record_schema import ModelFormat
 from monitor.sources.base import Delivery, Source
 from monitor.sources.directory.directory_options import DirectoryOptions
 from monitor.sources.directory.directory_source import DirectorySource
+from monitor.sources.registry import SOURCE_TYPES
 from monitor.testing.source_checks import check_source
+from tests.docs.markdown import PAGES
 
 KEY = b"0123456789abcdef"
 PRIVATE = "ZZPATIENT"
@@ -45,6 +48,15 @@ def test_the_types_are_known_without_slow_libraries() -> None:
     """Every command that reads a configuration imports them."""
     script = "import sys, monitor.sources.registry; print({'kafka', 'pyarrow'} & sys.modules.keys())"
     assert subprocess.check_output([sys.executable, "-c", script], text=True) == "set()\n"
+
+
+@pytest.mark.parametrize("type_name", SOURCE_TYPES)
+def test_the_page_of_a_type_lists_its_events(type_name: str) -> None:
+    """The closed list, in its order."""
+    section = PAGES[f"docs/{type_name}.md"].text.partition("## Events")[2]
+    assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == [
+        str(name) for name in SOURCE_TYPES[type_name].EVENTS
+    ]
 
 
 class _Faulty(DirectorySource):
