@@ -43,7 +43,6 @@ _POLL_SECONDS = 0.1
 _IDLE_SECONDS = 0.1
 _RESUME_SECONDS = 1.0
 
-
 _FUTURE_SECONDS = 86400.0
 """Later event times are invalid; windows never use a later one."""
 
