@@ -7,11 +7,20 @@ import numpy as np
 
 from monitor.core.recent_ids import NO_ID, Hashes
 from monitor.core.record_columns import Records
-from monitor.records.columns import IdColumn, TextColumn, Values, compact, text_of
+from monitor.records.columns import (
+    NO_CLASS,
+    IdColumn,
+    LabelRules,
+    Labels,
+    TextColumn,
+    TimeRules,
+    Values,
+    compact,
+    text_of,
+)
 from monitor.records.formats.text import LineBlock
 from monitor.records.hints import CONFIG_FILE, RECENT, RecentRecords, Tally, Wording
 from monitor.records.id_hash import hash_ids
-from monitor.records.labels import NO_CLASS, LabelRules, Labels
 from monitor.records.record_batch import Pointer, RecordBatch, bare_pointer
 from monitor.records.record_schema import ModelFormat, OutputKind, RecordSchema, numbered
 from monitor.records.rejections import (
@@ -22,7 +31,6 @@ from monitor.records.rejections import (
     RejectionProblem,
     Rejections,
 )
-from monitor.records.times import TimeRules
 from monitor.records.vectors import (
     ACCEPTED,
     Booleans,

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import BinaryIO
 
 from monitor.records.batch_builder import BatchBuilder, ModelRules
+from monitor.records.columns import TimeRules
 from monitor.records.formats.arrow import ArrowFiles
 from monitor.records.formats.csv_reader import CsvLines
 from monitor.records.formats.jsonl import JsonLines
@@ -24,7 +25,6 @@ from monitor.records.pointers import PointerRules, RecordShape
 from monitor.records.record_batch import MAX_LINE_BYTES, MAX_MESSAGE_BYTES, Format, RecordBatch, TextPiece
 from monitor.records.record_schema import ModelFormat, RecordFields, RecordSchema
 from monitor.records.rejections import RejectedFile
-from monitor.records.times import TimeRules
 
 
 class RecordDecoder:

@@ -19,15 +19,14 @@ import numpy as np
 
 from monitor.core.record_columns import Records
 from monitor.records.batch_builder import BatchBuilder, ColumnBlock, ModelRouter, ModelRules
-from monitor.records.formats.json_problems import find, is_absent, read_line
-from monitor.records.formats.json_struct import DECODE_ERRORS
+from monitor.records.columns import LATEST
+from monitor.records.formats.json_problems import DECODE_ERRORS, find, is_absent, read_line
 from monitor.records.formats.jsonl import JsonLines
 from monitor.records.formats.text import BLOCK_BYTES, LineBlock, line_blocks
 from monitor.records.pointers import MessagePointers, PointerRules, Text
 from monitor.records.record_batch import RecordBatch
 from monitor.records.record_schema import FieldPath, ModelFormat, RecordSchema
 from monitor.records.rejections import Reason, RejectionProblem
-from monitor.records.times import LATEST
 from monitor.records.vectors import Floats, Indices
 
 MOST_ITEMS = 1 << 18

@@ -11,11 +11,11 @@ from numpy.typing import ArrayLike, NDArray
 from monitor.core.record_columns import Records
 from monitor.errors import InvalidInput, Problem, UsageError
 from monitor.records.batch_builder import ModelRules
+from monitor.records.columns import Labels
 from monitor.records.decoder import RecordDecoder
 from monitor.records.formats.jsonl import NO_OBJECTS
 from monitor.records.formats.npy import Description, problem_of_dtype, problem_of_labels, problem_of_shape
 from monitor.records.hints import COMMAND_LINE
-from monitor.records.labels import Labels
 from monitor.records.record_batch import SUFFIXES, Format, RecordBatch, format_of
 from monitor.records.record_schema import ModelFormat, OutputKind, RecordFields, RecordSchema, numbered
 from monitor.records.rejections import Reason, RejectionProblem, Rejections

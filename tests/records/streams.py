@@ -12,8 +12,9 @@ import pyarrow as pa
 from pyarrow import ipc, parquet
 
 from monitor.records.decoder import RecordDecoder
+from monitor.records.offline import offline_schema
 from monitor.records.record_batch import Format, RecordBatch, TextPiece
-from monitor.records.record_schema import ModelFormat, RecordFields
+from monitor.records.record_schema import ModelFormat, RecordFields, RecordSchema
 from monitor.records.rejections import RejectedFile
 from monitor.records.vectors import Singles
 
@@ -58,6 +59,18 @@ def decode_file(
     return blocks
 
 
+def decode_offline(content: bytes, format_: Format, schema: RecordSchema | None = None) -> list[RecordBatch]:
+    """Decode a complete file as an offline command does, with the same classes."""
+    schema = schema or offline_schema(classes=CLASSES)
+    decoder = RecordDecoder(schema.models, schema.fields, hash_key=b"", offline=True)
+    return list(decoder.settled("file#1", io.BytesIO(content), format_))
+
+
+def explained(blocks: Sequence[RecordBatch]) -> list[tuple[int, str]]:
+    """Return the line or row and the reason of rejected records, which the offline commands explain."""
+    return [(number, str(rejection.reason)) for block in blocks for number, rejection in block.explained]
+
+
 def check_numbers(decoded: RecordBatch) -> None:
     """Check that every line or row was accepted, rejected or ignored."""
     assert decoded.accepted + decoded.rejected.total() + decoded.ignored == decoded.rows
@@ -66,10 +79,12 @@ def check_numbers(decoded: RecordBatch) -> None:
     assert numbers == sorted(set(numbers))
 
 
-def rejection_reason(content: bytes, format_: Format, decoder: RecordDecoder | None = None) -> str:
+def rejection_reason(
+    content: bytes, format_: Format, decoder: RecordDecoder | None = None, *, offline: bool = False
+) -> str:
     """Return why a whole file is rejected."""
     try:
-        decode_file(content, format_, decoder)
+        decode_offline(content, format_) if offline else decode_file(content, format_, decoder)
     except RejectedFile as rejected:
         return str(rejected.reason) if str(rejected).startswith("file#1") else "no place named"
     return "not rejected"

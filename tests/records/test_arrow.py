@@ -38,15 +38,6 @@ def test_43_nulls_are_rejected_row_by_row(name: str, kind: Any, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_43_lists_of_another_length_are_rejected_row_by_row(name: str, tmp_path: Path) -> None:
-    """The first valid row sets the number of classes."""
-    vectors = pa.array([[], [1.0], GOOD, [0.5, 0.5], GOOD])
-    decoded = read_file(write_table(tmp_path / name, {"probs": vectors}), offline_schema())
-    assert reasons(decoded) == ["empty", "wrong_k", "wrong_k"]
-    assert decoded.records.vectors.shape == (2, 3)
-
-
-@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(
     ("columns", "layout", "message"),
     [

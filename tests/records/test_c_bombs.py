@@ -51,8 +51,9 @@ from tests.effort import calls_of
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
-path, small, format_ = sys.argv[1:]
-decoder = RecordDecoder([ModelFormat("density", ("cat", "dog", "owl"))], hash_key=bytes(16))
+path, small, format_, use = sys.argv[1:]
+models = [ModelFormat("density", ("cat", "dog", "owl"))]
+decoder = RecordDecoder(models, hash_key=bytes(16), offline=use == "offline")
 with open(small, "rb") as file:  # loads modules before the measurement
     list(decoder.settled("small", file, Format(format_)))
 before, reason = peak(), "accepted"
@@ -221,13 +222,32 @@ def test_c5_a_bomb_is_rejected_with_little_memory_and_little_work(
     make: object, format_: Format, tmp_path: Path
 ) -> None:
     """Less than 64 MiB of additional memory, and no more calls than for a few mebibytes."""
+    _check_bomb(make, format_, "stream", tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("make", "format_"),
+    [
+        pytest.param(_gzip_zeros, Format.JSONL_GZ, id="row 37 zeros"),
+        pytest.param(_npz_zeros, Format.NPZ, id="row 38"),
+        pytest.param(_parquet_of_wide_rows, Format.PARQUET, id="row 42 wide rows"),
+        pytest.param(_arrow_of_zeros, Format.ARROW, id="arrow"),
+    ],
+)
+def test_c5_a_bomb_is_rejected_offline(make: object, format_: Format, tmp_path: Path) -> None:
+    """With the limits of a stream."""
+    _check_bomb(make, format_, "offline", tmp_path)
+
+
+def _check_bomb(make: object, format_: Format, use: str, tmp_path: Path) -> None:
     bomb, small = tmp_path / "bomb", tmp_path / "small"
     if callable(make):
         bomb.write_bytes(make())
     else:
         _npy_of_two_gigabytes(bomb)
     small.write_bytes(write([{"probs": GOOD}], format_))
-    run = [sys.executable, "-c", PROGRAM, str(bomb), str(small), str(format_)]
+    run = [sys.executable, "-c", PROGRAM, str(bomb), str(small), str(format_), use]
     reason, mebibytes, calls = json.loads(
         subprocess.run(run, cwd=ROOT, check=True, capture_output=True, text=True).stdout
     )

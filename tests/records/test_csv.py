@@ -19,19 +19,12 @@ GOOD_ROWS = np.array([GOOD, GOOD], dtype=np.float32)
 @pytest.mark.parametrize(
     ("cell", "sentence"),
     [
-        pytest.param('"[NaN, 0.5, 0.5]"', "finite numbers, found nan (not_finite)", id="1"),
-        pytest.param('"[-0.1, 0.6, 0.5]"', "probabilities of at least 0, found -0.1 (negative)", id="3"),
-        pytest.param('"[0.5, 0.5]"', "a vector of 3, found a vector of 2 (wrong_k)", id="8"),
-        pytest.param("0.9", "a vector of numbers, found 0.9 (not_a_vector)", id="12"),
-        pytest.param("[]", "one number per class, found an empty vector (empty)", id="15"),
-        pytest.param('"[""0.9"", 0.1, 0]"', "a number, found a string of 3 characters (wrong_type)", id="17"),
         pytest.param("", "a JSON array of numbers, found an empty cell (wrong_type)", id="20"),
         pytest.param(
             "[0.7 0.2 0.1]",
             "a JSON array of numbers, found a syntax error at character 6 (bad_json)",
             id="30 as numpy prints",
         ),
-        pytest.param("[" * 100_000, "a flat record, found JSON nested too deep (too_deep)", id="36"),
         pytest.param("[0.7,0.2,0.1]", "2 cells, as in the header, found 4 (bad_csv)", id="44 ragged"),
         pytest.param(
             '"[0.7]"x', "quotes in pairs around whole cells, found unbalanced quotes (bad_csv)", id="44 quotes"
@@ -49,20 +42,13 @@ def test_a_bad_cell_rejects_its_own_row(cell: str, sentence: str, tmp_path: Path
 @pytest.mark.parametrize(
     ("row", "sentence"),
     [
-        pytest.param("nan,0.5,0.5,0", "finite numbers, found nan (not_finite)", id="1"),
-        pytest.param("inf,0.5,0.5,0", "finite numbers, found inf (not_finite)", id="2"),
-        pytest.param("1.1,0,0,0", "probabilities of at most 1, found 1.1 (above_one)", id="4"),
-        pytest.param("0.9,0.5,0.5,0", "probabilities that sum to 1, found a sum of 1.9 (bad_sum)", id="6"),
         pytest.param("True,0,0,0", "a number, found a string of 4 characters (wrong_type)", id="18"),
         pytest.param("0.9,,0.1,0", "a number, found an empty cell (wrong_type)", id="19"),
         pytest.param(
             '"0,9",0.1,0,0', "a number with a decimal point, found a decimal comma (wrong_type)", id="44 decimal comma"
         ),
-        pytest.param("0.9,0.1,0", "4 cells, as in the header, found 3 (bad_csv)", id="44 ragged"),
         pytest.param("1,0,0,emu", "one of the classes cat, dog, owl, found 'emu' (label_out_of_range)", id="47"),
         pytest.param("1,0,0,", "a label, found none (missing_field)", id="20 label"),
-        pytest.param("1,0,0,c\xe9", "text in UTF-8, found other bytes (bad_encoding)", id="25"),
-        pytest.param("1,0,0,\0", "text, found NUL bytes (nul_bytes)", id="34"),
     ],
 )
 def test_a_bad_row_of_class_columns_affects_no_other_row(row: str, sentence: str, tmp_path: Path) -> None:

@@ -14,6 +14,9 @@ from monitor.records.record_schema import FieldPath, ModelFormat, OutputKind, Re
 from monitor.records.rejections import Reason, RejectionProblem, listed, preview
 from monitor.records.vectors import arrange
 
+# ValueError: decode errors and invalid UTF-8. Not MemoryError, which does not depend on the record.
+DECODE_ERRORS = (ValueError, RecursionError, OverflowError)
+
 
 class _HugeInteger:
     """The placeholder of an integer with too many digits."""
@@ -144,7 +147,7 @@ class LineDiagnostics:
             return None
         try:
             value = _decode(line)
-        except (ValueError, RecursionError, OverflowError):
+        except DECODE_ERRORS:
             return None
         if not isinstance(value, dict):
             return None

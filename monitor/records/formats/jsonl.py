@@ -1,21 +1,24 @@
 """JSON Lines: many lines decoded at once if each is provably one record, otherwise one by one."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
 from itertools import pairwise
+from operator import or_
 from typing import Any
 
 import msgspec
 import numpy as np
 
 from monitor.records.batch_builder import BatchBuilder, ColumnBlock, ModelRouter, ModelRules
-from monitor.records.formats.json_problems import LineDiagnosis, LineDiagnostics, columns_of
-from monitor.records.formats.json_struct import DECODE_ERRORS, Columns, LearnedStruct
+from monitor.records.formats.json_problems import DECODE_ERRORS, LineDiagnosis, LineDiagnostics, columns_of
 from monitor.records.formats.text import LineBlock
-from monitor.records.record_schema import FieldPath, ModelFormat, RecordSchema
+from monitor.records.record_schema import FieldPath, ModelFormat, OutputKind, RecordSchema
 from monitor.records.rejections import Reason, RejectionProblem
 from monitor.records.vectors import (
     Floats,
     Indices,
+    Vector,
     Vectors,
     matrix_at_once,
     matrix_one_by_one,
@@ -36,6 +39,120 @@ _TOGETHER_BYTES = 3 << 15
 _REMEMBERED_BYTES, _REMEMBERED_LINES = 256, 256
 
 
+_TEXT = str | int | float | None
+
+_SINGLE_TYPES: dict[str, Any] = {
+    "model": _TEXT,
+    "version": _TEXT,
+    "id": str | int | None,
+    "time": float | str | None,
+    # Any value: an invalid one counts as a mismatch.
+    "predicted": Any,
+    "label": str | int | float,
+}
+
+_MOST_IN_A_TUPLE = 1_000
+
+Columns = Mapping[FieldPath, Sequence[Any]]
+"""Values by path: None for a missing optional field, UNSET for missing outputs."""
+
+
+@dataclass(slots=True)
+class _Node:
+    """A field with a value, or with nested fields."""
+
+    types: list[Any] = field(default_factory=list)
+    required: bool = False
+    inside: dict[str, "_Node"] = field(default_factory=dict)
+
+
+class JsonStruct:
+    """The typed decoder of records, nested fields too, and the conversion of records into columns."""
+
+    def __init__(self, schema: RecordSchema) -> None:
+        self._root = _Level(_tree(schema))
+        decoder = msgspec.json.Decoder[Any](self._root.struct)
+        self.decode = decoder.decode
+        self.decode_lines = decoder.decode_lines
+
+    def columns(self, records: Sequence[Any]) -> Columns:
+        """Return the values of records by path."""
+        found: dict[FieldPath, Sequence[Any]] = {}
+        self._root.add_columns((), records, found)
+        return found
+
+
+class _Level:
+    """The struct for one level of nesting."""
+
+    def __init__(self, node: _Node) -> None:
+        self._below = {name: _Level(child) for name, child in node.inside.items() if child.inside}
+        fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
+        renamed = {}
+        # Required fields come first.
+        self._names = tuple(sorted(node.inside, key=lambda name: not node.inside[name].required))
+        for place, name in enumerate(self._names):
+            child = node.inside[name]
+            own = f"field_{place}"
+            renamed[own] = name
+            kind = self._below[name].struct if name in self._below else reduce(or_, child.types)
+            if child.required:
+                fields.append((own, kind))
+            elif name in self._below:
+                fields.append((own, kind | None, None))
+            else:
+                is_output = msgspec.UnsetType in child.types
+                fields.append((own, kind, msgspec.UNSET if is_output else None))
+        self.struct: type[Any] = msgspec.defstruct("Record", fields, rename=renamed, gc=False)
+
+    def add_columns(self, path: FieldPath, records: Sequence[Any], found: dict[FieldPath, Sequence[Any]]) -> None:
+        """Add the values of records to `found`."""
+        columns = zip(*map(msgspec.structs.astuple, records), strict=True)
+        for name, column in zip(self._names, columns, strict=True):
+            here = (*path, name)
+            if name not in self._below:
+                found[here] = column
+                continue
+            below = self._below[name]
+            absent = None if None not in column else below.struct()
+            below.add_columns(here, [absent if one is None else one for one in column], found)
+
+
+def _tree(schema: RecordSchema) -> _Node:
+    root = _Node()
+    for name, path in schema.single_paths().items():
+        _place(root, path, _SINGLE_TYPES[name], required=name == "label")
+    for model in schema.models:
+        for path in schema.segment_paths(model):
+            _place(root, path, _TEXT, required=False)
+    # Required only if all models have the same output fields.
+    required = len({schema.output_paths(model) for model in schema.models}) == 1
+    for model in schema.models:
+        kind = _output_type(model, schema)
+        for path in schema.output_paths(model):
+            _place(root, path, kind if required else kind | msgspec.UnsetType, required=required)
+            if not required:
+                _place(root, path, msgspec.UnsetType, required=False)
+    return root
+
+
+def _output_type(model: ModelFormat, schema: RecordSchema) -> Any:  # noqa: ANN401 - a type
+    if model.kind is OutputKind.SCORE or schema.fields.class_columns is not None:
+        return float
+    # A tuple of known length decodes faster than a list, but a union of two lengths is not possible.
+    if len(schema.models) == 1 and 0 < model.width <= _MOST_IN_A_TUPLE:
+        return tuple.__class_getitem__((float,) * model.width) | dict[str, float]
+    return Vector
+
+
+def _place(root: _Node, path: FieldPath, kind: Any, *, required: bool) -> None:  # noqa: ANN401 - a type, or a union of some
+    node = root
+    for name in path:
+        node = node.inside.setdefault(name, _Node())
+        node.required |= required
+    node.types.append(kind)
+
+
 class JsonLines:
     """Decodes blocks of JSON Lines into column blocks."""
 
@@ -47,7 +164,7 @@ class JsonLines:
 
     def _use(self, schema: RecordSchema) -> None:
         self._schema = schema
-        self._struct = LearnedStruct(schema)
+        self._struct = JsonStruct(schema)
         self._diagnostics = LineDiagnostics(schema, self._router)
         self._outputs = {model.name: schema.output_paths(model) for model in schema.models}
         self._single = schema.single_paths()

@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monitor.records.batch_builder import BATCH_ROWS, ModelRules, RowColumns, RowFiles, rows_per_batch
-from monitor.records.columns import Values, shortest
+from monitor.records.columns import Labels, Values, shortest
 from monitor.records.formats.text import HARMLESS_BYTES, SUSPECT_RATIO
-from monitor.records.labels import Labels
 from monitor.records.record_batch import RecordBatch
 from monitor.records.record_schema import MAX_CLASSES, ModelFormat, OutputKind, RecordSchema, order_of
 from monitor.records.rejections import Reason, RejectedFile, RejectionProblem, library_message, listed
