@@ -4,7 +4,7 @@ import os
 import shutil
 import subprocess
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, settings
 from monitor.cli import main
 from tests.cli.examples import prepare
 from tests.made_once import made_once
+from tests.replays import few_replays
 from tests.servers import real_server
 
 # Seeds are fixed, so that failures are reproducible.
@@ -24,6 +25,8 @@ settings.load_profile("cpcmon")
 
 # Environments made by tests are used once, so compiling their modules is not worth it.
 os.environ.setdefault("PIP_COMPILE", "0")
+# promtool, Prometheus and others spend a third of their time on collecting garbage.
+os.environ.setdefault("GOGC", "400")
 
 ROOT = Path(__file__).resolve().parents[1]
 _REAL_SETS = ROOT.parent / "shared" / "real_sets"
@@ -106,6 +109,13 @@ def cpcmon(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
         return Ran(code, captured.out, captured.err)
 
     return run
+
+
+@pytest.fixture
+def quick_replays() -> Iterator[None]:
+    """Calibrate with fewer replays, for tests whose claim is not about intervals."""
+    with few_replays():
+        yield
 
 
 @pytest.fixture

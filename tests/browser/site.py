@@ -4,12 +4,13 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
 from monitor.reference.reference import Reference
 from tests.daemon.process import LIMIT, Process, one, running, write_records
+from tests.replays import few_replays
 from tests.strategies import Integers, Singles, synthetic
 
 CLASSES = ("A fatty", "B scattered", "C dense")
@@ -130,7 +131,7 @@ def prepare(folder: Path) -> None:
     for name in ("inbox", "secrets"):
         (folder / name).mkdir(parents=True)
     for name in ("density", "fracture"):
-        _reference(name).save(folder / f"{name}.ref")
+        replace(reference(), model=name).save(folder / f"{name}.ref")
     (folder / "secrets" / "heartbeat").write_text("http://127.0.0.1:9/ZZSECRET-heartbeat\n", encoding="utf-8")
     (folder / "secrets" / "heartbeat").chmod(0o600)
     (folder / "config.yaml").write_text(_CONFIG.format(window=WINDOW), encoding="utf-8")
@@ -138,9 +139,11 @@ def prepare(folder: Path) -> None:
 
 
 @cache
-def _reference(name: str) -> Reference:
-    vectors, labels = synthetic(300, 3, seed=len(name), sharpness=2.6)
-    return Reference.calibrate(vectors, labels, model=name, version="2.1", classes=CLASSES)
+def reference() -> Reference:
+    """Return a reference of the model `density`."""
+    vectors, labels = synthetic(300, 3, seed=7, sharpness=2.6)
+    with few_replays():
+        return Reference.calibrate(vectors, labels, model="density", version="2.1", classes=CLASSES)
 
 
 def _rejected() -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 
 from tests.browser.conftest import Visiting
 from tests.browser.site import SECRETS, RunningSite
@@ -26,15 +26,41 @@ _API = (
 )
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_a_page_loads_with_a_title_one_heading_and_its_own_style(
-    alerting: RunningSite, visit: Visiting, name: str
-) -> None:
-    page = visit(alerting.url).go(PAGES[name])
-    expect(page).to_have_title(re.compile(r"\S.* – cpcmon$"))
-    expect(page.locator("main h1")).to_have_count(1)
-    expect(page.locator("#live")).to_have_attribute("data-state", "live")
-    assert page.evaluate("[...document.styleSheets].reduce((sum, one) => sum + one.cssRules.length, 0)") > 20
+def test_every_page_loads_and_is_complete_without_a_script(alerting: RunningSite, visit: Visiting) -> None:
+    """With a title, one heading and its own style."""
+    scripted, unscripted = visit(alerting.url), visit(alerting.url, java_script_enabled=False)
+    for path in PAGES.values():
+        page, plain = scripted.go(path), unscripted.go(path)
+        expect(page).to_have_title(re.compile(r"\S.* – cpcmon$"))
+        expect(page.locator("main h1")).to_have_count(1)
+        expect(page.locator("#live")).to_have_attribute("data-state", "live")
+        assert page.evaluate("[...document.styleSheets].reduce((sum, one) => sum + one.cssRules.length, 0)") > 20
+        expect(plain.locator("main h1")).to_be_visible()
+        # Playwright's text functions skip noscript.
+        assert "Reloads every 30 seconds" in plain.locator("#live").evaluate("one => one.innerText")
+        for kind in ("h2", "table", "svg", "details"):
+            assert plain.locator(f"main {kind}").count() == page.locator(f"main {kind}").count(), (path, kind)
+        # Only the noscript element reloads.
+        expect(page.locator("meta[http-equiv=refresh]")).to_have_count(0)
+
+
+def test_a_page_reloads_itself_without_a_script(alerting: RunningSite, visit: Visiting) -> None:
+    """With the half minute shortened to a second."""
+    one = visit(alerting.url, java_script_enabled=False)
+    served = []
+
+    def sooner(route: Route) -> None:
+        answer = route.fetch()
+        text = answer.text()
+        assert text.count('http-equiv="refresh" content="30"') == 1
+        served.append(route.request.url)
+        route.fulfill(response=answer, body=text.replace('content="30"', 'content="1"'))
+
+    one.page.route(f"{alerting.url}/", sooner)
+    page = one.go("/")
+    with page.expect_event("domcontentloaded"):
+        pass
+    assert len(served) >= 2
 
 
 def test_the_overview_has_every_segment_and_the_firing_alert(alerting: RunningSite, visit: Visiting) -> None:

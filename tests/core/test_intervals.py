@@ -21,6 +21,7 @@ def intervals(calibration: Calibration, window: np.ndarray) -> dict[str, tuple[f
     return found
 
 
+@pytest.mark.usefixtures("quick_replays")
 @pytest.mark.slow
 @settings(max_examples=15)
 @given(cases(largest=40))
@@ -72,6 +73,7 @@ def test_more_records_make_narrower_intervals(overconfident: Calibration) -> Non
     assert widths[-1] > 0.02
 
 
+@pytest.mark.usefixtures("quick_replays")
 @pytest.mark.slow
 def test_a_perfect_reference_does_not_claim_certainty() -> None:
     """With no error in 1000 records, a window of 200 may still have one."""
@@ -83,6 +85,7 @@ def test_a_perfect_reference_does_not_claim_certainty() -> None:
     assert calibration.intervals.chance_disagreement(200) >= 1 / 200
 
 
+@pytest.mark.usefixtures("quick_replays")
 def test_a_tiny_reference_gives_the_whole_range() -> None:
     """Below twenty records."""
     probabilities, labels = synthetic(19, 3, seed=2)
@@ -90,6 +93,7 @@ def test_a_tiny_reference_gives_the_whole_range() -> None:
     assert {interval for _, interval in found.values()} == {Interval(0.0, 1.0)}
 
 
+@pytest.mark.usefixtures("quick_replays")
 @pytest.mark.slow
 def test_calibrating_twice_gives_the_same_intervals() -> None:
     """Resampling has a fixed seed."""
@@ -100,7 +104,7 @@ def test_calibrating_twice_gives_the_same_intervals() -> None:
 
 @pytest.mark.slow
 def test_a_higher_level_gives_wider_intervals() -> None:
-    probabilities, labels = synthetic(500, 3, seed=2)
+    probabilities, labels = synthetic(60, 3, seed=2)
     widths = {}
     for level in (0.8, 0.99):
         _, interval = intervals(calibrate(label_outputs(probabilities, labels), level=level), probabilities)["doc"]
@@ -108,6 +112,7 @@ def test_a_higher_level_gives_wider_intervals() -> None:
     assert widths[0.8] < widths[0.99]
 
 
+@pytest.mark.usefixtures("quick_replays")
 def test_progress_rises_to_1() -> None:
     probabilities, labels = synthetic(60, 3, seed=2)
     seen: list[float] = []
@@ -159,6 +164,7 @@ def test_a_window_of_one_record_has_a_wide_interval(overconfident: Calibration) 
     assert interval.upper - interval.lower > 0.5
 
 
+@pytest.mark.usefixtures("quick_replays")
 @pytest.mark.slow
 def test_no_interval_shrinks_to_a_point_at_the_end_of_the_range() -> None:
     """A bias beyond 0 or 1 gives the end of the range, with errors around it."""
@@ -178,7 +184,7 @@ def test_no_interval_shrinks_to_a_point_at_the_end_of_the_range() -> None:
 
 @pytest.mark.slow
 def test_intervals_cover_the_accuracy_of_a_nearly_perfect_model() -> None:
-    """99.9% accuracy: 240 windows of 200, over three references of 1000, some without an error."""
+    """99.9% accuracy: 160 windows of 200, over two references of 1000, some without an error."""
     held: dict[str, list[bool]] = {}
     random = np.random.default_rng(5)
 
@@ -187,7 +193,7 @@ def test_intervals_cover_the_accuracy_of_a_nearly_perfect_model() -> None:
         p = np.stack([1.0 - doubt, 0.7 * doubt, 0.3 * doubt], axis=1).astype(np.float32)
         return p, (random.random(count) < doubt).astype(np.int64)
 
-    for _ in range(3):
+    for _ in range(2):
         calibration = calibrate(label_outputs(*draw(1000)))
         for _ in range(80):
             window, labels = draw(200)

@@ -15,6 +15,8 @@ from monitor.core.scores import in_blocks, label_outputs, outputs, scale, softma
 from monitor.testing.oracle import check_estimator
 from tests.strategies import Case, cases, synthetic
 
+pytestmark = pytest.mark.usefixtures("quick_replays")
+
 
 @pytest.mark.parametrize("member", ESTIMATORS, ids=lambda member: member.name)
 @settings(max_examples=40)
@@ -36,7 +38,7 @@ def test_every_estimator_survives_extreme_references(member: Member, truth: str)
     check_estimator(member, probabilities, labels)
 
 
-@pytest.mark.slow
+@settings(max_examples=40)
 @given(cases())
 def test_members_return_the_reference_accuracy_on_the_reference(case: Case) -> None:
     """doc, both ATC, both anchored and calibrated confidence, and so the consensus, with or without ties."""
@@ -53,7 +55,7 @@ def test_members_return_the_reference_accuracy_on_the_reference(case: Case) -> N
     assert disagreement == pytest.approx(0.0, abs=1e-12)
 
 
-@pytest.mark.slow
+@settings(max_examples=30)
 @given(st.integers(0, 10_000), st.sampled_from([0.5, 1.0, 2.0]))
 def test_two_classes_make_both_atc_equal(seed: int, sharpness: float) -> None:
     """For K = 2 confidence and entropy have the same order, where confidence does not saturate."""
@@ -76,7 +78,7 @@ def test_scaling_from_probabilities_equals_scaling_from_logits(seed: int, classe
     )
 
 
-@pytest.mark.slow
+@settings(max_examples=40)
 @given(cases(), st.randoms(use_true_random=False))
 def test_the_order_of_records_does_not_matter(case: Case, random: Random) -> None:
     """Up to the last bits of a sum."""
@@ -111,7 +113,6 @@ def test_skip_without_sets_has_a_reason_instead_of_an_estimate() -> None:
     assert isinstance(calibration.estimate(unsure)["cpc_acc"], Estimate)
 
 
-@pytest.mark.slow
 def test_absolute_doc_never_falls_below_the_reference_accuracy() -> None:
     """So it is not the default."""
     probabilities, labels = synthetic(400, 4, seed=1)

@@ -17,8 +17,8 @@ from tests.kafka.producing import Truth, Writer
 from tests.kafka.topics import Topics, unique
 from tests.strategies import Singles
 
-_SOURCE = """\
-  - name: stream
+SOURCE = """\
+  - name: {name}
     type: kafka
     brokers: [{bootstrap}]
     group: {group}
@@ -45,7 +45,7 @@ class KafkaSite:
     def configure(self, more: str = "", *, files: bool = False, minimum: int = 50) -> None:
         """Write the configuration; `more` is YAML of the source, indented by four spaces."""
         self.site.configure(window=self.window, minimum=minimum)
-        source = _SOURCE.format(bootstrap=self.bootstrap, group=self.group, topic=self.topic, more=more)
+        source = SOURCE.format(name="stream", bootstrap=self.bootstrap, group=self.group, topic=self.topic, more=more)
         text = self.site.config.read_text("utf-8")
         assert _FILES in text
         self.site.config.write_text(text.replace(_FILES, source + (_FILES if files else "")), encoding="utf-8")

@@ -17,6 +17,7 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from monitor.reference.reference import Reference
+from tests.replays import few_replays
 from tests.strategies import Integers, Singles, synthetic
 
 CLASSES = ("cat", "dog", "owl")
@@ -34,7 +35,8 @@ def write_reference(folder: Path, name: str = "density", seed: int = 1) -> tuple
 @cache
 def _calibrated(name: str, seed: int) -> tuple[Reference, Singles, Integers]:
     vectors, labels = synthetic(600, 3, seed=seed, sharpness=2.6)
-    return Reference.calibrate(vectors, labels, model=name, version="2.1", classes=CLASSES), vectors, labels
+    with few_replays():
+        return Reference.calibrate(vectors, labels, model=name, version="2.1", classes=CLASSES), vectors, labels
 
 
 def write_records(path: Path, vectors: Iterable[Sequence[float]] | Singles, **fields: object) -> None:

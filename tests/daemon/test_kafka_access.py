@@ -9,6 +9,7 @@ from confluent_kafka.admin._resource import ResourceType
 
 from tests.daemon.conftest import Site
 from tests.daemon.kafka_site import (
+    SOURCE,
     KafkaSite,
     all_output,
     payloads,
@@ -146,45 +147,46 @@ def _plain_sasl(folder: Path, broker: SecuredBroker) -> str:
     return f"    sasl: {{mechanism: SCRAM-SHA-256, user: {broker.security.user}, password_file: {path}}}\n"
 
 
-@pytest.mark.parametrize("granted", [(), (AclOperation.DESCRIBE,)], ids=["nothing", "describe"])
-def test_a_forbidden_topic_is_reported_and_read_once_allowed(
-    site: Site, secured_kafka: SecuredBroker, kafka_site: KafkaSite, granted: tuple[AclOperation, ...]
-) -> None:
-    user = secured_kafka.security.user
-    secured_kafka.allow(ResourceType.TOPIC, kafka_site.topic, OTHER, AclOperation.ALL)
-    if granted:
-        secured_kafka.allow(ResourceType.TOPIC, kafka_site.topic, user, *granted)
-    kafka_site.configure(_plain_sasl(site.folder, secured_kafka))
-    with running(site.config) as process:
-        body = wait_until_not_ready(
-            process, f"expected to be allowed to read topic {kafka_site.topic}, found a refusal"
-        )
-        assert f"grant Read and Describe on it to user {user} by SCRAM-SHA-256" in body
-        process.wait_for_line(f"expected to be allowed to read topic {kafka_site.topic}")
-        page = process.metrics()
-        assert one(page, "cpcmon_source_ready", source="stream") == 0.0
-        assert (one(page, "cpcmon_source_events_total", source="stream", event="errors_authorization") or 0.0) >= 1.0
-        assert process.ask("/-/healthy")[0] == 200
-        secured_kafka.allow(ResourceType.TOPIC, kafka_site.topic, user, AclOperation.READ, AclOperation.DESCRIBE)
-        wait_for_reconnect(process, records_read(100))
-        process.wait_for('cpcmon_source_ready{source="stream"}', 1.0)
-        assert process.stop() == 0
-    assert secured_kafka.security.password not in process.log
-
-
-def test_a_forbidden_group_is_reported_and_joined_once_allowed(
+def test_forbidden_topics_and_groups_are_reported_and_read_once_allowed(
     site: Site, secured_kafka: SecuredBroker, kafka_site: KafkaSite
 ) -> None:
-    user = secured_kafka.security.user
-    secured_kafka.allow(ResourceType.GROUP, kafka_site.group, OTHER, AclOperation.ALL)
-    kafka_site.configure(_plain_sasl(site.folder, secured_kafka))
+    """One source may do nothing with its topic, one only describe it, and one may not use its group."""
+    user, password = secured_kafka.security.user, _plain_sasl(site.folder, secured_kafka)
+    topics = {name: secured_kafka.create_topic() for name in ("nothing", "describe", "group")}
+    groups = {name: unique(name) for name in topics}
+    for name in ("nothing", "describe"):
+        secured_kafka.allow(ResourceType.TOPIC, topics[name], OTHER, AclOperation.ALL)
+    secured_kafka.allow(ResourceType.TOPIC, topics["describe"], user, AclOperation.DESCRIBE)
+    secured_kafka.allow(ResourceType.GROUP, groups["group"], OTHER, AclOperation.ALL)
+    for topic in topics.values():
+        produce(secured_kafka, topic, 1, payloads(VECTORS[:100]))
+    kafka_site.configure(
+        password
+        + "".join(
+            SOURCE.format(name=name, bootstrap=kafka_site.bootstrap, group=groups[name], topic=topic, more=password)
+            for name, topic in topics.items()
+        )
+    )
     with running(site.config) as process:
-        body = wait_until_not_ready(process, f"expected to be allowed to use group {kafka_site.group}, found a refusal")
+        for name in ("nothing", "describe"):
+            message = f"expected to be allowed to read topic {topics[name]}, found a refusal"
+            body = wait_until_not_ready(process, message)
+            process.wait_for_line(message)
+        assert f"grant Read and Describe on it to user {user} by SCRAM-SHA-256" in body
+        body = wait_until_not_ready(process, f"expected to be allowed to use group {groups['group']}, found a refusal")
         assert f"grant Read on the group to user {user} by SCRAM-SHA-256" in body
-        secured_kafka.allow(ResourceType.GROUP, kafka_site.group, user, AclOperation.READ)
-        wait_for_reconnect(process, records_read(100))
-        process.wait_for('cpcmon_source_ready{source="stream"}', 1.0)
+        page = process.wait_for(*records_read(100))
+        for name in topics:
+            assert one(page, "cpcmon_source_ready", source=name) == 0.0
+            assert (one(page, "cpcmon_source_events_total", source=name, event="errors_authorization") or 0.0) >= 1.0
+        for name in ("nothing", "describe"):
+            secured_kafka.allow(ResourceType.TOPIC, topics[name], user, AclOperation.READ, AclOperation.DESCRIBE)
+        secured_kafka.allow(ResourceType.GROUP, groups["group"], user, AclOperation.READ)
+        for name in topics:
+            wait_for_reconnect(process, (f'cpcmon_records_total{{model="density",source="{name}"}}', 100.0))
+            process.wait_for(f'cpcmon_source_ready{{source="{name}"}}', 1.0)
         assert process.stop() == 0
+    assert secured_kafka.security.password not in process.log
 
 
 def test_a_forbidden_dead_letter_topic_is_reported_and_does_not_block(

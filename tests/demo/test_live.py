@@ -31,10 +31,8 @@ LEFT = {
 }
 
 
-def test_the_demo_runs_stops_at_ctrl_c_and_runs_again(
-    prepared: Callable[[], Path],
-) -> None:
-    """With estimates, the alert and realised accuracies; the second run starts without alerts."""
+def test_the_demo_runs_stops_at_ctrl_c_and_runs_again(prepared: Callable[[], Path]) -> None:
+    """With estimates, the alert and realised accuracies; the next run starts without alerts, also after a kill."""
     folder = prepared()
     with demo(folder, *ANY_PORT, "--speed", "6") as first:
         wait_until(
@@ -58,6 +56,7 @@ def test_the_demo_runs_stops_at_ctrl_c_and_runs_again(
         assert first.interrupt() == 0
         assert "The demo has stopped" in first.output.splitlines()[-2]
         assert gone(daemon)
+        assert "cpcmon has stopped" in (folder / "cpcmon.log").read_text()
     lines = [json.loads(line) for line in (folder / "realised.jsonl").read_text().splitlines()]
     assert {line["segment"] for line in lines} == set(SEGMENTS)
     assert all(0 < line["right"] <= line["records"] <= 1000 for line in lines)
@@ -67,29 +66,17 @@ def test_the_demo_runs_stops_at_ctrl_c_and_runs_again(
         second.wait_for_output("estimated 0")
         assert "Making a reference" not in second.output
         assert [alert for one in second.segments().values() for alert in one["alerts"] if alert["firing"]] == []
-
-
-def test_the_daemon_stops_when_the_demo_is_killed(prepared: Callable[[], Path]) -> None:
-    """And the next demo in the folder works."""
-    folder = prepared()
-    with demo(folder, *ANY_PORT) as first:
-        assert first.url
-        daemon = first.daemon
-        first.process.kill()
+        daemon = second.daemon
+        second.process.kill()
         wait_until(lambda: gone(daemon), lambda: "the daemon gone")
-    with demo(folder, *ANY_PORT, "--seconds", "1") as second:
-        assert second.process.wait(LIMIT) == 0, second.output
+    with demo(folder, *ANY_PORT, "--seconds", "1") as third:
+        assert third.process.wait(LIMIT) == 0, third.output
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_sigterm_and_sighup_stop_the_demo(prepared: Callable[[], Path], number: signal.Signals) -> None:
-    with demo(prepared(), *ANY_PORT) as running:
-        assert running.url
-        daemon = running.daemon
-        running.process.send_signal(number)
-        assert running.process.wait(LIMIT) == 0
-        assert gone(daemon)
-    assert "cpcmon has stopped" in (running.folder / "cpcmon.log").read_text()
+def test_sigterm_and_sighup_are_like_ctrl_c(number: signal.Signals) -> None:
+    with pytest.raises(KeyboardInterrupt), _interruptible():
+        signal.raise_signal(number)
 
 
 def test_nohup_is_respected() -> None:

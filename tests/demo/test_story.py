@@ -27,7 +27,7 @@ from tests.demo.simulated import Played, played, settings
 
 pytestmark = pytest.mark.slow
 
-SEEDS = (1, 2, 3)
+SEEDS = (1, 2)
 FULL_SECONDS = 25.0
 """Time to fill the window of a scanner."""
 
@@ -114,13 +114,13 @@ def test_the_realised_file_is_bounded(tmp_path: Path) -> None:
     """Half an hour, one line per segment, and no temporary file."""
     file, truth = tmp_path / "realised.jsonl", Truth(window=100, minimum=5)
     truth.note(Exams(1).next(600, 0.0))
-    for number in range(500):
-        truth.write(file, 1000.0 + 10.0 * number)
+    for number in range(50):
+        truth.write(file, 1000.0 + 60.0 * number)
     lines = [json.loads(line) for line in file.read_text().splitlines()]
-    assert len(lines) == len(SEGMENTS) * (int(KEPT_SECONDS / 10.0) + 1)
+    assert len(lines) == len(SEGMENTS) * (int(KEPT_SECONDS / 60.0) + 1)
     assert {tuple(line) for line in lines} == {("at", "segment", "records", "right")}
     assert {line["segment"] for line in lines} == set(SEGMENTS)
-    assert min(line["at"] for line in lines) == 1000.0 + 10.0 * 499 - KEPT_SECONDS
+    assert min(line["at"] for line in lines) == 1000.0 + 60.0 * 49 - KEPT_SECONDS
     assert [path.name for path in tmp_path.iterdir()] == ["realised.jsonl"]
     assert len(SCANNERS) == 6
 

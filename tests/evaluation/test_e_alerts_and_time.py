@@ -64,7 +64,7 @@ def test_a_window_that_once_held_enough_has_too_few_records_and_is_not_warming(t
 
 
 def test_a_drop_fires_after_its_for_and_recovers_after_as_long(monitor: Monitor) -> None:
-    assert phase(monitor.run(2 * HOUR)) is AlertPhase.OK
+    assert phase(monitor.run(HOUR)) is AlertPhase.OK
     assert phase(monitor.run(25 * 60, POOR)) is AlertPhase.PENDING
     report = monitor.run(25 * 60, POOR)
     assert phase(report) is AlertPhase.FIRING
@@ -75,7 +75,7 @@ def test_a_drop_fires_after_its_for_and_recovers_after_as_long(monitor: Monitor)
 
 def test_e6_silence_makes_the_window_stale_and_holds_the_accuracy_alert(tmp_path: Path) -> None:
     monitor = Monitor(tmp_path / "state", LOW, SILENT)
-    monitor.run(2 * HOUR)
+    monitor.run(HOUR)
     before = monitor.run(2 * HOUR, POOR)
     assert [one.phase for one in whole(before).alerts] == [AlertPhase.FIRING, AlertPhase.OK]
     for minute in range(4 * 60):
@@ -94,7 +94,7 @@ def test_e6_silence_makes_the_window_stale_and_holds_the_accuracy_alert(tmp_path
 
 
 def test_e7_silence_while_pending_never_fires(monitor: Monitor) -> None:
-    monitor.run(2 * HOUR)
+    monitor.run(HOUR)
     assert phase(monitor.run(25 * 60, POOR)) is AlertPhase.PENDING
     for _ in range(6 * 60):
         assert phase(monitor.step()) is AlertPhase.PENDING
@@ -112,7 +112,7 @@ def test_e8_a_kill_changes_nothing(tmp_path: Path, minutes: int, expected: Alert
     """It reports the same as one that was never killed, minute by minute: `for` continues."""
     killed, twin = (Monitor(tmp_path / name, LOW) for name in ("killed", "twin"))
     for one in (killed, twin):
-        one.run(2 * HOUR)
+        one.run(HOUR)
         if minutes:
             one.run(minutes * 60, POOR)
     killed.restart(away=0.0)
@@ -126,7 +126,7 @@ def test_e8_a_kill_changes_nothing(tmp_path: Path, minutes: int, expected: Alert
 
 def test_e8_a_day_of_downtime_fires_nothing(tmp_path: Path) -> None:
     monitor = Monitor(tmp_path / "state", LOW, SILENT)
-    monitor.run(2 * HOUR)
+    monitor.run(HOUR)
     monitor.run(25 * 60, POOR)
     monitor.restart(away=86_400.0)
     first = whole(monitor.step())
@@ -143,7 +143,7 @@ def test_e9_a_start_with_an_empty_state_is_warming_and_fires_nothing(tmp_path: P
 
 def test_e10_a_backlog_of_old_bad_records_holds_alerts_and_the_newest_decide(tmp_path: Path) -> None:
     monitor = Monitor(tmp_path / "state", LOW, options=IngestOptions(catching_up_bytes=1000))
-    monitor.run(2 * HOUR)
+    monitor.run(HOUR)
     status = monitor.source.status
     behind = replace(status(), lag=Lag(bytes=2000))
     monitor.source.status = lambda: behind  # type: ignore[method-assign]
@@ -161,7 +161,7 @@ def test_e10_a_backlog_of_old_bad_records_holds_alerts_and_the_newest_decide(tmp
 
 
 def test_e10_nothing_is_evaluated_before_the_backlog_is_known(monitor: Monitor) -> None:
-    monitor.run(2 * HOUR)
+    monitor.run(HOUR)
     monitor.restart()
     assert whole(monitor.evaluate()).state is WindowState.CATCHING_UP
     monitor.tick()
@@ -171,7 +171,7 @@ def test_e10_nothing_is_evaluated_before_the_backlog_is_known(monitor: Monitor) 
 @pytest.mark.parametrize("days", [1.0, -1.0])
 def test_e11_a_clock_that_is_set_by_a_day_evicts_and_fires_nothing(tmp_path: Path, days: float) -> None:
     monitor = Monitor(tmp_path / "state", LOW, SILENT, split=True, forget=HOUR)
-    monitor.run(2 * HOUR, site="A")
+    monitor.run(HOUR, site="A")
     before = Moment(monitor.now, monitor.running, monitor.running)
     monitor.now += 86_400.0 * days
     found = clock_change(before, Moment(monitor.now, monitor.running, monitor.running))
@@ -187,7 +187,7 @@ def test_e11_a_clock_that_is_set_by_a_day_evicts_and_fires_nothing(tmp_path: Pat
 
 def test_e12_after_a_suspension_nothing_is_evaluated_before_the_backlog_is_read(tmp_path: Path) -> None:
     monitor = Monitor(tmp_path / "state", LOW, SILENT)
-    monitor.run(2 * HOUR)
+    monitor.run(HOUR)
     before = Moment(monitor.now, monitor.running, monitor.running)
     monitor.sleep(3 * HOUR)
     assert clock_change(before, Moment(monitor.now, monitor.running, before.awake)) == ClockChange(0.0, suspended=True)
@@ -206,7 +206,7 @@ def test_e12_after_a_suspension_nothing_is_evaluated_before_the_backlog_is_read(
 def test_e12_time_asleep_does_not_count_for_alerts(tmp_path: Path) -> None:
     """Even when ingestion is quicker than the first evaluation, so that nothing is held."""
     monitor = Monitor(tmp_path / "state", LOW, SILENT)
-    monitor.run(2 * HOUR)
+    monitor.run(HOUR)
     assert whole(monitor.run(22 * 60, POOR)).alerts[0].phase is AlertPhase.PENDING
     monitor.sleep(3 * HOUR)
     low, silent = whole(monitor.run(60, POOR, a_minute=200)).alerts
@@ -219,7 +219,7 @@ def test_e12_time_asleep_does_not_count_for_alerts(tmp_path: Path) -> None:
 
 def test_e12_a_poll_that_began_before_a_suspension_does_not_count(tmp_path: Path) -> None:
     monitor = Monitor(tmp_path / "state", LOW, SILENT)
-    monitor.run(2 * HOUR)
+    monitor.run(HOUR)
     poll = monitor.source.poll
 
     def asleep(now: float) -> Iterator[Delivery]:
@@ -237,7 +237,7 @@ def test_e12_a_poll_that_began_before_a_suspension_does_not_count(tmp_path: Path
 def test_a_pause_of_ingestion_is_not_silence_of_the_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A full disk: records arrive and cannot be ingested. Estimates are retracted, and `silent` does not fire."""
     monitor = Monitor(tmp_path / "state", LOW, SILENT)
-    monitor.run(2 * HOUR)
+    monitor.run(HOUR)
     commit = monitor.state.commit
 
     def full(*_: object) -> ChunkIds:
@@ -299,7 +299,7 @@ def test_e15_without_a_member_the_consensus_is_an_error_and_others_stay(
 ) -> None:
     """Alerts on other estimators are evaluated; those on the consensus are held."""
     monitor = Monitor(tmp_path / "state", LOW, replace(LOW, name="atc", estimator="atc_mc_ts"))
-    monitor.run(2 * HOUR)
+    monitor.run(HOUR)
     monitor.run(25 * 60, POOR)
 
     def estimate(*_: object) -> Estimate:
@@ -316,7 +316,7 @@ def test_e15_without_a_member_the_consensus_is_an_error_and_others_stay(
 
 def test_e17_a_segment_that_disappears_loses_its_alerts(tmp_path: Path) -> None:
     monitor = Monitor(tmp_path / "state", LOW, split=True, forget=6 * HOUR)
-    monitor.run(2 * HOUR, site="A")
+    monitor.run(HOUR, site="A")
     report = monitor.run(2 * HOUR, POOR, site="B")
     assert [one.name for one in report.segments] == ["all", "site=A", "site=B"]
     assert phase(report, "site=B") is AlertPhase.FIRING
@@ -330,7 +330,7 @@ def test_e17_a_segment_that_disappears_loses_its_alerts(tmp_path: Path) -> None:
 
 
 def test_e18_a_new_threshold_takes_effect_and_the_wait_restarts(monitor: Monitor) -> None:
-    monitor.run(2 * HOUR)
+    monitor.run(HOUR)
     assert phase(monitor.run(25 * 60, POOR)) is AlertPhase.PENDING
     monitor.restart(away=0.0, alerts=(replace(LOW, drop=0.04),))
     for _ in range(30):
@@ -342,7 +342,7 @@ def test_e18_a_new_threshold_takes_effect_and_the_wait_restarts(monitor: Monitor
 
 def test_e20_rejected_records_fire_their_own_alert_and_none_on_accuracy(tmp_path: Path) -> None:
     monitor = Monitor(tmp_path / "state", LOW, DEGRADED)
-    monitor.run(2 * HOUR)
+    monitor.run(HOUR)
     for _ in range(60):
         monitor.send(47, POOR)
         monitor.lines.extend([b'{"probs": [0.5, 0.5]}\n'] * 3)
@@ -394,7 +394,7 @@ def test_a_reference_of_the_new_version_ends_the_mismatch_at_once(monitor: Monit
 def test_records_that_are_too_old_for_the_window_do_not_refresh_it(tmp_path: Path) -> None:
     """An archive is replayed while the live feed is dead: the window must become stale."""
     monitor = Monitor(tmp_path / "state", LOW, SILENT)
-    monitor.run(2 * HOUR)
+    monitor.run(HOUR)
     before = monitor.run(25 * 60, POOR)
     assert whole(before).alerts[0].phase is AlertPhase.PENDING
     for minute in range(3 * 60):

@@ -3,7 +3,8 @@
 import subprocess
 import sys
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -107,10 +108,15 @@ def rules_of(folder: Path) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
+@cache
+def _calibrated() -> Reference:
+    vectors, labels = synthetic(600, 3, seed=1, sharpness=2.6)
+    return Reference.calibrate(vectors, np.asarray(labels), model="density", version="2.1", classes=CLASSES)
+
+
 def _reference(folder: Path, name: str) -> Reference:
     folder.mkdir(exist_ok=True)
-    vectors, labels = synthetic(600, 3, seed=1, sharpness=2.6)
-    found = Reference.calibrate(vectors, np.asarray(labels), model=name, version="2.1", classes=CLASSES)
+    found = replace(_calibrated(), model=name)
     found.save(folder / f"{name}.ref")
     return found
 

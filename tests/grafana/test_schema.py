@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -22,14 +21,6 @@ _KINDS = {
     "timeseries": "TimeSeries",
 }
 """How Grafana names the types of each kind of panel."""
-
-
-def checked(folder: Path, source: str) -> list[str]:
-    """Return the errors of the compiler; skip without a compiler, except in CI."""
-    try:
-        return complaints(folder, source)
-    except NoPackages as error:
-        cannot(f"NO TYPES OF GRAFANA ({error})")
 
 
 def whole(text: str) -> str:
@@ -52,24 +43,33 @@ def options() -> Iterator[str]:
             yield f"export const field{number}: Written<Partial<{name}.FieldConfig>> = {json.dumps(custom)};"
 
 
-def test_the_dashboard_has_grafanas_types(tmp_path: Path) -> None:
-    assert checked(tmp_path, whole(FILE.read_text("utf-8"))) == []
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    """The errors of the compiler in the dashboard, its options, and wrong ones of both; skips without a compiler."""
+    text, of_panels = FILE.read_text("utf-8"), "\n".join(options())
+    invalid = text.replace('"absolute"', '"absolut"', 1).replace('"targetBlank": true', '"blank": 1', 1)
+    foreign = of_panels.replace('"textMode": "value_and_name"', '"textMode": "loud"', 1)
+    sources = {"dashboard": whole(text), "options": of_panels, "invalid": whole(invalid), "foreign": foreign}
+    try:
+        return complaints(tmp_path_factory.mktemp("types"), sources)
+    except NoPackages as error:
+        cannot(f"NO TYPES OF GRAFANA ({error})")
 
 
-def test_the_options_of_each_panel_are_those_of_its_kind(tmp_path: Path) -> None:
-    assert checked(tmp_path, "\n".join(options())) == []
+def test_the_dashboard_has_grafanas_types(found: dict[str, list[str]]) -> None:
+    assert found["dashboard"] == []
 
 
-def test_an_invalid_dashboard_is_rejected(tmp_path: Path) -> None:
+def test_the_options_of_each_panel_are_those_of_its_kind(found: dict[str, list[str]]) -> None:
+    assert found["options"] == []
+
+
+def test_an_invalid_dashboard_is_rejected(found: dict[str, list[str]]) -> None:
     """An invalid enumeration value, and a link without a target: the two tests above can fail."""
-    wrong = (
-        FILE.read_text("utf-8").replace('"absolute"', '"absolut"', 1).replace('"targetBlank": true', '"blank": 1', 1)
-    )
-    found = "\n".join(checked(tmp_path, whole(wrong)))
-    assert "absolut" in found
-    assert "blank" in found
+    errors = "\n".join(found["invalid"])
+    assert "absolut" in errors
+    assert "blank" in errors
 
 
-def test_an_option_of_another_kind_of_panel_is_rejected(tmp_path: Path) -> None:
-    wrong = "\n".join(options()).replace('"textMode": "value_and_name"', '"textMode": "loud"', 1)
-    assert '"loud"' in "\n".join(checked(tmp_path, wrong))
+def test_an_option_of_another_kind_of_panel_is_rejected(found: dict[str, list[str]]) -> None:
+    assert '"loud"' in "\n".join(found["foreign"])

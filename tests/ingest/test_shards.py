@@ -141,7 +141,7 @@ _STEPS = st.lists(
 
 
 @pytest.mark.slow
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(steps=_STEPS)
 def test_whatever_happens_each_partition_holds_the_latest_of_its_records(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int, object]]

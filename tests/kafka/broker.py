@@ -1,8 +1,10 @@
-"""A cluster of one or three real Kafka brokers on free ports of this machine."""
+"""A cluster of one real Kafka broker or more on free ports of this machine; the first is the controller."""
 
 import base64
+import os
 import time
 import uuid
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -53,8 +55,17 @@ class Cluster(Topics):
             else:
                 return
 
+    def record_classes(self) -> None:
+        """Save class data for later starts when this is stopped, unless there are some."""
+        if not self._jars.archive.exists():
+            self._jars = replace(self._jars, recorded=self._jars.archive.with_suffix(f".{os.getpid()}"))
+
     def stop(self) -> None:
         """Kill all nodes; their logs are not used again."""
+        if (fresh := self._jars.recorded) is not None and self.nodes[1].running():
+            self.nodes[1].stop()
+            if fresh.exists():
+                fresh.replace(self._jars.archive)
         for node in self.nodes.values():
             node.kill()
 
@@ -89,11 +100,9 @@ class Cluster(Topics):
         self._wait()
 
     def _settings(self) -> dict[str, str]:
-        copies, needed = str(self._size), str(min(2, self._size))
-        voters = [f"{number}@127.0.0.1:{node.ports['CONTROLLER']}" for number, node in self.nodes.items()]
+        copies, needed = str(self._size), "1"
         settings = {
-            "process.roles": "broker,controller",
-            "controller.quorum.voters": ",".join(voters),
+            "controller.quorum.voters": f"1@127.0.0.1:{self.nodes[1].ports['CONTROLLER']}",
             "controller.listener.names": "CONTROLLER",
             "inter.broker.listener.name": "PLAINTEXT",
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,"

@@ -20,7 +20,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from tests.kafka.producing import Truth
 
 _ROOT = Path(__file__).resolve().parents[2]
-_TICK_SECONDS = 0.01
+_TICK_SECONDS = 0.02
 _STOP_SECONDS = 120.0
 
 
@@ -47,7 +47,7 @@ class EndlessProducer:
         folder: Path,
         payloads: str = "tests.kafka.endless:example",
     ) -> None:
-        self._truth = folder / "truth.txt"
+        self.path = folder / "truth.txt"
         self._log = folder / "endless.log"
         arguments = {
             "bootstrap": bootstrap,
@@ -56,7 +56,7 @@ class EndlessProducer:
             "rate": rate,
             "payloads": payloads,
         }
-        self._command = [sys.executable, "-m", "tests.kafka.endless", "--truth", str(self._truth)]
+        self._command = [sys.executable, "-m", "tests.kafka.endless", "--truth", str(self.path)]
         self._command += [f"--{name}={value}" for name, value in arguments.items()]
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -80,7 +80,7 @@ class EndlessProducer:
 
     def written(self) -> int:
         """Return the size of the file of acknowledged records."""
-        return self._truth.stat().st_size if self._truth.exists() else 0
+        return self.path.stat().st_size if self.path.exists() else 0
 
     def stop(self) -> Truth:
         """Stop, wait until everything is acknowledged, and return it."""
@@ -93,7 +93,7 @@ class EndlessProducer:
     def truth(self) -> Truth:
         """Return the acknowledged records."""
         found: Truth = defaultdict(dict)
-        for line in self._truth.read_text().splitlines(keepends=True):
+        for line in self.path.read_text().splitlines(keepends=True):
             # The last line of a running producer may be incomplete.
             if line.endswith("\n"):
                 partition, offset, payload = line.split()
@@ -126,7 +126,7 @@ def _produce(arguments: argparse.Namespace, truth: TextIO) -> None:
 
     signal.signal(signal.SIGTERM, stop)
     # Retries without an end: brokers fail over.
-    settings = {"message.timeout.ms": 0, "enable.idempotence": True, "linger.ms": 5, "log_level": 0}
+    settings = {"message.timeout.ms": 0, "enable.idempotence": True, "linger.ms": 50, "log_level": 0}
     producer = Producer({"bootstrap.servers": arguments.bootstrap, **settings})
     started, sent, parent = time.monotonic(), 0, os.getppid()
     # A new parent means that the test was killed.

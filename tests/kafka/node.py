@@ -42,15 +42,27 @@ class Jars:
     folder: Path
     version: str
     heap: str = "256m"
+    recorded: Path | None = None
+    """Where a broker saves its class data when it is stopped."""
 
-    def java(self, *arguments: object, heap: str | None = None) -> list[str]:
+    @property
+    def archive(self) -> Path:
+        """The class data of this Java and Kafka in the cache, which halve the time of a start."""
+        java = shutil.which("java")
+        build = Path(java).resolve().stat().st_mtime_ns if java else 0
+        return self.folder.with_name(f"{self.folder.name}-{build:x}.jsa")
+
+    def java(self, *arguments: object, heap: str | None = None, recorded: Path | None = None) -> list[str]:
         """Return a command line; the process dies with its parent."""
+        # Java ignores a missing archive.
+        classes = f"SharedArchiveFile={self.archive}" if recorded is None else f"ArchiveClassesAtExit={recorded}"
         parent_death = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
         return [
             *parent_death,
             "java",
             f"-Xmx{heap or self.heap}",
             *_JAVA,
+            f"-XX:{classes}",
             "-cp",
             f"{self.folder}/*",
             *map(str, arguments),
@@ -83,12 +95,14 @@ class Node:
 
     def write(self, settings: Mapping[str, str]) -> None:
         """Write server.properties: common settings and those of this node."""
+        listeners = {name: port for name, port in self.ports.items() if name != "CONTROLLER" or self.number == 1}
         own = {
+            "process.roles": "broker,controller" if self.number == 1 else "broker",
             "node.id": str(self.number),
             "log.dirs": str(self.folder / "logs"),
-            "listeners": ",".join(f"{listener}://127.0.0.1:{port}" for listener, port in self.ports.items()),
+            "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in listeners.items()),
             "advertised.listeners": ",".join(
-                f"{listener}://127.0.0.1:{port}" for listener, port in self.ports.items() if listener != "CONTROLLER"
+                f"{name}://127.0.0.1:{port}" for name, port in listeners.items() if name != "CONTROLLER"
             ),
         }
         lines = [f"{key}={value}\n" for key, value in {**settings, **own}.items()]
@@ -116,7 +130,9 @@ class Node:
         file = self.folder / "log4j.properties"
         # Log4j 1 and 2 each ignore the name of the other.
         logging = (f"-Dlog4j.configuration=file:{file}", f"-Dlog4j.configurationFile={file}")
-        command = self._jars.java(*logging, "kafka.Kafka", self.folder / "server.properties")
+        command = self._jars.java(
+            *logging, "kafka.Kafka", self.folder / "server.properties", recorded=self._jars.recorded
+        )
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder)
 

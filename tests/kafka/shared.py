@@ -68,7 +68,9 @@ def _keep(folder: Path, users: IO[str]) -> None:
     address = folder / "address.json"
     own = Path(folder / f"broker-{time.time_ns()}")
     own.mkdir()
-    with Cluster(own, secured=True) as cluster:
+    cluster = Cluster(own, secured=True)
+    cluster.record_classes()
+    with cluster:
         assert cluster.security is not None
         addresses = {listener: cluster.address(listener) for listener in _LISTENERS}
         _write(address, SecuredBroker(addresses, cluster.security, cluster.nodes[1].log))

@@ -1,6 +1,6 @@
 """Check manifests against the types of the Prometheus operator; run by the Python that has them.
 
-The types reject invalid values but ignore unknown fields, so the result is compared with the input.
+Prints a line for each. The types reject invalid values but ignore unknown fields, so the result is compared with the input.
 """
 
 import json
@@ -11,6 +11,4 @@ from cloudcoil.models.prometheus_operator import v1
 for document in json.load(sys.stdin):
     read = getattr(v1, document["kind"]).model_validate(document)
     kept = json.loads(read.model_dump_json(by_alias=True, exclude_unset=True))
-    if kept["spec"] != document["spec"]:
-        sys.exit(f"{document['kind']}: expected only fields that the operator knows, found {document['spec']}")
-    print(document["kind"])  # noqa: T201 - what the test reads
+    print(document["kind"], "known" if kept["spec"] == document["spec"] else "unknown")  # noqa: T201 - what the test reads

@@ -7,7 +7,6 @@ that of the official image. Everything else follows the Dockerfile.
 
 import io
 import json
-import os
 import shutil
 import subprocess
 import tarfile
@@ -21,12 +20,14 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.servers import real_server
+from tests.wheels import wheel_folder
 
 BASE = "localhost/python-of-this-machine"
 IMAGE = "localhost/cpcmon:test"
 _LINKS = ("bin", "sbin", "lib", "lib64")
 _FOLDERS = ("usr", "etc", "etc/ssl", "tmp", "proc", "sys", "dev", "run", "var", "var/tmp", "root")
 _LIMIT_SECONDS = 540
+_MEMORY, _ROOM_BYTES = Path("/dev/shm"), 4 << 30  # noqa: S108 - mkdtemp makes a private folder
 _LIMITS = ("--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024")
 """Podman would raise the limits, which root may not do on every machine."""
 
@@ -72,11 +73,16 @@ class Podman:
         return self("run", "--detach", *limits, *words, image, *arguments).strip()
 
 
+def memory() -> str | None:
+    """Return a folder in memory with room for an image; None without one."""
+    return str(_MEMORY) if _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > _ROOM_BYTES else None
+
+
 @contextmanager
-def podman() -> Iterator[Podman]:
-    """Provide a podman, and clean up."""
+def podman(place: str | None = None) -> Iterator[Podman]:
+    """Provide a podman with its storage in a folder, and clean up."""
     # Not in pytest's folder, which keeps the last runs: images are large.
-    folder = Path(tempfile.mkdtemp(prefix="cpcmon-podman-"))
+    folder = Path(tempfile.mkdtemp(prefix="cpcmon-podman-", dir=place))
     try:
         made = Podman(folder)
         try:
@@ -106,15 +112,12 @@ def _empty_system() -> bytes:
 
 
 def _this_machine(what: str) -> list[str]:
-    """Return the options that mount the machine's /usr, and give a build access to PyPI."""
-    lent = ["/usr", "/etc/ld.so.cache"]
+    """Return the options that mount the machine's /usr, and give a build the packages."""
+    lent = {path: path for path in ("/usr", "/etc/ld.so.cache")}
     words = []
     if what == "build":
-        lent += [path for path in ("/etc/ssl", "/etc/pip.conf") if Path(path).exists()]
-        words = [
-            word
-            for name in os.environ
-            if name.startswith("PIP_") and name != "PIP_FIND_LINKS"
-            for word in ("--env", name)
-        ]
-    return [*words, *(word for path in lent for word in ("--volume", f"{path}:{path}:ro"))]
+        # pip reads its certificates even without an index.
+        lent |= {path: path for path in ("/etc/ssl", "/etc/pip.conf") if Path(path).exists()}
+        lent[str(wheel_folder("/usr/bin/python3"))] = "/wheels"
+        words = ["--env", "PIP_NO_INDEX=1", "--env", "PIP_FIND_LINKS=/wheels", "--env", "PIP_COMPILE=0"]
+    return [*words, *(word for here, there in lent.items() for word in ("--volume", f"{here}:{there}:ro"))]

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ class Renderer:
     def __init__(self, tools: Path) -> None:
         self._tools = tools
 
+    @cache  # noqa: B019 - one renderer per session
     def text(self, way: str, overlay: str) -> str:
         """Return all manifests of an overlay, rendered by kubectl or Helm."""
         if way == "kustomize":

@@ -1,6 +1,7 @@
 """The compose file, without a registry: its schema, its files, and its feed on a real broker."""
 
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from tests.conftest import ROOT
 from tests.daemon.process import running
 from tests.kafka.topics import Topics, unique
 from tests.kubernetes.rendering import DEPLOY, Renderer
+from tests.replays import few_replays
 
 FOLDER = DEPLOY / "compose"
 FILE = FOLDER / "compose.yaml"
@@ -64,12 +66,14 @@ def test_every_mounted_file_exists() -> None:
 
 
 @pytest.mark.slow
-def test_the_feed_reaches_the_daemon(kafka: Topics, tmp_path: Path) -> None:
+def test_the_feed_reaches_the_daemon(kafka: Topics, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A real broker, the commands of the feed, and the real daemon with the configuration of the compose file."""
     topic = unique("feed")
     kafka.create_topic(topic, 3)
     feed = [sys.executable, str(FOLDER / "feed.py")]
-    subprocess.run([*feed, "prepare", "--directory", str(tmp_path)], check=True, capture_output=True, timeout=240)
+    monkeypatch.setattr(sys, "argv", ["feed.py", "prepare", "--directory", str(tmp_path)])
+    with few_replays(), pytest.raises(SystemExit, match=r"^0$"):
+        runpy.run_path(feed[1], run_name="__main__")
     words = ["--brokers", kafka.bootstrap, "--topic", topic, "--rate", "1000", "--shift-after", "0", "--count", "1000"]
     subprocess.run([*feed, "send", "--directory", str(tmp_path), *words], check=True, capture_output=True, timeout=240)
     config = _for_here(

@@ -110,7 +110,7 @@ def _npz_of_unwanted_arrays() -> bytes:
 def _parquet_of_many_rows() -> bytes:
     file = io.BytesIO()
     schema = pa.schema([("probs", pa.list_(pa.float64(), 3))])
-    rows = pa.table({"probs": pa.array([GOOD] * 1_000_000, schema.field("probs").type)})
+    rows = pa.table({"probs": pa.FixedSizeListArray.from_arrays(np.tile(GOOD, 1_000_000), 3)})
     with parquet.ParquetWriter(file, schema) as writer:
         for _ in range(11):
             writer.write_table(rows)
@@ -118,8 +118,8 @@ def _parquet_of_many_rows() -> bytes:
 
 
 def _parquet_of_wide_rows() -> bytes:
-    values = pa.array(np.zeros(40_000_000))
-    lists = pa.ListArray.from_arrays(pa.array(np.arange(0, 40_000_001, 40_000), pa.int32()), values)
+    values = pa.array(np.zeros(12_000_000))
+    lists = pa.ListArray.from_arrays(pa.array(np.arange(0, 12_000_001, 40_000), pa.int32()), values)
     return table({"probs": lists})
 
 
@@ -128,21 +128,21 @@ def _parquet_of_many_wide_rows() -> bytes:
     lists = pa.ListArray.from_arrays(pa.array(np.arange(0, 20_000 * 501, 20_000), pa.int32()), np.zeros(10_000_000))
     rows = pa.table({"probs": lists})
     with parquet.ParquetWriter(file, rows.schema, compression="zstd") as writer:
-        for _ in range(20):
+        for _ in range(8):
             writer.write_table(rows)
     return file.getvalue()
 
 
 def _parquet_of_a_huge_id() -> bytes:
     file = io.BytesIO()
-    rows = pa.table({"probs": [GOOD], "id": ["x" * 300_000_000]})
+    rows = pa.table({"probs": [GOOD], "id": ["x" * 100_000_000]})
     parquet.write_table(rows, file, compression="zstd", use_dictionary=False, write_statistics=False)
     return file.getvalue()
 
 
 def _parquet_of_huge_versions() -> bytes:
     file = io.BytesIO()
-    texts = pa.array(["x" * 200_000_000, "y" * 200_000_000, "x", "y"], pa.large_string())
+    texts = pa.array(["x" * 80_000_000, "y" * 80_000_000, "x", "y"], pa.large_string())
     rows = pa.table({"probs": [GOOD] * 4, "version": texts})
     parquet.write_table(rows, file, compression="zstd", dictionary_pagesize_limit=1 << 31, write_statistics=False)
     return file.getvalue()

@@ -281,20 +281,20 @@ def test_a_scalar_of_an_npz_file_applies_to_all_rows() -> None:
 
 
 @pytest.mark.parametrize("format_", ALL_FORMATS)
-@pytest.mark.parametrize("skip", [0, 1, 2, 8_999, 9_000, 9_001, 20_000])
-def test_committed_rows_are_skipped(format_: Format, skip: int) -> None:
+def test_committed_rows_are_skipped(format_: Format) -> None:
     """Rows of arrays, physical lines of text; the others keep their numbers."""
     vectors = np.random.default_rng(1).dirichlet(np.ones(3), 9_000)
     vectors[-1] = 5.0
     content = write([{"probs": one.tolist()} for one in vectors], format_)
     is_csv = format_ in {Format.CSV, Format.CSV_GZ}
     lines = 9_000 + is_csv
-    blocks = decode_file(content, format_, skip=skip)
-    assert sum(block.rows for block in blocks) == max(0, lines - skip)
-    numbers = [pointer.number for block in blocks for pointer in block.pointers]
-    assert numbers == ([lines] if skip < lines else [])
-    if skip == 2:
-        np.testing.assert_allclose(vectors_of(blocks), vectors[2 - is_csv : -1], atol=1e-6)
+    for skip in (0, 1, 2, 8_999, 9_000, 9_001, 20_000):
+        blocks = decode_file(content, format_, skip=skip)
+        assert sum(block.rows for block in blocks) == max(0, lines - skip)
+        numbers = [pointer.number for block in blocks for pointer in block.pointers]
+        assert numbers == ([lines] if skip < lines else [])
+        if skip == 2:
+            np.testing.assert_allclose(vectors_of(blocks), vectors[2 - is_csv : -1], atol=1e-6)
 
 
 @pytest.mark.parametrize("format_", ALL_FORMATS)

@@ -10,7 +10,7 @@ import pytest
 from monitor.errors import UsageError
 from monitor.records.decoder import StreamDecoder
 from monitor.records.hints import COMMAND_LINE
-from monitor.records.record_batch import Format
+from monitor.records.record_batch import Format, RecordBatch
 from monitor.records.record_schema import ModelFormat, RecordFields
 from monitor.records.rejections import RejectedFile
 from tests.effort import calls_of
@@ -36,19 +36,20 @@ COLUMNS = RecordFields(class_columns=("prob_*",))
 @pytest.mark.parametrize(
     ("lines", "reason"),
     [
-        pytest.param(b"{}\n" * 349_525, "missing_field", id="nothing"),
-        pytest.param(b'{"a":1}\n' * 131_072, "missing_field", id="another field"),
-        pytest.param(b"".join(b'{"a":%d}\n' % n for n in range(100_000)), "missing_field", id="others all the time"),
-        pytest.param(b'{"probs":[1,0]}\n' * 65_536, "wrong_k", id="too short"),
-        pytest.param(b'{"probs":"x"}\n' * 74_898, "wrong_type", id="a text"),
+        pytest.param(b"{}\n" * 60_000, "missing_field", id="nothing"),
+        pytest.param(b'{"a":1}\n' * 30_000, "missing_field", id="another field"),
+        pytest.param(b"".join(b'{"a":%d}\n' % n for n in range(20_000)), "missing_field", id="others all the time"),
+        pytest.param(b'{"probs":[1,0]}\n' * 20_000, "wrong_k", id="too short"),
+        pytest.param(b'{"probs":"x"}\n' * 20_000, "wrong_type", id="a text"),
     ],
 )
-def test_a_mebibyte_of_rejected_lines_is_cheap(lines: bytes, reason: str) -> None:
+def test_rejected_lines_are_cheap(lines: bytes, reason: str) -> None:
     """Pointers are only made for the last ones."""
-    decoded = decode_text(LINE + lines)
+    found = list[RecordBatch]()
     count = lines.count(b"\n")
     # 4 to 28 for each line; with a pointer it would be 52 to 76.
-    assert calls_of(lambda: decode_text(LINE + lines)) < 40 * count
+    assert calls_of(lambda: found.append(decode_text(LINE + lines))) < 40 * count
+    (decoded,) = found
     assert reasons_of([decoded]) == {("density", reason): count}
     assert [pointer.number for pointer in decoded.pointers] == list(range(count - 1_998, count + 2))
     assert all(pointer.digest for pointer in decoded.pointers)

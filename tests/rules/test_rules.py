@@ -169,22 +169,23 @@ def test_daemons_with_models_of_the_same_name_are_separate(rules: Rules, config:
     assert {"CpcmonSilent", "CpcmonEvaluationFailing"} <= set(east.firing(fallen, 40)[0])
 
 
-@pytest.mark.slow
+_DAMAGED = ('cpcmon_state_recovered_total{from="empty",', "cpcmon_state_damaged_chunks_total{")
+
+
 @pytest.mark.parametrize(
-    ("shape", "fires"),
+    ("shapes", "fires"),
     [
-        pytest.param("0x5 _x90 1x60", True, id="down for longer than an hour"),
-        pytest.param("3x5 _x90 1x60", True, id="an empty state counts from 0"),
-        pytest.param("1x5 _x90 1x60", False, id="long ago"),
-        pytest.param("1x5 _x90 0x60", False, id="deleted on purpose"),
+        # Down for longer than an hour. An empty state counts from 0.
+        pytest.param({"a": "0x5 _x90 1x60", "b": "3x5 _x90 1x60"}, True, id="damaged"),
+        # Long ago. Deleted on purpose.
+        pytest.param({"a": "1x5 _x90 1x60", "b": "1x5 _x90 0x60"}, False, id="not damaged"),
     ],
 )
-@pytest.mark.parametrize("series", ['cpcmon_state_recovered_total{from="empty"}', "cpcmon_state_damaged_chunks_total"])
-def test_a_damaged_state_is_reported_after_a_long_downtime(rules: Rules, series: str, shape: str, fires: bool) -> None:  # noqa: FBT001
+def test_a_damaged_state_is_reported_after_a_long_downtime(rules: Rules, shapes: dict[str, str], fires: bool) -> None:  # noqa: FBT001
     """A power cut may last longer than the range of the rule."""
-    at_once, later = rules.firing({series: shape}, 98, 155)
-    assert at_once["CpcmonStateRecovered"] == fires
-    assert later["CpcmonStateRecovered"] == fires
+    series = {f'{one}instance="{name}{len(one)}"}}': shape for one in _DAMAGED for name, shape in shapes.items()}
+    for found in rules.firing(series, 98, 155):
+        assert found["CpcmonStateRecovered"] == (4 if fires else 0)
 
 
 def test_a_damaged_state_is_reported_for_an_hour(rules: Rules) -> None:
@@ -192,13 +193,6 @@ def test_a_damaged_state_is_reported_for_an_hour(rules: Rules) -> None:
     assert found["CpcmonStateRecovered"] == 0
 
 
-@pytest.mark.parametrize(
-    "failed",
-    [
-        pytest.param('cpcmon_evaluation_failures_total{model="density"}', id="evaluations"),
-        pytest.param('cpcmon_estimator_failures_total{model="density",estimator="ac"}', id="an estimator"),
-    ],
-)
 @pytest.mark.parametrize(
     ("when", "evaluated", "failing", "fires"),
     [
@@ -214,13 +208,16 @@ def test_failures_are_reported_for_any_schedule(
     evaluated: str,
     failing: str,
     fires: bool,  # noqa: FBT001
-    failed: str,
 ) -> None:
-    """Also for one evaluation a night."""
-    config = replace(rules.config, models=(ModelConfig("density", None, evaluate=when),))
-    series = {failed: failing, 'cpcmon_evaluations_total{model="density"}': evaluated}
-    (found,) = replace(rules, config=config).firing(series, 170)
-    assert found["CpcmonEvaluationFailing"] == fires
+    """Also for one evaluation a night: of a model whose evaluations fail, and of one whose estimator fails."""
+    models = tuple(ModelConfig(name, None, evaluate=when) for name in ("density", "triage"))
+    series = {
+        'cpcmon_evaluation_failures_total{model="density"}': failing,
+        'cpcmon_estimator_failures_total{model="triage",estimator="ac"}': failing,
+        **{f'cpcmon_evaluations_total{{model="{model.name}"}}': evaluated for model in models},
+    }
+    (found,) = replace(rules, config=replace(rules.config, models=models)).firing(series, 170)
+    assert found["CpcmonEvaluationFailing"] == (2 if fires else 0)
 
 
 def test_e1_a_warming_window_is_not_reported_as_invalid(rules: Rules) -> None:

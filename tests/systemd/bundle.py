@@ -8,6 +8,7 @@ from pathlib import Path
 from tests.conftest import ROOT
 from tests.systemd.machine import PATH
 from tests.systemd.page import steps
+from tests.wheels import local_packages
 
 _FILES = ("monitor", "deploy", "pyproject.toml", "README.md", "LICENSE", "requirements.lock", "config.example.yaml")
 """The files that the commands need."""
@@ -31,8 +32,8 @@ def newer_bundle(bundle: Path, folder: Path, version: str) -> Path:
     line = next(one for one in text.splitlines() if one.startswith("version = "))
     project.write_text(text.replace(line, f'version = "{version}"', 1), encoding="utf-8")
     shutil.copytree(bundle, newer, ignore=shutil.ignore_patterns("cpcmon-*.whl"))
-    pip = bundle.parent / "venv" / "bin" / "pip"
-    _run(f"{pip} wheel --quiet --no-deps --wheel-dir {newer} .", tree)
+    python = bundle.parent / "venv" / "bin" / "python"
+    _run(f"{python} -m pip wheel --quiet --no-deps --wheel-dir {newer} .", tree)
     return newer
 
 
@@ -47,9 +48,10 @@ def _copy_tree(to: Path) -> None:
 
 def _run(commands: str, folder: Path) -> None:
     # With the Python of the system, which is that of the machine.
+    python = shutil.which("python3", path=PATH) or "python3"
     environment = {key: value for key, value in os.environ.items() if key not in {"VIRTUAL_ENV", "PYTHONPATH"}}
     ran = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", commands],
-        cwd=folder, env={**environment, "PATH": PATH}, check=False, capture_output=True, text=True, timeout=600,
+        cwd=folder, env={**environment, **local_packages(python), "PATH": PATH}, check=False, capture_output=True, text=True, timeout=600,
     )  # fmt: skip
     assert ran.returncode == 0, f"exit code {ran.returncode} of:\n{commands}\n{ran.stdout}\n{ran.stderr}"

@@ -2,15 +2,17 @@
 
 import os
 import shutil
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from shutil import which
 
 import pytest
 
 from monitor.demo.example_data import write_example
-from tests.kafka.jars import locked
+from tests.made_once import made_once
 from tests.systemd.bundle import make_bundle
 from tests.systemd.machine import CannotBoot, Machine, boot
 from tests.systemd.page import steps
@@ -30,47 +32,52 @@ def real_systemd(folder: Path, software: Path | None = None) -> Iterator[Machine
         pytest.skip(message)
 
 
-@pytest.fixture(scope="session")
-def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder shared by all workers of this run."""
-    own = tmp_path_factory.getbasetemp()
-    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "systemd"
-    folder.mkdir(exist_ok=True)
-    return folder
+@dataclass(frozen=True)
+class Installation:
+    """What the first two steps of the page make."""
+
+    folder: Path
+
+    @property
+    def bundle(self) -> Path:
+        """The bundle of the first step."""
+        return self.folder / "tree" / "dist" / "cpcmon"
+
+    @property
+    def software(self) -> Path:
+        """/opt/cpcmon after the second step."""
+        return self.folder / "software"
+
+    @property
+    def output(self) -> str:
+        """The output of the second step."""
+        return (self.folder / "output").read_text(encoding="utf-8")
+
+    @classmethod
+    def make(cls, folder: Path) -> None:
+        """Take both steps, the second on a new machine."""
+        with real_systemd(folder) as machine:
+            made = cls(folder)
+            shutil.copytree(make_bundle(folder), machine.path("/root/cpcmon"))
+            (commands,) = steps()["Install it"]
+            # Only what cpcmon imports is compiled, and not all of scipy.
+            (folder / "output").write_text(machine.check_output(f"export PIP_COMPILE=0\n{commands}"), encoding="utf-8")
+            machine.check_output(f"/opt/cpcmon/bin/python -c '{_IMPORT_ALL}'")
+            # Ten thousand files.
+            subprocess.run(["cp", "--archive", str(machine.path("/opt/cpcmon")), str(made.software)], check=True)
+
+
+_IMPORT_ALL = """
+import importlib, pkgutil, numpy.ma, monitor
+for one in pkgutil.walk_packages(monitor.__path__, "monitor."):
+    importlib.import_module(one.name)
+"""
 
 
 @pytest.fixture(scope="session")
-def can_boot(run_folder: Path) -> None:
-    """Skip before the bundle is built if no machine can be booted."""
-    with real_systemd(run_folder):
-        pass
-
-
-@pytest.fixture(scope="session")
-def bundle(run_folder: Path, can_boot: None) -> Path:  # noqa: ARG001, a condition
-    """The bundle of the first step; once for all workers."""
-    made = run_folder / "bundle"
-    with locked(run_folder / "bundle.lock"):
-        if not made.exists():
-            shutil.rmtree(run_folder / "tree", ignore_errors=True)
-            made.symlink_to(make_bundle(run_folder))
-    return made.resolve()
-
-
-@pytest.fixture(scope="session")
-def software(run_folder: Path, bundle: Path) -> Path:
-    """/opt/cpcmon after the second step; once for all workers, since it takes longest."""
-    made = run_folder / "software"
-    with locked(run_folder / "software.lock"):
-        if not made.exists():
-            with real_systemd(run_folder) as machine:
-                shutil.copytree(bundle, machine.path("/root/cpcmon"))
-                (commands,) = steps()["Install it"]
-                machine.check_output(commands)
-                shutil.rmtree(run_folder / "partial", ignore_errors=True)
-                shutil.copytree(machine.path("/opt/cpcmon"), run_folder / "partial", symlinks=True)
-            (run_folder / "partial").rename(made)
-    return made
+def installation(tmp_path_factory: pytest.TempPathFactory) -> Installation:
+    """Made once for all workers, since it takes longest."""
+    return Installation(made_once(tmp_path_factory, "systemd", Installation.make))
 
 
 @pytest.fixture(scope="session")
@@ -90,17 +97,19 @@ def new_machine(tmp_path: Path) -> Iterator[Machine]:
 
 @pytest.fixture(scope="session")
 def installed(
-    tmp_path_factory: pytest.TempPathFactory, bundle: Path, software: Path, example: Path
+    tmp_path_factory: pytest.TempPathFactory, installation: Installation, calibrated: Path
 ) -> Iterator[Service]:
     """A machine with cpcmon for all tests of a worker, installed as in the page."""
-    with real_systemd(tmp_path_factory.mktemp("machine"), software) as machine:
-        shutil.copytree(bundle, machine.path("/root/cpcmon"), ignore=shutil.ignore_patterns("*.whl"))
-        shutil.copy(example / "validation_labelled.jsonl", machine.path("/root"))
+    with real_systemd(tmp_path_factory.mktemp("machine"), installation.software) as machine:
+        shutil.copytree(installation.bundle, machine.path("/root/cpcmon"), ignore=shutil.ignore_patterns("*.whl"))
         machine.check_output("ln --symbolic /opt/cpcmon/bin/cpcmon /usr/local/bin/cpcmon")
-        for step in ("Prepare the results directory", "Write the configuration", "Start it"):
+        service = Service(machine)
+        service.configure()
+        shutil.copy(calibrated / "density.ref", machine.path("/etc/cpcmon"))
+        for step in ("Prepare the results directory", "Start it"):
             for commands in steps()[step]:
                 machine.check_output(commands)
-        yield Service(machine)
+        yield service
 
 
 @pytest.fixture

@@ -25,71 +25,50 @@ def check_resumed(service: Service, records: list[str]) -> None:
 
 
 @pytest.mark.slow
-def test_it_is_ready_when_start_returns(service: Service) -> None:
-    """`Type=notify`. The metrics of the process need access to /proc/stat."""
+def test_d17_results_become_an_estimate(service: Service, records: list[str]) -> None:
+    """It is ready when start returns (`Type=notify`); files and folder are accessible to the group only; it exits with 0."""
     service.start()
     assert service.machine.check_output("curl --silent --fail http://127.0.0.1:9877/-/ready")
     page = service.metrics()
     assert page["cpcmon_ready"] == 1
+    # The metrics of the process need access to /proc/stat.
     assert "process_start_time_seconds" in page
     wait_until(lambda: "model" in service.show("StatusText"), lambda: service.show("StatusText"))
-
-
-def test_d17_results_become_an_estimate(service: Service, records: list[str]) -> None:
-    """Files and folder are accessible to the group only."""
-    service.start()
     service.drop(records[:600], "first.jsonl")
     service.wait_for_records(600)
     found = service.value("cpcmon_estimated_accuracy_ratio", model="density", segment="all", estimator="consensus")
     assert found is not None
     assert 0.5 < found < 1.0
-
-
-def test_a_restart_resumes(service: Service, records: list[str]) -> None:
-    ingest_500(service, records)
-    service.machine.check_output("systemctl restart cpcmon")
-    check_resumed(service, records)
-
-
-def test_a_stop_exits_with_0(service: Service) -> None:
-    service.start()
     service.machine.check_output("systemctl stop cpcmon")
     assert (service.show("Result"), service.show("ExecMainStatus")) == ("success", "0")
     assert service.show("ExecMainCode") == "1"  # exited, not killed
     assert "cpcmon has stopped" in service.log()
 
 
-def test_a_reload_applies_a_valid_file(service: Service) -> None:
+def test_a_reload_applies_a_valid_file_and_rejects_an_invalid_one(service: Service, records: list[str]) -> None:
+    """`check-config` logs the line of the problem; the daemon is then not signalled."""
     service.start()
     process = service.pid
     service.configure(threshold=0.7)
     service.machine.check_output("systemctl reload cpcmon")
     service.wait_for("cpcmon_accuracy_threshold_ratio", 0.7, model="density", segment="all")
-    assert service.pid == process
-
-
-def test_a_reload_rejects_an_invalid_file(service: Service, records: list[str]) -> None:
-    """`check-config` logs the line; the daemon is not signalled."""
-    service.start()
-    process = service.pid
-    service.configure(threshold=0.7, more="modles: []\n")
+    service.configure(threshold=0.6, more="modles: []\n")
     assert service.machine.run("systemctl reload cpcmon").returncode == 1
     assert (service.show("ActiveState"), service.pid) == ("active", process)
     assert re.search(r"config\.yaml:\d+: .*'modles'", service.log())
     service.drop(records[:300], "first.jsonl")
     service.wait_for_records(300)
-    assert service.value("cpcmon_accuracy_threshold_ratio", model="density", segment="all") == 0.8
+    assert service.value("cpcmon_accuracy_threshold_ratio", model="density", segment="all") == 0.7
 
 
-def test_a_hanging_daemon_is_restarted_and_resumes(service: Service, records: list[str]) -> None:
+def test_a_hanging_daemon_is_restarted(service: Service) -> None:
     service.change_unit("WatchdogSec=5s", "RestartSec=100ms")
-    ingest_500(service, records)
+    service.start()
     hung = service.pid
     service.machine.check_output(f"kill -STOP {hung}")
     service.wait_for_restarts(1)
     assert service.pid != hung
     assert "Watchdog timeout" in service.log()
-    check_resumed(service, records)
 
 
 def test_a_killed_daemon_is_restarted_and_resumes(service: Service, records: list[str]) -> None:

@@ -94,10 +94,12 @@ def sweep(scene: Scene, calls: Sequence[str], most: int | None) -> Iterator[tupl
 
 
 def _spread(count: int, most: int | None) -> list[int]:
-    """Return up to `most` numbers from 1 to a count, including both ends."""
-    if most is None or count <= max(2, most):
+    """Return up to `most` numbers from 1 to a count, including both ends; one is in the middle."""
+    if most is None or count <= most:
         return list(range(1, count + 1))
-    return sorted({1 + round(step * (count - 1) / (most - 1)) for step in range(most)}) if most > 1 else [1]
+    return (
+        sorted({1 + round(step * (count - 1) / (most - 1)) for step in range(most)}) if most > 1 else [1 + count // 2]
+    )
 
 
 def _paths(site: Site) -> list[str]:

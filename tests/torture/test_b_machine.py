@@ -10,7 +10,7 @@ from tests.torture.machine import WatchedDirectory
 # `make torture` runs more and longer ones, with random seeds.
 TestB22 = WatchedDirectory.TestCase
 TestB22.settings = settings(
-    max_examples=int(os.environ.get("TORTURE_EXAMPLES", "60")),
+    max_examples=int(os.environ.get("TORTURE_EXAMPLES", "30")),
     stateful_step_count=int(os.environ.get("TORTURE_STEPS", "25")),
     deadline=None,
     derandomize="TORTURE_EXAMPLES" not in os.environ,

@@ -14,7 +14,7 @@ from tests.kafka.topics import Topics
 
 SMALL = 60
 """The size of a window that covers a few seconds."""
-_RATE = 800
+_RATE = 400
 
 
 @dataclass(frozen=True)

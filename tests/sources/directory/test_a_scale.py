@@ -97,7 +97,7 @@ class ManyNames(System):
 
 def test_a32_a_million_kept_files_are_listed_and_few_are_checked(watch: Watch) -> None:
     """In steady state a poll compares names, checks few files, extends its interval, and warns once."""
-    count = 200_000
+    count = 100_000
     inbox = watch()
 
     def tick() -> None:

@@ -7,7 +7,6 @@ import pytest
 
 from monitor.sources.kafka.kafka_options import KafkaOptions, Start
 from tests.kafka.conftest import (
-    cluster_of_three,
     collected_sockets,
     kafka,
     mock_kafka,
@@ -19,7 +18,6 @@ from tests.kafka.topics import unique
 from tests.sources.kafka.member import Disk, Member
 
 __all__ = [
-    "cluster_of_three",
     "collected_sockets",
     "join",
     "kafka",

@@ -106,6 +106,8 @@ class Member:
                 f"{self.warnings}, {self.source.status().waits_for}"
             )
             self.tick()
+            # A poll of a source without a connection returns at once.
+            time.sleep(0.005)
 
     def until_rows(self, shard: str, rows: Iterable[int]) -> None:
         """Poll until a shard has exactly these records, in this order."""

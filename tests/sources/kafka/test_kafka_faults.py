@@ -2,16 +2,14 @@
 
 import re
 import time
-from pathlib import Path
 from typing import Any
 
-import pytest
 from confluent_kafka import KafkaError
 from kafka.errors import UnknownBrokerIdError
 
-from tests.kafka.broker import Cluster
 from tests.kafka.mock import MOCK_API_VERSION, MockCluster, Request
 from tests.kafka.producing import Writer
+from tests.kafka.shared import SecuredBroker
 from tests.kafka.topics import Topics, unique
 from tests.sources.kafka.conftest import Join
 from tests.sources.kafka.member import Member, payloads
@@ -145,25 +143,20 @@ def test_a_join_completed_between_polls_counts(mock_kafka: MockCluster, join: Jo
     assert member.owned == {f"{TOPIC}/0"}
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("real_kafka")
-def test_a_damaged_batch_is_skipped_and_nothing_after_it_is_lost(tmp_path: Path, join: Join) -> None:
+def test_a_damaged_batch_is_skipped_and_nothing_after_it_is_lost(secured_kafka: SecuredBroker, join: Join) -> None:
     """Three batches of ten; one byte of the second is changed in the broker's log."""
-    with Cluster(tmp_path / "broker") as broker:
-        topic = broker.create_topic()
-        writer = Writer(broker.bootstrap, topic, linger_ms=200)
-        for start in (0, 10, 20):
-            writer.write(payloads(range(start, start + 10)))
-        (log,) = (tmp_path / "broker").rglob(f"{topic}-0/*.log")
-        content = log.read_bytes()
-        (place,) = (found.start() for found in re.finditer(str(1_760_000_015).encode(), content))
-        with log.open("r+b") as file:
-            file.seek(place)
-            file.write(b"9")
-        member = join(broker.bootstrap, topic)
-        member.until_rows(f"{topic}/0", [*range(10), *range(20, 30)])
-        assert member.counted["batches_unreadable"] == 1
-        assert member.counted["offsets_unreadable"] == 10
-        assert any("offset 10 is damaged" in warning for warning in member.warnings)
-        assert any("offsets 10 to 19 are unreadable" in warning for warning in member.warnings)
-        member.source.close()
+    topic = secured_kafka.create_topic()
+    writer = Writer(secured_kafka.bootstrap, topic, linger_ms=200)
+    for start in (0, 10, 20):
+        writer.write(payloads(range(start, start + 10)))
+    (log,) = (secured_kafka.log.parent / "logs" / f"{topic}-0").glob("*.log")
+    (place,) = (found.start() for found in re.finditer(str(1_760_000_015).encode(), log.read_bytes()))
+    with log.open("r+b") as file:
+        file.seek(place)
+        file.write(b"9")
+    member = join(secured_kafka.bootstrap, topic)
+    member.until_rows(f"{topic}/0", [*range(10), *range(20, 30)])
+    assert member.counted["batches_unreadable"] == 1
+    assert member.counted["offsets_unreadable"] == 10
+    assert any("offset 10 is damaged" in warning for warning in member.warnings)
+    assert any("offsets 10 to 19 are unreadable" in warning for warning in member.warnings)

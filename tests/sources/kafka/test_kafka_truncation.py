@@ -3,6 +3,7 @@
 import struct
 import time
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,13 @@ _COMPACTED = {
 """Compacted by the broker every 15 seconds; tombstones stay."""
 _LAST = 32
 """The offset of the last record in the compacted log, and its number."""
+
+
+@pytest.fixture(scope="module")
+def cluster(real_kafka: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:  # noqa: ARG001
+    """A broker that each test kills and restarts."""
+    with Cluster(tmp_path_factory.mktemp("broker")) as started:
+        yield started
 
 
 def _written(bootstrap: str, topic: str, begin: int, end: int) -> None:
@@ -71,47 +79,39 @@ def _assert_read_anew(member: Member, shard: str, rows: list[int]) -> None:
     assert [warning for warning in member.warnings if expected in warning]
 
 
-def test_a_log_truncated_while_reading_is_reported_and_read_from_the_start(
-    real_kafka: None,  # noqa: ARG001, a condition
-    tmp_path: Path,
-    join: Join,
-) -> None:
+def test_a_log_truncated_while_reading_is_reported_and_read_from_the_start(cluster: Cluster, join: Join) -> None:
     """It ends before the checkpoint, even with the messages written since."""
-    with Cluster(tmp_path / "broker") as cluster:
-        topic = cluster.create_topic()
-        _written(cluster.bootstrap, topic, 0, 50)
-        member = join(cluster.bootstrap, topic)
-        member.until_rows(f"{topic}/0", range(50))
-        member.until(lambda: member.counted["offset_commits"] > 0, "a commit")
-        cluster.kill(1)
-        _cut(cluster, topic, 20)
-        cluster.restart(1)
-        _written(cluster.bootstrap, topic, 500, 510)
-        _assert_read_anew(member, f"{topic}/0", [*range(20), *range(500, 510)])
-        _written(cluster.bootstrap, topic, 510, 600)
-        member.until_rows(f"{topic}/0", [*range(20), *range(500, 600)])
-        member.source.close()
+    topic = cluster.create_topic()
+    _written(cluster.bootstrap, topic, 0, 50)
+    member = join(cluster.bootstrap, topic)
+    member.until_rows(f"{topic}/0", range(50))
+    member.until(lambda: member.counted["offset_commits"] > 0, "a commit")
+    cluster.kill(1)
+    _cut(cluster, topic, 20)
+    cluster.restart(1)
+    _written(cluster.bootstrap, topic, 500, 510)
+    _assert_read_anew(member, f"{topic}/0", [*range(20), *range(500, 510)])
+    _written(cluster.bootstrap, topic, 510, 600)
+    member.until_rows(f"{topic}/0", [*range(20), *range(500, 600)])
+    member.source.close()
 
 
 def test_a_log_truncated_and_regrown_while_down_is_reported_and_read_from_the_start(
-    real_kafka: None,  # noqa: ARG001, a condition
-    tmp_path: Path,
-    join: Join,
+    cluster: Cluster, join: Join
 ) -> None:
     """It has more records than were read, so only the leader epoch reveals it."""
-    with Cluster(tmp_path / "broker") as cluster:
-        topic, group, disk = cluster.create_topic(), unique("group"), Disk()
-        _written(cluster.bootstrap, topic, 0, 50)
-        first = join(cluster.bootstrap, topic, group, disk=disk)
-        first.until_rows(f"{topic}/0", range(50))
-        first.source.close()
-        cluster.kill(1)
-        _cut(cluster, topic, 20)
-        cluster.restart(1)
-        _written(cluster.bootstrap, topic, 500, 600)
-        second = join(cluster.bootstrap, topic, group, disk=disk)
-        _assert_read_anew(second, f"{topic}/0", [*range(20), *range(500, 600)])
-        second.source.close()
+    topic, group, disk = cluster.create_topic(), unique("group"), Disk()
+    _written(cluster.bootstrap, topic, 0, 50)
+    first = join(cluster.bootstrap, topic, group, disk=disk)
+    first.until_rows(f"{topic}/0", range(50))
+    first.source.close()
+    cluster.kill(1)
+    _cut(cluster, topic, 20)
+    cluster.restart(1)
+    _written(cluster.bootstrap, topic, 500, 600)
+    second = join(cluster.bootstrap, topic, group, disk=disk)
+    _assert_read_anew(second, f"{topic}/0", [*range(20), *range(500, 600)])
+    second.source.close()
 
 
 def _left(bootstrap: str, topic: str) -> dict[int, bytes | None]:
@@ -170,24 +170,19 @@ def test_gaps_in_a_compacted_topic_are_not_lost_records(kafka: Topics, join: Joi
         member.until(lambda: member.shards().lags[shard].records == 0, "nothing left")  # noqa: B023
 
 
-def test_a_log_truncated_and_regrown_is_read_from_the_start_without_a_disk_too(
-    real_kafka: None,  # noqa: ARG001, a condition
-    tmp_path: Path,
-    join: Join,
-) -> None:
+def test_a_log_truncated_and_regrown_is_read_from_the_start_without_a_disk_too(cluster: Cluster, join: Join) -> None:
     """The committed offset is behind the truncation: the records between were never read."""
-    with Cluster(tmp_path / "broker") as cluster:
-        topic, group = cluster.create_topic(), unique("group")
-        _written(cluster.bootstrap, topic, 0, 50)
-        first = join(cluster.bootstrap, topic, group, hold=1, max_poll_records=10)
-        first.until_rows(f"{topic}/0", range(50))
-        first.source.close()
-        cluster.kill(1)
-        _cut(cluster, topic, 20)
-        cluster.restart(1)
-        _written(cluster.bootstrap, topic, 500, 600)
-        second = join(cluster.bootstrap, topic, group)
-        second.until(lambda: second.disk.rows.get(f"{topic}/0", [])[-1:] == [599], "the last record")
-        assert second.disk.rows[f"{topic}/0"] == [*range(20), *range(500, 600)]
-        assert second.counted["partitions_truncated"] == 1
-        second.source.close()
+    topic, group = cluster.create_topic(), unique("group")
+    _written(cluster.bootstrap, topic, 0, 50)
+    first = join(cluster.bootstrap, topic, group, hold=1, max_poll_records=10)
+    first.until_rows(f"{topic}/0", range(50))
+    first.source.close()
+    cluster.kill(1)
+    _cut(cluster, topic, 20)
+    cluster.restart(1)
+    _written(cluster.bootstrap, topic, 500, 600)
+    second = join(cluster.bootstrap, topic, group)
+    second.until(lambda: second.disk.rows.get(f"{topic}/0", [])[-1:] == [599], "the last record")
+    assert second.disk.rows[f"{topic}/0"] == [*range(20), *range(500, 600)]
+    assert second.counted["partitions_truncated"] == 1
+    second.source.close()
