@@ -348,6 +348,10 @@ class WatchedDirectory(RuleBasedStateMachine):
         """Damage the database: the next start uses the backup, and reads later records again."""
         state = self.process.state.path
         self._restart(state, damage=place)
+        # What was read since the backup is read again, from files that must still be there.
+        again = {name for name in FILES if (self.inbox / name).exists()}
+        self.unread |= again
+        self.unknown |= again
 
     def _restart(self, state: Path | None, damage: int | None = None) -> None:
         self.runs += 1
