@@ -124,23 +124,27 @@ def unbroken(text: str) -> Markup:
 
 
 def ago(seconds: float) -> str:
-    """Format how long ago something was, in the largest unit that fits."""
+    """Format how long ago something was."""
     if not math.isfinite(seconds):
         return "at an impossible time"
-    if seconds < -60.0:
-        return "in the future"
-    for unit, length in (("day", 86400.0), ("hour", 3600.0), ("minute", 60.0)):
-        if seconds >= 2.0 * length or (unit == "minute" and seconds >= length):
-            return f"{plural(int(seconds // length), unit)} ago"
-    return "just now"
+    if seconds < 60.0:
+        return "in the future" if seconds < -60.0 else "just now"
+    return f"{_duration(seconds)} ago"
 
 
 def lasting(seconds: float) -> str:
     """Format a duration up to now: for 2 hours."""
-    if -60.0 <= seconds < 60.0:
-        return "for less than a minute"
-    text = ago(seconds)
-    return f"for {text.removesuffix(' ago')}" if text.endswith(" ago") else "since an unknown time"
+    if not math.isfinite(seconds) or seconds < -60.0:
+        return "since an unknown time"
+    return "for less than a minute" if seconds < 60.0 else f"for {_duration(seconds)}"
+
+
+def _duration(seconds: float) -> str:
+    """Format at least a minute in the largest unit of which there are two."""
+    for unit, length in (("day", 86400.0), ("hour", 3600.0)):
+        if seconds >= 2.0 * length:
+            return plural(int(seconds // length), unit)
+    return plural(int(seconds // 60.0), "minute")
 
 
 def oddities(records: InputFacts) -> list[str]:
