@@ -103,16 +103,20 @@ def byte_size(count: int) -> str:
 
 def clock(at: float, *, seconds: bool = True) -> str:
     """Format a time in UTC. A record may carry any time, also an impossible one."""
-    try:
-        return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC" if seconds else "%Y-%m-%d %H:%M UTC")
-    except (OverflowError, ValueError, OSError):
-        return "an impossible time"
+    return _formatted(at, "%Y-%m-%d %H:%M:%S UTC" if seconds else "%Y-%m-%d %H:%M UTC") or "an impossible time"
 
 
 def moment(at: float, now: float) -> str:
     """Format a time in UTC, and how long ago it was."""
-    shown = clock(at, seconds=False)
-    return f"{shown} ({ago(now - at)})" if shown[0].isdigit() else shown
+    shown = _formatted(at, "%Y-%m-%d %H:%M UTC")
+    return "an impossible time" if shown is None else f"{shown} ({ago(now - at)})"
+
+
+def _formatted(at: float, form: str) -> str | None:
+    try:
+        return datetime.fromtimestamp(at, UTC).strftime(form)
+    except (OverflowError, ValueError, OSError):
+        return None
 
 
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC")
