@@ -21,6 +21,7 @@ from monitor.settings.yaml_text import (
     YamlMap,
     describe,
     describe_type,
+    is_null,
 )
 
 HIDDEN = "(hidden)"
@@ -46,11 +47,6 @@ def invalid(node: Node, expected: str, advice: str = "", *, found: str | None = 
     """Return the error for an unexpected value, which is shown unless `found` replaces it."""
     shown = describe(node) if found is None else found
     return InvalidValue(SettingProblem("", expected, shown + (f": {advice}" if advice else ""), node.line))
-
-
-def is_null(node: Node) -> bool:
-    """Return whether a key has no value."""
-    return isinstance(node, Scalar) and describe(node) == "nothing"
 
 
 class SettingKind(ABC, Generic[T]):

@@ -6,7 +6,6 @@ import signal
 import socket
 import sqlite3
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -138,8 +137,7 @@ def test_an_undelivered_alert_is_sent_after_a_kill_and_a_stop(site: Site) -> Non
 def wait_for_commit(process: Process, page: dict[str, float]) -> None:
     """Wait for a commit after a scrape."""
     name = "cpcmon_last_commit_timestamp_seconds"
-    while one(process.metrics(), name) == one(page, name):
-        time.sleep(0.05)
+    process.wait_until(lambda now: one(now, name) != one(page, name), "a commit")
 
 
 def test_a_reload_applies_a_valid_configuration_and_rejects_an_invalid_one(site: Site) -> None:
