@@ -70,7 +70,7 @@ def read_alert(section: Section, segmentation: Segmentation | None) -> AlertRule
     if kind is AlertType.ACCURACY:
         on = section.get("on", Choice(On), On.LOWER if section.has("above") else On.UPPER)
         estimator = section.get("estimator", OneOf(NAMES), estimator)
-        _check_thresholds(section, thresholds)
+    _check_thresholds(section, kind, thresholds)
     hysteresis, new_records = _DEFAULT.hysteresis, _DEFAULT.new_records
     if kind in _NEW_RECORDS:
         hysteresis = section.get("hysteresis", Number(0.0, 0.5), hysteresis)
@@ -95,14 +95,14 @@ def read_alert(section: Section, segmentation: Segmentation | None) -> AlertRule
     )
 
 
-def _check_thresholds(section: Section, thresholds: Mapping[str, float | None]) -> None:
-    """Report unless there is exactly one threshold, and one at which the alert can fire."""
+def _check_thresholds(section: Section, kind: AlertType, thresholds: Mapping[str, float | None]) -> None:
+    """Report unless there is the right number of thresholds, and one at which the alert can fire."""
     given = [key for key in thresholds if section.has(key)]
-    if len(given) != 1:
+    if kind is AlertType.ACCURACY and len(given) != 1:
         section.report_group("exactly one of below, drop and above", " and ".join(given) or "none of them")
     elif given == ["below"] and thresholds["below"] == 0.0:
         section.report("below", "a number above 0", "0, at which it could never fire")
-    elif given != ["below"] and thresholds[given[0]] == 1.0:
+    elif given and given != ["below"] and thresholds[given[0]] == 1.0:
         section.report(given[0], "a number below 1", "1, at which it could never fire")
 
 
