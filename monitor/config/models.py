@@ -21,12 +21,9 @@ from monitor.settings.kinds import (
     ListOf,
     Number,
     OneOf,
-    SettingKind,
     Text,
-    invalid,
 )
 from monitor.settings.section import Section
-from monitor.settings.yaml_text import InvalidValue, Node, SettingProblem, YamlList
 
 _NAME = Text("a name of letters, digits and _, at most 64, no digit first", re.compile(r"[a-zA-Z_][a-zA-Z0-9_]{0,63}"))
 _LONGEST_HOLD = 366 * 86400.0
@@ -73,7 +70,7 @@ def read_alert(section: Section, segmentation: Segmentation | None) -> AlertRule
     if kind is AlertType.ACCURACY:
         on = section.get("on", Choice(On), On.LOWER if section.has("above") else On.UPPER)
         estimator = section.get("estimator", OneOf(NAMES), estimator)
-        _check_thresholds(section, thresholds)
+    _check_thresholds(section, kind, thresholds)
     hysteresis, new_records = _DEFAULT.hysteresis, _DEFAULT.new_records
     if kind in _NEW_RECORDS:
         hysteresis = section.get("hysteresis", Number(0.0, 0.5), hysteresis)
@@ -98,14 +95,14 @@ def read_alert(section: Section, segmentation: Segmentation | None) -> AlertRule
     )
 
 
-def _check_thresholds(section: Section, thresholds: Mapping[str, float | None]) -> None:
-    """Report unless there is exactly one threshold, and one at which the alert can fire."""
+def _check_thresholds(section: Section, kind: AlertType, thresholds: Mapping[str, float | None]) -> None:
+    """Report unless there is the right number of thresholds, and one at which the alert can fire."""
     given = [key for key in thresholds if section.has(key)]
-    if len(given) != 1:
+    if kind is AlertType.ACCURACY and len(given) != 1:
         section.report_group("exactly one of below, drop and above", " and ".join(given) or "none of them")
     elif given == ["below"] and thresholds["below"] == 0.0:
         section.report("below", "a number above 0", "0, at which it could never fire")
-    elif given != ["below"] and thresholds[given[0]] == 1.0:
+    elif given and given != ["below"] and thresholds[given[0]] == 1.0:
         section.report(given[0], "a number below 1", "1, at which it could never fire")
 
 
@@ -134,35 +131,12 @@ _FORGET_SECONDS = 30 * 86400.0
 _MOST_ALERTS = 100
 
 
-class _FieldSets(SettingKind[tuple[tuple[str, ...], ...]]):
-    """Sets of segment fields: `[[site], [site, scanner]]`, or `[site]` for a single field."""
-
-    type_name = "list of fields, or of lists of fields"
-    expected = "a list of fields, or of lists of fields, such as [[site], [site, scanner]]"
-    placeholder = ()
-
-    def read(self, node: Node) -> tuple[tuple[str, ...], ...]:
-        """Return the sets."""
-        if not isinstance(node, YamlList):
-            raise invalid(node, self.expected)
-        sets, problems = [], list[SettingProblem]()
-        for index, item in enumerate(node.nodes):
-            parts = item.nodes if isinstance(item, YamlList) else (item,)
-            names = []
-            for part in parts:
-                try:
-                    names.append(NAME.read(part))
-                except InvalidValue as error:
-                    problems.extend(problem.under(f"[{index}]") for problem in error.problems)
-            sets.append(tuple(names))
-        if problems:
-            raise InvalidValue(*problems)
-        return tuple(sets)
-
-    def show(self, value: tuple[tuple[str, ...], ...]) -> str:
-        """Return the sets in brackets."""
-        sets = (f"[{', '.join(NAME.show(name) for name in names)}]" for names in value)
-        return f"[{', '.join(sets)}]"
+_FIELD_SETS = ListOf(
+    ListOf(NAME, "a field, or a list of fields", or_one=True),
+    "a list of fields, or of lists of fields, such as [[site], [site, scanner]]",
+)
+"""Sets of segment fields: `[[site], [site, scanner]]`, or `[site]` for a single field."""
+_FIELD_SETS.type_name = "list of fields, or of lists of fields"
 
 
 def read_model(section: Section, folder: Path, cron_problem: CronProblem | None) -> ModelConfig | None:
@@ -210,14 +184,14 @@ def _bounds(window: Section) -> Bounds | None:
 
 
 def _segmentation(section: Section) -> Segmentation | None:
-    split_by = section.get("segment_by", _FieldSets(), ())
+    split_by = section.get("segment_by", _FIELD_SETS, ())
     segments = section.section("segments")
     limit = segments.get("limit", Integer(0, 100_000), Segmentation().most_segments)
     forget = segments.get("forget_after", Duration(60.0, _LONGEST), _FORGET_SECONDS)
     try:
         return Segmentation(split_by, limit, forget)
     except ValueError:
-        section.report("segment_by", "sets of different fields, each set once", _FieldSets().show(split_by))
+        section.report("segment_by", "sets of different fields, each set once", _FIELD_SETS.show(split_by))
         return None
 
 

@@ -39,8 +39,6 @@ class RecentIds:
     """
 
     def __init__(self, most: int = 1_000_000) -> None:
-        if most < 1:
-            raise ValueError(f"most: expected 1 id or more, found {most!r}")
         self.most = most
         self.next_batch = 0
         """The number of the next batch, unless it is given another."""

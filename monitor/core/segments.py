@@ -44,9 +44,6 @@ class Segmentation:
             raise ValueError(f"segments: expected sets of different fields, found {self.split_by!r}")
         if len({frozenset(names) for names in self.split_by}) < len(self.split_by):
             raise ValueError(f"segments: expected each set of fields once, found {self.split_by!r}")
-        if self.most_segments < 0 or (self.forget_seconds is not None and not self.forget_seconds > 0.0):
-            found = f"{self.most_segments!r} and {self.forget_seconds!r}"
-            raise ValueError(f"segments: expected a limit of 0 or more and a time above 0 seconds, found {found}")
 
 
 @dataclass(frozen=True, slots=True)

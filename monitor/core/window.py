@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from monitor.core.scores import Floats, Singles
-from monitor.core.threshold_curve import MOST_RECORDS, Totals
+from monitor.core.threshold_curve import Totals
 from monitor.core.totals import Gauge, RunningTotals, WindowTotals
 
 _ORDER_BYTES = 8 + 4
@@ -33,17 +33,6 @@ class Bounds:
     """How far an event time may be ahead of its arrival."""
     most_records: int = 1_000_000
     """The limit on records if only the age is limited."""
-
-    def __post_init__(self) -> None:
-        """Raise ValueError for invalid bounds."""
-        if self.records is None and self.age_seconds is None:
-            raise ValueError("window: expected a number of records, an age, or both, found neither")
-        if not 1 <= self.capacity <= MOST_RECORDS:
-            raise ValueError(f"window: expected 1 to {MOST_RECORDS:,} records, found {self.capacity:,}")
-        if self.age_seconds is not None and not self.age_seconds > 0.0:
-            raise ValueError(f"window: expected an age above 0 seconds, found {self.age_seconds!r}")
-        if not 0.0 <= self.tolerance_seconds < math.inf:
-            raise ValueError(f"window: expected a tolerance of 0 seconds or more, found {self.tolerance_seconds!r}")
 
     @property
     def capacity(self) -> int:

@@ -69,16 +69,18 @@ class SettingKind(ABC, Generic[T]):
 
 
 class ListOf(SettingKind[tuple[T, ...]], Generic[T]):
-    """A list of values of one kind; `expected` is such as "a list of names"."""
+    """A list of values of one kind; `expected` is such as "a list of names". With `or_one`, a single value is a list of one."""
 
     placeholder = ()
 
-    def __init__(self, kind: SettingKind[T], expected: str, fewest: int = 0) -> None:
-        self.kind, self.expected, self.fewest = kind, expected, fewest
+    def __init__(self, kind: SettingKind[T], expected: str, fewest: int = 0, *, or_one: bool = False) -> None:
+        self.kind, self.expected, self.fewest, self.or_one = kind, expected, fewest, or_one
         self.type_name = f"list of {kind.type_name}s"
 
     def read(self, node: Node) -> tuple[T, ...]:
         """Return the values."""
+        if self.or_one and isinstance(node, Scalar):
+            return (self.kind.read(node),)
         if not isinstance(node, YamlList):
             raise invalid(node, self.expected)
         if len(node.nodes) < self.fewest:

@@ -183,12 +183,6 @@ def test_the_end_of_a_batch_larger_than_the_memory_is_known() -> None:
     assert ids.fresh(column[:-20_000]).all()
 
 
-@pytest.mark.parametrize("most", [0, -1])
-def test_a_capacity_of_zero_is_rejected(most: int) -> None:
-    with pytest.raises(ValueError, match=rf"^most: expected 1 id or more, found {most}$"):
-        RecentIds(most)
-
-
 class Store:
     """A store that follows the three rules, and deletes whatever it may."""
 

@@ -180,8 +180,6 @@ def test_a_clock_set_back_does_not_keep_an_idle_segment() -> None:
         pytest.param({"split_by": ((),)}, id="no field"),
         pytest.param({"split_by": (("site",), ("site",))}, id="twice"),
         pytest.param({"split_by": (("site", "site"),)}, id="a field twice"),
-        pytest.param({"most_segments": -3}, id="negative cap"),
-        pytest.param({"forget_seconds": 0.0}, id="no patience"),
     ],
 )
 def test_invalid_splits_are_rejected(arguments: dict[str, Any]) -> None:

@@ -279,23 +279,6 @@ def test_memory_is_at_most_the_computed_bound(gauge: Gauge, pool: Singles) -> No
         assert taken <= bytes_per_window(gauge, bounds) + 16_384
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        pytest.param({}, id="no bound"),
-        pytest.param({"records": 0}, id="no record"),
-        pytest.param({"records": 1 << 23}, id="more than totals can count"),
-        pytest.param({"age_seconds": 0.0}, id="no age"),
-        pytest.param({"age_seconds": float("nan")}, id="age is not a number"),
-        pytest.param({"records": 5, "tolerance_seconds": -1.0}, id="negative tolerance"),
-    ],
-)
-def test_invalid_bounds_are_rejected(arguments: dict[str, float]) -> None:
-    """With what was expected and what was found."""
-    with pytest.raises(ValueError, match="window: expected"):
-        Bounds(**arguments)  # type: ignore[arg-type]
-
-
 def test_an_age_window_evicts_its_oldest_records_at_the_memory_bound(gauge: Gauge, pool: Singles) -> None:
     window = SlidingWindow(gauge, Bounds(age_seconds=1e9, most_records=100))
     window.add(pool, np.arange(4000.0), 4000.0)
