@@ -207,7 +207,7 @@ class Ingestion:
 
     def _commit(self, plan: CommitPlan, now: float) -> None:
         """Commit a plan, then change memory."""
-        ids = self._writer.commit(plan, self.states.counters(), now)
+        ids = self._writer.commit(plan, self.states.counted, now)
         self.states.apply(plan, ids, self._running)
 
     def _commit_pending(self, now: float, tick: Tick) -> None:

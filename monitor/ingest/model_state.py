@@ -112,7 +112,8 @@ class ModelStates:
 
     def __init__(self, models: Iterable[ModelState], counters: Counters, backlog: Backlog) -> None:
         self._shards: dict[Shard, Models] = {COMMON: {model.name: model for model in models}}
-        self._counters = counters
+        self.counted = counters
+        """All counts since the state was created; for the ingestion thread only."""
         self._backlog = backlog
         self.lock = threading.Lock()
 
@@ -121,12 +122,12 @@ class ModelStates:
     def counters(self) -> Counters:
         """Return all counts since the state was created."""
         with self.lock:
-            return self._counters.copy()
+            return self.counted.copy()
 
     def snapshot(self, model: str, now: float, running: float) -> Snapshot:
         """Return everything that an evaluation needs of a model."""
         with self.lock:
-            common, counters = self.common[model], self._counters
+            common, counters = self.common[model], self.counted
             health = common.health
             self._expire(model)
             return Snapshot(
@@ -201,13 +202,13 @@ class ModelStates:
     def count(self, counted: Counters) -> None:
         """Add counts that are written with the next commit."""
         with self.lock:
-            self._counters.add(counted)
+            self.counted.add(counted)
 
     def apply(self, plan: CommitPlan, ids: ChunkIds, running: float) -> None:
         """Change memory as a committed plan says; `running` is the monotonic clock."""
         models, dropped = {model.stored_name: model for model in self}, frozenset(plan.dropped)
         with self.lock:
-            self._counters.add(plan.counted)
+            self.counted.add(plan.counted)
             for name, segment in plan.deleted_windows:
                 if name in models:
                     models[name].forget(segment)
@@ -226,9 +227,9 @@ class ModelStates:
     def _count_added(self, model: str, added: Added) -> None:
         """Count what is known only now: it is written with the next commit, and after a kill may lag by one batch."""
         if added.late:
-            self._counters.records_late[model] += added.late
+            self.counted.records_late[model] += added.late
         if added.evicted:
-            self._counters.records_evicted[model] += added.evicted
+            self.counted.records_evicted[model] += added.evicted
 
     def _expire(self, model: str) -> None:
         """Evict expired records by the latest clock of all shards: a silent shard's own clock stands still."""

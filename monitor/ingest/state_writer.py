@@ -76,8 +76,7 @@ class StateWriter:
     def commit(self, plan: CommitPlan, counters: Counters, now: float) -> ChunkIds:
         """Commit a plan; `counters` are those in memory, without the increments of the plan. Adds to the plan."""
         self._write_first()
-        counters.add(plan.counted)
-        plan.counters = {name: count for name, count in counters.stored().items() if self._stored.get(name) != count}
+        plan.counters = self._changed(counters, plan.counted)
         pending = self.values.unwritten()
         plan.values = {**plan.values, **pending}
         plan.history = self._history.unwritten()
@@ -111,6 +110,13 @@ class StateWriter:
         """Write a backup if the last one is older than the interval."""
         if self._state.backup_age(now) > self._backup_seconds:
             self._state.back_up()
+
+    def _changed(self, counters: Counters, counted: Counters) -> StoredCounters:
+        """Return the counters to write: those that differ from the state after the commit."""
+        after = counters.stored()
+        for name, count in counted.stored().items():
+            after[name] = after.get(name, 0) + count
+        return {name: count for name, count in after.items() if self._stored.get(name) != count}
 
     def _write_first(self) -> None:
         if self._first is not None:

@@ -85,13 +85,13 @@ class Counters:
     resumed: Counter[tuple[()]] = field(default_factory=Counter, metadata=_NONE)
 
     @classmethod
-    def from_stored(cls, stored: Mapping[tuple[str, ...], int]) -> "Counters":
+    def from_stored(cls, stored: StoredCounters) -> "Counters":
         """Return stored counters; unknown ones, of another version of cpcmon, stay in the state only."""
         counters = cls()
-        known = {f"{one.name}_total": (getattr(counters, one.name), one.metadata["labels"]) for one in fields(cls)}
+        known = {stored_name: (getattr(counters, name), len(labels)) for name, stored_name, labels in _COUNTERS}
         for (name, *labels), count in stored.items():
-            counter, expected = known.get(name, (None, ()))
-            if counter is not None and len(labels) == len(expected):
+            counter, expected = known.get(name, (None, 0))
+            if counter is not None and len(labels) == expected:
                 counter[labels[0] if len(labels) == 1 else tuple(labels)] = count
         return counters
 
@@ -100,20 +100,28 @@ class Counters:
         return {(name, *labels): count for name, _, counts in self.families() for labels, count in counts.items()}
 
     def families(self) -> Iterator[tuple[str, tuple[str, ...], dict[tuple[str, ...], int]]]:
-        """Yield the name of each counter, the names of its labels, and the counts by label values."""
-        for one in fields(self):
-            counts = getattr(self, one.name)
-            by_labels = {key if isinstance(key, tuple) else (key,): count for key, count in counts.items()}
-            yield f"{one.name}_total", one.metadata["labels"], by_labels
+        """Yield the stored name of each counter, the names of its labels, and the counts by label values."""
+        for name, stored_name, labels in _COUNTERS:
+            counts = getattr(self, name).items()
+            yield stored_name, labels, {key if isinstance(key, tuple) else (key,): count for key, count in counts}
 
     def add(self, other: "Counters") -> None:
         """Add other counts to these."""
-        for one in fields(self):
-            getattr(self, one.name).update(getattr(other, one.name))
+        for name, _, _ in _COUNTERS:
+            if added := getattr(other, name):
+                getattr(self, name).update(added)
 
     def copy(self) -> "Counters":
         """Return a copy."""
-        return Counters(*(getattr(self, one.name).copy() for one in fields(self)))
+        copy = Counters()
+        copy.add(self)
+        return copy
+
+
+_COUNTERS: tuple[tuple[str, str, tuple[str, ...]], ...] = tuple(
+    (one.name, f"{one.name}_total", one.metadata["labels"]) for one in fields(Counters)
+)
+"""Name, stored name and labels of each."""
 
 
 class IdBatch(NamedTuple):
