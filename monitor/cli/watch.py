@@ -16,8 +16,8 @@ from monitor.cli.progress_bar import progress_bar
 from monitor.config.config import Config, ModelConfig, SourceConfig, Storage
 from monitor.core.estimate import Estimate, NoEstimate, Result, Why
 from monitor.core.intervals import Progress
+from monitor.core.scores import MOST_RECORDS
 from monitor.core.segments import ALL, Segmentation, name_of
-from monitor.core.threshold_curve import MOST_RECORDS
 from monitor.core.totals import WindowTotals
 from monitor.core.window import Bounds
 from monitor.daemon.build import build

@@ -8,8 +8,8 @@ from monitor.config.config import Cron, Every, ModelConfig
 from monitor.core.alerts import AlertRule, AlertType, On, Severity
 from monitor.core.estimate import CONSENSUS
 from monitor.core.estimators import ESTIMATORS
+from monitor.core.scores import MOST_RECORDS
 from monitor.core.segments import ALL, Segmentation, name_of
-from monitor.core.threshold_curve import MOST_RECORDS
 from monitor.core.window import Bounds
 from monitor.records.record_schema import OutputKind
 from monitor.settings.kinds import (

@@ -18,15 +18,17 @@ from monitor.core.calibration import Calibration, WindowEstimate
 from monitor.core.ensemble import CalibratedEstimator, Failed
 from monitor.core.estimators.base import Means
 from monitor.core.estimators.conformal import Conformal, ConformalAtConfidence
-from monitor.core.scores import Outputs, Singles, in_blocks
-from monitor.core.threshold_curve import (
+from monitor.core.scores import (
     FIXED_POINT,
     MOST_RECORDS,
     ROWS,
+    Outputs,
+    Singles,
     ThresholdGrid,
     Totals,
     add_sets,
     fixed,
+    in_blocks,
     totals_at,
 )
 

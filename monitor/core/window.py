@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from monitor.core.scores import Floats, Singles
-from monitor.core.threshold_curve import Totals
+from monitor.core.scores import Floats, Singles, Totals
 from monitor.core.totals import Gauge, RunningTotals, WindowTotals
 
 _ORDER_BYTES = 8 + 4

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from monitor.config.config import Config, ModelConfig
 from monitor.core.alerts import AlertType, Severity
-from monitor.core.label_values import label_value, quoted
+from monitor.core.segments import label_value, quoted
 from monitor.rules.descriptions import SUMMARIES
 from monitor.rules.replicas import ESTIMATE_RECORDS, WINDOW, WINDOW_RECORDS
 from monitor.rules.rule import RECENT, PrometheusRule, duration, recent

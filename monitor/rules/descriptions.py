@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from monitor.core.alerts import AlertRule, AlertType, On, is_high
-from monitor.core.label_values import quoted
+from monitor.core.segments import quoted
 from monitor.rules import replicas
 from monitor.rules.rule import duration
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from monitor.core.alerts import AlertPhase, AlertStatus, AlertType
 from monitor.core.estimate import Estimate, Result, WindowState
-from monitor.core.label_values import label_value, quoted, segment_label
 from monitor.core.report import ModelReport, ReferenceFacts, SegmentReport
+from monitor.core.segments import label_value, quoted, segment_label
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monitor.core import totals as measuring
-from monitor.core.threshold_curve import Totals
+from monitor.core.scores import Totals
 from monitor.core.totals import Gauge, totals_of
 from monitor.core.window import Bounds, SlidingWindow
 from tests.strategies import Singles, small_gauge, synthetic

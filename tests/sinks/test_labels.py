@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.core.label_values import MOST_CHARACTERS, label_value, segment_label
-from monitor.core.segments import ALL, Segment
+from monitor.core.segments import ALL, MOST_CHARACTERS, Segment, label_value, segment_label
 
 
 @pytest.mark.parametrize(

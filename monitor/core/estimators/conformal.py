@@ -19,8 +19,7 @@ import numpy as np
 
 from monitor.core.estimate import Estimate, NoEstimate, PredictionSets, Result, Why, clipped_estimate
 from monitor.core.estimators.base import Means
-from monitor.core.scores import Floats, LabelledOutputs, Scores, Singles
-from monitor.core.threshold_curve import mean_scores_at
+from monitor.core.scores import Floats, LabelledOutputs, Scores, Singles, mean_scores_at
 
 
 class EmptySets(StrEnum):

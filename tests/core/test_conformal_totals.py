@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from monitor.core.scores import Scores
-from monitor.core.threshold_curve import FIXED_POINT, ROWS, ThresholdGrid, add_sets, totals_at
+from monitor.core.scores import FIXED_POINT, ROWS, Scores, ThresholdGrid, add_sets, totals_at
 from tests.strategies import Singles, vectors
 
 pytestmark = pytest.mark.slow
