@@ -242,8 +242,8 @@ class ModelBatchBuilder:
         if block.labels is not None:
             self._labels = block.labels if self._labels is None else [*self._labels, *block.labels]
 
-    def build(self) -> tuple[Records, list[tuple[int, Reason | RejectionProblem]]]:
-        """Return the accepted records, and the row and reason of each rejected one; offline, explain the first few."""
+    def build(self) -> tuple[Records | None, list[tuple[int, Reason | RejectionProblem]]]:
+        """Return the accepted records, if any, and the row and reason of each rejected one; offline, explain the first few."""
         rules = self._rules
         outputs = np.concatenate(self._outputs)
         latest = outputs[-RECENT:].copy()
@@ -270,7 +270,7 @@ class ModelBatchBuilder:
             of_label = checked.codes[row] == ACCEPTED
             problem = self._problem(row, reason, outputs, of_label=of_label) if explained else reason
             rejected.append((int(numbers[row]), problem))
-        return self._accepted(checked, labels, kept), rejected
+        return self._accepted(checked, labels, kept) if len(kept) else None, rejected
 
     def _problem(self, row: int, reason: Reason, outputs: Floats, *, of_label: bool) -> Reason | RejectionProblem:
         if not of_label:
@@ -417,7 +417,8 @@ class BatchBuilder:
         """Check the records added since the last block."""
         for name, pending in self._pending.items():
             accepted, rejected = pending.build()
-            self._accepted.setdefault(name, []).append(accepted)
+            if accepted is not None:
+                self._accepted.setdefault(name, []).append(accepted)
             for index, problem in rejected:
                 self.reject(name, index, problem, block)
         self._pending = {}
@@ -426,10 +427,9 @@ class BatchBuilder:
         self, rows: int, pointer: Callable[[RejectedRecord], Pointer], non_json_lines: int | None = None
     ) -> RecordBatch:
         """Return the record batch."""
-        models = {name: [some for some in blocks if len(some)] for name, blocks in self._accepted.items()}
         hints = {name: rules.recent.hints() for name, rules in self.rules.items()}
         return RecordBatch(
-            {name: Records.joined(blocks) for name, blocks in models.items() if blocks},
+            {name: Records.joined(all_) if len(all_) > 1 else all_[0] for name, all_ in self._accepted.items()},
             self._rejections.counts,
             tuple(map(pointer, self._rejections.last())),
             self.ignored,

@@ -78,11 +78,9 @@ class Format(StrEnum):
     PARQUET = "parquet"
     ARROW = "arrow"
 
-    @property
-    def grows(self) -> bool:
-        """Whether a file can be tailed: read up to its last newline while it is written."""
-        return self in {Format.JSONL, Format.CSV}
 
+TAILED = frozenset({Format.JSONL, Format.CSV})
+"""Formats of files that can be read up to their last newline while they are written."""
 
 SUFFIXES = {
     ".jsonl": Format.JSONL,

@@ -78,9 +78,12 @@ class ModelFormat:
     kind: OutputKind = OutputKind.PROBS
     segment_fields: tuple[str, ...] = ()
     """Names of its segment fields."""
+    width: int = field(init=False)
+    """Numbers per record; 0 while the classes are unknown."""
 
     def __post_init__(self) -> None:
         """Raise UsageError for an invalid format."""
+        object.__setattr__(self, "width", 1 if self.kind is OutputKind.SCORE else len(self.classes or ()))
         if not self.name:
             raise UsageError(Problem("model", "a name", "none"))
         if self.classes is not None:
@@ -98,11 +101,6 @@ class ModelFormat:
             raise UsageError(Problem("classes", "each name once", listed(classes)))
         if self.kind is OutputKind.SCORE and len(classes) != 2:
             raise UsageError(Problem("classes", "2 names for kind score", str(len(classes))))
-
-    @property
-    def width(self) -> int:
-        """Numbers per record; 0 while the classes are unknown."""
-        return 1 if self.kind is OutputKind.SCORE else len(self.classes or ())
 
     def problem_of_length(self, length: int) -> RejectionProblem | None:
         """Return the problem with a vector of this length; None if it is valid."""
@@ -205,10 +203,14 @@ class RecordSchema:
     """Whether classes that are not given, and the columns of a `prefix*`, are taken from the file; with one model only."""
     columns: tuple[str, ...] | None = None
     """The class columns found in the file, in class order."""
+    needs_columns: bool = field(init=False)
+    """Whether the class columns must be found in the file."""
 
     def __post_init__(self) -> None:
         """Raise UsageError if models and fields do not fit together."""
         models, fields = self.models, self.fields
+        missing = self.from_file and fields.prefix is not None and self.columns is None
+        object.__setattr__(self, "needs_columns", missing)
         names = tuple(model.name for model in models)
         if not names or len(set(names)) < len(names):
             raise UsageError(Problem("models", "one or more, each name once", listed(names) or "none"))
@@ -276,11 +278,6 @@ class RecordSchema:
     def segment_paths(self, model: ModelFormat) -> tuple[FieldPath, ...]:
         """Return the paths of a model's segment fields."""
         return tuple(map(self.fields.segment_path, model.segment_fields))
-
-    @property
-    def needs_columns(self) -> bool:
-        """Whether the class columns must be found in the file."""
-        return self.from_file and self.fields.prefix is not None and self.columns is None
 
     def with_columns(self, names: Sequence[str], prefix: str) -> "RecordSchema | RejectionProblem":
         """Return the schema with the class columns among the column names of a file."""

@@ -19,7 +19,7 @@ from monitor.records.formats import arrow_limits
 from monitor.records.formats import npy as stream_arrays
 from monitor.records.formats import text as gzip_text
 from monitor.records.offline_files import offline_schema, read_file
-from monitor.records.record_batch import Format
+from monitor.records.record_batch import TAILED, Format
 from monitor.records.rejections import RejectedFile
 from tests.conftest import ROOT
 from tests.records.streams import (
@@ -336,7 +336,7 @@ def test_c5_repeated_text_of_a_parquet_file_is_stored_once() -> None:
     assert {str(reason) for _, reason in block.rejected} == {"wrong_type"}
 
 
-@pytest.mark.parametrize("format_", [one for one in Format if not one.grows])
+@pytest.mark.parametrize("format_", [one for one in Format if one not in TAILED])
 def test_a_damaged_file_yields_nothing(format_: Format) -> None:
     """Truncated or changed anywhere: rejected before its first block, or still valid."""
     random = np.random.default_rng(6)

@@ -9,7 +9,7 @@ import pytest
 
 from monitor.errors import CpcmonError
 from monitor.records.decoder import RecordDecoder
-from monitor.records.record_batch import Format, RecordBatch, TextPiece
+from monitor.records.record_batch import TAILED, Format, RecordBatch, TextPiece
 from monitor.records.record_schema import RecordFields
 from tests.records.streams import GOOD, RECORD, decode_file, npy, npz, stream, table, write
 
@@ -66,7 +66,7 @@ def _chain(error: BaseException | None) -> str:
 
 def _output(decoder: RecordDecoder, content: bytes, format_: Format) -> str:
     try:
-        if format_.grows:
+        if format_ in TAILED:
             return _everything(decoder.text(TextPiece("file#1", format_, content)))
         return "\n".join(map(_everything, decode_file(content, format_, decoder)))
     except CpcmonError as error:

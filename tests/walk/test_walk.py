@@ -10,7 +10,7 @@ from tests.daemon.conftest import Site, kafka, real_kafka, run_folder, secured_k
 from tests.daemon.kafka_site import KafkaSite, payloads, produce
 from tests.daemon.process import write_records
 from tests.kafka.topics import Topics
-from tests.walk.walk import Walk, table, walk
+from tests.walk.walk import WRITTEN, Walk, table, walk
 
 __all__ = ["kafka", "real_kafka", "run_folder", "secured_kafka", "site"]
 
@@ -40,9 +40,11 @@ def test_a_line_of_a_file_passes_at_most_45_modules(site: Site) -> None:
     """From the poll that reads it to the page with its gauge."""
     file = site.inbox / "outputs.jsonl"
     write_records(file, site.reference_vectors[:_RECORDS], site="A", id=[f"r{n}" for n in range(_RECORDS)])
-    last = site.reference_vectors[_RECORDS : _RECORDS + 1]
-    found = walk(site.config, lambda: write_records(file, last, site="A", id="last"), records=_RECORDS)
-    assert_documented("of a line", found)
+
+    def write(number: int) -> None:
+        write_records(file, site.reference_vectors[_RECORDS + number :][:1], site="A", id=f"later{number}")
+
+    assert_documented("of a line", walk(site.config, write, records=_RECORDS))
 
 
 def test_a_kafka_message_passes_at_most_45_modules(site: Site, kafka: Topics) -> None:
@@ -50,11 +52,10 @@ def test_a_kafka_message_passes_at_most_45_modules(site: Site, kafka: Topics) ->
     topic = kafka.create_topic()
     stream = KafkaSite(site, kafka.bootstrap, topic)
     stream.configure()
-    messages = payloads(site.reference_vectors[: _RECORDS + 1])
-    produce(kafka, topic, 1, messages[:-1])
+    messages = payloads(site.reference_vectors[: _RECORDS + WRITTEN])
+    produce(kafka, topic, 1, messages[:_RECORDS])
 
-    def write() -> None:
-        produce(kafka, topic, 1, messages[-1:])
+    def write(number: int) -> None:
+        produce(kafka, topic, 1, messages[_RECORDS + number :][:1])
 
-    found = walk(site.config, write, records=_RECORDS)
-    assert_documented("of a message", found)
+    assert_documented("of a message", walk(site.config, write, records=_RECORDS))

@@ -10,6 +10,9 @@ from pathlib import Path
 
 from tests.daemon.process import Process
 
+WRITTEN = 4
+"""Records whose walk is traced."""
+_ENTERS_WINDOW = "core/window.py:SlidingWindow.add"
 _RECORDS = 'cpcmon_window_records{model="density",segment="all"}'
 
 
@@ -31,20 +34,27 @@ class Walk:
         return sum(here != there for here, there in pairwise(packages))
 
 
-def walk(config: Path, write: Callable[[], None], *, records: int) -> Walk:
-    """Run the daemon until its window has so many records, write one more, and return the walk of that one."""
+def walk(config: Path, write: Callable[[int], None], *, records: int) -> Walk:
+    """Run the daemon until its window has so many records, write more one by one, and return what each of them passes."""
     trace = config.with_name("walk.json")
     process = Process(config, module="tests.walk.tracer", environment={"WALK": str(trace)})
     try:
         process.wait_for(_RECORDS, records)
         os.kill(process.pid, signal.SIGUSR1)
-        write()
-        process.wait_for(_RECORDS, records + 1)
+        for number in range(WRITTEN):
+            write(number)
+            process.wait_for(_RECORDS, records + number + 1)
     finally:
         process.stop()
-    # Of several runs of a stage the longest is the one with the record.
-    stages = [max(runs, key=len) for runs in json.loads(trace.read_text("utf-8")).values()]
-    return Walk(tuple(dict.fromkeys(function for stage in stages for function in stage)))
+    stages: dict[str, list[list[str]]] = json.loads(trace.read_text("utf-8"))
+    stages["ingest"] = [run for run in stages["ingest"] if _ENTERS_WINDOW in run]
+    return Walk(tuple(dict.fromkeys(function for runs in stages.values() for function in _in_all(runs))))
+
+
+def _in_all(runs: list[list[str]]) -> list[str]:
+    """Return the functions of all runs, as ordered in the last: what only some do is housekeeping."""
+    common = set.intersection(*map(set, runs))
+    return [function for function in runs[-1] if function in common]
 
 
 def table(found: Walk) -> str:

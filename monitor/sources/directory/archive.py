@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from itertools import islice
 
 from monitor.core.backoff import Backoff
+from monitor.records.record_batch import TAILED
 from monitor.sources.base import Delivery
 from monitor.sources.directory.directory_access import (
     MARKER,
@@ -287,7 +288,7 @@ class Archiver:
             raise
         try:
             if not stat.same(checkpoint) or (
-                checkpoint.format.grows and checkpoint.state is FileState.READING and checkpoint.offset != stat.size
+                checkpoint.format in TAILED and checkpoint.state is FileState.READING and checkpoint.offset != stat.size
             ):
                 os.close(file)
                 return  # changed since; the next poll handles it
@@ -300,7 +301,7 @@ class Archiver:
             raise
         self._forget.append(key)
         context.counted[DirectoryEvent.FILES_FINISHED] += 1
-        if not checkpoint.format.grows or checkpoint.state is FileState.FAILED:
+        if checkpoint.format not in TAILED or checkpoint.state is FileState.FAILED:
             os.close(file)
             return
         # The writer may be adding to it right now.

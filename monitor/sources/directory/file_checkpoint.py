@@ -21,7 +21,7 @@ from zlib import crc32
 import msgspec
 
 from monitor.core.backoff import Backoff
-from monitor.records.record_batch import Format
+from monitor.records.record_batch import TAILED, Format
 from monitor.records.rejections import RejectedFile
 from monitor.sources.directory.directory_access import FileStat, OpenRefused, SafeDirectory, System, read_fully
 
@@ -361,7 +361,7 @@ class TrackedFile:
     @property
     def grows(self) -> bool:
         """Whether it is tailed."""
-        return self.format.grows
+        return self.format in TAILED
 
     @property
     def wait_until(self) -> float:
@@ -438,7 +438,7 @@ class OrphanedCheckpoints:
         """Add a checkpoint whose file restarted in place."""
         self.add(orphan)
         # Nothing was read, so a copy could not be recognised.
-        if orphan.checkpoint.offset and orphan.checkpoint.format.grows:
+        if orphan.checkpoint.offset and orphan.checkpoint.format in TAILED:
             self.copied.append(orphan)
 
     def matches(self, folder: SafeDirectory, unmatched_files: Iterable[UnmatchedFile]) -> list[Match]:
@@ -476,7 +476,7 @@ def _renamed(folder: SafeDirectory, unmatched: UnmatchedFile, orphan: OrphanedCh
     checkpoint, stat = orphan.checkpoint, unmatched.stat
     if not may_be_renamed(checkpoint, stat):
         return False
-    if not checkpoint.format.grows or checkpoint.state is FileState.FAILED:
+    if checkpoint.format not in TAILED or checkpoint.state is FileState.FAILED:
         return stat.same(checkpoint)
     return _starts_like(folder, unmatched, orphan)
 

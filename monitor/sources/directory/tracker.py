@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from monitor.records.record_batch import TAILED
 from monitor.sources.base import Delivery
 from monitor.sources.directory.directory_access import (
     FileIndex,
@@ -101,7 +102,7 @@ class FileTracker:
             format_ = checkpoint.format if checkpoint is not None else self._index.format_of(found.name)
             if format_ is None:
                 findings.irrelevant.append(found)
-            elif checkpoint is None and format_.grows:
+            elif checkpoint is None and format_ in TAILED:
                 findings.new.append(found)
             else:
                 tracked = TrackedFile(found.name, key, format_, found.entry, checkpoint)

@@ -105,7 +105,7 @@ class KafkaConnection:
     @property
     def backing_off(self) -> bool:
         """Whether a backoff delay is in progress."""
-        return self._retry_backoff.left(self._monotonic()) > 0.0
+        return self.failure is not None and self._retry_backoff.left(self._monotonic()) > 0.0
 
     def connected(self) -> bool:
         """Connect if necessary; return whether there is a new connection."""
@@ -146,6 +146,8 @@ class KafkaConnection:
 
     def mark_healthy(self) -> None:
         """The cluster answered."""
+        if self.failure is None:
+            return
         self.failure = self._failing_since = None
         self._event_log.resolved("cluster", f"kafka {self._options.address}: connection restored")
         self._retry_backoff.succeeded()
@@ -153,8 +155,9 @@ class KafkaConnection:
     def topics_missing(self, failure: KafkaFailure | None) -> None:
         """Handle topics that are missing or forbidden; the others are read all the same."""
         if failure is None:
-            self._topics = None
-            self._event_log.resolved("topics", f"kafka {self._options.address}: all topics are available")
+            if self._topics is not None:
+                self._topics = None
+                self._event_log.resolved("topics", f"kafka {self._options.address}: all topics are available")
             return
         self._topics = describe(failure, self._options)
         if self._event_log.warn_once("topics", self._topics):

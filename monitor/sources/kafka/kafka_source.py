@@ -36,8 +36,8 @@ from monitor.sources.kafka.partition_checkpoint import (
     TrackedPartition,
     encoded,
 )
-from monitor.sources.kafka.partitions import Ownership, Partitions
-from monitor.sources.kafka.resume_offset import OffsetCommitter, OffsetProblem
+from monitor.sources.kafka.partitions import OffsetCommitter, Ownership, Partitions
+from monitor.sources.kafka.resume_offset import OffsetProblem
 
 _POLL_SECONDS = 0.1
 _IDLE_SECONDS = 0.1

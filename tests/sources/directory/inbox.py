@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from monitor.errors import Problem
-from monitor.records.record_batch import Format, RecordBatch, TextPiece
+from monitor.records.record_batch import TAILED, Format, RecordBatch, TextPiece
 from monitor.records.rejections import Reason, RejectedFile
 from monitor.sources.base import Delivery
 from monitor.sources.directory.directory_access import System
@@ -55,7 +55,7 @@ class LineDecoder:
     def settled(self, where: str, file: BinaryIO, format_: Format, *, skip: int = 0) -> Iterator[RecordBatch]:
         """Return the lines after the skipped ones, two at a time."""
         assert where.startswith("file#")
-        assert not format_.grows
+        assert format_ not in TAILED
         self.attempts += 1
         content = file.read()
         if not content.endswith(END):
