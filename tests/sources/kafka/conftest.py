@@ -1,5 +1,6 @@
 """Brokers, and members that are closed at the end."""
 
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -48,3 +49,7 @@ def join() -> Iterator[Join]:
     yield make
     for member in members:
         member.source.close()
+    # An abandoned attempt goes on for some seconds, and would disturb the next test.
+    for thread in threading.enumerate():
+        if thread.name == "kafka-connect":
+            thread.join(30.0)
