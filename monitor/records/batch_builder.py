@@ -43,6 +43,7 @@ from monitor.records.vectors import (
     check_vectors,
     explain,
     mark,
+    mark_all,
     reason_of,
 )
 
@@ -157,7 +158,7 @@ class ModelRules:
             return None
         rules = self.label_rules(width)
         indices, of_labels = rules.indices(labels)
-        np.copyto(codes, of_labels, where=codes == ACCEPTED)
+        mark_all(codes, of_labels)
         self.one_past_the_last |= rules.one_past_the_last
         return indices
 
@@ -361,7 +362,8 @@ class BatchBuilder:
             some = rows[lengths[rows] == length]
             part = columns.taken(some, matrix := vectors.taken(some, length))
             codes = check_vectors(matrix, rules.model.kind).codes
-            rules.check_labels(part.labels, codes, length)
+            if part.labels is not None:
+                mark_all(codes, rules.label_rules(length).indices(part.labels)[1])
             first = min([first, *some[codes == ACCEPTED][:1].tolist()])
         before = rows[rows < first]
         for length in possible:

@@ -59,6 +59,11 @@ def mark(codes: Codes, where: Booleans, reason: Reason) -> None:
     codes[where & (codes == ACCEPTED)] = code_of(reason)
 
 
+def mark_all(codes: Codes, others: Codes) -> None:
+    """Set other codes in the rows that are accepted so far."""
+    np.copyto(codes, others, where=codes == ACCEPTED)
+
+
 def any_in_row(marks: Booleans) -> Booleans:
     """Return which rows have any mark."""
     some: Booleans = np.logical_or.reduce(marks, axis=1)
