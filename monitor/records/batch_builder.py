@@ -19,7 +19,7 @@ from monitor.records.columns import (
     text_of,
 )
 from monitor.records.formats.text import LineBlock
-from monitor.records.hints import CONFIG_FILE, RECENT, RecentRecords, Tally, Wording
+from monitor.records.hints import RECENT, RecentRecords, Tally, Wording
 from monitor.records.id_hash import hash_ids
 from monitor.records.record_batch import Pointer, RecordBatch, bare_pointer
 from monitor.records.record_schema import ModelFormat, OutputKind, RecordSchema, numbered
@@ -99,9 +99,9 @@ class ModelRules:
         model: ModelFormat,
         times: TimeRules,
         hash_key: bytes,
-        wording: Wording = CONFIG_FILE,
+        wording: Wording,
         *,
-        offline: bool = False,
+        offline: bool,
     ) -> None:
         if model.classes is None and model.kind is OutputKind.SCORE:
             model = replace(model, classes=numbered(2))
@@ -161,6 +161,14 @@ class ModelRules:
         mark_all(codes, of_labels)
         self.one_past_the_last |= rules.one_past_the_last
         return indices
+
+
+def model_rules(schema: RecordSchema, hash_key: bytes, wording: Wording) -> dict[str, ModelRules]:
+    """Return the rules of each model of a schema."""
+    times = TimeRules(schema.fields.time_unit, schema.fields.zone())
+    return {
+        model.name: ModelRules(model, times, hash_key, wording, offline=schema.from_file) for model in schema.models
+    }
 
 
 class ModelRouter:

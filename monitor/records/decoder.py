@@ -4,8 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import BinaryIO
 
-from monitor.records.batch_builder import BatchBuilder, ModelRules
-from monitor.records.columns import TimeRules
+from monitor.records.batch_builder import BatchBuilder, model_rules
 from monitor.records.formats.arrow import ArrowFiles
 from monitor.records.formats.csv_reader import CsvLines
 from monitor.records.formats.jsonl import JsonLines
@@ -47,11 +46,8 @@ class RecordDecoder:
         offline: bool = False,
     ) -> None:
         schema = RecordSchema(models, fields or RecordFields(), from_file=offline)
-        times = TimeRules(schema.fields.time_unit, schema.fields.zone())
-        self.rules = {
-            model.name: ModelRules(model, times, hash_key, wording, offline=offline) for model in schema.models
-        }
-        self.arrays = ArrayFiles(schema, self.rules)
+        self.rules = model_rules(schema, hash_key, wording)
+        self._arrays = ArrayFiles(schema, self.rules)
         self._offline = offline
         self._json = JsonLines(schema, self.rules)
         self._csv = CsvLines(schema, self.rules, wording)
@@ -110,9 +106,9 @@ class RecordDecoder:
     def _settled(self, where: str, file: BinaryIO, format_: Format, skip: int) -> Iterator[RecordBatch]:
         match format_:
             case Format.NPY:
-                yield from self.arrays.npy(where, file, skip)
+                yield from self._arrays.npy(where, file, skip)
             case Format.NPZ:
-                yield from self.arrays.npz(where, file, skip)
+                yield from self._arrays.npz(where, file, skip)
             case Format.PARQUET:
                 yield from self._arrow.parquet(where, file, skip)
             case Format.ARROW:

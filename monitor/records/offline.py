@@ -1,6 +1,6 @@
 """Whole files and arrays for the offline commands and the Python API."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,11 +10,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from monitor.core.record_columns import Records
 from monitor.errors import InvalidInput, Problem, UsageError
-from monitor.records.batch_builder import ModelRules
+from monitor.records.batch_builder import ModelRules, model_rules
 from monitor.records.columns import Labels
 from monitor.records.decoder import RecordDecoder
 from monitor.records.formats.jsonl import NO_OBJECTS
-from monitor.records.formats.npy import Description, problem_of_dtype, problem_of_labels, problem_of_shape
+from monitor.records.formats.npy import ArrayFiles, Description, problem_of_dtype, problem_of_labels, problem_of_shape
 from monitor.records.hints import COMMAND_LINE
 from monitor.records.record_batch import SUFFIXES, Format, RecordBatch, format_of
 from monitor.records.record_schema import ModelFormat, OutputKind, RecordFields, RecordSchema, numbered
@@ -57,10 +57,6 @@ def offline_schema(
     return RecordSchema((ModelFormat(_MODEL, classes, kind),), fields, from_file=True)
 
 
-def _decoder(schema: RecordSchema) -> RecordDecoder:
-    return RecordDecoder(schema.models, schema.fields, hash_key=b"", wording=COMMAND_LINE, offline=True)
-
-
 def read_file(path: Path, schema: RecordSchema, *, labels: Path | None = None) -> Decoded:
     """Read a whole file; `labels` is the file of labels beside an NPY file.
 
@@ -76,19 +72,24 @@ def read_file(path: Path, schema: RecordSchema, *, labels: Path | None = None) -
             if file is not None and not file.is_file():
                 found = "a directory" if file.is_dir() else "something else" if file.exists() else "none"
                 raise InvalidInput(Problem(str(file), "a file", found))
-        decoder, where, labelled = _decoder(schema), str(path), schema.fields.label is not None
+        where = str(path)
         with path.open("rb") as content:
-            if labels is None:
-                return _joined(where, decoder, decoder.settled(where, content, format_), labelled=labelled)
-            with labels.open("rb") as beside:
-                batches = decoder.arrays.npy(where, content, 0, beside)
-                return _joined(where, decoder, batches, labelled=True)
+            if labels is not None:
+                rules = model_rules(schema, b"", COMMAND_LINE)
+                with labels.open("rb") as beside:
+                    batches = ArrayFiles(schema, rules).npy(where, content, 0, beside)
+                    return _joined(where, rules, batches, labelled=True)
+            decoder = RecordDecoder(schema.models, schema.fields, hash_key=b"", wording=COMMAND_LINE, offline=True)
+            batches = decoder.settled(where, content, format_)
+            return _joined(where, decoder.rules, batches, labelled=schema.fields.label is not None)
     except OSError as error:
         where, found = str(error.filename or path), str(error.strerror or error)
         raise InvalidInput(Problem(where, "a readable file", found)) from error
 
 
-def _joined(where: str, decoder: RecordDecoder, batches: Iterable[RecordBatch], *, labelled: bool) -> Decoded:
+def _joined(
+    where: str, rules_of_all: Mapping[str, ModelRules], batches: Iterable[RecordBatch], *, labelled: bool
+) -> Decoded:
     """Return the content of all batches of a file."""
     records: list[Records] = []
     rejections = Rejections("row")
@@ -102,7 +103,7 @@ def _joined(where: str, decoder: RecordDecoder, batches: Iterable[RecordBatch], 
             room -= some.vectors.size
         if room < 0:
             raise RejectionProblem(Reason.TOO_LARGE, f"at most {MAX_NUMBERS:,} numbers", "more").of_file(where)
-    (rules,) = decoder.rules.values()
+    (rules,) = rules_of_all.values()
     classes = rules.model.classes or ()
     nothing = np.empty((0, len(classes)), dtype=np.float32)
     no_labels = np.empty(0, dtype=np.int64) if labelled else None
@@ -139,22 +140,16 @@ def accept(
     if problem is not None:
         raise problem.of_file(where)
     rows = matrix[:, np.newaxis] if matrix.ndim == 1 else matrix
-    decoder = _decoder(schema)
+    rules = model_rules(schema, b"", COMMAND_LINE)
+    arrays = ArrayFiles(schema, rules)
     step = max(1, _BLOCK_NUMBERS // max(1, rows.shape[1]))
-    return _joined(
-        where,
-        decoder,
-        (
-            decoder.arrays.batch(
-                where,
-                start,
-                np.ascontiguousarray(rows[start : start + step], dtype=np.float64),
-                None if labels is None else labels[start : start + step],
-            )
-            for start in range(0, len(rows), step)
-        ),
-        labelled=labels is not None,
-    )
+
+    def batches() -> Iterator[RecordBatch]:
+        for start in range(0, len(rows), step):
+            block = np.ascontiguousarray(rows[start : start + step], dtype=np.float64)
+            yield arrays.batch(where, start, block, None if labels is None else labels[start : start + step])
+
+    return _joined(where, rules, batches(), labelled=labels is not None)
 
 
 def as_kind(kind: str) -> OutputKind:
