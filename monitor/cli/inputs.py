@@ -9,7 +9,7 @@ from pathlib import Path
 from monitor.cli.progress_bar import working
 from monitor.core.estimate import MINIMUM_RECORDS
 from monitor.errors import InvalidInput, UsageError
-from monitor.records.offline import Decoded, offline_schema, read_file
+from monitor.records.offline_files import Decoded, offline_schema, read_file
 from monitor.records.record_schema import OutputKind
 
 FORMATS = "JSONL, CSV with a header, NPZ, NPY; Parquet and Arrow with the extra [parquet]"

@@ -16,7 +16,7 @@ from monitor.core.intervals import Progress
 from monitor.demo.example_data import CLASSES, write_example
 from monitor.demo.story import MODEL, VERSION
 from monitor.errors import CpcmonError, Problem, StateInUse, UsageError
-from monitor.records.offline import accept_array
+from monitor.records.offline_files import accept_array
 from monitor.reference.reference import Reference
 from monitor.sources.kafka.client import TopicFeed
 from monitor.state.state_folder import StateFolder, folder_problem

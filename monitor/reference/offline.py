@@ -13,7 +13,7 @@ from monitor.core.estimators import EmptySets
 from monitor.core.record_columns import Records
 from monitor.core.scores import Singles, in_blocks, label_outputs
 from monitor.errors import InvalidInput, UsageError
-from monitor.records.offline import accept_array, as_kind
+from monitor.records.offline_files import accept_array, as_kind
 from monitor.records.record_schema import OutputKind
 from monitor.reference.reference import Reference
 

@@ -19,7 +19,7 @@ from monitor.core.estimators import ESTIMATORS
 from monitor.core.intervals import DEFAULT_LEVEL, LEVELS, ErrorQuantiles, IntervalTables, Progress
 from monitor.core.scores import Integers, Singles, label_outputs
 from monitor.errors import InvalidReference, Problem
-from monitor.records.offline import accept_array, as_kind
+from monitor.records.offline_files import accept_array, as_kind
 from monitor.records.record_schema import OutputKind
 from monitor.records.rejections import listed
 from monitor.reference.file_format import (

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import feather, ipc, parquet
 
-from monitor.records.offline import Decoded, offline_schema, read_file
+from monitor.records.offline_files import Decoded, offline_schema, read_file
 from monitor.records.record_schema import RecordSchema
 
 GOOD = [0.7, 0.2, 0.1]

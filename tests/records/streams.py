@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyarrow import ipc, parquet
 
 from monitor.records.decoder import RecordDecoder
-from monitor.records.offline import offline_schema
+from monitor.records.offline_files import offline_schema
 from monitor.records.record_batch import Format, RecordBatch, TextPiece
 from monitor.records.record_schema import ModelFormat, RecordFields, RecordSchema
 from monitor.records.rejections import RejectedFile

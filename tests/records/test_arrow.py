@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from monitor.errors import InvalidInput
-from monitor.records.offline import offline_schema, read_file
+from monitor.records.offline_files import offline_schema, read_file
 from monitor.records.record_schema import OutputKind, RecordSchema
 from tests.records.record_files import GOOD, reasons, reported, write_table
 

@@ -18,7 +18,7 @@ from pyarrow import ipc, parquet
 from monitor.records.formats import arrow_limits
 from monitor.records.formats import npy as stream_arrays
 from monitor.records.formats import text as gzip_text
-from monitor.records.offline import offline_schema, read_file
+from monitor.records.offline_files import offline_schema, read_file
 from monitor.records.record_batch import Format
 from monitor.records.rejections import RejectedFile
 from tests.conftest import ROOT

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from monitor.records.offline import offline_schema
+from monitor.records.offline_files import offline_schema
 from monitor.records.record_batch import Format
 from monitor.records.record_schema import ModelFormat, OutputKind, RecordFields, TimeUnit
 from monitor.records.rejections import RejectedFile

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from monitor.errors import InvalidInput
-from monitor.records.offline import accept, offline_schema, read_file
+from monitor.records.offline_files import accept, offline_schema, read_file
 from monitor.records.record_schema import RecordSchema
 from tests.records.record_files import reported, write_table
 

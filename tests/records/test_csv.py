@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from monitor.errors import InvalidInput
-from monitor.records.offline import offline_schema
+from monitor.records.offline_files import offline_schema
 from monitor.records.record_schema import OutputKind, RecordSchema
 from tests.records.record_files import GOOD, read_bytes, reasons, reported
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from monitor.errors import InvalidInput
-from monitor.records.offline import offline_schema, read_file
+from monitor.records.offline_files import offline_schema, read_file
 from monitor.records.rejections import Reason, RejectedRecord, Rejection, RejectionProblem, Rejections, preview
 from tests.records.record_files import GOOD, write_records
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.errors import InvalidInput
-from monitor.records.offline import accept, offline_schema, read_file
+from monitor.records.offline_files import accept, offline_schema, read_file
 from monitor.records.record_schema import OutputKind
 from tests.records.record_files import GOOD, RAGGED_SUFFIXES, SUFFIXES, read_bytes, reasons, write_records, write_table
 
@@ -171,7 +171,7 @@ def test_any_bytes_are_accepted_rejected_or_blank(lines: list[bytes], tmp_path_f
 
 def test_a_file_that_would_fill_the_memory_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In any format."""
-    monkeypatch.setattr("monitor.records.offline.MAX_NUMBERS", 100)
+    monkeypatch.setattr("monitor.records.offline_files.MAX_NUMBERS", 100)
     for suffix in SUFFIXES:
         with pytest.raises(InvalidInput, match=r"expected at most 100 numbers, found more \(too_large\)"):
             read_file(write_records(tmp_path, suffix, VECTORS.tolist()), offline_schema())

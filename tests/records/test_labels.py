@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from monitor.errors import InvalidInput, UsageError
-from monitor.records.offline import accept, offline_schema
+from monitor.records.offline_files import accept, offline_schema
 from monitor.records.record_schema import OutputKind
 from tests.records.record_files import reasons, reported
 

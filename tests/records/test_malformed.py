@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from monitor.records.offline import offline_schema
+from monitor.records.offline_files import offline_schema
 from monitor.records.record_schema import OutputKind
 from tests.records.record_files import GOOD, read_bytes, reasons, reported
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from monitor.errors import InvalidInput, UsageError
-from monitor.records.offline import offline_schema, read_file
+from monitor.records.offline_files import offline_schema, read_file
 from monitor.records.record_schema import OutputKind
 from tests.records.record_files import GOOD, reported
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from monitor.errors import CpcmonError
-from monitor.records.offline import offline_schema
+from monitor.records.offline_files import offline_schema
 from monitor.records.record_schema import OutputKind, RecordSchema
 from tests.records.record_files import read_bytes
 

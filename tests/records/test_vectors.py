@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from monitor.errors import InvalidInput
-from monitor.records.offline import accept, offline_schema
+from monitor.records.offline_files import accept, offline_schema
 from monitor.records.record_schema import MAX_CLASSES, OutputKind, RecordSchema
 from tests.records.record_files import reported
 
