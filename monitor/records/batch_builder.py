@@ -171,6 +171,12 @@ def model_rules(schema: RecordSchema, hash_key: bytes, wording: Wording) -> dict
     }
 
 
+def take_classes(schema: RecordSchema, rules: Mapping[str, ModelRules]) -> None:
+    """Set the classes that a schema has found in a file."""
+    (model,) = schema.models
+    rules[model.name].set_classes(model.classes or ())
+
+
 class ModelRouter:
     """Finds the model of a record: the one it names, or the only one."""
 

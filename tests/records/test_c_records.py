@@ -3,7 +3,7 @@
 C1 has a case for each row of the design's table of 61 malformed kinds, named `row 17 jsonl`. Rows that other layers
 answer are tested there: 31 (no newline yet) and the reading half of 35 with the directory source, 50 (segment flood) with
 the windows of segments, 53 (future) and 54 (late) with the windows, 58 (repeated ids) with the state, 61 with Kafka. Row 47
-is about labels, which a stream has none of: tests/records/test_malformed.py. C4 is the directory source's, C12 to C15 and C17
+is about labels, which a stream has none of: tests/records/test_explanations.py. C4 is the directory source's, C12 to C15 and C17
 the pipeline's.
 """
 

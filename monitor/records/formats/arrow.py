@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from monitor.errors import InvalidInput, Problem
-from monitor.records.batch_builder import ModelRules, RowColumns, RowFiles, rows_per_batch
+from monitor.records.batch_builder import ModelRules, RowColumns, RowFiles, rows_per_batch, take_classes
 from monitor.records.columns import Values, shortest
 from monitor.records.formats.arrow_limits import MAX_ROWS, widest_rows
 from monitor.records.formats.arrow_trial import ipc_batches, open_ipc
@@ -42,11 +42,9 @@ class ArrowFiles:
         self._schema = schema
         self._rules = rules
         self._rows = RowFiles(schema, rules)
-        widths = [model.width or MAX_CLASSES for model in schema.models]
-        self._usual_numbers = sum(widths)
         # While the number of classes is unknown, the trial limits the rows.
-        known = [len(model.classes or ()) for model in schema.models]
-        self._step = rows_per_batch(max(known))
+        self._usual_numbers = sum(model.width or MAX_CLASSES for model in schema.models)
+        self._step = rows_per_batch(max(len(model.classes or ()) for model in schema.models))
 
     def parquet(self, where: str, file: BinaryIO, skip: int) -> Iterator[RecordBatch]:
         """Decode a Parquet file."""
@@ -101,8 +99,7 @@ class ArrowFiles:
             found = schema.with_columns(columns.names_in(above), prefix)
             if isinstance(found, RejectionProblem):
                 raise found.of_file(where)
-            (model,) = found.models
-            self._rules[model.name].set_classes(model.classes or ())
+            take_classes(found, self._rules)
             schema = found
         return _Wanted(where, columns, schema)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from monitor.records.batch_builder import BatchBuilder, ColumnBlock, ModelRouter, ModelRules
+from monitor.records.batch_builder import BatchBuilder, ColumnBlock, ModelRouter, ModelRules, take_classes
 from monitor.records.columns import Values
 from monitor.records.formats.json_problems import load, problem_of_output
 from monitor.records.formats.text import (
@@ -21,7 +21,7 @@ from monitor.records.formats.text import (
     LineBlock,
     without_mark,
 )
-from monitor.records.hints import CONFIG_FILE, Wording
+from monitor.records.hints import Wording
 from monitor.records.record_batch import RecordBatch, TextPiece, bare_pointer
 from monitor.records.record_schema import ModelFormat, OutputKind, RecordSchema
 from monitor.records.rejections import Reason, RejectionProblem, listed
@@ -65,7 +65,7 @@ class Header:
 class CsvLines:
     """Decodes CSV into column blocks."""
 
-    def __init__(self, schema: RecordSchema, rules: Mapping[str, ModelRules], wording: Wording = CONFIG_FILE) -> None:
+    def __init__(self, schema: RecordSchema, rules: Mapping[str, ModelRules], wording: Wording) -> None:
         self._schema = schema
         self._wording = wording
         self._rules = rules
@@ -101,8 +101,7 @@ class CsvLines:
             if isinstance(found, RejectionProblem):
                 is_missing = found.reason is Reason.MISSING_FIELD
                 return self._missing(fields.class_columns or (), names, found.expected) if is_missing else found
-            (model,) = found.models
-            self._rules[model.name].set_classes(model.classes or ())
+            take_classes(found, self._rules)
             self._schema = found
         header = Header(names)
         absent = [self._absent(model, header) for model in self._schema.models]

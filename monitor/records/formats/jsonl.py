@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from monitor.records.batch_builder import BatchBuilder, ColumnBlock, ModelRouter, ModelRules
+from monitor.records.batch_builder import BatchBuilder, ColumnBlock, ModelRouter, ModelRules, take_classes
 from monitor.records.formats.json_problems import DECODE_ERRORS, LineDiagnosis, LineDiagnostics, columns_of
 from monitor.records.formats.text import LineBlock
 from monitor.records.record_schema import FieldPath, ModelFormat, OutputKind, RecordSchema
@@ -37,7 +37,6 @@ _TOGETHER_BYTES = 3 << 15
 
 # The cache of diagnoses, for short lines that repeat.
 _REMEMBERED_BYTES, _REMEMBERED_LINES = 256, 256
-
 
 _TEXT = str | int | float | None
 
@@ -179,8 +178,7 @@ class JsonLines:
                 continue
             found = columns_of(self._schema, record) if isinstance(record, dict) else None
             if isinstance(found, RecordSchema):
-                (model,) = found.models
-                self._rules[model.name].set_classes(model.classes or ())
+                take_classes(found, self._rules)
                 self._use(found)
                 return
 
